@@ -1,0 +1,2 @@
+//! kloop.
+fn main() {}

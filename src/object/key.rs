@@ -1,0 +1,75 @@
+//! How objects are named: resource, namespace, name.
+
+use super::Str;
+use std::fmt;
+
+/// The resource of an object, as `plural` or `plural.group`: `pods`, `deployments.apps`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Resource(pub &'static str);
+
+impl Resource {
+    /// The plural without its group: `deployments`.
+    pub fn plural(self) -> &'static str {
+        self.0.split_once('.').map_or(self.0, |(plural, _)| plural)
+    }
+
+    /// The API group, empty for the core group.
+    pub fn group(self) -> &'static str {
+        self.0.split_once('.').map_or("", |(_, group)| group)
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl PartialEq<&str> for Resource {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+/// Names one object in a cluster. `namespace` is empty for cluster-scoped resources.
+///
+/// Ordered as Kubernetes lists: resource, namespace, name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// What it is.
+    pub resource: Resource,
+    /// Where it is; empty when cluster-scoped.
+    pub namespace: Str,
+    /// Its name.
+    pub name: Str,
+}
+
+impl Key {
+    /// A key from its three parts.
+    pub fn new(resource: Resource, namespace: &str, name: &str) -> Key {
+        Key { resource, namespace: namespace.into(), name: name.into() }
+    }
+
+    /// `namespace/name`, or `name` when cluster-scoped.
+    pub fn path(&self) -> String {
+        if self.namespace.is_empty() { self.name.to_string() } else { format!("{}/{}", self.namespace, self.name) }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.resource, self.path())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

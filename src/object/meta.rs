@@ -1,0 +1,201 @@
+//! An object's JSON body and the metadata that every kind shares.
+
+use super::Time;
+use serde_json::{Map, Value, json};
+
+/// One API object: its whole JSON body, which is the truth. Typed views are made from it where they are needed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object(pub Value);
+
+/// A reference to an owner, `metadata.ownerReferences[]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OwnerRef {
+    /// Group and version of the owner, `apps/v1`.
+    pub api_version: String,
+    /// Kind of the owner.
+    pub kind: String,
+    /// Its name, in the dependent's namespace or cluster-scoped.
+    pub name: String,
+    /// Its uid: the name alone is never enough.
+    pub uid: String,
+    /// Whether this owner is the managing controller.
+    pub controller: bool,
+    /// Whether the owner waits for this dependent in foreground deletion.
+    pub block_owner_deletion: bool,
+}
+
+impl OwnerRef {
+    /// The reference by which a controller owns what it creates.
+    pub fn controller(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerRef {
+        OwnerRef {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: name.into(),
+            uid: uid.into(),
+            controller: true,
+            block_owner_deletion: true,
+        }
+    }
+
+    /// As it stands in `metadata.ownerReferences`.
+    pub fn to_value(&self) -> Value {
+        let mut body = json!({
+            "apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid,
+        });
+        if self.controller {
+            body["controller"] = true.into();
+        }
+        if self.block_owner_deletion {
+            body["blockOwnerDeletion"] = true.into();
+        }
+        body
+    }
+
+    fn from_value(value: &Value) -> OwnerRef {
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        OwnerRef {
+            api_version: text("apiVersion"),
+            kind: text("kind"),
+            name: text("name"),
+            uid: text("uid"),
+            controller: value["controller"].as_bool().unwrap_or(false),
+            block_owner_deletion: value["blockOwnerDeletion"].as_bool().unwrap_or(false),
+        }
+    }
+}
+
+impl Object {
+    /// Text at a path of keys, if there is text.
+    pub fn text(&self, path: &[&str]) -> Option<&str> {
+        self.at(path)?.as_str()
+    }
+
+    /// The value at a path of keys.
+    pub fn at(&self, path: &[&str]) -> Option<&Value> {
+        path.iter().try_fold(&self.0, |value, name| value.get(name))
+    }
+
+    /// An integer at a path of keys.
+    pub fn int(&self, path: &[&str]) -> Option<i64> {
+        self.at(path)?.as_i64()
+    }
+
+    /// Sets the value at a path of keys; maps on the way are made, whatever else stood there is replaced.
+    pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
+        let mut at = &mut self.0;
+        for name in path {
+            if !at.is_object() {
+                *at = Value::Object(Map::new());
+            }
+            at = &mut at[*name];
+        }
+        *at = value.into();
+    }
+
+    /// Removes the value at a path of keys; true when there was one.
+    pub fn unset(&mut self, path: &[&str]) -> bool {
+        let Some((last, parents)) = path.split_last() else { return false };
+        let mut at = &mut self.0;
+        for name in parents {
+            match at.get_mut(name) {
+                Some(next) => at = next,
+                None => return false,
+            }
+        }
+        at.as_object_mut().is_some_and(|map| map.remove(*last).is_some())
+    }
+
+    /// `apiVersion`, or nothing.
+    pub fn api_version(&self) -> &str {
+        self.text(&["apiVersion"]).unwrap_or_default()
+    }
+
+    /// `kind`, or nothing.
+    pub fn kind(&self) -> &str {
+        self.text(&["kind"]).unwrap_or_default()
+    }
+
+    /// `metadata.name`, or nothing.
+    pub fn name(&self) -> &str {
+        self.text(&["metadata", "name"]).unwrap_or_default()
+    }
+
+    /// `metadata.namespace`, or nothing.
+    pub fn namespace(&self) -> &str {
+        self.text(&["metadata", "namespace"]).unwrap_or_default()
+    }
+
+    /// `metadata.uid`, or nothing.
+    pub fn uid(&self) -> &str {
+        self.text(&["metadata", "uid"]).unwrap_or_default()
+    }
+
+    /// `metadata.resourceVersion` as the store's revision; 0 when unset or not a number.
+    pub fn revision(&self) -> u64 {
+        self.text(&["metadata", "resourceVersion"]).and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
+    /// `metadata.generation`; 0 for kinds without one.
+    pub fn generation(&self) -> i64 {
+        self.int(&["metadata", "generation"]).unwrap_or(0)
+    }
+
+    /// `metadata.creationTimestamp`.
+    pub fn created(&self) -> Option<Time> {
+        self.time(&["metadata", "creationTimestamp"])
+    }
+
+    /// `metadata.deletionTimestamp`: when the object is, or was, to be gone.
+    pub fn deletion(&self) -> Option<Time> {
+        self.time(&["metadata", "deletionTimestamp"])
+    }
+
+    /// A moment at a path of keys.
+    pub fn time(&self, path: &[&str]) -> Option<Time> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// Labels in order of their keys.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs(&["metadata", "labels"])
+    }
+
+    /// One label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.text(&["metadata", "labels", key])
+    }
+
+    /// One annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.text(&["metadata", "annotations", key])
+    }
+
+    /// The text entries of a map at a path.
+    pub fn pairs(&self, path: &[&str]) -> impl Iterator<Item = (&str, &str)> {
+        self.at(path)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+    }
+
+    /// `metadata.finalizers`.
+    pub fn finalizers(&self) -> Vec<&str> {
+        self.items(&["metadata", "finalizers"]).iter().filter_map(Value::as_str).collect()
+    }
+
+    /// The list at a path of keys; empty when there is none.
+    pub fn items(&self, path: &[&str]) -> &[Value] {
+        self.at(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// `metadata.ownerReferences`.
+    pub fn owners(&self) -> Vec<OwnerRef> {
+        self.items(&["metadata", "ownerReferences"]).iter().map(OwnerRef::from_value).collect()
+    }
+
+    /// The owner that manages this object.
+    pub fn controller(&self) -> Option<OwnerRef> {
+        self.owners().into_iter().find(|owner| owner.controller)
+    }
+}

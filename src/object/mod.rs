@@ -1,0 +1,20 @@
+//! The object itself: what every other room passes around.
+//!
+//! Knows: the JSON body and its metadata ([`Object`]), how objects are named ([`Key`]), selectors, quantities,
+//! times, merging and patching, reading and writing YAML, and the error that Kubernetes answers with ([`Status`]).
+//! Never: touches a file, a socket, a clock or a database, and never knows a particular kind.
+//! Start reading at [`Object`].
+
+pub mod key;
+pub mod meta;
+pub mod status;
+
+pub use key::{Key, Resource};
+pub use meta::{Object, OwnerRef};
+pub use status::{Cause, Reason, Status};
+
+/// A moment, as Kubernetes keeps it (UTC; written with a precision of seconds).
+pub type Time = jiff::Timestamp;
+
+/// A short shared string: names, namespaces, labels.
+pub type Str = std::sync::Arc<str>;
