@@ -1,1 +1,123 @@
-//! (being built)
+//! The catalogue: every kind that the API knows, one file each.
+//!
+//! Knows: a kind's names and scope ([`Kind`]), its typed form (the types of `k8s-openapi`), defaults, checks, columns and description.
+//! Never: reads or writes anything; a kind's functions are given values and give values.
+//! Start reading at [`ALL`]; a new kind is one new file and one line there.
+
+pub mod field;
+pub mod typed;
+
+pub mod pod;
+
+pub use field::{Errors, FieldError, Path};
+pub use typed::{DecodeError, Typed};
+
+use crate::object::{Object, Resource};
+use serde_json::Value;
+
+/// What the API knows of one kind. The functions are those of the kind's [`Typed`] implementation.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// `deployments.apps`.
+    pub resource: Resource,
+    /// `v1`.
+    pub version: &'static str,
+    /// `Deployment`.
+    pub kind: &'static str,
+    /// Short names that kubectl accepts: `deploy`.
+    pub short: &'static [&'static str],
+    /// Whether its objects live in a namespace.
+    pub namespaced: bool,
+    /// Groups of kinds that can be named at once: `all`.
+    pub categories: &'static [&'static str],
+    /// Whether it has a `/status` subresource, so that writes to spec and status are kept apart.
+    pub status: bool,
+    /// Whether `metadata.generation` counts changes of its spec.
+    pub generation: bool,
+    /// Whether it has a `/scale` subresource (`spec.replicas`).
+    pub scale: bool,
+    /// Whether an update may leave out `resourceVersion`.
+    pub unconditional_update: bool,
+    /// Whether PUT may create it.
+    pub create_on_update: bool,
+    /// How names of this kind must look.
+    pub name_rule: field::NameRule,
+    /// Decodes strictly (unknown fields are reported to the callback by path), applies defaults, encodes again.
+    pub normalize: fn(&Value, &mut dyn FnMut(String)) -> Result<Value, DecodeError>,
+    /// Clears and carries over what a writer may not set, as Kubernetes' PrepareForCreate (`old` is none) and PrepareForUpdate.
+    pub prepare: fn(&mut Object, Option<&Object>),
+    /// Checks the object, against its old form on update.
+    pub validate: fn(&Object, Option<&Object>) -> Vec<FieldError>,
+}
+
+impl Kind {
+    /// A kind with Kubernetes' usual traits (status, generation, unconditional update), to be refined with `..`.
+    pub const fn of<T: Typed>(resource: &'static str, version: &'static str, kind: &'static str) -> Kind {
+        Kind {
+            resource: Resource(resource),
+            version,
+            kind,
+            short: &[],
+            namespaced: true,
+            categories: &[],
+            status: true,
+            generation: true,
+            scale: false,
+            unconditional_update: true,
+            create_on_update: false,
+            name_rule: field::NameRule::Subdomain,
+            normalize: typed::normalize::<T>,
+            prepare: T::prepare,
+            validate: typed::validate::<T>,
+        }
+    }
+
+    /// `apps/v1`, or `v1` for the core group.
+    pub fn api_version(&self) -> String {
+        match self.resource.group() {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// The kind in lower case, which is its singular name.
+    pub fn singular(&self) -> String {
+        self.kind.to_ascii_lowercase()
+    }
+
+    /// `deployment.apps`, as kubectl's messages name it.
+    pub fn qualified_singular(&self) -> String {
+        match self.resource.group() {
+            "" => self.singular(),
+            group => format!("{}.{group}", self.singular()),
+        }
+    }
+}
+
+/// Every kind, in the order of Kubernetes' discovery (core first, then by group).
+pub static ALL: &[&Kind] = &[&pod::KIND];
+
+/// The kind of an object by its `apiVersion` and `kind`.
+pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
+    ALL.iter().copied().find(|known| known.kind == kind && known.api_version() == api_version)
+}
+
+/// The kind of a resource, `deployments.apps`.
+pub fn by_resource(resource: Resource) -> Option<&'static Kind> {
+    ALL.iter().copied().find(|known| known.resource == resource)
+}
+
+/// The kind that a user names: plural, singular, short name or kind in any case, optionally `.group` or `.version.group`.
+pub fn by_name(name: &str) -> Option<&'static Kind> {
+    let lower = name.to_ascii_lowercase();
+    let (word, rest) = lower.split_once('.').unwrap_or((lower.as_str(), ""));
+    let named = |kind: &Kind| {
+        kind.short.contains(&word) || kind.resource.plural() == word || kind.singular() == word
+    };
+    let in_group = |kind: &Kind| {
+        let group = kind.resource.group();
+        rest.is_empty() || group == rest || rest == kind.version || rest == format!("{}.{group}", kind.version)
+    };
+    let by_short = ALL.iter().copied().find(|kind| rest.is_empty() && kind.short.contains(&word));
+    by_short.or_else(|| ALL.iter().copied().find(|kind| named(kind) && in_group(kind)))
+}

@@ -1,0 +1,146 @@
+//! What is wrong with a field, said as Kubernetes says it (`k8s.io/apimachinery/pkg/util/validation/field`).
+
+use crate::object::{Cause, Reason, Resource, Status};
+use serde_json::Value;
+use std::fmt;
+
+/// How the names of a kind must look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// RFC 1123 subdomain, up to 253 characters: most kinds.
+    Subdomain,
+    /// RFC 1123 label, up to 63 characters: namespaces.
+    Label,
+    /// RFC 1035 label: Services.
+    Label1035,
+    /// Anything that can be a path segment: RBAC kinds.
+    PathSegment,
+}
+
+/// The path of a field, `spec.containers[0].name`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Path(String);
+
+impl Path {
+    /// The path of a top-level field.
+    pub fn root(name: &str) -> Path {
+        Path(name.to_owned())
+    }
+
+    /// A field below this one.
+    pub fn child(&self, name: &str) -> Path {
+        if self.0.is_empty() { Path(name.to_owned()) } else { Path(format!("{}.{name}", self.0)) }
+    }
+
+    /// An item of this list.
+    pub fn index(&self, index: usize) -> Path {
+        Path(format!("{}[{index}]", self.0))
+    }
+
+    /// An entry of this map.
+    pub fn key(&self, key: &str) -> Path {
+        Path(format!("{}[{key}]", self.0))
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One thing wrong with one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// Which field.
+    pub field: String,
+    /// `FieldValueInvalid` and so on.
+    pub reason: &'static str,
+    /// The text after the path.
+    pub message: String,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+/// Collects what is wrong; each method words one class of error.
+#[derive(Default, Debug)]
+pub struct Errors(pub Vec<FieldError>);
+
+impl Errors {
+    fn push(&mut self, path: &Path, reason: &'static str, message: String) {
+        self.0.push(FieldError { field: path.to_string(), reason, message });
+    }
+
+    fn with_detail(head: String, detail: &str) -> String {
+        if detail.is_empty() { head } else { format!("{head}: {detail}") }
+    }
+
+    /// `Required value[: detail]`.
+    pub fn required(&mut self, path: &Path, detail: &str) {
+        self.push(path, "FieldValueRequired", Self::with_detail("Required value".into(), detail));
+    }
+
+    /// `Invalid value: <json>: detail`.
+    pub fn invalid(&mut self, path: &Path, value: impl Into<Value>, detail: &str) {
+        let head = format!("Invalid value: {}", value.into());
+        self.push(path, "FieldValueInvalid", Self::with_detail(head, detail));
+    }
+
+    /// `Unsupported value: "x": supported values: "a", "b"`.
+    pub fn unsupported(&mut self, path: &Path, value: impl Into<Value>, supported: &[&str]) {
+        let mut known: Vec<String> = supported.iter().map(|word| format!("{word:?}")).collect();
+        known.sort();
+        let message = format!("Unsupported value: {}: supported values: {}", value.into(), known.join(", "));
+        self.push(path, "FieldValueNotSupported", message);
+    }
+
+    /// `Duplicate value: <json>`.
+    pub fn duplicate(&mut self, path: &Path, value: impl Into<Value>) {
+        self.push(path, "FieldValueDuplicate", format!("Duplicate value: {}", value.into()));
+    }
+
+    /// `Forbidden: detail`.
+    pub fn forbidden(&mut self, path: &Path, detail: &str) {
+        self.push(path, "FieldValueForbidden", Self::with_detail("Forbidden".into(), detail));
+    }
+
+    /// `Not found: <json>`.
+    pub fn not_found(&mut self, path: &Path, value: impl Into<Value>) {
+        self.push(path, "FieldValueNotFound", format!("Not found: {}", value.into()));
+    }
+
+    /// `Too long: may not be more than N bytes`.
+    pub fn too_long(&mut self, path: &Path, max: usize) {
+        self.push(path, "FieldValueTooLong", format!("Too long: may not be more than {max} bytes"));
+    }
+
+    /// `Too many: N: must have at most M items`.
+    pub fn too_many(&mut self, path: &Path, actual: usize, max: usize) {
+        self.push(path, "FieldValueTooMany", format!("Too many: {actual}: must have at most {max} items"));
+    }
+}
+
+/// The 422 answer for these errors: `Pod "x" is invalid: ...`.
+pub fn invalid(kind: &str, resource: Resource, name: &str, errors: &[FieldError]) -> Status {
+    let group = resource.group();
+    let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+    let mut texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+    texts.dedup();
+    let text = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
+    let mut status = Status::new(Reason::Invalid, format!("{qualified} {name:?} is invalid: {text}"));
+    status.kind = kind.to_owned();
+    status.group = group.to_owned();
+    status.name = name.to_owned();
+    let cause = |error: &FieldError| Cause {
+        reason: error.reason.into(),
+        field: error.field.clone(),
+        message: error.message.clone(),
+    };
+    status.causes = errors.iter().map(cause).collect();
+    status
+}
+
