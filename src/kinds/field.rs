@@ -143,4 +143,3 @@ pub fn invalid(kind: &str, resource: Resource, name: &str, errors: &[FieldError]
     status.causes = errors.iter().map(cause).collect();
     status
 }
-

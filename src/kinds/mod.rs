@@ -111,9 +111,7 @@ pub fn by_resource(resource: Resource) -> Option<&'static Kind> {
 pub fn by_name(name: &str) -> Option<&'static Kind> {
     let lower = name.to_ascii_lowercase();
     let (word, rest) = lower.split_once('.').unwrap_or((lower.as_str(), ""));
-    let named = |kind: &Kind| {
-        kind.short.contains(&word) || kind.resource.plural() == word || kind.singular() == word
-    };
+    let named = |kind: &Kind| kind.short.contains(&word) || kind.resource.plural() == word || kind.singular() == word;
     let in_group = |kind: &Kind| {
         let group = kind.resource.group();
         rest.is_empty() || group == rest || rest == kind.version || rest == format!("{}.{group}", kind.version)
