@@ -1,1 +1,172 @@
-//! (being built)
+//! The picture that loops think about, at one revision, and the plan they answer with.
+//!
+//! Knows: the rows of all objects with the few fields that loops search by ([`Row`]), what the machine last reported ([`Facts`]),
+//! the time, and the seed for chance. [`Plan`] is everything a loop may want done.
+//! Never: decodes an object unless asked, never reads a clock, never changes on its own: only the shell in `reconcile` puts rows and facts.
+//! Start reading at [`World`], then [`plan`].
+
+pub mod control;
+pub mod facts;
+pub mod plan;
+pub mod row;
+mod staged;
+
+pub use control::Loop;
+pub use facts::{ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, ProbeFacts, ProbeKind};
+pub use plan::{Effect, Event, EventType, Plan, Propagation, Verb, Write};
+pub use row::{Fields, Phase, PodFields, Requests, Row};
+
+use crate::object::{Key, Resource, Str, Time};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// One resource's rows, by namespace and name.
+type Rows = BTreeMap<(Str, Str), Arc<Row>>;
+
+/// Everything at one revision.
+pub struct World {
+    /// The store's revision that these rows are the state of.
+    pub revision: u64,
+    /// The time that plans go by.
+    pub now: Time,
+    /// Changes from beat to beat; the only source of chance for a plan.
+    pub seed: u64,
+    /// What the machine last reported.
+    pub facts: Facts,
+    rows: HashMap<Resource, Rows>,
+    /// Dependents by the uid of an owner.
+    dependents: HashMap<Str, BTreeSet<Key>>,
+    /// Pods by the node they are bound to; unbound ones under the empty name.
+    by_node: HashMap<Str, BTreeSet<Key>>,
+    /// Live uids, for the garbage collector.
+    uids: HashMap<Str, Key>,
+    /// Rows as they were before the open stage, newest last; empty when no stage is open.
+    undo: Vec<(Key, Option<Arc<Row>>)>,
+}
+
+impl World {
+    /// An empty picture.
+    pub fn new(now: Time) -> World {
+        World {
+            revision: 0,
+            now,
+            seed: 0,
+            facts: Facts::default(),
+            rows: HashMap::new(),
+            dependents: HashMap::new(),
+            by_node: HashMap::new(),
+            uids: HashMap::new(),
+            undo: Vec::new(),
+        }
+    }
+
+    /// The row of one object.
+    pub fn get(&self, key: &Key) -> Option<&Arc<Row>> {
+        self.rows.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
+    }
+
+    /// The row of one object, by the parts of its key.
+    pub fn find(&self, resource: &'static str, namespace: &str, name: &str) -> Option<&Arc<Row>> {
+        self.rows.get(&Resource(resource))?.get(&(namespace.into(), name.into()))
+    }
+
+    /// Rows of a resource in every namespace, ordered by namespace and name.
+    pub fn list(&self, resource: &'static str) -> impl DoubleEndedIterator<Item = &Arc<Row>> {
+        self.rows.get(&Resource(resource)).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Rows of a resource in one namespace, ordered by name.
+    pub fn list_in<'a>(&'a self, resource: &'static str, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Row>> {
+        let from = (Str::from(namespace), Str::from(""));
+        let rows = self.rows.get(&Resource(resource));
+        rows.into_iter().flat_map(move |rows| {
+            rows.range(from.clone()..).take_while(move |((at, _), _)| &**at == namespace).map(|(_, row)| row)
+        })
+    }
+
+    /// Every row.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Row>> {
+        self.rows.values().flat_map(BTreeMap::values)
+    }
+
+    /// Rows that name this uid as an owner, in order of their keys.
+    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &Arc<Row>> {
+        self.dependents.get(uid).into_iter().flatten().filter_map(|key| self.get(key))
+    }
+
+    /// Rows of one resource whose managing controller has this uid.
+    pub fn controlled<'a>(&'a self, resource: &'static str, uid: &'a str) -> impl Iterator<Item = &'a Arc<Row>> {
+        self.dependents(uid).filter(move |row| {
+            row.key.resource == resource && row.controller().is_some_and(|owner| owner.uid == uid)
+        })
+    }
+
+    /// Pods bound to a node; those bound to none for the empty name.
+    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
+        self.by_node.get(node).into_iter().flatten().filter_map(|key| self.get(key))
+    }
+
+    /// The object that has this uid, if it lives.
+    pub fn by_uid(&self, uid: &str) -> Option<&Arc<Row>> {
+        self.get(self.uids.get(uid)?)
+    }
+
+    /// Puts a committed object by its text, replacing what stood under its key.
+    pub fn put(&mut self, key: Key, text: Str) {
+        let row = Row::at_rest(key.clone(), text);
+        self.replace(key, Some(Arc::new(row)));
+    }
+
+    /// Takes an object away.
+    pub fn remove(&mut self, key: &Key) {
+        self.replace(key.clone(), None);
+    }
+
+    fn replace(&mut self, key: Key, row: Option<Arc<Row>>) -> Option<Arc<Row>> {
+        let place = (key.namespace.clone(), key.name.clone());
+        let rows = self.rows.entry(key.resource).or_default();
+        let old = match &row {
+            Some(row) => rows.insert(place, row.clone()),
+            None => rows.remove(&place),
+        };
+        if let Some(old) = &old {
+            self.unindex(old);
+        }
+        if let Some(row) = &row {
+            self.index(row);
+        }
+        old
+    }
+
+    fn index(&mut self, row: &Row) {
+        for owner in row.owners.iter() {
+            self.dependents.entry(owner.uid.as_str().into()).or_default().insert(row.key.clone());
+        }
+        if let Some(pod) = row.pod() {
+            let node = pod.node.clone().unwrap_or_else(|| "".into());
+            self.by_node.entry(node).or_default().insert(row.key.clone());
+        }
+        self.uids.insert(row.uid.clone(), row.key.clone());
+    }
+
+    fn unindex(&mut self, row: &Row) {
+        for owner in row.owners.iter() {
+            drop_from(&mut self.dependents, &owner.uid, &row.key);
+        }
+        if let Some(pod) = row.pod() {
+            drop_from(&mut self.by_node, pod.node.as_deref().unwrap_or(""), &row.key);
+        }
+        if self.uids.get(&row.uid) == Some(&row.key) {
+            self.uids.remove(&row.uid);
+        }
+    }
+}
+
+fn drop_from(index: &mut HashMap<Str, BTreeSet<Key>>, at: &str, key: &Key) {
+    if let Some(keys) = index.get_mut(at) {
+        keys.remove(key);
+        if keys.is_empty() {
+            index.remove(at);
+        }
+    }
+}

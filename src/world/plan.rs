@@ -1,0 +1,246 @@
+//! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
+
+use super::facts::ProbeKind;
+use crate::object::{Key, Object, Str, Time};
+use serde_json::Value;
+
+/// The answer of a loop about one key.
+#[derive(Default, Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Committed together with other plans in one transaction, in this order.
+    pub writes: Vec<Write>,
+    /// Carried out after the commit; each is idempotent.
+    pub effects: Vec<Effect>,
+    /// Recorded as Event objects, aggregated.
+    pub events: Vec<Event>,
+    /// Why nothing (more) is done yet, for `why` and dry runs.
+    pub waits: Vec<String>,
+    /// The next moment to look at this key even if nothing changes.
+    pub wake: Option<Time>,
+}
+
+/// One write, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// What to write.
+    pub verb: Verb,
+    /// A reason for people, in one line.
+    pub why: String,
+}
+
+/// What to write. Every one passes the API server's whole pipeline.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verb {
+    /// Creates the object; a taken name is an error unless the same owner made it.
+    Create(Object),
+    /// Replaces spec and metadata; `metadata.resourceVersion` in the object is the revision relied on.
+    Update(Object),
+    /// Replaces the status alone.
+    Status(Object),
+    /// Deletes, if the uid still is the same.
+    Delete {
+        /// Which.
+        key: Key,
+        /// The uid relied on.
+        uid: Str,
+        /// Seconds of grace; none for the object's own.
+        grace: Option<i64>,
+        /// What happens to dependents.
+        propagation: Propagation,
+    },
+    /// Binds a pod to a node (`pods/binding`).
+    Bind {
+        /// The pod.
+        pod: Key,
+        /// The uid relied on.
+        uid: Str,
+        /// The node's name.
+        node: Str,
+    },
+    /// Records that this attempt of a container is about to be started; committed before the start is carried out.
+    Attempt {
+        /// The pod's uid.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The number of the attempt, from 0.
+        attempt: u32,
+    },
+}
+
+/// What a deletion does to dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Propagation {
+    /// The object goes at once, dependents follow.
+    #[default]
+    Background,
+    /// Dependents that block go first.
+    Foreground,
+    /// Dependents stay, without this owner.
+    Orphan,
+}
+
+/// What to do on the machine. Names say which attempt, so that repeating one does no harm.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Starts an attempt of a container, with the pod's shim when there is none yet.
+    Start(Box<Start>),
+    /// Ends a running attempt: the stop signal now, SIGKILL after the grace.
+    Stop {
+        /// The pod.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The attempt.
+        attempt: u32,
+        /// Seconds until SIGKILL; 0 kills at once. May only shorten an earlier stop.
+        grace_seconds: i64,
+    },
+    /// Ends whatever is left of a pod's processes and forgets the pod: shim, folder, facts.
+    Remove {
+        /// The pod.
+        pod_uid: Str,
+    },
+    /// Runs one probe; the answer becomes a fact.
+    Probe(Box<Probe>),
+}
+
+/// Everything that a start needs; resolved by kubelet as far as it can without looking at the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// The pod's uid.
+    pub pod_uid: Str,
+    /// The pod's namespace.
+    pub namespace: Str,
+    /// The pod's name.
+    pub pod: Str,
+    /// The node.
+    pub node: Str,
+    /// The pod's address.
+    pub ip: Str,
+    /// `spec.hostname`, or the pod's name.
+    pub hostname: Str,
+    /// The container's name.
+    pub container: Str,
+    /// The attempt.
+    pub attempt: u32,
+    /// The image as written.
+    pub image: String,
+    /// The folder that a relative image path is relative to, when the manifest's folder is known.
+    pub manifest_dir: Option<String>,
+    /// `command`, expanded; empty for the image's own.
+    pub command: Vec<String>,
+    /// `args`, expanded.
+    pub args: Vec<String>,
+    /// Declared environment, expanded, in order; the runtime puts its small base before it.
+    pub env: Vec<(String, String)>,
+    /// `workingDir`.
+    pub working_dir: Option<String>,
+    /// `imagePullPolicy`.
+    pub pull_policy: String,
+    /// `terminationMessagePath`.
+    pub termination_message_path: String,
+    /// Whether the tail of the log stands in for an empty termination message on errors.
+    pub termination_from_logs: bool,
+    /// `stdin`.
+    pub stdin: bool,
+    /// `tty`.
+    pub tty: bool,
+    /// The signal that asks the container to end, `SIGTERM` unless `lifecycle.stopSignal` says otherwise.
+    pub stop_signal: String,
+    /// The container as it stands in the pod's spec, and the pod's spec, for what the runtime needs beyond this.
+    pub spec: Value,
+    /// On a simulated node: how the pretended container behaves.
+    pub script: Option<Script>,
+}
+
+/// How a container on a simulated node behaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// Seconds after which it ends with this code; none for a container that stays.
+    pub exit: Option<(i64, i32)>,
+}
+
+/// One probe to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probe {
+    /// The pod's uid.
+    pub pod_uid: Str,
+    /// The container.
+    pub container: Str,
+    /// The attempt that the answer belongs to.
+    pub attempt: u32,
+    /// Which probe.
+    pub kind: ProbeKind,
+    /// The handler as in the spec, with named ports resolved to numbers: one of exec, httpGet, tcpSocket, grpc.
+    pub handler: Value,
+    /// The address to probe when the handler names none.
+    pub ip: Str,
+    /// Seconds until it counts as failed.
+    pub timeout_seconds: i64,
+}
+
+/// An event to record about an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What it is about.
+    pub about: Key,
+    /// That object's uid.
+    pub uid: Str,
+    /// `spec.containers{name}`, or empty.
+    pub field_path: String,
+    /// Normal or Warning.
+    pub kind: EventType,
+    /// One CamelCase word.
+    pub reason: &'static str,
+    /// The sentence.
+    pub message: String,
+}
+
+/// `type` of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventType {
+    /// Things go their way.
+    Normal,
+    /// Something needs attention.
+    Warning,
+}
+
+impl Plan {
+    /// Nothing to do.
+    pub fn nothing() -> Plan {
+        Plan::default()
+    }
+
+    /// Whether nothing is to be done now.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.effects.is_empty()
+    }
+
+    /// Adds a write.
+    pub fn write(&mut self, verb: Verb, why: impl Into<String>) {
+        self.writes.push(Write { verb, why: why.into() });
+    }
+
+    /// Adds an event about a row.
+    pub fn event(&mut self, row: &super::Row, kind: EventType, reason: &'static str, message: impl Into<String>) {
+        self.events.push(Event {
+            about: row.key.clone(),
+            uid: row.uid.clone(),
+            field_path: String::new(),
+            kind,
+            reason,
+            message: message.into(),
+        });
+    }
+
+    /// Says what is waited for.
+    pub fn wait(&mut self, what: impl Into<String>) {
+        self.waits.push(what.into());
+    }
+
+    /// Asks to be looked at again at this moment; the earliest asked for counts.
+    pub fn wake_at(&mut self, at: Time) {
+        self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
+    }
+}

@@ -1,0 +1,207 @@
+//! One object in the picture: its text and the fields that loops search by, read once when the row is made.
+
+use crate::object::{Key, Object, OwnerRef, Str, Time};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// One object. Loops go by the fields here and decode the body only to write it.
+pub struct Row {
+    /// Its name.
+    pub key: Key,
+    /// `metadata.uid`.
+    pub uid: Str,
+    /// `metadata.resourceVersion`; 0 while it is staged and has none yet.
+    pub revision: u64,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Time>,
+    /// `metadata.deletionTimestamp`: set means it is being deleted.
+    pub deletion: Option<Time>,
+    /// `metadata.labels`, ordered by key.
+    pub labels: Arc<[(Str, Str)]>,
+    /// `metadata.ownerReferences`.
+    pub owners: Arc<[OwnerRef]>,
+    /// `metadata.finalizers`.
+    pub finalizers: Arc<[Str]>,
+    /// What loops search by in this kind.
+    pub fields: Fields,
+    body: Body,
+}
+
+/// Compact text at rest; the parsed form only for rows staged in this beat, which are written soon.
+enum Body {
+    Text(Str),
+    Parsed(Object),
+}
+
+/// What loops search by, by kind.
+pub enum Fields {
+    /// Pods.
+    Pod(Box<PodFields>),
+    /// Kinds without such fields.
+    None,
+}
+
+/// `status.phase` of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Phase {
+    /// Accepted, not all containers started.
+    #[default]
+    Pending,
+    /// Bound, containers running or restarting.
+    Running,
+    /// Ended well, for good.
+    Succeeded,
+    /// Ended badly, for good.
+    Failed,
+    /// The node does not answer (legacy).
+    Unknown,
+}
+
+impl Phase {
+    /// From its text in `status.phase`.
+    pub fn parse(text: &str) -> Phase {
+        match text {
+            "Running" => Phase::Running,
+            "Succeeded" => Phase::Succeeded,
+            "Failed" => Phase::Failed,
+            "Unknown" => Phase::Unknown,
+            _ => Phase::Pending,
+        }
+    }
+
+    /// Succeeded or Failed: no container of it runs or will run.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+/// What loops search by in pods.
+#[derive(Clone, Debug, Default)]
+pub struct PodFields {
+    /// `status.phase`.
+    pub phase: Phase,
+    /// `spec.nodeName`, when bound.
+    pub node: Option<Str>,
+    /// Condition Ready is True.
+    pub ready: bool,
+    /// Since when condition Ready has its value.
+    pub ready_since: Option<Time>,
+    /// `status.podIP`.
+    pub ip: Option<Str>,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// `spec.schedulerName`.
+    pub scheduler: Str,
+    /// Highest restart count of its containers.
+    pub restarts: i64,
+    /// What it asks of a node.
+    pub requests: Requests,
+}
+
+/// Resources asked for, in the scheduler's units (semantics: init containers and sidecars counted as Kubernetes does).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// CPU in thousandths of a core.
+    pub cpu_milli: i64,
+    /// Memory in bytes.
+    pub memory: i64,
+    /// Ephemeral storage in bytes.
+    pub ephemeral: i64,
+    /// Extended resources by name.
+    pub others: std::collections::BTreeMap<Str, i64>,
+    /// CPU as the scheduler scores it: 100m for each container that asks for none.
+    pub scored_cpu_milli: i64,
+    /// Memory as the scheduler scores it: 200 MiB for each container that asks for none.
+    pub scored_memory: i64,
+}
+
+impl Row {
+    /// The row of an object.
+    pub fn new(key: Key, object: Object) -> Row {
+        let fields = match key.resource.0 {
+            "pods" => Fields::Pod(Box::new(pod_fields(&object))),
+            _ => Fields::None,
+        };
+        Row {
+            uid: object.uid().into(),
+            revision: object.revision(),
+            generation: object.generation(),
+            created: object.created(),
+            deletion: object.deletion(),
+            labels: object.labels().map(|(key, value)| (Str::from(key), Str::from(value))).collect(),
+            owners: object.owners().into(),
+            finalizers: object.finalizers().into_iter().map(Str::from).collect(),
+            fields,
+            body: Body::Parsed(object),
+            key,
+        }
+    }
+
+    /// The row of a stored body, kept as text: what rows are at rest.
+    pub fn at_rest(key: Key, text: Str) -> Row {
+        let object = Object(serde_json::from_str(&text).unwrap_or(Value::Null));
+        Row { body: Body::Text(text), ..Row::new(key, object) }
+    }
+
+    /// The whole object. Costs a parse for rows at rest: loops call it for what they write.
+    pub fn object(&self) -> Object {
+        match &self.body {
+            Body::Parsed(object) => object.clone(),
+            Body::Text(text) => Object(serde_json::from_str(text).unwrap_or(Value::Null)),
+        }
+    }
+
+    /// One label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let at = self.labels.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        Some(&self.labels[at].1)
+    }
+
+    /// The managing controller.
+    pub fn controller(&self) -> Option<&OwnerRef> {
+        self.owners.iter().find(|owner| owner.controller)
+    }
+
+    /// Whether it is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        self.deletion.is_some()
+    }
+
+    /// A pod's fields.
+    pub fn pod(&self) -> Option<&PodFields> {
+        match &self.fields {
+            Fields::Pod(fields) => Some(fields),
+            Fields::None => None,
+        }
+    }
+
+    /// A pod that counts as running or about to run: neither ended nor being deleted (Kubernetes: IsPodActive).
+    pub fn is_active_pod(&self) -> bool {
+        self.pod().is_some_and(|pod| !pod.phase.is_terminal()) && !self.is_deleting()
+    }
+
+    /// A pod that has been Ready for at least `min_ready_seconds`.
+    pub fn is_available_pod(&self, min_ready_seconds: i64, now: Time) -> bool {
+        let Some(pod) = self.pod() else { return false };
+        let long_enough = |since: Time| now.as_second() - since.as_second() >= min_ready_seconds;
+        pod.ready && (min_ready_seconds == 0 || pod.ready_since.is_some_and(long_enough))
+    }
+}
+
+fn pod_fields(pod: &Object) -> PodFields {
+    let ready = pod.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == "Ready");
+    let restarts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
+    PodFields {
+        phase: Phase::parse(pod.text(&["status", "phase"]).unwrap_or_default()),
+        node: pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(Str::from),
+        ready: ready.is_some_and(|condition| condition["status"] == "True"),
+        ready_since: ready.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok()),
+        ip: pod.text(&["status", "podIP"]).filter(|ip| !ip.is_empty()).map(Str::from),
+        priority: pod.int(&["spec", "priority"]).unwrap_or(0) as i32,
+        scheduler: pod.text(&["spec", "schedulerName"]).unwrap_or("default-scheduler").into(),
+        restarts: restarts.max().unwrap_or(0),
+        requests: Requests::default(),
+    }
+}

@@ -1,0 +1,44 @@
+//! The overlay of a beat: rows put while a stage is open are seen by later plans, and vanish when the commit fails.
+
+use super::{Row, World};
+use crate::object::{Key, Object, Str};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+impl World {
+    /// Puts (or, with none, removes) an object that is not committed yet.
+    pub fn stage(&mut self, key: Key, object: Option<Object>) {
+        let row = object.map(|object| Arc::new(Row::new(key.clone(), object)));
+        let before = self.replace(key.clone(), row);
+        self.undo.push((key, before));
+    }
+
+    /// The keys staged since the last commit or rollback, each once, in order of their first change.
+    pub fn staged(&self) -> Vec<Key> {
+        let mut seen = HashSet::new();
+        self.undo.iter().map(|(key, _)| key).filter(|key| seen.insert(*key)).cloned().collect()
+    }
+
+    /// The row as it was before the stage was opened.
+    pub fn before(&self, key: &Key) -> Option<&Arc<Row>> {
+        match self.undo.iter().find(|(staged, _)| staged == key) {
+            Some((_, before)) => before.as_ref(),
+            None => self.get(key),
+        }
+    }
+
+    /// The commit succeeded: these are the texts that were written, and the picture holds them from now on.
+    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str)>) {
+        self.undo.clear();
+        for (key, text) in written {
+            self.put(key, text);
+        }
+    }
+
+    /// The commit failed: the picture is again what it was.
+    pub fn drop_staged(&mut self) {
+        while let Some((key, before)) = self.undo.pop() {
+            self.replace(key, before);
+        }
+    }
+}
