@@ -28,6 +28,9 @@ impl Loop {
             return vec![row.key.clone()];
         }
         let owner = row.controller().filter(|owner| owner.kind == kind);
-        owner.map(|owner| Key::new(crate::object::Resource(root), &row.key.namespace, &owner.name)).into_iter().collect()
+        owner
+            .map(|owner| Key::new(crate::object::Resource(root), &row.key.namespace, &owner.name))
+            .into_iter()
+            .collect()
     }
 }

@@ -96,9 +96,8 @@ impl World {
 
     /// Rows of one resource whose managing controller has this uid.
     pub fn controlled<'a>(&'a self, resource: &'static str, uid: &'a str) -> impl Iterator<Item = &'a Arc<Row>> {
-        self.dependents(uid).filter(move |row| {
-            row.key.resource == resource && row.controller().is_some_and(|owner| owner.uid == uid)
-        })
+        self.dependents(uid)
+            .filter(move |row| row.key.resource == resource && row.controller().is_some_and(|owner| owner.uid == uid))
     }
 
     /// Pods bound to a node; those bound to none for the empty name.
