@@ -90,10 +90,22 @@ impl Errors {
         self.push(path, "FieldValueInvalid", Self::with_detail(head, detail));
     }
 
+    /// One `Invalid value` for each problem that [`super::names`] found with a text.
+    pub fn each_invalid(&mut self, path: &Path, value: impl Into<Value>, problems: Vec<String>) {
+        let value = value.into();
+        problems.iter().for_each(|problem| self.invalid(path, value.clone(), problem));
+    }
+
     /// `Unsupported value: "x": supported values: "a", "b"`.
     pub fn unsupported(&mut self, path: &Path, value: impl Into<Value>, supported: &[&str]) {
-        let mut known: Vec<String> = supported.iter().map(|word| format!("{word:?}")).collect();
-        known.sort();
+        let mut sorted = supported.to_vec();
+        sorted.sort_unstable();
+        self.unsupported_as_listed(path, value, &sorted);
+    }
+
+    /// As [`Errors::unsupported`], for the few places (RBAC, policy types) where Kubernetes does not sort what it supports.
+    pub fn unsupported_as_listed(&mut self, path: &Path, value: impl Into<Value>, supported: &[&str]) {
+        let known: Vec<String> = supported.iter().map(|word| format!("{word:?}")).collect();
         let message = format!("Unsupported value: {}: supported values: {}", value.into(), known.join(", "));
         self.push(path, "FieldValueNotSupported", message);
     }
@@ -128,8 +140,12 @@ impl Errors {
 pub fn invalid(kind: &str, resource: Resource, name: &str, errors: &[FieldError]) -> Status {
     let group = resource.group();
     let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-    let mut texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
-    texts.dedup();
+    let mut texts: Vec<String> = Vec::new();
+    for text in errors.iter().map(FieldError::to_string) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
     let text = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
     let mut status = Status::new(Reason::Invalid, format!("{qualified} {name:?} is invalid: {text}"));
     status.kind = kind.to_owned();

@@ -5,6 +5,7 @@
 //! Start reading at [`ALL`]; a new kind is one new file and one line there.
 
 pub mod field;
+pub mod names;
 pub mod typed;
 
 pub mod pod;

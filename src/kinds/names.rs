@@ -1,0 +1,329 @@
+//! How names, keys and short texts must look, worded as Kubernetes words it (`k8s.io/apimachinery/pkg/util/validation`).
+//!
+//! Knows: one function per form; each answers with what is wrong, nothing when all is well.
+//! Never: where the text stands; the caller puts the messages at a field with [`super::Errors::each_invalid`].
+//! Start reading at [`of_rule`].
+
+use super::field::NameRule;
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const QUALIFIED_TEXT: &str =
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+const QUALIFIED_EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
+
+/// What is wrong with a name under a kind's rule.
+pub fn of_rule(rule: NameRule, name: &str) -> Vec<String> {
+    match rule {
+        NameRule::Subdomain => subdomain(name),
+        NameRule::Label => label(name),
+        NameRule::Label1035 => label_1035(name),
+        NameRule::PathSegment => path_segment(name),
+    }
+}
+
+/// What is wrong with `generateName`: as a name, but it may end in a dash since more will follow.
+pub fn of_rule_prefix(rule: NameRule, prefix: &str) -> Vec<String> {
+    let masked = match prefix.strip_suffix('-') {
+        Some(start) if start.len() > 1 => format!("{start}a"),
+        _ => prefix.to_owned(),
+    };
+    match rule {
+        NameRule::PathSegment => path_segment_prefix(prefix),
+        rule => of_rule(rule, &masked),
+    }
+}
+
+/// RFC 1123 label: up to 63 lower case alphanumerics and dashes.
+pub fn label(name: &str) -> Vec<String> {
+    let mut problems = longer_than(name, 63);
+    if !is_label(name) {
+        problems.push(if is_subdomain(name) {
+            "must not contain dots".to_owned()
+        } else {
+            let rule = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
+                        and must start and end with an alphanumeric character";
+            with_regex(rule, LABEL, &["my-name", "123-abc"])
+        });
+    }
+    problems
+}
+
+/// RFC 1123 subdomain: labels with dots between them, up to 253 characters.
+pub fn subdomain(name: &str) -> Vec<String> {
+    let mut problems = longer_than(name, 253);
+    if !is_subdomain(name) {
+        let rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+                    and must start and end with an alphanumeric character";
+        problems.push(with_regex(rule, SUBDOMAIN, &["example.com"]));
+    }
+    problems
+}
+
+/// A subdomain after `*.`, for the hosts of an Ingress.
+pub fn wildcard_subdomain(name: &str) -> Vec<String> {
+    let mut problems = longer_than(name, 253);
+    if !name.strip_prefix("*.").is_some_and(is_subdomain) {
+        let rule = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, \
+                    which must consist of lower case alphanumeric characters, '-' or '.' \
+                    and end with an alphanumeric character";
+        problems.push(with_regex(rule, &format!(r"\*\.{SUBDOMAIN}"), &["*.example.com"]));
+    }
+    problems
+}
+
+/// RFC 1035 label: an RFC 1123 label that starts with a letter.
+pub fn label_1035(name: &str) -> Vec<String> {
+    let mut problems = longer_than(name, 63);
+    if !is_label(name) || !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+        let rule = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
+                    start with an alphabetic character, and end with an alphanumeric character";
+        problems.push(with_regex(rule, "[a-z]([-a-z0-9]*[a-z0-9])?", &["my-name", "abc-123"]));
+    }
+    problems
+}
+
+/// Anything that can stand between two slashes of a URL.
+pub fn path_segment(name: &str) -> Vec<String> {
+    match name {
+        "." | ".." => vec![format!("may not be '{name}'")],
+        _ => path_segment_prefix(name),
+    }
+}
+
+fn path_segment_prefix(name: &str) -> Vec<String> {
+    let found = ["/", "%"].iter().filter(|banned| name.contains(**banned));
+    found.map(|banned| format!("may not contain '{banned}'")).collect()
+}
+
+/// Key of a label, an annotation (in lower case), a finalizer or an extended resource: `[prefix/]name`.
+pub fn qualified(key: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let parts: Vec<&str> = key.split('/').collect();
+    let name = match parts[..] {
+        [name] => name,
+        [prefix, name] => {
+            let wrong = if prefix.is_empty() { vec!["must be non-empty".to_owned()] } else { subdomain(prefix) };
+            problems.extend(wrong.into_iter().map(|problem| format!("prefix part {problem}")));
+            name
+        }
+        _ => {
+            let rule = with_regex(&format!("a valid label key {QUALIFIED_TEXT}"), QUALIFIED, QUALIFIED_EXAMPLES);
+            return vec![format!("{rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")];
+        }
+    };
+    if name.is_empty() {
+        problems.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        problems.push("name part must be no more than 63 bytes".to_owned());
+    }
+    if !is_qualified_part(name) {
+        problems.push(format!("name part {}", with_regex(QUALIFIED_TEXT, QUALIFIED, QUALIFIED_EXAMPLES)));
+    }
+    problems
+}
+
+/// Value of a label: empty, or as the name part of a key.
+pub fn label_value(value: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if value.len() > 63 {
+        problems.push("must be no more than 63 bytes".to_owned());
+    }
+    if !value.is_empty() && !is_qualified_part(value) {
+        let rule = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
+                    and must start and end with an alphanumeric character";
+        problems.push(with_regex(rule, &format!("({QUALIFIED})?"), &["MyValue", "my_value", "12345"]));
+    }
+    problems
+}
+
+/// Name of a container port, as a Service's `targetPort` may use it.
+pub fn port_name(name: &str) -> Vec<String> {
+    let mut problems = longer_than(name, 15);
+    let mut must = |holds: bool, message: &str| {
+        if !holds {
+            problems.push(message.to_owned());
+        }
+    };
+    let plain = !name.is_empty() && name.bytes().all(is_label_byte);
+    must(plain, "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)");
+    must(name.bytes().any(|byte| byte.is_ascii_lowercase()), "must contain at least one letter (a-z)");
+    must(!name.contains("--"), "must not contain consecutive hyphens");
+    must(!name.starts_with('-') && !name.ends_with('-'), "must not begin or end with a hyphen");
+    problems
+}
+
+/// Number of a port.
+pub fn port(number: i64) -> Vec<String> {
+    in_range(number, 1, 65535)
+}
+
+/// A number in an inclusive range.
+pub fn in_range(number: i64, low: i64, high: i64) -> Vec<String> {
+    let inside = (low..=high).contains(&number);
+    if inside { Vec::new() } else { vec![format!("must be between {low} and {high}, inclusive")] }
+}
+
+/// `25%`.
+pub fn percent(text: &str) -> Vec<String> {
+    let number = text.strip_suffix('%');
+    if number.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())) {
+        return Vec::new();
+    }
+    let rule = "a valid percent string must be a numeric string followed by an ending '%'";
+    vec![with_regex(rule, "[0-9]+%", &["1%", "93%"])]
+}
+
+/// Name of an environment variable: printable ASCII without `=` (relaxed since Kubernetes 1.32).
+pub fn env(name: &str) -> Vec<String> {
+    if name.is_empty() {
+        return vec!["environment variable name must be non-empty".to_owned()];
+    }
+    if name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
+        return Vec::new();
+    }
+    vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
+}
+
+/// Key in a ConfigMap or Secret, which becomes a file name.
+pub fn config_key(key: &str) -> Vec<String> {
+    let mut problems = longer_than(key, 253);
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
+        let rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+        problems.push(with_regex(rule, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
+    }
+    problems.extend(leaves_folder(key));
+    problems
+}
+
+/// `.`, `..` and what starts with `..` would leave or shadow the folder that a volume writes its keys to.
+fn leaves_folder(key: &str) -> Option<String> {
+    match key {
+        "." => Some("must not be '.'".to_owned()),
+        ".." => Some("must not be '..'".to_owned()),
+        key if key.starts_with("..") => Some("must not start with '..'".to_owned()),
+        _ => None,
+    }
+}
+
+/// Name of an HTTP header.
+pub fn http_header(name: &str) -> Vec<String> {
+    if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Vec::new();
+    }
+    let rule = "a valid HTTP header must consist of alphanumeric characters or '-'";
+    vec![with_regex(rule, "[-A-Za-z0-9]+", &["X-Header-Name"])]
+}
+
+/// An IPv4 or IPv6 address.
+pub fn ip(text: &str) -> Vec<String> {
+    match text.parse::<std::net::IpAddr>() {
+        Ok(_) => Vec::new(),
+        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
+    }
+}
+
+/// An address range such as `10.0.0.0/8`.
+pub fn cidr(text: &str) -> Vec<String> {
+    let valid = text.split_once('/').is_some_and(|(address, bits)| {
+        let most = match address.parse::<std::net::IpAddr>() {
+            Ok(std::net::IpAddr::V4(_)) => 32,
+            Ok(std::net::IpAddr::V6(_)) => 128,
+            Err(_) => return false,
+        };
+        bits.bytes().all(|byte| byte.is_ascii_digit()) && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+    });
+    if valid {
+        return Vec::new();
+    }
+    vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
+}
+
+fn is_label_byte(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'
+}
+
+fn is_label(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(is_label_byte) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+fn is_subdomain(name: &str) -> bool {
+    name.split('.').all(is_label)
+}
+
+fn is_qualified_part(name: &str) -> bool {
+    let inside = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let ends = |end: Option<&u8>| end.is_some_and(u8::is_ascii_alphanumeric);
+    inside && ends(name.as_bytes().first()) && ends(name.as_bytes().last())
+}
+
+fn longer_than(name: &str, most: usize) -> Vec<String> {
+    if name.len() > most { vec![format!("must be no more than {most} characters")] } else { Vec::new() }
+}
+
+/// The rule, examples and regular expression; the odd blanks between examples are Kubernetes'.
+fn with_regex(rule: &str, regex: &str, examples: &[&str]) -> String {
+    let quoted: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
+    format!("{rule} (e.g. {}regex used for validation is '{regex}')", quoted.join(" or "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_names_have_no_problems() {
+        let good: &[(fn(&str) -> Vec<String>, &[&str])] = &[
+            (label, &["a", "1abc", "a-b"]),
+            (subdomain, &["a.b", "a", "x-1.y"]),
+            (label_1035, &["a1", "a-b"]),
+            (path_segment, &["a:b:C", "..."]),
+            (qualified, &["a", "example.com/My_Name", "A.b-c"]),
+            (label_value, &["", "a_b", "1"]),
+            (port_name, &["http", "a-1"]),
+            (percent, &["0%", "150%"]),
+            (env, &["A", "a b", "1x"]),
+            (config_key, &["a", ".a", "A_b-c"]),
+            (ip, &["10.0.0.1", "::1"]),
+            (cidr, &["10.0.0.0/8", "::/0"]),
+            (wildcard_subdomain, &["*.a.b"]),
+        ];
+        for (check, names) in good {
+            for name in *names {
+                assert_eq!(check(name), Vec::<String>::new(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn bad_names_have_problems() {
+        let bad: &[(fn(&str) -> Vec<String>, &[&str])] = &[
+            (label, &["", "A", "a.b", "-a", "a-"]),
+            (subdomain, &["", "a..b", "a_b", ".a"]),
+            (label_1035, &["1a", ""]),
+            (path_segment, &[".", "..", "a/b", "a%"]),
+            (qualified, &["", "/a", "a/", "a/b/c", "-a", "A/b"]),
+            (label_value, &["-", "a b"]),
+            (port_name, &["", "1", "a--b", "-a", "sixteen-letters-x", "A"]),
+            (percent, &["%", "1", "a%", "1.5%"]),
+            (env, &["", "a=b", "é"]),
+            (config_key, &["", ".", "..", "..a", "a b"]),
+            (ip, &["1.2.3", "x", "010.0.0.1"]),
+            (cidr, &["10.0.0.0", "10.0.0.0/33", "x/1", "10.0.0.0/"]),
+            (wildcard_subdomain, &["*", "a.b", "*.*.b"]),
+        ];
+        for (check, names) in bad {
+            for name in *names {
+                assert!(!check(name).is_empty(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_prefix_may_end_in_a_dash() {
+        assert!(of_rule_prefix(NameRule::Subdomain, "gen-").is_empty());
+        assert!(!of_rule_prefix(NameRule::Subdomain, "Gen_").is_empty());
+        assert!(!of_rule_prefix(NameRule::Subdomain, "-").is_empty());
+    }
+}
