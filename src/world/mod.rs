@@ -8,12 +8,14 @@
 pub mod control;
 pub mod facts;
 pub mod plan;
+pub mod report;
 pub mod row;
 mod staged;
 
 pub use control::Loop;
 pub use facts::{ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, ProbeFacts, ProbeKind};
 pub use plan::{Effect, Event, EventType, Plan, Propagation, Verb, Write};
+pub use report::Report;
 pub use row::{Fields, Phase, PodFields, Requests, Row};
 
 use crate::object::{Key, Resource, Str, Time};
@@ -22,6 +24,24 @@ use std::sync::Arc;
 
 /// One resource's rows, by namespace and name.
 type Rows = BTreeMap<(Str, Str), Arc<Row>>;
+
+/// Settings of the cluster that plans go by.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// N of the 127.N.0.0/16 that the cluster's addresses are taken from: pods 127.N.1.0 to 127.N.127.255,
+    /// Services 127.N.128.0 to 127.N.191.255, load balancers above.
+    pub network: u8,
+    /// First pause of the restart backoff in seconds (Kubernetes: 10).
+    pub backoff_seconds: i64,
+    /// Its cap in seconds (Kubernetes: 300).
+    pub backoff_cap_seconds: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { network: 77, backoff_seconds: 10, backoff_cap_seconds: 300 }
+    }
+}
 
 /// Everything at one revision.
 pub struct World {
@@ -33,6 +53,8 @@ pub struct World {
     pub seed: u64,
     /// What the machine last reported.
     pub facts: Facts,
+    /// The cluster's own settings.
+    pub settings: Settings,
     rows: HashMap<Resource, Rows>,
     /// Dependents by the uid of an owner.
     dependents: HashMap<Str, BTreeSet<Key>>,
@@ -52,6 +74,7 @@ impl World {
             now,
             seed: 0,
             facts: Facts::default(),
+            settings: Settings::default(),
             rows: HashMap::new(),
             dependents: HashMap::new(),
             by_node: HashMap::new(),
