@@ -117,8 +117,7 @@ impl Facts {
         }
         let last = before.and_then(|known| known.ended().cloned().or_else(|| known.last.clone()));
         let state = ContainerState::Starting { since: now };
-        let fresh =
-            ContainerFacts { attempt: start.attempt, state, stopping: None, last, probes: Default::default() };
+        let fresh = ContainerFacts { attempt: start.attempt, state, stopping: None, last, probes: Default::default() };
         pod.containers.insert(start.container.clone(), fresh);
     }
 }
