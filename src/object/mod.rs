@@ -6,11 +6,17 @@
 //! Start reading at [`Object`].
 
 pub mod key;
+pub mod label;
 pub mod meta;
+pub mod quantity;
+pub mod selector;
 pub mod status;
+pub mod time;
 
 pub use key::{Key, Resource};
 pub use meta::{Object, OwnerRef};
+pub use quantity::Quantity;
+pub use selector::{FieldSelector, Selector};
 pub use status::{Cause, Reason, Status};
 
 /// A moment, as Kubernetes keeps it (UTC; written with a precision of seconds).

@@ -1,0 +1,118 @@
+//! Field selectors: `status.phase=Running,metadata.name!=x` (apimachinery `fields.ParseSelector`).
+
+use super::SelectorError;
+
+/// How a field is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldOp {
+    /// `=` and `==`.
+    Equals,
+    /// `!=`.
+    NotEquals,
+}
+
+/// Conditions on fields that must all hold. Which fields may be asked for is each kind's business.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    requirements: Vec<(String, FieldOp, String)>,
+}
+
+impl FieldSelector {
+    /// Reads the text form; the empty text selects everything.
+    pub fn parse(text: &str) -> Result<FieldSelector, SelectorError> {
+        let mut terms = split_terms(text);
+        terms.sort_unstable();
+        let requirements = terms.into_iter().filter(|term| !term.is_empty()).map(|term| {
+            let Some((field, op, value)) = split_term(term) else {
+                return Err(SelectorError(format!("invalid selector: '{text}'; can't understand '{term}'")));
+            };
+            Ok((field.to_owned(), op, unescape(value)?))
+        });
+        Ok(FieldSelector { requirements: requirements.collect::<Result<_, _>>()? })
+    }
+
+    /// The conditions: field, comparison, value.
+    pub fn requirements(&self) -> &[(String, FieldOp, String)] {
+        &self.requirements
+    }
+
+    /// Whether it selects every object.
+    pub fn is_everything(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether fields, looked up by path, fulfil every condition. An absent field counts as the empty text.
+    pub fn matches(&self, get: impl Fn(&str) -> String) -> bool {
+        self.requirements.iter().all(|(field, op, value)| (get(field) == *value) == (*op == FieldOp::Equals))
+    }
+}
+
+/// Parts between commas, where a backslash takes the meaning from the character after it.
+fn split_terms(text: &str) -> Vec<&str> {
+    let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
+    for (index, c) in text.char_indices() {
+        if !escaped && c == ',' {
+            terms.push(&text[start..index]);
+            start = index + 1;
+        }
+        escaped = !escaped && c == '\\';
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+fn split_term(term: &str) -> Option<(&str, FieldOp, &str)> {
+    let operators = [("!=", FieldOp::NotEquals), ("==", FieldOp::Equals), ("=", FieldOp::Equals)];
+    term.char_indices().find_map(|(index, _)| {
+        let split = |(text, op)| Some((&term[..index], op, term[index..].strip_prefix(text)?));
+        operators.into_iter().find_map(split)
+    })
+}
+
+fn unescape(value: &str) -> Result<String, SelectorError> {
+    let (mut plain, mut chars) = (String::new(), value.chars());
+    let fail = |message: String| Err(SelectorError(format!("invalid field selector: {message}")));
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(c @ ('\\' | ',' | '=')) => plain.push(c),
+                Some(c) => return fail(format!("invalid escape sequence: \\{c}")),
+                None => return fail("invalid escape sequence: \\".into()),
+            },
+            // Kubernetes prints the character's number.
+            ',' | '=' => return fail(format!("unescaped character in value: {}", u32::from(c))),
+            c => plain.push(c),
+        }
+    }
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_and_matches() {
+        let selector = FieldSelector::parse("status.phase=Running,metadata.name!=beta").unwrap();
+        assert_eq!(selector.requirements()[0], ("metadata.name".into(), FieldOp::NotEquals, "beta".into()));
+        let pod = |phase: &'static str, name: &'static str| {
+            move |field: &str| if field == "status.phase" { phase.to_owned() } else { name.to_owned() }
+        };
+        assert!(selector.matches(pod("Running", "alpha")));
+        assert!(!selector.matches(pod("Running", "beta")));
+        assert!(!selector.matches(pod("Pending", "alpha")));
+        assert!(FieldSelector::parse("").unwrap().is_everything());
+        assert_eq!(FieldSelector::parse(r"a==b\,c\=d").unwrap().requirements()[0].2, "b,c=d");
+    }
+
+    #[test]
+    fn errors_are_kubernetes() {
+        for (text, wanted) in [
+            ("a", "invalid selector: 'a'; can't understand 'a'"),
+            ("a=b=c", "invalid field selector: unescaped character in value: 61"),
+            (r"a=\b", r"invalid field selector: invalid escape sequence: \b"),
+        ] {
+            assert_eq!(FieldSelector::parse(text).unwrap_err().to_string(), wanted);
+        }
+    }
+}

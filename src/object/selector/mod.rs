@@ -1,0 +1,303 @@
+//! Selectors: which objects a list, a controller or a Service speaks about.
+//!
+//! Knows: requirements on labels and how they match and print; [`FieldSelector`]. Never: any object or kind, it asks
+//! for labels through a function. The text grammar is in `parse`. Start reading at [`Selector`].
+
+mod field;
+mod parse;
+
+pub use field::{FieldOp, FieldSelector};
+
+use super::label;
+use serde_json::Value;
+use std::fmt;
+
+/// How a requirement compares a label with its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// `k=v`
+    Equals,
+    /// `k==v`, the same, printed as it was written.
+    DoubleEquals,
+    /// `k!=v`: also true without the label.
+    NotEquals,
+    /// `k in (a,b)`
+    In,
+    /// `k notin (a,b)`: also true without the label.
+    NotIn,
+    /// `k`
+    Exists,
+    /// `!k`
+    DoesNotExist,
+    /// `k>1`
+    GreaterThan,
+    /// `k<1`
+    LessThan,
+}
+
+/// One condition on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The label's key.
+    pub key: String,
+    /// The comparison.
+    pub op: Op,
+    /// What is compared with: sorted, without repetition.
+    pub values: Vec<String>,
+}
+
+/// Conditions on labels that must all hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selector {
+    requirements: Vec<Requirement>,
+    nothing: bool,
+}
+
+/// A selector that cannot be understood; displays Kubernetes' sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectorError(pub String);
+
+impl fmt::Display for SelectorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SelectorError {}
+
+impl Selector {
+    /// Selects every object.
+    pub fn everything() -> Selector {
+        Selector { requirements: Vec::new(), nothing: false }
+    }
+
+    /// Selects no object at all.
+    pub fn nothing() -> Selector {
+        Selector { requirements: Vec::new(), nothing: true }
+    }
+
+    /// Reads the text form: `app=web,tier in (db,cache),!canary`. The empty text selects everything.
+    pub fn parse(text: &str) -> Result<Selector, SelectorError> {
+        parse::parse(text).map(Selector::of)
+    }
+
+    /// Reads a `LabelSelector` object. `null` selects nothing, `{}` everything (Kubernetes API reference).
+    pub fn from_label_selector(selector: &Value) -> Result<Selector, SelectorError> {
+        let Some(selector) = selector.as_object() else { return Ok(Selector::nothing()) };
+        let mut requirements = Vec::new();
+        for (key, value) in selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
+            let value = value.as_str().unwrap_or_default().to_owned();
+            requirements.push(Requirement::new(key, Op::Equals, vec![value])?);
+        }
+        for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+            requirements.push(Requirement::from_expression(expression)?);
+        }
+        Ok(Selector::of(requirements))
+    }
+
+    /// Every pair must be among the labels, as a Service's or a ReplicationController's `spec.selector` means it.
+    pub fn from_map<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Selector {
+        let equals =
+            |(key, value): (&str, &str)| Requirement { key: key.into(), op: Op::Equals, values: vec![value.into()] };
+        Selector::of(pairs.into_iter().map(equals).collect())
+    }
+
+    fn of(mut requirements: Vec<Requirement>) -> Selector {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Selector { requirements, nothing: false }
+    }
+
+    /// Whether labels, looked up by key, fulfil every requirement.
+    pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
+        !self.nothing && self.requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))
+    }
+
+    /// Whether it selects every object.
+    pub fn is_everything(&self) -> bool {
+        !self.nothing && self.requirements.is_empty()
+    }
+
+    /// Whether it selects no object whatever its labels.
+    pub fn is_nothing(&self) -> bool {
+        self.nothing
+    }
+
+    /// The conditions, ordered by key.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+}
+
+impl Requirement {
+    /// A condition, refused when it makes no sense: an empty `in`, a bad key, a bad value.
+    pub fn new(key: &str, op: Op, mut values: Vec<String>) -> Result<Requirement, SelectorError> {
+        values.sort();
+        values.dedup();
+        let mut problems: Vec<String> = invalid("key", key, label::key_problems(key)).into_iter().collect();
+        problems.extend(count_problem(op, &values));
+        for (index, value) in values.iter().enumerate() {
+            if matches!(op, Op::GreaterThan | Op::LessThan) && value.parse::<i64>().is_err() {
+                let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+                problems.push(format!("values[{index}]: Invalid value: {value:?}: {why}"));
+            }
+            problems.extend(invalid(&format!("values[{index}][{key}]"), value, label::value_problems(value)));
+        }
+        match problems.as_slice() {
+            [] => Ok(Requirement { key: key.into(), op, values }),
+            [one] => Err(SelectorError(one.clone())),
+            several => Err(SelectorError(format!("[{}]", several.join(", ")))),
+        }
+    }
+
+    fn from_expression(expression: &Value) -> Result<Requirement, SelectorError> {
+        let op = match expression["operator"].as_str().unwrap_or_default() {
+            "In" => Op::In,
+            "NotIn" => Op::NotIn,
+            "Exists" => Op::Exists,
+            "DoesNotExist" => Op::DoesNotExist,
+            other => return Err(SelectorError(format!("{other:?} is not a valid label selector operator"))),
+        };
+        let values = expression["values"].as_array().into_iter().flatten();
+        let values = values.map(|value| value.as_str().unwrap_or_default().to_owned()).collect();
+        Requirement::new(expression["key"].as_str().unwrap_or_default(), op, values)
+    }
+
+    /// Whether a label's value, or its absence, fulfils the condition.
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        let among = |value: &str| self.values.iter().any(|wanted| wanted == value);
+        let compare = |test: fn(&i64, &i64) -> bool| {
+            let limit = self.values.first().and_then(|limit| limit.parse::<i64>().ok());
+            let number = value.and_then(|value| value.parse::<i64>().ok());
+            number.zip(limit).is_some_and(|(number, limit)| test(&number, &limit))
+        };
+        match self.op {
+            Op::Equals | Op::DoubleEquals | Op::In => value.is_some_and(among),
+            Op::NotEquals | Op::NotIn => !value.is_some_and(among),
+            Op::Exists => value.is_some(),
+            Op::DoesNotExist => value.is_none(),
+            Op::GreaterThan => compare(i64::gt),
+            Op::LessThan => compare(i64::lt),
+        }
+    }
+}
+
+fn invalid(path: &str, value: &str, problems: Vec<String>) -> Option<String> {
+    (!problems.is_empty()).then(|| format!("{path}: Invalid value: {value:?}: {}", problems.join("; ")))
+}
+
+fn count_problem(op: Op, values: &[String]) -> Option<String> {
+    let (fine, why) = match op {
+        Op::In | Op::NotIn => (!values.is_empty(), "for 'in', 'notin' operators, values set can't be empty"),
+        Op::Exists | Op::DoesNotExist => (values.is_empty(), "values set must be empty for exists and does not exist"),
+        Op::GreaterThan | Op::LessThan => {
+            (values.len() == 1, "for 'Gt', 'Lt' operators, exactly one value is required")
+        }
+        _ => (values.len() == 1, "exact-match compatibility requires one single value"),
+    };
+    let shown = serde_json::Value::from(values.to_vec());
+    (!fine).then(|| format!("values: Invalid value: {shown}: {why}"))
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, values) = (&self.key, self.values.join(","));
+        match self.op {
+            Op::Equals => write!(f, "{key}={values}"),
+            Op::DoubleEquals => write!(f, "{key}=={values}"),
+            Op::NotEquals => write!(f, "{key}!={values}"),
+            Op::In => write!(f, "{key} in ({values})"),
+            Op::NotIn => write!(f, "{key} notin ({values})"),
+            Op::Exists => write!(f, "{key}"),
+            Op::DoesNotExist => write!(f, "!{key}"),
+            Op::GreaterThan => write!(f, "{key}>{values}"),
+            Op::LessThan => write!(f, "{key}<{values}"),
+        }
+    }
+}
+
+/// As kubectl's SELECTOR column prints it, `<none>` when there is no requirement.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.requirements.is_empty() {
+            return f.write_str("<none>");
+        }
+        for (index, requirement) in self.requirements.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{requirement}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn hits(selector: &Selector, labels: &Value) -> bool {
+        selector.matches(|key| labels.get(key).and_then(Value::as_str))
+    }
+
+    #[test]
+    fn text_selectors_match() {
+        let labels = json!({"app": "web", "tier": "db", "n": "5", "empty": ""});
+        for (text, wanted) in [
+            ("", true),
+            ("app=web", true),
+            ("app==web,tier=db", true),
+            ("app!=web", false),
+            ("none!=x", true),
+            ("app in (a,web)", true),
+            ("app notin (a, web)", false),
+            ("none notin (a)", true),
+            ("app", true),
+            ("!app", false),
+            ("!none", true),
+            ("n>4", true),
+            ("n<5", false),
+            ("app>1", false),
+            ("empty=", true),
+            ("app=", false),
+            ("empty in (,a)", true),
+        ] {
+            assert_eq!(hits(&Selector::parse(text).unwrap(), &labels), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn label_selector_objects() {
+        let labels = json!({"app": "web", "tier": "db"});
+        for (object, wanted) in [
+            (Value::Null, false),
+            (json!({}), true),
+            (json!({"matchLabels": {"app": "web"}}), true),
+            (json!({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}), true),
+            (json!({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["db"]}]}), false),
+            (json!({"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}), true),
+        ] {
+            assert_eq!(hits(&Selector::from_label_selector(&object).unwrap(), &labels), wanted, "{object}");
+        }
+        let odd = json!({"matchExpressions": [{"key": "a", "operator": "Odd"}]});
+        let error = Selector::from_label_selector(&odd).unwrap_err();
+        assert_eq!(error.to_string(), "\"Odd\" is not a valid label selector operator");
+    }
+
+    #[test]
+    fn prints_as_the_selector_column() {
+        for (object, wanted) in [
+            (Value::Null, "<none>"),
+            (json!({}), "<none>"),
+            (json!({"matchLabels": {"b": "2", "a": "1"}}), "a=1,b=2"),
+            (
+                json!({"matchLabels": {"z": "1"}, "matchExpressions": [
+                    {"key": "t", "operator": "In", "values": ["b", "a"]}, {"key": "u", "operator": "NotIn", "values": ["c"]},
+                    {"key": "v", "operator": "Exists"}, {"key": "w", "operator": "DoesNotExist"}]}),
+                "t in (a,b),u notin (c),v,!w,z=1",
+            ),
+        ] {
+            assert_eq!(Selector::from_label_selector(&object).unwrap().to_string(), wanted);
+        }
+        assert_eq!(Selector::from_map([("b", "2"), ("a", "1")]).to_string(), "a=1,b=2");
+        assert_eq!(Selector::parse("k>1, j<2,a==b,c!=d").unwrap().to_string(), "a==b,c!=d,j<2,k>1");
+    }
+}

@@ -1,0 +1,301 @@
+//! Times and durations as text.
+//!
+//! Knows: how Kubernetes writes and reads moments, Go's durations, and kubectl's ages. Never: what time it is.
+//! Start reading at [`age`].
+
+use super::Time;
+use jiff::SignedDuration;
+use std::fmt;
+
+/// A moment or duration that cannot be read; displays Go's sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeError(pub String);
+
+impl fmt::Display for TimeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TimeError {}
+
+/// How kubectl prints an age: at most two units, coarser as it grows (apimachinery `duration.HumanDuration`).
+pub fn age(seconds: i64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let (days, years) = (hours / 24, hours / 24 / 365);
+    let two = |large: i64, unit: char, small: i64, sub: char| match small {
+        0 => format!("{large}{unit}"),
+        small => format!("{large}{unit}{small}{sub}"),
+    };
+    match seconds {
+        ..-1 => "<invalid>".into(),
+        -1 => "0s".into(),
+        0..120 => format!("{seconds}s"),
+        _ if minutes < 10 => two(minutes, 'm', seconds % 60, 's'),
+        _ if hours < 3 => format!("{minutes}m"),
+        _ if hours < 8 => two(hours, 'h', minutes % 60, 'm'),
+        _ if hours < 48 => format!("{hours}h"),
+        _ if days < 8 => two(days, 'd', hours % 24, 'h'),
+        _ if years < 2 => format!("{days}d"),
+        _ if years < 8 => two(years, 'y', days % 365, 'd'),
+        _ => format!("{years}y"),
+    }
+}
+
+/// `2026-01-02T03:04:05Z`: how Kubernetes stores most moments.
+pub fn rfc3339(time: Time) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// `2026-01-02T03:04:05.000006Z`: `MicroTime`, of leases and events.
+pub fn micro(time: Time) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+/// `Fri, 02 Jan 2026 03:04:05 +0000`: how `describe` prints moments.
+pub fn rfc1123z(time: Time) -> String {
+    time.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
+}
+
+/// Reads a moment in the one form that the API takes: date, `T`, time, an optional fraction, `Z` or an offset.
+pub fn parse_rfc3339(text: &str) -> Result<Time, TimeError> {
+    const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
+    let fail = |value: &str, element: &str| {
+        let why = format!("cannot parse {value:?} as {element:?}");
+        TimeError(format!("parsing time {text:?} as {LAYOUT:?}: {why}"))
+    };
+    let mut rest = text;
+    for (element, range) in [
+        ("2006", 0..=9999),
+        ("-", 0..=0),
+        ("01", 1..=12),
+        ("-", 0..=0),
+        ("02", 1..=31),
+        ("T", 0..=0),
+        ("15", 0..=23),
+        (":", 0..=0),
+        ("04", 0..=59),
+        (":", 0..=0),
+        ("05", 0..=59),
+    ] {
+        let Some((part, after)) = rest.split_at_checked(element.len()) else { return Err(fail(rest, element)) };
+        let fits = if element.as_bytes()[0].is_ascii_digit() { is_digits(part) } else { part == element };
+        if !fits {
+            return Err(fail(rest, element));
+        }
+        if element.len() > 1 && !part.parse().is_ok_and(|number: u16| range.contains(&number)) {
+            return Err(out_of_range(text, element));
+        }
+        rest = after;
+    }
+    if let Some(fraction) = rest.strip_prefix('.') {
+        let after = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
+        if after.len() == fraction.len() {
+            return Err(fail(rest, "Z07:00"));
+        }
+        rest = after;
+    }
+    if !is_zone(rest) {
+        return Err(fail(rest, "Z07:00"));
+    }
+    text.parse().map_err(|_| out_of_range(text, "02"))
+}
+
+fn out_of_range(text: &str, element: &str) -> TimeError {
+    let name = match element {
+        "01" => "month",
+        "02" => "day",
+        "15" => "hour",
+        "04" => "minute",
+        _ => "second",
+    };
+    TimeError(format!("parsing time {text:?}: {name} out of range"))
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_zone(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    text == "Z"
+        || (bytes.len() == 6
+            && matches!(bytes[0], b'+' | b'-')
+            && bytes[3] == b':'
+            && text.is_ascii()
+            && is_digits(&text[1..3])
+            && is_digits(&text[4..]))
+}
+
+const UNITS: [(&str, i128); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// Reads one of Go's durations: `1m30s`, `100ms`, `-1.5h`, `0`.
+pub fn parse_duration(text: &str) -> Result<SignedDuration, TimeError> {
+    let invalid = || TimeError(format!("time: invalid duration {text:?}"));
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return Ok(SignedDuration::ZERO);
+    }
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    let mut nanos: i128 = 0;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, after) = rest.split_at(end);
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') || whole.len() > 19 {
+            return Err(invalid());
+        }
+        if unit.is_empty() {
+            return Err(TimeError(format!("time: missing unit in duration {text:?}")));
+        }
+        let Some((_, scale)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+            return Err(TimeError(format!("time: unknown unit {unit:?} in duration {text:?}")));
+        };
+        let number = |digits: &str| if digits.is_empty() { Ok(0) } else { digits.parse::<i128>() };
+        // Digits past the fifteenth are finer than a nanosecond, even of an hour.
+        let fraction = &fraction[..fraction.len().min(15)];
+        let part = number(fraction).map_err(|_| invalid())? * scale / 10_i128.pow(fraction.len() as u32);
+        nanos += number(whole).map_err(|_| invalid())? * scale + part;
+        rest = after;
+    }
+    let nanos = if text.starts_with('-') { -nanos } else { nanos };
+    // Go keeps nanoseconds in 64 bits; what does not fit is refused there too.
+    i64::try_from(nanos).map(SignedDuration::from_nanos).map_err(|_| invalid())
+}
+
+/// Writes a duration as Go does: `1h0m0s`, `1m30s`, `1.5s`, `100ms`, `0s`.
+pub fn format_duration(duration: SignedDuration) -> String {
+    let nanos = duration.as_nanos();
+    let (sign, nanos) = if nanos < 0 { ("-", -nanos) } else { ("", nanos) };
+    let below_a_second = [(1_000_000, "ms"), (1_000, "µs"), (1, "ns")];
+    if nanos == 0 {
+        return "0s".into();
+    }
+    if let Some((scale, unit)) = below_a_second.iter().find(|(scale, _)| nanos < 1_000_000_000 && nanos >= *scale) {
+        return format!("{sign}{}{unit}", decimal(nanos, *scale));
+    }
+    let (minutes, rest) = (nanos / 60_000_000_000, nanos % 60_000_000_000);
+    let seconds = decimal(rest, 1_000_000_000);
+    match (minutes / 60, minutes % 60) {
+        (0, 0) => format!("{sign}{seconds}s"),
+        (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
+        (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+/// `nanos / scale` with as many decimals as it takes.
+fn decimal(nanos: i128, scale: i128) -> String {
+    let width = scale.to_string().len() - 1;
+    let fraction = format!("{:0width$}", nanos % scale);
+    match fraction.trim_end_matches('0') {
+        "" => (nanos / scale).to_string(),
+        fraction => format!("{}.{fraction}", nanos / scale),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages() {
+        let (hour, day, year) = (3600, 86400, 31_536_000);
+        for (seconds, wanted) in [
+            (-5, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (121, "2m1s"),
+            (599, "9m59s"),
+            (600, "10m"),
+            (3 * hour - 1, "179m"),
+            (3 * hour, "3h"),
+            (3 * hour + 60, "3h1m"),
+            (8 * hour, "8h"),
+            (47 * hour, "47h"),
+            (2 * day, "2d"),
+            (2 * day + hour, "2d1h"),
+            (8 * day, "8d"),
+            (729 * day, "729d"),
+            (2 * year, "2y"),
+            (2 * year + day, "2y1d"),
+            (8 * year + day, "8y"),
+        ] {
+            assert_eq!(age(seconds), wanted, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn moments() {
+        let time = parse_rfc3339("2026-01-02T03:04:05.0000061Z").unwrap();
+        assert_eq!(rfc3339(time), "2026-01-02T03:04:05Z");
+        assert_eq!(micro(time), "2026-01-02T03:04:05.000006Z");
+        assert_eq!(rfc1123z(time), "Fri, 02 Jan 2026 03:04:05 +0000");
+        assert_eq!(rfc3339(parse_rfc3339("2026-01-02T03:04:05+01:00").unwrap()), "2026-01-02T02:04:05Z");
+        for bad in [
+            "",
+            "yesterday",
+            "2026-01-02",
+            "2026-01-02 03:04:05Z",
+            "2026-01-02t03:04:05z",
+            "2026-01-02T03:04:05",
+            "2026-01-02T03:04:60Z",
+            "2026-13-02T03:04:05Z",
+            "2026-02-30T03:04:05Z",
+            "2026-01-02T03:04:05.Z",
+            "2026-01-02T03:04:05+0100",
+            "2026-01-02T03:04:05Z ",
+            "20é6-01-02T03:04:05Z",
+        ] {
+            assert!(parse_rfc3339(bad).is_err(), "{bad}");
+        }
+        let error = parse_rfc3339("yesterday").unwrap_err().to_string();
+        let wanted = r#"parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006""#;
+        assert_eq!(error, wanted);
+    }
+
+    #[test]
+    fn durations() {
+        for (text, wanted) in [
+            ("0", "0s"),
+            ("1m30s", "1m30s"),
+            ("90s", "1m30s"),
+            ("100ms", "100ms"),
+            ("1h", "1h0m0s"),
+            ("1.5s", "1.5s"),
+            ("-1.5h", "-1h30m0s"),
+            ("1500us", "1.5ms"),
+            ("2µs", "2µs"),
+            ("3ns", "3ns"),
+            (".5s", "500ms"),
+            ("1h0m0.001s", "1h0m0.001s"),
+        ] {
+            assert_eq!(parse_duration(text).map(format_duration), Ok(wanted.to_owned()), "{text}");
+        }
+        for (text, wanted) in [
+            ("", "time: invalid duration \"\""),
+            ("-", "time: invalid duration \"-\""),
+            ("abc", "time: invalid duration \"abc\""),
+            ("10", "time: missing unit in duration \"10\""),
+            ("10x", "time: unknown unit \"x\" in duration \"10x\""),
+            ("99999999999h", "time: invalid duration \"99999999999h\""),
+            ("1..5s", "time: invalid duration \"1..5s\""),
+        ] {
+            assert_eq!(parse_duration(text).map(format_duration), Err(TimeError(wanted.into())), "{text}");
+        }
+    }
+}
