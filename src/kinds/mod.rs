@@ -6,9 +6,20 @@
 
 pub mod field;
 pub mod names;
+pub mod omit;
 pub mod typed;
+pub mod workload;
 
+pub mod controller_revision;
+pub mod cron_job;
+pub mod daemon_set;
+pub mod deployment;
+pub mod job;
 pub mod pod;
+pub mod pod_template;
+pub mod replica_set;
+pub mod replication_controller;
+pub mod stateful_set;
 
 pub use field::{Errors, FieldError, Path};
 pub use typed::{DecodeError, Typed};
@@ -96,7 +107,18 @@ impl Kind {
 }
 
 /// Every kind, in the order of Kubernetes' discovery (core first, then by group).
-pub static ALL: &[&Kind] = &[&pod::KIND];
+pub static ALL: &[&Kind] = &[
+    &pod::KIND,
+    &pod_template::KIND,
+    &replication_controller::KIND,
+    &controller_revision::KIND,
+    &daemon_set::KIND,
+    &deployment::KIND,
+    &replica_set::KIND,
+    &stateful_set::KIND,
+    &cron_job::KIND,
+    &job::KIND,
+];
 
 /// The kind of an object by its `apiVersion` and `kind`.
 pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {

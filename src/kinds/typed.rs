@@ -9,6 +9,9 @@ use std::fmt;
 
 /// A kind's typed form and its rules. Implemented for the types of `k8s-openapi`, one file of `kinds/` each.
 pub trait Typed: DeserializeOwned + Serialize {
+    /// Takes from the body what the typed form cannot hold, before defaults are filled in.
+    fn read(&mut self, _body: &Value) {}
+
     /// Fills in what Kubernetes fills in for fields left out.
     fn default(&mut self) {}
 
@@ -53,6 +56,7 @@ pub fn view<T: Typed>(object: &Object) -> Result<T, DecodeError> {
 /// Decode, default, encode: what the server makes of a body.
 pub fn normalize<T: Typed>(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
     let mut typed: T = decode(body, unknown)?;
+    typed.read(body);
     typed.default();
     encode(&typed)
 }

@@ -1,0 +1,77 @@
+//! Job (batch/v1).
+//!
+//! Knows: its defaults, the selector and labels that the server makes from its uid, and its checks.
+//! Start reading at [`KIND`].
+
+use super::pod::defaults;
+use super::{Errors, Kind, Typed, omit};
+use crate::object::Object;
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use serde_json::{Value, json};
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind { categories: &["all"], ..Kind::of::<Job>("jobs.batch", "v1", "Job") };
+
+/// The label by which a Job finds its pods; the selector that the server makes has it alone.
+pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+
+impl Typed for Job {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = self.spec.get_or_insert_default();
+        template(spec);
+        if spec.completions.is_none() && spec.parallelism.is_none() {
+            spec.completions = Some(1);
+        }
+        spec.parallelism.get_or_insert(1);
+        spec.backoff_limit.get_or_insert(if spec.backoff_limit_per_index.is_some() { i32::MAX } else { 6 });
+        spec.completion_mode.get_or_insert_with(|| "NonIndexed".into());
+        spec.suspend.get_or_insert(false);
+        spec.manual_selector.get_or_insert(false);
+        let replacement = if spec.pod_failure_policy.is_some() { "Failed" } else { "TerminatingOrFailed" };
+        spec.pod_replacement_policy.get_or_insert_with(|| replacement.into());
+        for rule in spec.pod_failure_policy.iter_mut().flat_map(|policy| &mut policy.rules) {
+            let patterns = rule.on_pod_conditions.iter_mut().flatten();
+            patterns.for_each(|pattern| defaults::text(&mut pattern.status, "True"));
+        }
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        if old.is_none() {
+            new.set(&["status"], json!({}));
+            if new.at(&["spec", "manualSelector"]) != Some(&Value::Bool(true)) {
+                generate(new);
+            }
+        }
+        // A Job without labels has those of its template.
+        if new.labels().next().is_none()
+            && let Some(labels) = new.at(&["spec", "template", "metadata", "labels"]).cloned()
+        {
+            new.set(&["metadata", "labels"], labels);
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+}
+
+/// What a CronJob's template gets too: the defaults of the pods.
+pub fn template(spec: &mut JobSpec) {
+    spec.selector.iter_mut().for_each(omit::selector);
+    defaults::template(&mut spec.template);
+}
+
+/// Selector and labels that no other Job can have: they hold the uid. The two old names of the labels stay for readers
+/// from before Kubernetes 1.27.
+fn generate(new: &mut Object) {
+    let (uid, name) = (new.uid().to_owned(), new.name().to_owned());
+    let labels = [
+        ("controller-uid", &uid),
+        (CONTROLLER_UID, &uid),
+        ("job-name", &name),
+        ("batch.kubernetes.io/job-name", &name),
+    ];
+    for (label, value) in labels {
+        new.set(&["spec", "template", "metadata", "labels", label], value.as_str());
+    }
+    new.set(&["spec", "selector", "matchLabels", CONTROLLER_UID], uid);
+}

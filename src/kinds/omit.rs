@@ -1,0 +1,30 @@
+//! Go's `omitempty`: a field that is not a pointer and holds its zero value is as good as left out, and is stored so.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+
+/// Leaves the field out when it holds the zero value of its type.
+pub fn empty<T: Default + PartialEq>(field: &mut Option<T>) {
+    if field.as_ref().is_some_and(|value| *value == T::default()) {
+        *field = None;
+    }
+}
+
+/// The fields of metadata that people write.
+pub fn metadata(meta: &mut ObjectMeta) {
+    empty(&mut meta.labels);
+    empty(&mut meta.annotations);
+    empty(&mut meta.finalizers);
+    empty(&mut meta.owner_references);
+    empty(&mut meta.generate_name);
+    empty(&mut meta.name);
+    empty(&mut meta.namespace);
+}
+
+/// Both parts of a label selector.
+pub fn selector(selector: &mut LabelSelector) {
+    empty(&mut selector.match_labels);
+    empty(&mut selector.match_expressions);
+    for expression in selector.match_expressions.iter_mut().flatten() {
+        empty(&mut expression.values);
+    }
+}

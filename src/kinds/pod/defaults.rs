@@ -1,0 +1,311 @@
+//! What Kubernetes fills in for the parts of a pod spec that are left out (`SetDefaults_*` of core/v1).
+
+use super::super::omit::{self, empty};
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, EphemeralContainer, Lifecycle, LifecycleHandler, Pod, PodSpec, PodTemplateSpec, Probe,
+    ResourceRequirements, SecurityContext, VolumeMount,
+};
+use k8s_openapi::api::core::v1::{Affinity, ContainerPort, EnvFromSource, HTTPGetAction, PodAffinityTerm, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeMap;
+
+/// A pod of its own: its spec, and what only pods (not templates) get.
+pub fn pod(pod: &mut Pod) {
+    omit::metadata(&mut pod.metadata);
+    let spec = pod.spec.get_or_insert_default();
+    self::spec(spec);
+    spec.enable_service_links.get_or_insert(true);
+    for container in containers(spec) {
+        requests_from_limits(container.resources.get_or_insert_default());
+    }
+    if spec.host_network == Some(true) {
+        let ports = containers(spec).flat_map(|container| container.ports.iter_mut().flatten());
+        ports.filter(|port| port.host_port.is_none()).for_each(|port| port.host_port = Some(port.container_port));
+    }
+    pod_level_requests(spec);
+}
+
+/// The template of a workload.
+pub fn template(template: &mut PodTemplateSpec) {
+    omit::metadata(template.metadata.get_or_insert_default());
+    spec(template.spec.get_or_insert_default());
+}
+
+/// Fills in text that was left out or is empty.
+pub fn text(field: &mut Option<String>, default: &str) {
+    if field.as_deref().unwrap_or_default().is_empty() {
+        *field = Some(default.to_owned());
+    }
+}
+
+/// Fills in a number that was left out or is zero.
+fn number(field: &mut Option<i32>, default: i32) {
+    if field.unwrap_or(0) == 0 {
+        *field = Some(default);
+    }
+}
+
+fn containers(spec: &mut PodSpec) -> impl Iterator<Item = &mut Container> {
+    spec.init_containers.iter_mut().flatten().chain(&mut spec.containers)
+}
+
+fn spec(spec: &mut PodSpec) {
+    omit_empty(spec);
+    text(&mut spec.dns_policy, "ClusterFirst");
+    text(&mut spec.restart_policy, "Always");
+    text(&mut spec.scheduler_name, "default-scheduler");
+    spec.security_context.get_or_insert_default();
+    spec.termination_grace_period_seconds.get_or_insert(30);
+    spec.volumes.iter_mut().flatten().for_each(super::volumes::default);
+    containers(spec).for_each(container);
+    spec.ephemeral_containers.iter_mut().flatten().for_each(ephemeral);
+}
+
+/// Leaves out empty values, and keeps `serviceAccount` and `serviceAccountName` the same: the first is an alias.
+fn omit_empty(spec: &mut PodSpec) {
+    let texts = [
+        &mut spec.node_name,
+        &mut spec.hostname,
+        &mut spec.subdomain,
+        &mut spec.priority_class_name,
+        &mut spec.service_account,
+        &mut spec.service_account_name,
+    ];
+    texts.into_iter().for_each(empty);
+    [&mut spec.host_network, &mut spec.host_pid, &mut spec.host_ipc].into_iter().for_each(empty);
+    empty(&mut spec.init_containers);
+    empty(&mut spec.ephemeral_containers);
+    empty(&mut spec.volumes);
+    empty(&mut spec.node_selector);
+    empty(&mut spec.tolerations);
+    empty(&mut spec.host_aliases);
+    empty(&mut spec.image_pull_secrets);
+    empty(&mut spec.readiness_gates);
+    empty(&mut spec.scheduling_gates);
+    empty(&mut spec.resource_claims);
+    empty(&mut spec.topology_spread_constraints);
+    empty(&mut spec.overhead);
+    spec.service_account_name = spec.service_account_name.take().or(spec.service_account.take());
+    spec.service_account = spec.service_account_name.clone();
+    spec.tolerations.iter_mut().flatten().for_each(toleration);
+    spec.affinity.iter_mut().for_each(affinity);
+    for constraint in spec.topology_spread_constraints.iter_mut().flatten() {
+        empty(&mut constraint.match_label_keys);
+        constraint.label_selector.iter_mut().for_each(omit::selector);
+    }
+    if let Some(security) = &mut spec.security_context {
+        empty(&mut security.supplemental_groups);
+        empty(&mut security.sysctls);
+    }
+}
+
+fn toleration(toleration: &mut Toleration) {
+    [&mut toleration.key, &mut toleration.operator, &mut toleration.value, &mut toleration.effect]
+        .into_iter()
+        .for_each(empty);
+}
+
+fn affinity(affinity: &mut Affinity) {
+    if let Some(node) = &mut affinity.node_affinity {
+        empty(&mut node.preferred_during_scheduling_ignored_during_execution);
+    }
+    if let Some(pods) = &mut affinity.pod_affinity {
+        empty(&mut pods.required_during_scheduling_ignored_during_execution);
+        empty(&mut pods.preferred_during_scheduling_ignored_during_execution);
+    }
+    if let Some(pods) = &mut affinity.pod_anti_affinity {
+        empty(&mut pods.required_during_scheduling_ignored_during_execution);
+        empty(&mut pods.preferred_during_scheduling_ignored_during_execution);
+    }
+    super::prepare::terms(affinity, |term: &mut PodAffinityTerm| {
+        empty(&mut term.namespaces);
+        empty(&mut term.match_label_keys);
+        empty(&mut term.mismatch_label_keys);
+        term.label_selector.iter_mut().for_each(omit::selector);
+    });
+}
+
+fn container(container: &mut Container) {
+    empty(&mut container.image);
+    empty(&mut container.working_dir);
+    empty(&mut container.command);
+    empty(&mut container.args);
+    empty(&mut container.volume_devices);
+    empty(&mut container.resize_policy);
+    empty(&mut container.restart_policy_rules);
+    [&mut container.stdin, &mut container.stdin_once, &mut container.tty].into_iter().for_each(empty);
+    empty(&mut container.ports);
+    empty(&mut container.env);
+    empty(&mut container.env_from);
+    empty(&mut container.volume_mounts);
+    text(&mut container.image_pull_policy, pull_policy(container.image.as_deref().unwrap_or_default()));
+    text(&mut container.termination_message_path, "/dev/termination-log");
+    text(&mut container.termination_message_policy, "File");
+    resources(container.resources.get_or_insert_default());
+    container.ports.iter_mut().flatten().for_each(port);
+    container.env.iter_mut().flatten().for_each(variable);
+    container.env_from.iter_mut().flatten().for_each(variables);
+    container.volume_mounts.iter_mut().flatten().for_each(mount);
+    container.lifecycle.iter_mut().for_each(lifecycle);
+    container.security_context.iter_mut().for_each(security);
+    let probes = [&mut container.liveness_probe, &mut container.readiness_probe, &mut container.startup_probe];
+    probes.into_iter().flatten().for_each(probe);
+}
+
+/// An ephemeral container has the fields of a container and one more.
+fn ephemeral(debug: &mut EphemeralContainer) {
+    empty(&mut debug.image);
+    empty(&mut debug.working_dir);
+    empty(&mut debug.command);
+    empty(&mut debug.args);
+    empty(&mut debug.env);
+    empty(&mut debug.env_from);
+    empty(&mut debug.volume_mounts);
+    empty(&mut debug.target_container_name);
+    [&mut debug.stdin, &mut debug.stdin_once, &mut debug.tty].into_iter().for_each(empty);
+    text(&mut debug.image_pull_policy, pull_policy(debug.image.as_deref().unwrap_or_default()));
+    text(&mut debug.termination_message_path, "/dev/termination-log");
+    text(&mut debug.termination_message_policy, "File");
+    resources(debug.resources.get_or_insert_default());
+    debug.env.iter_mut().flatten().for_each(variable);
+    debug.env_from.iter_mut().flatten().for_each(variables);
+    debug.volume_mounts.iter_mut().flatten().for_each(mount);
+    debug.security_context.iter_mut().for_each(security);
+}
+
+/// `Always` for the tag `latest`, written or implied; a name that is no image name has no tag.
+pub fn pull_policy(image: &str) -> &'static str {
+    let (name, digest) = image.split_once('@').map_or((image, ""), |(name, digest)| (name, digest));
+    let tag = name.rsplit_once(':').map(|(_, tag)| tag).filter(|tag| !tag.contains('/'));
+    let repository = tag.map_or(name, |tag| &name[..name.len() - tag.len() - 1]);
+    let path = repository.split_once('/').map_or(repository, |(_, path)| path);
+    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/._-:".contains(&byte);
+    let named = !path.is_empty() && path.bytes().all(known);
+    let latest = named && tag.map_or(digest.is_empty(), |tag| tag == "latest");
+    if latest { "Always" } else { "IfNotPresent" }
+}
+
+fn resources(resources: &mut ResourceRequirements) {
+    empty(&mut resources.limits);
+    empty(&mut resources.requests);
+    empty(&mut resources.claims);
+}
+
+/// A limit without a request is the request too.
+fn requests_from_limits(resources: &mut ResourceRequirements) {
+    for (name, limit) in resources.limits.iter().flatten() {
+        resources.requests.get_or_insert_default().entry(name.clone()).or_insert_with(|| limit.clone());
+    }
+}
+
+/// Pod-level limits become requests, unless the containers' own requests say how much.
+fn pod_level_requests(spec: &mut PodSpec) {
+    let mut asked: BTreeMap<String, Quantity> = BTreeMap::new();
+    let of_containers = super::facts::requests(&PodSpec { resources: None, overhead: None, ..spec.clone() });
+    let Some(resources) = &mut spec.resources else { return };
+    for name in resources.limits.iter().flatten().map(|(name, _)| name) {
+        if let Some(sum) = of_containers.quantity(name) {
+            asked.insert(name.clone(), sum);
+        }
+    }
+    self::resources(resources);
+    if !asked.is_empty() {
+        let requests = resources.requests.get_or_insert_default();
+        for (name, sum) in asked {
+            requests.entry(name).or_insert(sum);
+        }
+    }
+    requests_from_limits(resources);
+}
+
+fn port(port: &mut ContainerPort) {
+    empty(&mut port.name);
+    empty(&mut port.host_ip);
+    empty(&mut port.host_port);
+    text(&mut port.protocol, "TCP");
+}
+
+fn variable(variable: &mut EnvVar) {
+    empty(&mut variable.value);
+    let Some(from) = &mut variable.value_from else { return };
+    if let Some(field) = &mut from.field_ref {
+        text(&mut field.api_version, "v1");
+    }
+    if let Some(resource) = &mut from.resource_field_ref {
+        empty(&mut resource.container_name);
+        resource.divisor.get_or_insert_with(|| Quantity("0".into()));
+    }
+    if let Some(file) = &mut from.file_key_ref {
+        file.optional.get_or_insert(false);
+    }
+}
+
+fn variables(source: &mut EnvFromSource) {
+    empty(&mut source.prefix);
+}
+
+fn mount(mount: &mut VolumeMount) {
+    empty(&mut mount.read_only);
+    empty(&mut mount.sub_path);
+    empty(&mut mount.sub_path_expr);
+}
+
+fn security(security: &mut SecurityContext) {
+    if let Some(capabilities) = &mut security.capabilities {
+        empty(&mut capabilities.add);
+        empty(&mut capabilities.drop);
+    }
+}
+
+fn probe(probe: &mut Probe) {
+    empty(&mut probe.initial_delay_seconds);
+    number(&mut probe.timeout_seconds, 1);
+    number(&mut probe.period_seconds, 10);
+    number(&mut probe.success_threshold, 1);
+    number(&mut probe.failure_threshold, 3);
+    probe.http_get.iter_mut().for_each(http);
+    if let Some(socket) = &mut probe.tcp_socket {
+        empty(&mut socket.host);
+    }
+    if let Some(exec) = &mut probe.exec {
+        empty(&mut exec.command);
+    }
+    if let Some(grpc) = &mut probe.grpc {
+        grpc.service.get_or_insert_default();
+    }
+}
+
+fn lifecycle(lifecycle: &mut Lifecycle) {
+    let handlers = [&mut lifecycle.post_start, &mut lifecycle.pre_stop];
+    handlers.into_iter().flatten().for_each(|handler: &mut LifecycleHandler| {
+        handler.http_get.iter_mut().for_each(http);
+    });
+}
+
+fn http(action: &mut HTTPGetAction) {
+    empty(&mut action.host);
+    empty(&mut action.http_headers);
+    text(&mut action.path, "/");
+    text(&mut action.scheme, "HTTP");
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn latest_is_pulled_always() {
+        let table = [
+            ("nginx", "Always"),
+            ("nginx:latest", "Always"),
+            ("nginx:1", "IfNotPresent"),
+            ("host:5000/nginx", "Always"),
+            ("host:5000/nginx:1", "IfNotPresent"),
+            ("nginx@sha256:01", "IfNotPresent"),
+            ("", "IfNotPresent"),
+            (" nginx", "IfNotPresent"),
+            ("./server", "Always"),
+        ];
+        for (image, policy) in table {
+            assert_eq!(super::pull_policy(image), policy, "{image}");
+        }
+    }
+}

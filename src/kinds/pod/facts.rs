@@ -1,0 +1,142 @@
+//! What other rooms ask of a pod: how much it requests, its QoS class, its conditions.
+
+use crate::object::quantity::Quantity;
+use k8s_openapi::api::core::v1::{Container, Pod, PodCondition, PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+use std::collections::BTreeMap;
+
+/// What a pod asks of its node, by resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Thousandths of a CPU.
+    pub cpu_milli: i64,
+    /// Bytes of memory.
+    pub memory: i64,
+    /// Bytes of ephemeral storage.
+    pub ephemeral: i64,
+    /// Whole units of every other resource.
+    pub others: BTreeMap<String, i64>,
+}
+
+impl Requests {
+    /// The amounts of one resource list.
+    pub fn of(list: Option<&BTreeMap<String, Text>>) -> Requests {
+        let mut requests = Requests::default();
+        for (name, text) in list.into_iter().flatten() {
+            requests.put(name, Quantity::parse(&text.0).unwrap_or_default());
+        }
+        requests
+    }
+
+    fn put(&mut self, name: &str, amount: Quantity) {
+        match name {
+            "cpu" => self.cpu_milli = amount.milli(),
+            "memory" => self.memory = amount.value(),
+            "ephemeral-storage" => self.ephemeral = amount.value(),
+            other => drop(self.others.insert(other.to_owned(), amount.value())),
+        }
+    }
+
+    /// Adds the other amounts to these.
+    pub fn add(&mut self, other: &Requests) {
+        self.cpu_milli = self.cpu_milli.saturating_add(other.cpu_milli);
+        self.memory = self.memory.saturating_add(other.memory);
+        self.ephemeral = self.ephemeral.saturating_add(other.ephemeral);
+        for (name, amount) in &other.others {
+            let sum = self.others.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+
+    /// Raises each amount to the other's where that is more.
+    pub fn raise(&mut self, other: &Requests) {
+        self.cpu_milli = self.cpu_milli.max(other.cpu_milli);
+        self.memory = self.memory.max(other.memory);
+        self.ephemeral = self.ephemeral.max(other.ephemeral);
+        for (name, amount) in &other.others {
+            let most = self.others.entry(name.clone()).or_default();
+            *most = (*most).max(*amount);
+        }
+    }
+
+    /// One amount as a quantity; none when it is zero.
+    pub fn quantity(&self, name: &str) -> Option<Text> {
+        let amount = match name {
+            "cpu" => Quantity::from_milli(self.cpu_milli),
+            "memory" => Quantity::from_bytes(self.memory),
+            "ephemeral-storage" => Quantity::from_bytes(self.ephemeral),
+            other => Quantity::from_int(self.others.get(other).copied().unwrap_or(0)),
+        };
+        (!amount.is_zero()).then(|| Text(amount.to_string()))
+    }
+}
+
+/// Whether an init container is a sidecar, which keeps running beside the containers.
+pub fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// What a pod requests of its node: its containers and sidecars together, or an init container with the sidecars
+/// started before it where that is more; what is set for the whole pod wins; the overhead of its runtime comes on top.
+pub fn requests(spec: &PodSpec) -> Requests {
+    let of = |container: &Container| Requests::of(container.resources.as_ref().and_then(|all| all.requests.as_ref()));
+    let mut sidecars = Requests::default();
+    let mut initially = Requests::default();
+    for container in spec.init_containers.iter().flatten() {
+        let mut own = of(container);
+        if is_sidecar(container) {
+            sidecars.add(&own);
+            initially.raise(&sidecars);
+        } else {
+            own.add(&sidecars);
+            initially.raise(&own);
+        }
+    }
+    let mut total = sidecars;
+    spec.containers.iter().for_each(|container| total.add(&of(container)));
+    total.raise(&initially);
+    for (name, text) in spec.resources.iter().filter_map(|all| all.requests.as_ref()).flatten() {
+        total.put(name, Quantity::parse(&text.0).unwrap_or_default());
+    }
+    total.add(&Requests::of(spec.overhead.as_ref()));
+    total
+}
+
+/// `Guaranteed`, `Burstable` or `BestEffort`: how a pod ranks when its node runs short.
+pub fn qos_class(spec: &PodSpec) -> &'static str {
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let of_containers: Vec<&ResourceRequirements> = containers.filter_map(|one| one.resources.as_ref()).collect();
+    let count = spec.containers.len() + spec.init_containers.as_ref().map_or(0, Vec::len);
+    let of_pod = spec.resources.as_ref().filter(|all| all.limits.is_some() || all.requests.is_some());
+    let (parts, count) = of_pod.map_or((of_containers, count), |all| (vec![all], 1));
+    let amount = |list: &Option<BTreeMap<String, Text>>, name: &str| {
+        let text = list.as_ref()?.get(name)?;
+        Quantity::parse(&text.0).ok().filter(|amount| !amount.is_zero())
+    };
+    let any = |part: &&ResourceRequirements| {
+        ["cpu", "memory"].iter().any(|name| amount(&part.limits, name).or(amount(&part.requests, name)).is_some())
+    };
+    let sure = |part: &&ResourceRequirements| {
+        ["cpu", "memory"].iter().all(|name| {
+            let limit = amount(&part.limits, name);
+            limit.is_some() && amount(&part.requests, name).is_none_or(|request| Some(request) == limit)
+        })
+    };
+    if !parts.iter().any(any) {
+        "BestEffort"
+    } else if parts.len() == count && parts.iter().all(sure) {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+/// A condition of a pod by its type.
+pub fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
+    pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Whether the pod may be given traffic.
+pub fn is_ready(pod: &Pod) -> bool {
+    condition(pod, "Ready").is_some_and(|condition| condition.status == "True")
+}

@@ -1,0 +1,81 @@
+//! What the server does to a new pod before it checks it.
+
+use super::facts;
+use crate::kinds::typed;
+use crate::object::Object;
+use k8s_openapi::api::core::v1::{Affinity, Pod, PodAffinityTerm};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A new pod is Pending, of the QoS class that its resources give it; label keys of spreading and affinity become
+/// selectors on this pod's own labels (KEP-3243, KEP-3633).
+pub fn create(new: &mut Object) {
+    let Ok(mut pod) = typed::view::<Pod>(new) else { return };
+    let gated = !new.items(&["spec", "schedulingGates"]).is_empty();
+    let mut status = json!({"phase": "Pending"});
+    let Some(spec) = &mut pod.spec else { return };
+    status["qosClass"] = facts::qos_class(spec).into();
+    if gated {
+        status["conditions"] = json!([gated_condition(new.at(&["metadata", "creationTimestamp"]))]);
+    }
+    new.set(&["status"], status);
+    let labels = pod.metadata.labels.unwrap_or_default();
+    let mut selects = false;
+    for constraint in spec.topology_spread_constraints.iter_mut().flatten() {
+        selects |= select(&mut constraint.label_selector, constraint.match_label_keys.as_deref(), "In", &labels);
+    }
+    if let Some(affinity) = &mut spec.affinity {
+        terms(affinity, |term| {
+            selects |= select(&mut term.label_selector, term.match_label_keys.as_deref(), "In", &labels);
+            selects |= select(&mut term.label_selector, term.mismatch_label_keys.as_deref(), "NotIn", &labels);
+        });
+    }
+    if let (true, Ok(spec)) = (selects, serde_json::to_value(spec)) {
+        new.set(&["spec"], spec);
+    }
+}
+
+fn gated_condition(since: Option<&Value>) -> Value {
+    json!({
+        "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+        "lastProbeTime": null, "lastTransitionTime": since,
+    })
+}
+
+/// Adds the pod's own values of these label keys to a selector; true when it added any.
+fn select(
+    selector: &mut Option<LabelSelector>,
+    keys: Option<&[String]>,
+    operator: &str,
+    labels: &BTreeMap<String, String>,
+) -> bool {
+    let Some(selector) = selector else { return false };
+    let requirement = |(key, value): (&String, &String)| LabelSelectorRequirement {
+        key: key.clone(),
+        operator: operator.into(),
+        values: Some(vec![value.clone()]),
+    };
+    let known = keys.unwrap_or_default().iter().filter_map(|key| labels.get_key_value(key));
+    let added: Vec<_> = known.map(requirement).collect();
+    let any = !added.is_empty();
+    if any {
+        selector.match_expressions.get_or_insert_default().extend(added);
+    }
+    any
+}
+
+/// Every term of affinity and anti-affinity to pods.
+pub fn terms(affinity: &mut Affinity, mut each: impl FnMut(&mut PodAffinityTerm)) {
+    if let Some(pods) = &mut affinity.pod_affinity {
+        pods.required_during_scheduling_ignored_during_execution.iter_mut().flatten().for_each(&mut each);
+        let preferred = pods.preferred_during_scheduling_ignored_during_execution.iter_mut().flatten();
+        preferred.for_each(|term| each(&mut term.pod_affinity_term));
+    }
+    if let Some(pods) = &mut affinity.pod_anti_affinity {
+        pods.required_during_scheduling_ignored_during_execution.iter_mut().flatten().for_each(&mut each);
+        let preferred = pods.preferred_during_scheduling_ignored_during_execution.iter_mut().flatten();
+        preferred.for_each(|term| each(&mut term.pod_affinity_term));
+    }
+}

@@ -1,0 +1,17 @@
+//! PodTemplate (core/v1): a template on its own.
+
+use super::pod::defaults;
+use super::{Errors, Kind, Typed, omit};
+use k8s_openapi::api::core::v1::PodTemplate;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind { status: false, ..Kind::of::<PodTemplate>("podtemplates", "v1", "PodTemplate") };
+
+impl Typed for PodTemplate {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        defaults::template(self.template.get_or_insert_default());
+    }
+
+    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+}

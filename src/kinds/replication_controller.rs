@@ -1,0 +1,39 @@
+//! ReplicationController (core/v1).
+
+use super::pod::defaults;
+use super::{Errors, Kind, Typed, omit};
+use crate::object::Object;
+use k8s_openapi::api::core::v1::ReplicationController;
+use serde_json::json;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["rc"],
+    categories: &["all"],
+    scale: true,
+    ..Kind::of::<ReplicationController>("replicationcontrollers", "v1", "ReplicationController")
+};
+
+impl Typed for ReplicationController {
+    /// Selector and labels are those of the template where they are left out.
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = self.spec.get_or_insert_default();
+        omit::empty(&mut spec.min_ready_seconds);
+        omit::empty(&mut spec.selector);
+        spec.replicas.get_or_insert(1);
+        let Some(template) = &mut spec.template else { return };
+        defaults::template(template);
+        let labels = template.metadata.as_ref().and_then(|meta| meta.labels.clone());
+        spec.selector = spec.selector.take().or_else(|| labels.clone());
+        self.metadata.labels = self.metadata.labels.take().or(labels);
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        if old.is_none() {
+            new.set(&["status"], json!({"replicas": 0}));
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+}
