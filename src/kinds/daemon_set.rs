@@ -8,11 +8,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind {
-    short: &["ds"],
-    categories: &["all"],
-    ..Kind::of::<DaemonSet>("daemonsets.apps", "v1", "DaemonSet")
-};
+pub const KIND: Kind =
+    Kind { short: &["ds"], categories: &["all"], ..Kind::of::<DaemonSet>("daemonsets.apps", "v1", "DaemonSet") };
 
 /// Counts the changes of the template; an annotation since apps/v1 has no field for it.
 const TEMPLATE_GENERATION: [&str; 3] = ["metadata", "annotations", "deprecated.daemonset.template.generation"];

@@ -1,11 +1,11 @@
 //! What Kubernetes fills in for the parts of a pod spec that are left out (`SetDefaults_*` of core/v1).
 
 use super::super::omit::{self, empty};
+use k8s_openapi::api::core::v1::{Affinity, ContainerPort, EnvFromSource, HTTPGetAction, PodAffinityTerm, Toleration};
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EphemeralContainer, Lifecycle, LifecycleHandler, Pod, PodSpec, PodTemplateSpec, Probe,
     ResourceRequirements, SecurityContext, VolumeMount,
 };
-use k8s_openapi::api::core::v1::{Affinity, ContainerPort, EnvFromSource, HTTPGetAction, PodAffinityTerm, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
