@@ -10,13 +10,16 @@ pub mod facts;
 pub mod plan;
 pub mod report;
 pub mod row;
+mod select;
 mod staged;
+pub mod workload;
 
 pub use control::Loop;
 pub use facts::{ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, ProbeFacts, ProbeKind};
 pub use plan::{Effect, Event, EventType, Plan, Propagation, Verb, Write};
 pub use report::Report;
 pub use row::{Fields, Phase, PodFields, Requests, Row};
+pub use workload::{Counts, WorkloadFields};
 
 use crate::object::{Key, Resource, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -60,6 +63,8 @@ pub struct World {
     dependents: HashMap<Str, BTreeSet<Key>>,
     /// Pods by the node they are bound to; unbound ones under the empty name.
     by_node: HashMap<Str, BTreeSet<Key>>,
+    /// Rows by label and without a controller, for selectors.
+    select: select::Index,
     /// Live uids, for the garbage collector.
     uids: HashMap<Str, Key>,
     /// Rows as they were before the open stage, newest last; empty when no stage is open.
@@ -78,6 +83,7 @@ impl World {
             rows: HashMap::new(),
             dependents: HashMap::new(),
             by_node: HashMap::new(),
+            select: select::Index::default(),
             uids: HashMap::new(),
             undo: Vec::new(),
         }
@@ -168,6 +174,7 @@ impl World {
             let node = pod.node.clone().unwrap_or_else(|| "".into());
             self.by_node.entry(node).or_default().insert(row.key.clone());
         }
+        self.select.add(row);
         self.uids.insert(row.uid.clone(), row.key.clone());
     }
 
@@ -178,6 +185,7 @@ impl World {
         if let Some(pod) = row.pod() {
             drop_from(&mut self.by_node, pod.node.as_deref().unwrap_or(""), &row.key);
         }
+        self.select.drop(row);
         if self.uids.get(&row.uid) == Some(&row.key) {
             self.uids.remove(&row.uid);
         }

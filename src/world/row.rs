@@ -1,5 +1,6 @@
 //! One object in the picture: its text and the fields that loops search by, read once when the row is made.
 
+use super::workload::{WorkloadFields, selects_pods};
 use crate::object::{Key, Object, OwnerRef, Str, Time};
 use serde_json::Value;
 use std::sync::Arc;
@@ -39,6 +40,8 @@ enum Body {
 pub enum Fields {
     /// Pods.
     Pod(Box<PodFields>),
+    /// Kinds that select pods.
+    Workload(Box<WorkloadFields>),
     /// Kinds without such fields.
     None,
 }
@@ -94,6 +97,8 @@ pub struct PodFields {
     pub priority: i32,
     /// `spec.schedulerName`.
     pub scheduler: Str,
+    /// Annotation `controller.kubernetes.io/pod-deletion-cost`: the lower, the sooner a ReplicaSet gives it up.
+    pub deletion_cost: i64,
     /// Highest restart count of its containers.
     pub restarts: i64,
     /// What it asks of a node.
@@ -122,6 +127,7 @@ impl Row {
     pub fn new(key: Key, object: Object) -> Row {
         let fields = match key.resource.0 {
             "pods" => Fields::Pod(Box::new(pod_fields(&object))),
+            _ if selects_pods(key.resource) => Fields::Workload(Box::new(WorkloadFields::of(key.resource, &object))),
             _ => Fields::None,
         };
         Row {
@@ -173,8 +179,22 @@ impl Row {
     pub fn pod(&self) -> Option<&PodFields> {
         match &self.fields {
             Fields::Pod(fields) => Some(fields),
-            Fields::None => None,
+            _ => None,
         }
+    }
+
+    /// The fields of a kind that selects pods.
+    pub fn workload(&self) -> Option<&WorkloadFields> {
+        match &self.fields {
+            Fields::Workload(fields) => Some(fields),
+            _ => None,
+        }
+    }
+
+    /// Whether it selects a row's labels, in the same namespace. Only kinds that select pods do.
+    pub fn selects(&self, row: &Row) -> bool {
+        let selected = |fields: &WorkloadFields| fields.selector.matches(|key| row.label(key));
+        self.key.namespace == row.key.namespace && self.workload().is_some_and(selected)
     }
 
     /// A pod that counts as running or about to run: neither ended nor being deleted (Kubernetes: IsPodActive).
@@ -201,7 +221,13 @@ fn pod_fields(pod: &Object) -> PodFields {
         ip: pod.text(&["status", "podIP"]).filter(|ip| !ip.is_empty()).map(Str::from),
         priority: pod.int(&["spec", "priority"]).unwrap_or(0) as i32,
         scheduler: pod.text(&["spec", "schedulerName"]).unwrap_or("default-scheduler").into(),
+        deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
         restarts: restarts.max().unwrap_or(0),
         requests: Requests::default(),
     }
+}
+
+/// Kubernetes ignores costs that are no 32-bit integers in plain decimal form.
+fn cost(text: &str) -> i64 {
+    text.parse::<i32>().ok().filter(|cost| cost.to_string() == text).unwrap_or(0).into()
 }

@@ -1,0 +1,138 @@
+//! Who is selected: pods by label, and pods and ReplicaSets that no controller manages yet.
+
+use super::{Row, World};
+use crate::object::selector::{Op, Selector};
+use crate::object::{Key, Resource, Str};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Finds rows for selectors without looking at a whole namespace.
+#[derive(Default)]
+pub(super) struct Index {
+    /// Pods by namespace, label and value.
+    labels: HashMap<(Str, Str, Str), BTreeSet<Key>>,
+    /// Rows without a controller, of resources that can be adopted, by resource and namespace.
+    orphans: HashMap<(Resource, Str), BTreeSet<Key>>,
+}
+
+impl Index {
+    pub(super) fn add(&mut self, row: &Row) {
+        if row.pod().is_some() {
+            for (label, value) in row.labels.iter() {
+                self.labels.entry(place(row, label, value)).or_default().insert(row.key.clone());
+            }
+        }
+        if is_orphan(row) {
+            let place = (row.key.resource, row.key.namespace.clone());
+            self.orphans.entry(place).or_default().insert(row.key.clone());
+        }
+    }
+
+    pub(super) fn drop(&mut self, row: &Row) {
+        if row.pod().is_some() {
+            for (label, value) in row.labels.iter() {
+                drop_from(&mut self.labels, place(row, label, value), &row.key);
+            }
+        }
+        if is_orphan(row) {
+            drop_from(&mut self.orphans, (row.key.resource, row.key.namespace.clone()), &row.key);
+        }
+    }
+}
+
+impl World {
+    /// Pods of a namespace that a selector selects, ordered by name.
+    pub fn pods_matching<'a>(&'a self, namespace: &'a str, selector: &'a Selector) -> Vec<&'a Arc<Row>> {
+        if selector.is_nothing() {
+            return Vec::new();
+        }
+        let selected = |row: &&Arc<Row>| selector.matches(|key| row.label(key));
+        match self.fewest(namespace, selector) {
+            Some(keys) => keys.into_iter().flatten().filter_map(|key| self.get(key)).filter(selected).collect(),
+            None => self.list_in("pods", namespace).filter(selected).collect(),
+        }
+    }
+
+    /// Rows of a namespace that have no controller. Known for pods, ReplicaSets and ControllerRevisions, which can be adopted.
+    pub fn orphans(&self, resource: &'static str, namespace: &str) -> impl Iterator<Item = &Arc<Row>> {
+        let keys = self.select.orphans.get(&(Resource(resource), Str::from(namespace)));
+        keys.into_iter().flatten().filter_map(|key| self.get(key))
+    }
+
+    /// The smallest set of pods that one `label=value` of the selector leaves; none when it has no such requirement.
+    fn fewest(&self, namespace: &str, selector: &Selector) -> Option<Option<&BTreeSet<Key>>> {
+        let exact =
+            selector.requirements().iter().filter(|one| matches!(one.op, Op::Equals | Op::DoubleEquals | Op::In));
+        let single = exact.filter_map(|one| match one.values.as_slice() {
+            [value] => Some((namespace.into(), Str::from(one.key.as_str()), Str::from(value.as_str()))),
+            _ => None,
+        });
+        single.map(|place| self.select.labels.get(&place)).min_by_key(|keys| keys.map_or(0, BTreeSet::len))
+    }
+}
+
+fn place(row: &Row, label: &Str, value: &Str) -> (Str, Str, Str) {
+    (row.key.namespace.clone(), label.clone(), value.clone())
+}
+
+fn is_orphan(row: &Row) -> bool {
+    let adoptable = matches!(row.key.resource.0, "pods" | "replicasets.apps" | "controllerrevisions.apps");
+    adoptable && row.controller().is_none()
+}
+
+fn drop_from<K: std::hash::Hash + Eq>(index: &mut HashMap<K, BTreeSet<Key>>, at: K, key: &Key) {
+    if let Some(keys) = index.get_mut(&at) {
+        keys.remove(key);
+        if keys.is_empty() {
+            index.remove(&at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn world() -> World {
+        let mut world = World::new(crate::object::Time::UNIX_EPOCH);
+        for (namespace, name, app, owned) in
+            [("a", "p1", "web", true), ("a", "p2", "web", false), ("a", "p3", "db", false), ("b", "p4", "web", false)]
+        {
+            let owners = if owned { json!([{"uid": "u", "controller": true}]) } else { json!([]) };
+            let body = json!({"kind": "Pod", "metadata": {"uid": name, "labels": {"app": app, "x": "1"}, "ownerReferences": owners}});
+            world.put(Key::new(Resource("pods"), namespace, name), body.to_string().into());
+        }
+        world
+    }
+
+    fn names(rows: Vec<&Arc<Row>>) -> String {
+        rows.iter().map(|row| &*row.key.name).collect::<Vec<_>>().join(",")
+    }
+
+    #[test]
+    fn selectors_find_pods() {
+        let mut world = world();
+        for (text, wanted) in [
+            ("app=web", "p1,p2"),
+            ("app=web,x=1", "p1,p2"),
+            ("app in (web,db)", "p1,p2,p3"),
+            ("app!=web", "p3"),
+            ("app=none", ""),
+            ("", "p1,p2,p3"),
+        ] {
+            let selector = Selector::parse(text).unwrap();
+            assert_eq!(names(world.pods_matching("a", &selector)), wanted, "{text}");
+        }
+        assert!(world.pods_matching("a", &Selector::nothing()).is_empty());
+        world.remove(&Key::new(Resource("pods"), "a", "p1"));
+        assert_eq!(names(world.pods_matching("a", &Selector::parse("app=web").unwrap())), "p2");
+    }
+
+    #[test]
+    fn orphans_have_no_controller() {
+        let world = world();
+        assert_eq!(names(world.orphans("pods", "a").collect()), "p2,p3");
+        assert_eq!(names(world.orphans("pods", "none").collect()), "");
+    }
+}
