@@ -1,1 +1,3 @@
 //! all tests
+
+mod store;

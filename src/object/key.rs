@@ -1,13 +1,29 @@
 //! How objects are named: resource, namespace, name.
 
 use super::Str;
+use std::collections::HashSet;
 use std::fmt;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// The resource of an object, as `plural` or `plural.group`: `pods`, `deployments.apps`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Resource(pub &'static str);
 
 impl Resource {
+    /// The resource of a name that is known only at run time (a stored row, a request's path).
+    ///
+    /// Each distinct name is kept for the life of the process: meant for names of a catalogue, not for raw user input.
+    pub fn intern(name: &str) -> Resource {
+        static KNOWN: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = known.get(name) {
+            return Resource(name);
+        }
+        let name: &'static str = Box::leak(name.into());
+        known.insert(name);
+        Resource(name)
+    }
+
     /// The plural without its group: `deployments`.
     pub fn plural(self) -> &'static str {
         self.0.split_once('.').map_or(self.0, |(plural, _)| plural)

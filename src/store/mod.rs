@@ -1,1 +1,84 @@
-//! (being built)
+//! The store: one SQLite file, and the only code that touches it.
+//!
+//! Knows: objects as rows (key, uid, revision, body text), the log of everything that happened to them, a few side
+//! tables, who may write when, and how a file is made, checked, migrated, compacted and copied.
+//! Never: looks into a body, knows a kind, decides anything.
+//!
+//! The promises, each with a test in `tests/store.rs`:
+//! - Every write gets the next revision of one counter; a revision is never reused and is seen only after its commit.
+//! - The objects are always the fold of the log, also after compaction.
+//! - What [`Txn::commit`] acknowledged survives a kill and a power loss. A commit whose outcome is not known says so.
+//! - Reading the log from a kept revision gives every later entry once, in order; from before the floor it is refused.
+//! - A file that is not safely ours is refused and left as it was, byte for byte.
+//!
+//! Start reading at [`Store`], then [`Read`] for what can be asked and [`Txn`] for what can be changed.
+
+mod backup;
+mod check;
+mod compact;
+mod error;
+mod hint;
+mod open;
+mod place;
+mod record;
+mod schema;
+mod snapshot;
+mod turnstile;
+mod txn;
+
+pub use compact::Retention;
+pub use error::{CommitError, OpenError, StoreError};
+pub use hint::{Hint, Watch, watch_hint};
+pub use open::Access;
+pub use place::default_path;
+pub use record::{Attempt, Change, LogEntry, Note, Stored};
+pub use snapshot::{Read, Snapshot};
+pub use txn::Txn;
+
+use place::Place;
+use rusqlite::Connection;
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::Arc;
+use turnstile::Turnstile;
+
+/// What a question to the store answers.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// One connection to one cluster's file. It can be sent to another thread, not shared between threads.
+pub struct Store {
+    connection: Connection,
+    place: Place,
+    /// None in memory, where nobody else can write.
+    turnstile: Option<Arc<Turnstile>>,
+    /// How many snapshots are alive; they share one read transaction.
+    readers: Cell<usize>,
+    /// Set when a commit failed in a way that leaves its outcome open: nothing more is believed until a reopen.
+    uncertain: bool,
+}
+
+impl Store {
+    /// The database file.
+    pub fn path(&self) -> &Path {
+        self.place.file()
+    }
+
+    /// The folder of the database file: everything in it is the store's own.
+    pub fn dir(&self) -> &Path {
+        self.place.dir()
+    }
+
+    /// A number that changes whenever another connection has committed; one's own commits do not change it.
+    pub fn data_version(&self) -> Result<u64> {
+        self.ask(|connection| connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)))
+            .map(|version| version as u64)
+    }
+
+    /// Asks SQLite something, with its error in our words.
+    fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        if self.uncertain {
+            return Err(StoreError::Uncertain { path: self.path().into() });
+        }
+        question(&self.connection).map_err(|error| StoreError::from_sqlite(self.path(), error))
+    }
+}

@@ -1,0 +1,109 @@
+//! Compaction: moving the floor of the log up, in small steps.
+//!
+//! Below the floor the log keeps one entry for each object that lived at the floor, and nothing else. So the objects
+//! are the fold of the log at every moment, and every entry above the floor can tell the body before it.
+//! Moving the floor over an entry therefore drops the entry before it of the same key, and the entry itself when it is
+//! a removal. An object's present body has no entry after it and is never dropped.
+
+use super::record::unsigned;
+use super::snapshot::source::Source;
+use super::{Read, Result, Store, Txn, record};
+use crate::object::Time;
+use rusqlite::params;
+use std::time::Duration;
+
+/// What of the log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// So many of the latest revisions stay, however old.
+    pub at_least: u64,
+    /// Not more than these stay, however new.
+    pub at_most: u64,
+    /// Between the two, what was written since stays.
+    pub since: Time,
+}
+
+/// Rows in one transaction: a commit of a millisecond or two, so that writers hardly notice.
+const STEP: usize = 200;
+
+/// Compaction can wait for another time; writers cannot.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+impl Store {
+    /// Moves the floor up over at most `budget_rows` entries, and says over how many: fewer than the budget when there
+    /// is nothing more to do. Room that became free in the file is given back by the way.
+    pub fn compact(&mut self, keep: &Retention, budget_rows: usize) -> Result<usize> {
+        let mut passed = 0;
+        while passed < budget_rows {
+            let want = STEP.min(budget_rows - passed);
+            let mut txn = self.write(PATIENCE)?;
+            let step = txn.raise_floor(keep, want)?;
+            if step > 0 {
+                txn.commit()?;
+            }
+            passed += step;
+            if step < want {
+                break;
+            }
+        }
+        Ok(passed)
+    }
+}
+
+impl Txn<'_> {
+    fn raise_floor(&mut self, keep: &Retention, want: usize) -> Result<usize> {
+        let (floor, head) = (self.floor()?, self.revision()?);
+        let below = self.passing(floor, head, keep, want)?;
+        let Some(last) = below.last() else { return Ok(0) };
+        for passed in &below {
+            self.run("DELETE FROM log WHERE revision = ?1", [passed.previous as i64])?;
+            if passed.removed {
+                self.run("DELETE FROM log WHERE revision = ?1", [passed.revision as i64])?;
+            }
+        }
+        self.run("UPDATE counter SET floor = ?1", [last.revision as i64])?;
+        self.give_back()?;
+        Ok(below.len())
+    }
+
+    /// The next entries that need not be kept above the floor.
+    fn passing(&self, floor: u64, head: u64, keep: &Retention, want: usize) -> Result<Vec<Passed>> {
+        let oldest_due = head.saturating_sub(keep.at_most);
+        let newest_free = head.saturating_sub(keep.at_least);
+        let since = record::micros(keep.since);
+        self.store().ask(|connection| {
+            let mut question = connection.prepare_cached(
+                "SELECT revision, previous, change = 'removed', at FROM log
+                 WHERE revision > ?1 AND revision <= ?2 ORDER BY revision LIMIT ?3",
+            )?;
+            let mut rows = question.query(params![floor as i64, newest_free.max(oldest_due) as i64, want as i64])?;
+            let mut passed = Vec::new();
+            while let Some(row) = rows.next()? {
+                let revision = unsigned(row, 0)?;
+                if revision > oldest_due && row.get::<_, i64>(3)? >= since {
+                    break;
+                }
+                passed.push(Passed { revision, previous: unsigned(row, 1)?, removed: row.get(2)? });
+            }
+            Ok(passed)
+        })
+    }
+
+    /// Gives a part of the free pages back to the file system when they are more than those in use.
+    fn give_back(&mut self) -> Result<()> {
+        self.store().ask(|connection| {
+            let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+            let free: i64 = connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
+            if free * 2 > pages && free > 64 {
+                connection.execute_batch("PRAGMA incremental_vacuum(64)")?;
+            }
+            Ok(())
+        })
+    }
+}
+
+struct Passed {
+    revision: u64,
+    previous: u64,
+    removed: bool,
+}

@@ -1,0 +1,128 @@
+//! Waking up when somebody else has written.
+//!
+//! Every commit touches a small file beside the database, and `notify` watches that file: the database's own files tell
+//! too early (the WAL is written before its commit can be read) or not at all. Hints can come late, twice or never;
+//! what is true is the log.
+
+use super::place::Place;
+use super::{Access, Store};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The suffix of the file that is touched after each commit.
+pub(super) const SIDECAR: &str = ".wake";
+
+/// The pauses between two looks where nothing can be watched grow from 1 ms to this.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Says that there may be something new in a store.
+pub struct Hint {
+    touched: Receiver<()>,
+    _watch: Watch,
+}
+
+/// Calls a function at each hint until it is dropped.
+pub struct Watch {
+    _eyes: Eyes,
+}
+
+enum Eyes {
+    Notify { _watcher: RecommendedWatcher },
+    Poll { _poll: Poll },
+}
+
+/// Watches a store's file; nothing for a store in memory, or when its file cannot be opened a second time.
+pub fn watch_hint(store: &Store) -> Option<Hint> {
+    store.turnstile.as_ref()?;
+    // One place is enough: hints that nobody has taken yet are one hint.
+    let (touch, touched) = sync_channel(1);
+    let watch = Hint::spawn(store.path(), move || {
+        let _ = touch.try_send(());
+    })?;
+    Some(Hint { touched, _watch: watch })
+}
+
+impl Hint {
+    /// Waits for a hint, not longer than `timeout`; true when there was one.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        self.touched.recv_timeout(timeout).is_ok()
+    }
+
+    /// Calls `wake` from a thread at each hint about the store at `path`. One's own commits are hinted at too, except
+    /// where the file cannot be watched (128 watches a user are common) and is asked instead, every 1 to 50 ms.
+    pub fn spawn(path: &Path, wake: impl Fn() + Send + 'static) -> Option<Watch> {
+        let place = Place::at(path).ok()?;
+        let wake = Arc::new(std::sync::Mutex::new(wake));
+        let eyes = match watch(&place, wake.clone()) {
+            Some(watcher) => Eyes::Notify { _watcher: watcher },
+            None => Eyes::Poll { _poll: Poll::start(path, wake)? },
+        };
+        Some(Watch { _eyes: eyes })
+    }
+}
+
+type Wake<F> = Arc<std::sync::Mutex<F>>;
+
+fn call<F: Fn()>(wake: &Wake<F>) {
+    if let Ok(wake) = wake.lock() {
+        wake();
+    }
+}
+
+fn watch<F: Fn() + Send + 'static>(place: &Place, wake: Wake<F>) -> Option<RecommendedWatcher> {
+    drop(place.open_beside(SIDECAR).ok()?);
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        // Being opened and closed is no news; everything else, a lost event too, is a reason to look.
+        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+            call(&wake);
+        }
+    })
+    .ok()?;
+    watcher.watch(&place.beside(SIDECAR), RecursiveMode::NonRecursive).ok()?;
+    Some(watcher)
+}
+
+/// Asks for the data version again and again, on a connection and a thread of its own.
+struct Poll {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Poll {
+    fn start<F: Fn() + Send + 'static>(path: &Path, wake: Wake<F>) -> Option<Poll> {
+        let store = Store::open(path, Access::Existing).ok()?;
+        let mut seen = store.data_version().ok()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name("store-poll".into()).spawn(move || {
+            let mut pause = Duration::from_millis(1);
+            while !stopped.load(Ordering::Relaxed) {
+                std::thread::park_timeout(pause);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                // A store that cannot be read is a reason to look: whoever looks will meet the error.
+                let now = store.data_version().unwrap_or(seen + 1);
+                if now != seen {
+                    seen = now;
+                    pause = Duration::from_millis(1);
+                    call(&wake);
+                }
+            }
+        });
+        Some(Poll { stop, thread: Some(thread.ok()?) })
+    }
+}
+
+impl Drop for Poll {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}

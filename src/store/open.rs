@@ -1,0 +1,195 @@
+//! Opening: every refusal stands here or in [`place`](super::place), and nothing is written before all have passed.
+
+use super::place::{self, Place};
+use super::turnstile::Turnstile;
+use super::{CommitError, OpenError, Store, StoreError, schema};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{Mode, OFlags};
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whether a missing file is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Makes the folder and the file when they are not there.
+    Create,
+    /// Fails when there is none.
+    Existing,
+}
+
+/// The first SQLite without the WAL-reset race, by which two writers can corrupt a database (sqlite.org/wal.html).
+const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// How long a reader waits for what SQLite does rarely and briefly: recovering the WAL, the last one's checkpoint.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Settings of a connection. FULL: every acknowledged commit has been synced (with NORMAL a power loss took up to 919
+/// acknowledged rows). The WAL is copied back every 4 MiB and cut to 16 MiB after it was longer.
+const SETTINGS: &str = "
+    PRAGMA synchronous = FULL;
+    PRAGMA mmap_size = 0;
+    PRAGMA wal_autocheckpoint = 256;
+    PRAGMA journal_size_limit = 16777216;
+    PRAGMA cell_size_check = ON;
+    PRAGMA trusted_schema = OFF;
+";
+
+impl Store {
+    /// Opens the file at `path`, or refuses it and leaves it as it is.
+    pub fn open(path: &Path, access: Access) -> Result<Store, OpenError> {
+        check_sqlite()?;
+        let place = Place::at(path)?;
+        if access == Access::Create {
+            place.make_dir()?;
+        }
+        place.check_dir()?;
+        if !place.check_file()? {
+            match access {
+                Access::Create => create(&place)?,
+                Access::Existing => return Err(OpenError::Absent { path: place.file().into() }),
+            }
+        }
+        let connection = connect(&place)?;
+        let turnstile = Some(Arc::new(Turnstile::open(&place)?));
+        let mut store = Store { connection, place, turnstile, readers: Cell::new(0), uncertain: false };
+        store.migrate()?;
+        Ok(store)
+    }
+
+    /// A store without a file, for tests and simulation: the same schema, no locks.
+    pub fn in_memory() -> Result<Store, OpenError> {
+        let place = Place::nowhere();
+        let connection = Connection::open_in_memory()
+            .and_then(|connection| {
+                connection.execute_batch(schema::BEFORE_TABLES)?;
+                schema::migrate(&connection, schema::STEPS)?;
+                connection.set_prepared_statement_cache_capacity(STATEMENTS);
+                Ok(connection)
+            })
+            .map_err(|error| StoreError::from_sqlite(place.file(), error))?;
+        Ok(Store { connection, place, turnstile: None, readers: Cell::new(0), uncertain: false })
+    }
+
+    /// Opens the file again after a commit with an unknown outcome, and settles that outcome: from now on the
+    /// transaction is either there or will never be.
+    ///
+    /// Looking alone would not do: frames that SQLite gave up lie in the WAL until the next commit overwrites them, and
+    /// a crash before that commit would bring them back. So this commits something first.
+    pub fn reopen(&mut self, patience: Duration) -> Result<(), OpenError> {
+        let path = self.path().to_owned();
+        *self = Store::open(&path, Access::Existing)?;
+        let mut txn = self.write(patience)?;
+        txn.set_meta("reopened-by", &std::process::id().to_string())?;
+        txn.commit().map(|_| ()).map_err(|error| StoreError::from(error).into())
+    }
+
+    /// Brings an older file's schema up to ours.
+    fn migrate(&mut self) -> Result<(), OpenError> {
+        if self.ask(schema::version)? == schema::VERSION {
+            return Ok(());
+        }
+        let txn = self.write(PATIENCE)?;
+        txn.migrate()?;
+        txn.commit().map(|_| ()).map_err(|error: CommitError| StoreError::from(error).into())
+    }
+}
+
+/// How many prepared statements a connection keeps.
+const STATEMENTS: usize = 64;
+
+fn check_sqlite() -> Result<(), OpenError> {
+    if rusqlite::version_number() < OLDEST_SQLITE {
+        return Err(OpenError::OldSqlite { found: rusqlite::version().into() });
+    }
+    Ok(())
+}
+
+/// Connects to a file that is there, and checks that it is ours before anything could be written to it.
+fn connect(place: &Place) -> Result<Connection, OpenError> {
+    let path = place.file();
+    // Without the URI flag: a path is a path.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let had_wal = place::look(&place.beside("-wal"))?.is_some();
+    let say = |error| StoreError::from_sqlite(path, error);
+    let connection = Connection::open_with_flags(path, flags).map_err(say)?;
+    // Closing the last connection copies the WAL back; somebody else's WAL is not ours to copy.
+    let keep_wal = |keep| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map_err(say);
+    if had_wal {
+        keep_wal(true)?;
+    }
+    connection.busy_timeout(PATIENCE).map_err(say)?;
+    check_ours(place, &connection)?;
+    if had_wal {
+        keep_wal(false)?;
+    }
+    connection.execute_batch(SETTINGS).map_err(say)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+fn check_ours(place: &Place, connection: &Connection) -> Result<(), OpenError> {
+    let path = place.file();
+    let say = |error| StoreError::from_sqlite(path, error);
+    let id: rusqlite::Result<i32> = connection.query_row("PRAGMA application_id", [], |row| row.get(0));
+    let id = match id.map_err(say) {
+        Err(StoreError::Damaged { path, what }) if what.contains("not a database") => {
+            return Err(OpenError::Foreign { path, what: "it does not begin as an SQLite file does".into() });
+        }
+        id => id?,
+    };
+    if id != schema::APPLICATION_ID {
+        return Err(OpenError::Foreign { path: path.into(), what: "it is another program's SQLite database".into() });
+    }
+    let found = schema::version(connection).map_err(say)?;
+    if found > schema::VERSION {
+        return Err(OpenError::Newer { path: path.into(), found, known: schema::VERSION });
+    }
+    // A copy made with VACUUM INTO comes without WAL.
+    let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(say)?;
+    if mode != "wal" {
+        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(say)?;
+    }
+    Ok(())
+}
+
+/// Makes the file under another name and gives it its own when it is whole: whoever finds it finds it complete.
+fn create(place: &Place) -> Result<(), OpenError> {
+    let turnstile = Arc::new(Turnstile::open(place)?);
+    let _turn = turnstile.take(PATIENCE)?;
+    if place.check_file()? {
+        return Ok(());
+    }
+    let new = place.beside(".new");
+    for left_over in ["", "-journal", "-wal", "-shm"] {
+        let mut path = new.clone().into_os_string();
+        path.push(left_over);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::io(Path::new(&path), error).into());
+            }
+            _ => {}
+        }
+    }
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::open(&new, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC, mode)
+        .and_then(|file| rustix::fs::fchmod(&file, mode))
+        .map_err(|error| StoreError::io(&new, error))?;
+    fill(&new).map_err(|error| StoreError::from_sqlite(&new, error))?;
+    std::fs::rename(&new, place.file()).map_err(|error| StoreError::io(place.file(), error))?;
+    Ok(place.sync_dir()?)
+}
+
+fn fill(path: &Path) -> rusqlite::Result<()> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.execute_batch(schema::BEFORE_TABLES)?;
+    connection.execute_batch("PRAGMA synchronous = FULL; BEGIN IMMEDIATE")?;
+    connection.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
+    schema::migrate(&connection, schema::STEPS)?;
+    connection.execute_batch("COMMIT")?;
+    connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    connection.close().map_err(|(_, error)| error)
+}

@@ -1,0 +1,169 @@
+//! Where the file is, and whether it is safely ours: owner, modes, links, and the names of its neighbours.
+
+use super::{OpenError, StoreError};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, chmod, fchmod, lstat, mkdirat, open, stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// The file that is used when nobody says otherwise: `$XDG_STATE_HOME/kloop/default/state.db`, else under
+/// `~/.local/state`. The XDG specification has relative paths ignored.
+pub fn default_path() -> PathBuf {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| std::env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(".local/state")))
+        .unwrap_or_else(|| std::env::temp_dir().join(format!("kloop-{}", geteuid().as_raw())));
+    state.join("kloop/default/state.db")
+}
+
+/// A database file's path and its neighbours'.
+#[derive(Clone)]
+pub(super) struct Place {
+    file: PathBuf,
+}
+
+impl Place {
+    /// The place of a path; made absolute, so that `:memory:` or `file:x` is a name like any other to SQLite.
+    pub fn at(path: &Path) -> Result<Place, OpenError> {
+        let file = std::path::absolute(path).map_err(|error| StoreError::io(path, error))?;
+        if file.file_name().is_none() {
+            return Err(OpenError::Foreign { path: file, what: "it is a directory".into() });
+        }
+        Ok(Place { file })
+    }
+
+    /// The place of a store that has no file.
+    pub fn nowhere() -> Place {
+        Place { file: PathBuf::from(":memory:") }
+    }
+
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// A file beside the database: its name with a suffix.
+    pub fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = OsString::from(&self.file);
+        name.push(suffix);
+        name.into()
+    }
+
+    /// Makes the folder and those above it, each closed to others under any umask.
+    pub fn make_dir(&self) -> Result<(), OpenError> {
+        make_dir(self.dir()).map_err(|(path, error)| StoreError::io(&path, error).into())
+    }
+
+    /// Refuses a folder in which somebody else could exchange the file.
+    pub fn check_dir(&self) -> Result<(), OpenError> {
+        let dir = self.dir();
+        let found = match stat(dir) {
+            Err(Errno::NOENT | Errno::NOTDIR) => return Err(OpenError::Absent { path: self.file.clone() }),
+            found => found.map_err(|error| StoreError::io(dir, error))?,
+        };
+        check_owner(dir, &found)?;
+        if found.st_mode as RawMode & 0o022 != 0 {
+            let what = format!("other users may write to this folder: run `chmod go-w {}`", dir.display());
+            return Err(OpenError::Unsafe { path: dir.into(), what });
+        }
+        Ok(())
+    }
+
+    /// Refuses what is not a plain file of our own with one name; says whether there is one.
+    pub fn check_file(&self) -> Result<bool, OpenError> {
+        let path = self.file();
+        let Some(found) = look(path)? else { return Ok(false) };
+        let foreign = |what: &str| OpenError::Foreign { path: path.into(), what: what.into() };
+        let unsafe_ = |what: &str| OpenError::Unsafe { path: path.into(), what: what.into() };
+        match FileType::from_raw_mode(found.st_mode as RawMode) {
+            FileType::RegularFile => {}
+            FileType::Symlink => {
+                return Err(unsafe_(
+                    "it is a symbolic link, and two names of one database corrupt it: \
+                                    name the file itself",
+                ));
+            }
+            FileType::Directory => return Err(foreign("it is a directory")),
+            FileType::Fifo => return Err(foreign("it is a named pipe")),
+            FileType::Socket => return Err(foreign("it is a socket")),
+            _ => return Err(foreign("it is a device")),
+        }
+        check_owner(path, &found)?;
+        if found.st_nlink > 1 {
+            return Err(unsafe_(
+                "it has a second name (a hard link), and two names of one database corrupt it: \
+                                remove the other name",
+            ));
+        }
+        if found.st_size == 0 {
+            return Err(foreign("the file is empty"));
+        }
+        if look(&self.beside("-journal"))?.is_some() {
+            return Err(foreign("a rollback journal lies beside it, which kloop never writes"));
+        }
+        if found.st_mode as RawMode & 0o077 != 0 {
+            chmod(path, Mode::RUSR | Mode::WUSR).map_err(|error| StoreError::io(path, error))?;
+        }
+        Ok(true)
+    }
+
+    /// Opens a neighbour for locking or touching; makes it when it is not there.
+    pub fn open_beside(&self, suffix: &str) -> Result<File, StoreError> {
+        let path = self.beside(suffix);
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let opened = match open(&path, flags, mode) {
+            Err(Errno::NOENT) => open(&path, flags | OFlags::CREATE, mode).and_then(|file| {
+                fchmod(&file, mode)?;
+                Ok(file)
+            }),
+            opened => opened,
+        };
+        opened.map(File::from).map_err(|error| StoreError::io(&path, error))
+    }
+
+    /// Makes entries of the folder durable.
+    pub fn sync_dir(&self) -> Result<(), StoreError> {
+        let dir = self.dir();
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| StoreError::io(dir, error))
+    }
+}
+
+/// What lies at a path, without following a link.
+pub(super) fn look(path: &Path) -> Result<Option<Stat>, StoreError> {
+    match lstat(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(StoreError::io(path, error)),
+    }
+}
+
+fn check_owner(path: &Path, found: &Stat) -> Result<(), OpenError> {
+    let me = geteuid().as_raw();
+    if found.st_uid == me {
+        return Ok(());
+    }
+    let what = format!(
+        "it belongs to user {}, you are user {me}: run kloop as its owner, or choose another file with KLOOP_STATE",
+        found.st_uid
+    );
+    Err(OpenError::Unsafe { path: path.into(), what })
+}
+
+fn make_dir(dir: &Path) -> Result<(), (PathBuf, Errno)> {
+    match mkdirat(CWD, dir, Mode::RWXU) {
+        Ok(()) => rustix::fs::chmodat(CWD, dir, Mode::RWXU, AtFlags::empty()).map_err(|error| (dir.into(), error)),
+        Err(Errno::EXIST) => Ok(()),
+        Err(Errno::NOENT) => {
+            let Some(parent) = dir.parent() else { return Err((dir.into(), Errno::NOENT)) };
+            make_dir(parent)?;
+            make_dir(dir)
+        }
+        Err(error) => Err((dir.into(), error)),
+    }
+}

@@ -1,0 +1,230 @@
+//! What rows hold, and the sum that guards a log row's content.
+
+use crate::object::{Key, Resource, Str, Time};
+use rusqlite::Row;
+use rusqlite::types::Type;
+
+/// A live object, or the last state of a removed one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its name.
+    pub key: Key,
+    /// Its uid.
+    pub uid: Str,
+    /// The revision of this state, which is its `resourceVersion`.
+    pub revision: u64,
+    /// The JSON text.
+    pub body: Str,
+}
+
+/// What happened to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was created or changed, and is this now.
+    Put(Stored),
+    /// It was removed; this was its last state, with the removal's revision.
+    Removed(Stored),
+}
+
+impl Change {
+    /// The object's state, whatever happened.
+    pub fn stored(&self) -> &Stored {
+        match self {
+            Change::Put(stored) | Change::Removed(stored) => stored,
+        }
+    }
+
+    /// The object's state if it lives on.
+    pub fn live(&self) -> Option<&Stored> {
+        match self {
+            Change::Put(stored) => Some(stored),
+            Change::Removed(_) => None,
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Change::Put(_) => "put",
+            Change::Removed(_) => "removed",
+        }
+    }
+}
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// When in the order of all writes.
+    pub revision: u64,
+    /// What happened.
+    pub change: Change,
+    /// The body before, if there was an object before: tells a creation from a change, and a selector's transitions.
+    pub previous: Option<Str>,
+    /// Who wrote it.
+    pub actor: Str,
+    /// When by the writer's clock.
+    pub at: Time,
+}
+
+/// The last attempt at running a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The pod.
+    pub pod_uid: String,
+    /// The container's name in it.
+    pub container: String,
+    /// Counts from 1.
+    pub attempt: u32,
+    /// The epoch of the leader that recorded it.
+    pub epoch: u64,
+}
+
+/// Something last seen or gone wrong, kept outside the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What it is about, unique in its scope.
+    pub name: String,
+    /// The news.
+    pub text: String,
+    /// When.
+    pub at: Time,
+}
+
+/// The columns of a log row in the order that [`LogRow::read`] expects.
+pub(super) const LOG_COLUMNS: &str =
+    "l.revision, l.resource, l.namespace, l.name, l.uid, l.change, l.previous, l.actor, l.at, l.sum, l.body";
+
+/// A log row, whole.
+pub(super) struct LogRow {
+    pub change: Change,
+    pub previous: u64,
+    pub actor: Str,
+    /// Microseconds since 1970.
+    pub at: i64,
+}
+
+impl LogRow {
+    /// Reads [`LOG_COLUMNS`]; `Err` inside when the sum does not fit the content.
+    pub fn read(row: &Row<'_>) -> rusqlite::Result<Result<LogRow, String>> {
+        let revision = unsigned(row, 0)?;
+        let stored = Stored {
+            key: Key::new(Resource::intern(text(row, 1)?), text(row, 2)?, text(row, 3)?),
+            uid: text(row, 4)?.into(),
+            revision,
+            body: text(row, 10)?.into(),
+        };
+        let change = match text(row, 5)? {
+            "put" => Change::Put(stored),
+            "removed" => Change::Removed(stored),
+            other => return Ok(Err(format!("revision {revision}: unknown change {other:?}"))),
+        };
+        let entry = LogRow { change, previous: unsigned(row, 6)?, actor: text(row, 7)?.into(), at: row.get(8)? };
+        if entry.sum() != row.get::<_, i64>(9)? {
+            return Ok(Err(format!("revision {revision}: the content does not fit its checksum")));
+        }
+        Ok(Ok(entry))
+    }
+
+    /// The sum over everything that the row says.
+    pub fn sum(&self) -> i64 {
+        let stored = self.change.stored();
+        let mut sum = Sum(0);
+        sum.word(stored.revision);
+        sum.word(self.previous);
+        sum.word(self.at as u64);
+        let key = &stored.key;
+        for part in [key.resource.0, &key.namespace, &key.name, &stored.uid, self.change.word(), &self.actor] {
+            sum.text(part);
+        }
+        sum.text(&stored.body);
+        sum.0 as i64
+    }
+
+    pub fn word(&self) -> &'static str {
+        self.change.word()
+    }
+}
+
+/// A sum that no change within one eight-byte word can leave as it was: each step is a bijection of the sum so far.
+/// Guards against bits that flip on a disk, not against an attacker. Part of the file format.
+struct Sum(u64);
+
+impl Sum {
+    fn word(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.word(text.len() as u64);
+        let (words, rest) = text.as_bytes().as_chunks::<8>();
+        for word in words {
+            self.word(u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.word(u64::from_le_bytes(last));
+    }
+}
+
+/// Text of a column, borrowed.
+pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a str> {
+    let value = row.get_ref(column)?;
+    value.as_str().map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
+}
+
+/// A number of a column that is never below 0.
+pub(super) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
+}
+
+/// A moment as the file keeps it.
+pub(super) fn micros(at: Time) -> i64 {
+    at.as_microsecond()
+}
+
+/// The moment of a stored number; a number out of range is damage.
+pub(super) fn moment(micros: i64) -> Result<Time, String> {
+    Time::from_microsecond(micros).map_err(|_| format!("{micros} is no moment in microseconds"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(body: &str) -> LogRow {
+        let key = Key::new(Resource("pods"), "default", "web");
+        let stored = Stored { key, uid: "u".into(), revision: 7, body: body.into() };
+        LogRow { change: Change::Put(stored), previous: 3, actor: "kubectl".into(), at: 1 }
+    }
+
+    #[test]
+    fn every_single_flipped_bit_changes_the_sum() {
+        let body = "{\"kind\":\"Pod\",\"spec\":{}}".to_owned();
+        let whole = row(&body).sum();
+        for at in 0..body.len() {
+            for bit in 0..7 {
+                let mut bytes = body.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                let flipped = String::from_utf8(bytes).unwrap();
+                assert_ne!(row(&flipped).sum(), whole, "byte {at} bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_row_is_in_the_sum() {
+        let whole = row("{}").sum();
+        let mut other = row("{}");
+        other.previous = 4;
+        assert_ne!(other.sum(), whole);
+        let mut other = row("{}");
+        other.at = 2;
+        assert_ne!(other.sum(), whole);
+        let mut other = row("{}");
+        other.actor = "kubelet".into();
+        assert_ne!(other.sum(), whole);
+        let Change::Put(stored) = row("{}").change else { unreachable!() };
+        let other = LogRow { change: Change::Removed(stored), ..row("{}") };
+        assert_ne!(other.sum(), whole);
+    }
+}

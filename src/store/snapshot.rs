@@ -1,0 +1,251 @@
+//! Reading: everything that can be asked, of a [`Snapshot`] or inside a [`Txn`](super::Txn).
+
+use super::record::{LOG_COLUMNS, LogRow, moment, text, unsigned};
+use super::{Attempt, Change, LogEntry, Note, Result, Store, StoreError, Stored};
+use crate::object::{Key, Resource, Str};
+use rusqlite::{OptionalExtension, Params, Row, params};
+
+/// The store as it was at one moment, whatever others write meanwhile.
+///
+/// Keep it short: while it lives, the WAL cannot be emptied.
+pub struct Snapshot<'a> {
+    store: &'a Store,
+}
+
+impl Store {
+    /// A consistent picture of the latest revision. Snapshots of one store that live at the same time share a picture.
+    pub fn read(&self) -> Result<Snapshot<'_>> {
+        if self.readers.get() == 0 {
+            // The transaction is deferred, and its first question fixes what it sees.
+            self.ask(|connection| {
+                connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
+                connection.prepare_cached("SELECT revision FROM counter")?.query_row([], |_| Ok(())).inspect_err(|_| {
+                    let _ = connection.execute_batch("ROLLBACK");
+                })
+            })?;
+        }
+        self.readers.set(self.readers.get() + 1);
+        Ok(Snapshot { store: self })
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        let left = self.store.readers.get() - 1;
+        self.store.readers.set(left);
+        if left == 0 {
+            let _ = self.store.connection.prepare_cached("COMMIT").and_then(|mut end| end.execute([]));
+        }
+    }
+}
+
+/// Where a picture comes from; outside this room nobody can make one.
+pub(super) mod source {
+    /// Has a store with an open transaction.
+    pub trait Source {
+        fn store(&self) -> &super::Store;
+    }
+}
+
+impl source::Source for Snapshot<'_> {
+    fn store(&self) -> &Store {
+        self.store
+    }
+}
+
+impl Read for Snapshot<'_> {}
+
+/// What can be asked of one consistent picture.
+pub trait Read: source::Source {
+    /// The latest revision.
+    fn revision(&self) -> Result<u64> {
+        one(self.store(), "SELECT revision FROM counter", [], |row| unsigned(row, 0))
+    }
+
+    /// The revision up to which the log was compacted: the log can be resumed from here or later.
+    fn floor(&self) -> Result<u64> {
+        one(self.store(), "SELECT floor FROM counter", [], |row| unsigned(row, 0))
+    }
+
+    /// One object.
+    fn get(&self, key: &Key) -> Result<Option<Stored>> {
+        let rest = "WHERE o.resource = ?1 AND o.namespace = ?2 AND o.name = ?3";
+        Ok(objects(self.store(), rest, params![key.resource.0, &*key.namespace, &*key.name])?.pop())
+    }
+
+    /// The objects of a resource, in one namespace or all; ordered by namespace and name.
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Stored>> {
+        self.page(resource, namespace, None, usize::MAX)
+    }
+
+    /// Every object, ordered by resource, namespace and name.
+    fn list_all(&self) -> Result<Vec<Stored>> {
+        objects(self.store(), "ORDER BY o.resource, o.namespace, o.name", [])
+    }
+
+    /// The next objects after a namespace and name, at most `limit`.
+    fn page(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        after: Option<(&str, &str)>,
+        limit: usize,
+    ) -> Result<Vec<Stored>> {
+        let (after_namespace, after_name) = after.unwrap_or_default();
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        match namespace {
+            Some(namespace) if after.is_some() && namespace < after_namespace => Ok(Vec::new()),
+            Some(namespace) => {
+                let after_name = if namespace == after_namespace { after_name } else { "" };
+                let rest = "WHERE o.resource = ?1 AND o.namespace = ?2 AND o.name > ?3 ORDER BY o.name LIMIT ?4";
+                objects(self.store(), rest, params![resource.0, namespace, after_name, limit])
+            }
+            None => {
+                let rest = "WHERE o.resource = ?1 AND (o.namespace, o.name) > (?2, ?3) \
+                            ORDER BY o.namespace, o.name LIMIT ?4";
+                objects(self.store(), rest, params![resource.0, after_namespace, after_name, limit])
+            }
+        }
+    }
+
+    /// How many objects of a resource there are, in one namespace or all.
+    fn count(&self, resource: Resource, namespace: Option<&str>) -> Result<usize> {
+        let count = match namespace {
+            Some(namespace) => {
+                let question = "SELECT count(*) FROM object WHERE resource = ?1 AND namespace = ?2";
+                one(self.store(), question, params![resource.0, namespace], |row| unsigned(row, 0))
+            }
+            None => {
+                let question = "SELECT count(*) FROM object WHERE resource = ?1";
+                one(self.store(), question, [resource.0], |row| unsigned(row, 0))
+            }
+        };
+        count.map(|count| count as usize)
+    }
+
+    /// What happened after a revision, in order, at most `limit` entries. Entries of one transaction stand next to each
+    /// other; only the limit can part them.
+    ///
+    /// Refused from before the floor ([`StoreError::Expired`]) and from a revision that has not happened
+    /// ([`StoreError::Future`]).
+    fn log_after(&self, revision: u64, limit: usize) -> Result<Vec<LogEntry>> {
+        let (floor, head) = (self.floor()?, self.revision()?);
+        if revision < floor {
+            return Err(StoreError::Expired { floor });
+        }
+        if revision > head {
+            return Err(StoreError::Future { revision, head });
+        }
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        log(self.store(), "WHERE l.revision > ?1 ORDER BY l.revision LIMIT ?2", params![revision as i64, limit])
+    }
+
+    /// What is still known of a key's past, oldest first, over all objects that had the name.
+    fn history(&self, key: &Key) -> Result<Vec<LogEntry>> {
+        let rest = "WHERE l.resource = ?1 AND l.namespace = ?2 AND l.name = ?3 ORDER BY l.previous";
+        log(self.store(), rest, params![key.resource.0, &*key.namespace, &*key.name])
+    }
+
+    /// A setting of the control plane.
+    fn meta(&self, name: &str) -> Result<Option<String>> {
+        self.store().ask(|connection| {
+            let mut question = connection.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
+            question.query_row([name], |row| row.get(0)).optional()
+        })
+    }
+
+    /// The last attempt of every container.
+    fn attempts(&self) -> Result<Vec<Attempt>> {
+        let question = "SELECT pod_uid, container, attempt, epoch FROM attempt ORDER BY pod_uid, container";
+        all(self.store(), question, [], |row| {
+            Ok(Attempt { pod_uid: row.get(0)?, container: row.get(1)?, attempt: row.get(2)?, epoch: unsigned(row, 3)? })
+        })
+    }
+
+    /// The notes of a scope, by name.
+    fn notes(&self, scope: &str) -> Result<Vec<Note>> {
+        let question = "SELECT name, text, at FROM note WHERE scope = ?1 ORDER BY name";
+        let rows: Vec<(String, String, i64)> =
+            all(self.store(), question, [scope], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        rows.into_iter()
+            .map(|(name, text, at)| {
+                let at = moment(at).map_err(|what| StoreError::damaged(self.store().path(), what))?;
+                Ok(Note { name, text, at })
+            })
+            .collect()
+    }
+}
+
+/// One row that is always there.
+pub(super) fn one<T>(
+    store: &Store,
+    question: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<T> {
+    store.ask(|connection| connection.prepare_cached(question)?.query_row(params, read))
+}
+
+/// Every row of an answer.
+fn all<T>(
+    store: &Store,
+    question: &str,
+    params: impl Params,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>> {
+    store.ask(|connection| connection.prepare_cached(question)?.query_map(params, read)?.collect())
+}
+
+/// Live objects; `rest` stands after FROM. An object whose log row is not there, or is another's, is damage.
+fn objects(store: &Store, rest: &str, params: impl Params) -> Result<Vec<Stored>> {
+    // The left join keeps an object without a body visible, and SQLite from turning the join around.
+    let question = format!(
+        "SELECT {LOG_COLUMNS}, o.name, o.uid, o.revision FROM object o LEFT JOIN log l ON l.revision = o.revision {rest}"
+    );
+    let rows = all(store, &question, params, |row| {
+        if row.get_ref(0)? == rusqlite::types::ValueRef::Null {
+            return Ok(Err(format!("{} has no body at revision {}", text(row, 11)?, unsigned(row, 13)?)));
+        }
+        let same = text(row, 3)? == text(row, 11)? && text(row, 4)? == text(row, 12)?;
+        Ok(LogRow::read(row)?.and_then(|found| match found.change {
+            Change::Put(stored) if same => Ok(stored),
+            other => Err(format!("revision {} is not the body of its object", other.stored().revision)),
+        }))
+    })?;
+    whole(store, rows)
+}
+
+/// Entries of the log; `rest` stands after FROM.
+pub(super) fn log(store: &Store, rest: &str, params: impl Params) -> Result<Vec<LogEntry>> {
+    let question = format!("SELECT {LOG_COLUMNS} FROM log l {rest}");
+    let rows = whole(store, all(store, &question, params, LogRow::read)?)?;
+    rows.into_iter().map(|row| entry(store, row)).collect()
+}
+
+fn entry(store: &Store, row: LogRow) -> Result<LogEntry> {
+    let at = moment(row.at).map_err(|what| StoreError::damaged(store.path(), what))?;
+    let previous = body_before(store, &row)?;
+    Ok(LogEntry { revision: row.change.stored().revision, change: row.change, previous, actor: row.actor, at })
+}
+
+/// The body before an entry. None after a removal, and where it was compacted, which is only below the floor.
+fn body_before(store: &Store, row: &LogRow) -> Result<Option<Str>> {
+    if row.previous == 0 {
+        return Ok(None);
+    }
+    let question = format!("SELECT {LOG_COLUMNS} FROM log l WHERE l.revision = ?1");
+    let before = whole(store, all(store, &question, [row.previous as i64], LogRow::read)?)?.pop();
+    match before.map(|before| before.change) {
+        Some(Change::Put(before)) if before.key == row.change.stored().key => Ok(Some(before.body)),
+        Some(Change::Put(before)) => {
+            let what = format!("revision {} follows another object's", before.revision);
+            Err(StoreError::damaged(store.path(), what))
+        }
+        Some(Change::Removed(_)) | None => Ok(None),
+    }
+}
+
+/// All rows, or the first damage among them.
+fn whole<T>(store: &Store, rows: Vec<std::result::Result<T, String>>) -> Result<Vec<T>> {
+    rows.into_iter().collect::<std::result::Result<_, String>>().map_err(|what| StoreError::damaged(store.path(), what))
+}

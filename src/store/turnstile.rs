@@ -1,0 +1,136 @@
+//! Who may write next: two lock files ahead of SQLite's own lock.
+//!
+//! A writer takes `queue`, waits there for `write`, and leaves `queue` once it has it. So a process that writes again
+//! and again has to stand behind whoever waits already, which SQLite's own lock does not promise.
+//!
+//! Waiting is polling with short sleeps: `flock` cannot wait with a deadline without signals. The one at the head of
+//! the queue asks often, those behind it the more often the longer they have waited.
+
+use super::place::Place;
+use super::{Result, StoreError};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often the head of the queue asks for the lock.
+const HEAD_STEP: Duration = Duration::from_micros(50);
+/// How often a newcomer asks for the head of the queue.
+const TAIL_STEP: Duration = Duration::from_millis(1);
+/// After each such time the others ask twice, thrice ... as often as a newcomer.
+const AGEING: Duration = Duration::from_millis(20);
+
+/// The two lock files, open.
+pub(super) struct Turnstile {
+    queue: File,
+    write: File,
+    path: PathBuf,
+}
+
+/// The right to write; given back when dropped.
+pub(super) struct Turn(Arc<Turnstile>);
+
+impl Turnstile {
+    /// Opens the lock files, makes them when they are not there.
+    pub fn open(place: &Place) -> Result<Turnstile> {
+        let (queue, write) = (place.open_beside(".queue")?, place.open_beside(".write")?);
+        Ok(Turnstile { queue, write, path: place.beside(".write") })
+    }
+
+    /// Waits for the right to write, not longer than `patience`.
+    pub fn take(self: &Arc<Turnstile>, patience: Duration) -> Result<Turn> {
+        let start = Instant::now();
+        self.wait(&self.queue, start, patience, |waited| {
+            TAIL_STEP / (1 + waited.as_micros() / AGEING.as_micros()).min(10) as u32
+        })?;
+        let turn = self.wait(&self.write, start, patience, |_| HEAD_STEP);
+        release(&self.queue);
+        turn?;
+        // Only a name for a message: that it could not be written must not stop a writer.
+        let _ = self.write.write_all_at(format!("{:<10}\n", std::process::id()).as_bytes(), 0);
+        Ok(Turn(self.clone()))
+    }
+
+    fn wait(&self, file: &File, start: Instant, patience: Duration, step: impl Fn(Duration) -> Duration) -> Result<()> {
+        loop {
+            match flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(()),
+                Err(Errno::WOULDBLOCK) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(StoreError::io(&self.path, error)),
+            }
+            let waited = start.elapsed();
+            if waited >= patience {
+                return Err(StoreError::Busy { holder_pid: self.holder(), waited });
+            }
+            std::thread::sleep(step(waited).min(patience - waited));
+        }
+    }
+
+    /// Who wrote its pid last: the holder, unless it took the lock this very moment.
+    fn holder(&self) -> Option<u32> {
+        let mut text = [0; 10];
+        self.write.read_exact_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text).ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        release(&self.0.write);
+    }
+}
+
+fn release(file: &File) {
+    // Unlocked by hand, not by closing: a child that is between fork and exec still has the descriptor.
+    let _ = flock(file, FlockOperation::Unlock);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn turnstile(dir: &tempfile::TempDir) -> Arc<Turnstile> {
+        Arc::new(Turnstile::open(&Place::at(&dir.path().join("state.db")).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn the_deadline_names_the_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let turn = turnstile(&dir).take(Duration::ZERO).unwrap();
+        let second = turnstile(&dir).take(Duration::from_millis(3)).err().unwrap();
+        let StoreError::Busy { holder_pid, waited } = second else { panic!("{second}") };
+        assert_eq!(holder_pid, Some(std::process::id()));
+        assert!(waited >= Duration::from_millis(3));
+        drop(turn);
+        turnstile(&dir).take(Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_greedy_writer_lets_the_waiting_one_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let (greedy, waiting) = (turnstile(&dir), turnstile(&dir));
+        let (first, done) = (Barrier::new(2), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut turn = Some(greedy.take(Duration::from_secs(60)).unwrap());
+                first.wait();
+                while !done.load(Ordering::SeqCst) {
+                    drop(turn.take());
+                    turn = Some(greedy.take(Duration::from_secs(60)).unwrap());
+                }
+            });
+            scope.spawn(|| {
+                first.wait();
+                let turn = waiting.take(Duration::from_secs(60));
+                done.store(true, Ordering::SeqCst);
+                turn.unwrap();
+            });
+        });
+    }
+}

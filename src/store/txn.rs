@@ -1,0 +1,310 @@
+//! Writing: one transaction at a time over all processes, all of it or nothing.
+
+use super::record::{LogRow, micros, unsigned};
+use super::snapshot::{one, source::Source};
+use super::turnstile::Turn;
+use super::{Attempt, Change, CommitError, Read, Result, Store, StoreError, Stored, schema};
+use crate::object::{Key, Time};
+use rusqlite::{OptionalExtension, Params, params};
+use rustix::fs::{Timestamps, UTIME_NOW, utimensat};
+use rustix::time::Timespec;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The WAL is emptied by force when it grew past this because some reader was always there.
+const LONG_WAL: u64 = 32 << 20;
+
+/// A write transaction. What it writes is seen by itself at once and by others after [`Txn::commit`]; dropped without
+/// that, it never was.
+pub struct Txn<'a> {
+    store: &'a mut Store,
+    /// None in memory. Given back after the transaction has ended.
+    turn: Option<Turn>,
+    /// The last revision given out, here too.
+    head: u64,
+    /// Where `head` stood at the beginning.
+    start: u64,
+    open: bool,
+    /// Set by a change that failed: its transaction may be half of one and is never committed.
+    failed: bool,
+}
+
+impl Store {
+    /// Begins a write transaction; waits for other writers, not longer than `patience`.
+    pub fn write(&mut self, patience: Duration) -> Result<Txn<'_>> {
+        let start = Instant::now();
+        let turn = self.turnstile.as_ref().map(|turnstile| turnstile.take(patience)).transpose()?;
+        // Ours wait at the turnstile; this waits for a foreign program such as `sqlite3`.
+        let left = patience.saturating_sub(start.elapsed());
+        let begun = self.ask(|connection| {
+            connection.busy_timeout(left)?;
+            let begun = connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
+            connection.busy_timeout(super::open::PATIENCE)?;
+            begun
+        });
+        match begun {
+            Err(StoreError::Busy { .. }) => {
+                return Err(StoreError::Busy { holder_pid: None, waited: start.elapsed() });
+            }
+            begun => begun?,
+        };
+        let mut txn = Txn { store: self, turn, head: 0, start: 0, open: true, failed: false };
+        let found = txn.store.ask(schema::version)?;
+        if found > schema::VERSION {
+            return Err(StoreError::Newer { path: txn.store.path().into(), found, known: schema::VERSION });
+        }
+        if found == schema::VERSION {
+            txn.head = one(txn.store, "SELECT revision FROM counter", [], |row| unsigned(row, 0))?;
+            txn.start = txn.head;
+        }
+        Ok(txn)
+    }
+}
+
+impl Source for Txn<'_> {
+    fn store(&self) -> &Store {
+        self.store
+    }
+}
+
+impl Read for Txn<'_> {
+    fn revision(&self) -> Result<u64> {
+        Ok(self.head)
+    }
+}
+
+impl Txn<'_> {
+    /// Writes an object's new state. `body` is given the revision, so that it can stand in the text as the
+    /// `resourceVersion`. An object keeps its uid for life: another uid under a living key is refused.
+    pub fn put(
+        &mut self,
+        key: &Key,
+        uid: &str,
+        body: impl FnOnce(u64) -> String,
+        actor: &str,
+        at: Time,
+    ) -> Result<u64> {
+        let living = self.living(key)?;
+        if let Some(living) = &living
+            && living.uid != uid
+        {
+            let what = format!("{key} has the uid {}, and {uid} cannot take its place while it lives", living.uid);
+            return Err(self.fail(StoreError::Bug { what }));
+        }
+        let previous = match &living {
+            Some(living) => living.revision,
+            None => self.last_entry(key)?,
+        };
+        let revision = self.head + 1;
+        let stored = Stored { key: key.clone(), uid: uid.into(), revision, body: body(revision).into() };
+        self.append(LogRow { change: Change::Put(stored), previous, actor: actor.into(), at: micros(at) })?;
+        match living {
+            Some(living) => {
+                self.run("UPDATE object SET revision = ?2 WHERE id = ?1", params![living.id, revision as i64])
+            }
+            None => self.run(
+                "INSERT INTO object (resource, namespace, name, uid, revision, created) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+                params![key.resource.0, &*key.namespace, &*key.name, uid, revision as i64],
+            ),
+        }?;
+        Ok(revision)
+    }
+
+    /// Removes an object. `body` is its last state, given the removal's revision.
+    pub fn remove(&mut self, key: &Key, body: impl FnOnce(u64) -> String, actor: &str, at: Time) -> Result<u64> {
+        let Some(living) = self.living(key)? else {
+            return Err(self.fail(StoreError::Absent { key: key.clone() }));
+        };
+        let revision = self.head + 1;
+        let stored = Stored { key: key.clone(), uid: living.uid.into(), revision, body: body(revision).into() };
+        let change = Change::Removed(stored);
+        self.append(LogRow { change, previous: living.revision, actor: actor.into(), at: micros(at) })?;
+        self.run("DELETE FROM object WHERE id = ?1", [living.id])?;
+        Ok(revision)
+    }
+
+    /// Sets a setting of the control plane.
+    pub fn set_meta(&mut self, name: &str, value: &str) -> Result<()> {
+        self.run("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value", [name, value])
+    }
+
+    /// Records an attempt at a container; neither the attempt nor the leader's epoch ever goes back.
+    pub fn record_attempt(&mut self, attempt: &Attempt) -> Result<()> {
+        let Attempt { pod_uid, container, attempt, epoch } = attempt;
+        let changed = self.change(
+            "INSERT INTO attempt VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE
+             SET attempt = excluded.attempt, epoch = excluded.epoch
+             WHERE excluded.attempt >= attempt AND excluded.epoch >= epoch",
+            params![pod_uid, container, attempt, *epoch as i64],
+        )?;
+        if changed == 0 {
+            let what = format!("attempt {attempt} in epoch {epoch} at {container} of pod {pod_uid} is a step back");
+            return Err(self.fail(StoreError::Bug { what }));
+        }
+        Ok(())
+    }
+
+    /// Forgets the attempts of a pod that is gone.
+    pub fn forget_attempts(&mut self, pod_uid: &str) -> Result<()> {
+        self.run("DELETE FROM attempt WHERE pod_uid = ?1", [pod_uid])
+    }
+
+    /// Keeps a note, in place of the one of the same name.
+    pub fn set_note(&mut self, scope: &str, name: &str, text: &str, at: Time) -> Result<()> {
+        self.run(
+            "INSERT INTO note VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET text = excluded.text, at = excluded.at",
+            params![scope, name, text, micros(at)],
+        )
+    }
+
+    /// Forgets a note.
+    pub fn forget_note(&mut self, scope: &str, name: &str) -> Result<()> {
+        self.run("DELETE FROM note WHERE scope = ?1 AND name = ?2", [scope, name])
+    }
+
+    /// Makes all of it durable and visible, and gives the revision after it. Wakes those who watch the file.
+    ///
+    /// After [`CommitError::Unknown`] this store answers nothing until [`Store::reopen`].
+    pub fn commit(mut self) -> std::result::Result<u64, CommitError> {
+        if self.failed {
+            let what = "a change failed before, and the rest of its transaction was to be committed".into();
+            return Err(CommitError::Refused(StoreError::Bug { what }));
+        }
+        if self.head != self.start {
+            self.run("UPDATE counter SET revision = ?1", [self.head as i64]).map_err(CommitError::Refused)?;
+        }
+        let done = self.store.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
+        if let Err(error) = done {
+            return Err(self.not_committed(error));
+        }
+        self.open = false;
+        if self.turn.is_some() {
+            self.store.shorten_wal();
+            touch(&self.store.place.beside(super::hint::SIDECAR));
+        }
+        Ok(self.head)
+    }
+
+    /// Brings the schema up to date.
+    pub(super) fn migrate(&self) -> Result<()> {
+        self.store.ask(|connection| schema::migrate(connection, schema::STEPS))
+    }
+
+    /// A full disk is certain: SQLite says so before the frame that makes a commit is whole. Any other failure,
+    /// above all of the sync, leaves open what a crash would bring back.
+    fn not_committed(&mut self, error: rusqlite::Error) -> CommitError {
+        let what = error.to_string();
+        match StoreError::from_sqlite(self.store.path(), error) {
+            error @ (StoreError::Full { .. } | StoreError::Busy { .. }) => CommitError::Refused(error),
+            _ => {
+                self.store.uncertain = true;
+                CommitError::Unknown { path: self.store.path().into(), what }
+            }
+        }
+    }
+
+    fn append(&mut self, row: LogRow) -> Result<()> {
+        let Stored { key, uid, revision, body } = row.change.stored();
+        let (sum, word) = (row.sum(), row.word());
+        let LogRow { previous, actor, at, .. } = &row;
+        self.run(
+            "INSERT INTO log (revision, resource, namespace, name, uid, change, previous, actor, at, sum, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![
+                *revision as i64,
+                key.resource.0,
+                &*key.namespace,
+                &*key.name,
+                &**uid,
+                word,
+                *previous as i64,
+                &**actor,
+                at,
+                sum,
+                &**body
+            ],
+        )?;
+        self.head = *revision;
+        Ok(())
+    }
+
+    fn living(&self, key: &Key) -> Result<Option<Living>> {
+        self.store.ask(|connection| {
+            let question = "SELECT id, uid, revision FROM object WHERE resource = ?1 AND namespace = ?2 AND name = ?3";
+            connection
+                .prepare_cached(question)?
+                .query_row(params![key.resource.0, &*key.namespace, &*key.name], |row| {
+                    Ok(Living { id: row.get(0)?, uid: row.get(1)?, revision: unsigned(row, 2)? })
+                })
+                .optional()
+        })
+    }
+
+    /// The revision of the last entry about a key that has no object; 0 for none.
+    fn last_entry(&self, key: &Key) -> Result<u64> {
+        let found = self.store.ask(|connection| {
+            let question = "SELECT revision FROM log WHERE resource = ?1 AND namespace = ?2 AND name = ?3
+                            ORDER BY previous DESC LIMIT 1";
+            connection
+                .prepare_cached(question)?
+                .query_row(params![key.resource.0, &*key.namespace, &*key.name], |row| unsigned(row, 0))
+                .optional()
+        })?;
+        Ok(found.unwrap_or(0))
+    }
+
+    pub(super) fn run(&mut self, statement: &str, params: impl Params) -> Result<()> {
+        self.change(statement, params).map(|_| ())
+    }
+
+    fn change(&mut self, statement: &str, params: impl Params) -> Result<usize> {
+        // SQLite ends a transaction by itself after some errors; what came after would commit on its own.
+        if self.failed || self.store.connection.is_autocommit() {
+            self.failed = true;
+            return Err(StoreError::Bug { what: "the transaction has failed already".into() });
+        }
+        let done = self.store.ask(|connection| connection.prepare_cached(statement)?.execute(params));
+        done.map_err(|error| self.fail(error))
+    }
+
+    fn fail(&mut self, error: StoreError) -> StoreError {
+        self.failed = true;
+        error
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if self.open && !self.store.connection.is_autocommit() {
+            let _ = self.store.connection.execute_batch("ROLLBACK");
+        }
+    }
+}
+
+struct Living {
+    id: i64,
+    uid: String,
+    revision: u64,
+}
+
+impl Store {
+    /// Empties a WAL that grew long because a reader was always there when it could have been begun anew. A reader that
+    /// stays is not waited for; the next commit tries again.
+    fn shorten_wal(&self) {
+        let wal = self.place.beside("-wal");
+        if std::fs::metadata(wal).is_ok_and(|wal| wal.len() > LONG_WAL) {
+            let brief = Duration::from_millis(20);
+            let _ = self.connection.busy_timeout(brief);
+            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            let _ = self.connection.busy_timeout(super::open::PATIENCE);
+        }
+    }
+}
+
+/// Sets a file's times to now, which wakes those who watch it.
+fn touch(path: &Path) {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: now, last_modification: now };
+    // A hint only: those who miss it look by themselves.
+    let _ = utimensat(rustix::fs::CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+}

@@ -1,0 +1,37 @@
+//! The store's promises, over its public face.
+
+#[path = "store/basics.rs"]
+mod basics;
+
+use kloop::object::{Key, Resource, Time};
+use kloop::store::{Access, Store};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn pod(name: &str) -> Key {
+    Key::new(Resource("pods"), "default", name)
+}
+
+fn at(second: i64) -> Time {
+    Time::from_second(second).unwrap()
+}
+
+/// A body that carries its revision, as real ones do.
+fn body(text: &str) -> impl FnOnce(u64) -> String {
+    let text = text.to_owned();
+    move |revision| format!(r#"{{"metadata":{{"resourceVersion":"{revision}"}},"text":"{text}"}}"#)
+}
+
+/// A store in a folder that lives as long as the test.
+fn scratch() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("state.db"), Access::Create).unwrap();
+    (dir, store)
+}
+
+fn put(store: &mut Store, name: &str, text: &str) -> u64 {
+    let mut txn = store.write(PATIENCE).unwrap();
+    txn.put(&pod(name), &format!("uid-{name}"), body(text), "test", at(1)).unwrap();
+    txn.commit().unwrap()
+}

@@ -1,0 +1,139 @@
+//! One writer, one reader: what is written is read back.
+
+use super::*;
+use kloop::store::{Attempt, Read, StoreError};
+
+#[test]
+fn what_was_committed_is_read_back_by_another_connection() {
+    let (_dir, mut store) = scratch();
+    assert_eq!(put(&mut store, "a", "one"), 1);
+    assert_eq!(put(&mut store, "b", "two"), 2);
+    assert_eq!(put(&mut store, "a", "three"), 3);
+    let other = Store::open(store.path(), Access::Existing).unwrap();
+    let snapshot = other.read().unwrap();
+    assert_eq!(snapshot.revision().unwrap(), 3);
+    let a = snapshot.get(&pod("a")).unwrap().unwrap();
+    assert_eq!((a.revision, &*a.uid), (3, "uid-a"));
+    assert_eq!(&*a.body, r#"{"metadata":{"resourceVersion":"3"},"text":"three"}"#);
+    let names: Vec<_> = snapshot.list(Resource("pods"), None).unwrap().into_iter().map(|pod| pod.key.name).collect();
+    assert_eq!(names, ["a".into(), "b".into()]);
+    assert_eq!(snapshot.get(&pod("c")).unwrap(), None);
+    assert!(store.check().unwrap().is_empty());
+}
+
+#[test]
+fn a_dropped_transaction_never_was_and_wastes_no_revision() {
+    let (_dir, mut store) = scratch();
+    put(&mut store, "a", "one");
+    let mut txn = store.write(PATIENCE).unwrap();
+    assert_eq!(txn.put(&pod("b"), "u", body("x"), "test", at(1)).unwrap(), 2);
+    assert_eq!(txn.revision().unwrap(), 2);
+    assert!(txn.get(&pod("b")).unwrap().is_some());
+    drop(txn);
+    let snapshot = store.read().unwrap();
+    assert_eq!(snapshot.revision().unwrap(), 1);
+    assert_eq!(snapshot.get(&pod("b")).unwrap(), None);
+    drop(snapshot);
+    assert_eq!(put(&mut store, "c", "x"), 2);
+}
+
+#[test]
+fn a_snapshot_stands_still() {
+    let (_dir, mut store) = scratch();
+    put(&mut store, "a", "one");
+    let other = Store::open(store.path(), Access::Existing).unwrap();
+    let snapshot = other.read().unwrap();
+    put(&mut store, "a", "two");
+    assert_eq!(snapshot.revision().unwrap(), 1);
+    assert_eq!(snapshot.get(&pod("a")).unwrap().unwrap().revision, 1);
+    assert_eq!(other.read().unwrap().revision().unwrap(), 1, "snapshots at one time share a picture");
+    drop(snapshot);
+    assert_eq!(other.read().unwrap().revision().unwrap(), 2);
+}
+
+#[test]
+fn a_living_object_keeps_its_uid_and_a_failed_change_spoils_its_transaction() {
+    let (_dir, mut store) = scratch();
+    put(&mut store, "a", "one");
+    let mut txn = store.write(PATIENCE).unwrap();
+    txn.put(&pod("b"), "u", body("x"), "test", at(1)).unwrap();
+    assert!(matches!(txn.put(&pod("a"), "another", body("x"), "test", at(1)), Err(StoreError::Bug { .. })));
+    assert!(txn.commit().is_err());
+    let mut txn = store.write(PATIENCE).unwrap();
+    let absent = txn.remove(&pod("b"), body("x"), "test", at(1));
+    assert_eq!(absent, Err(StoreError::Absent { key: pod("b") }));
+    drop(txn);
+    assert_eq!(store.read().unwrap().revision().unwrap(), 1);
+}
+
+#[test]
+fn side_tables_stay_outside_the_log() {
+    let (_dir, mut store) = scratch();
+    let attempt = |attempt, epoch| Attempt { pod_uid: "p".into(), container: "c".into(), attempt, epoch };
+    let mut txn = store.write(PATIENCE).unwrap();
+    txn.set_meta("lease", "a").unwrap();
+    txn.set_meta("lease", "b").unwrap();
+    txn.record_attempt(&attempt(1, 4)).unwrap();
+    txn.record_attempt(&attempt(2, 4)).unwrap();
+    txn.set_note("facts", "pods default/web", "listens on 80", at(9)).unwrap();
+    assert_eq!(txn.commit().unwrap(), 0);
+    let snapshot = store.read().unwrap();
+    assert_eq!(snapshot.meta("lease").unwrap().as_deref(), Some("b"));
+    assert_eq!(snapshot.meta("other").unwrap(), None);
+    assert_eq!(snapshot.attempts().unwrap(), [attempt(2, 4)]);
+    let notes = snapshot.notes("facts").unwrap();
+    assert_eq!((&*notes[0].name, &*notes[0].text, notes[0].at), ("pods default/web", "listens on 80", at(9)));
+    assert!(snapshot.notes("other").unwrap().is_empty());
+    drop(snapshot);
+    for back in [attempt(1, 4), attempt(3, 3)] {
+        let mut txn = store.write(PATIENCE).unwrap();
+        assert!(matches!(txn.record_attempt(&back), Err(StoreError::Bug { .. })), "{back:?}");
+    }
+    let mut txn = store.write(PATIENCE).unwrap();
+    txn.forget_attempts("p").unwrap();
+    txn.forget_note("facts", "pods default/web").unwrap();
+    txn.commit().unwrap();
+    let snapshot = store.read().unwrap();
+    assert!(snapshot.attempts().unwrap().is_empty() && snapshot.notes("facts").unwrap().is_empty());
+}
+
+#[test]
+fn memory_behaves_as_a_file_does() {
+    let mut store = Store::in_memory().unwrap();
+    put(&mut store, "a", "one");
+    put(&mut store, "a", "two");
+    assert_eq!(store.read().unwrap().log_after(0, 10).unwrap().len(), 2);
+    assert!(store.check().unwrap().is_empty());
+}
+
+#[test]
+fn pages_join_to_the_list() {
+    let mut store = Store::in_memory().unwrap();
+    let mut txn = store.write(PATIENCE).unwrap();
+    let resource = Resource("configmaps");
+    for (namespace, name) in [("a", "x"), ("a", "y"), ("b", "a"), ("b", "z"), ("", "cluster")] {
+        txn.put(&Key::new(resource, namespace, name), name, body("x"), "test", at(1)).unwrap();
+    }
+    txn.put(&pod("other"), "other", body("x"), "test", at(1)).unwrap();
+    txn.commit().unwrap();
+    let snapshot = store.read().unwrap();
+    for namespace in [None, Some("a"), Some("b"), Some("c")] {
+        let whole = snapshot.list(resource, namespace).unwrap();
+        assert_eq!(whole.len(), snapshot.count(resource, namespace).unwrap());
+        for limit in 1..4 {
+            let mut joined: Vec<kloop::store::Stored> = Vec::new();
+            loop {
+                let after = joined.last().map(|last| (last.key.namespace.clone(), last.key.name.clone()));
+                let after = after.as_ref().map(|(namespace, name)| (&**namespace, &**name));
+                let page = snapshot.page(resource, namespace, after, limit).unwrap();
+                if page.is_empty() {
+                    break;
+                }
+                joined.extend(page);
+            }
+            assert_eq!(joined, whole);
+        }
+    }
+    let all: Vec<_> = snapshot.list_all().unwrap().into_iter().map(|stored| stored.key).collect();
+    assert!(all.is_sorted() && all.len() == 6);
+}
