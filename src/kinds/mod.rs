@@ -7,6 +7,7 @@
 pub mod field;
 pub mod names;
 pub mod omit;
+pub mod read;
 pub mod typed;
 pub mod workload;
 

@@ -1,10 +1,12 @@
 //! From JSON to the typed view of a kind and back: one decode and one encode per kind, so that they are compiled once.
 
+use super::read::{ReadError, Reader};
 use super::{Errors, FieldError};
 use crate::object::Object;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::cell::RefCell;
 use std::fmt;
 
 /// A kind's typed form and its rules. Implemented for the types of `k8s-openapi`, one file of `kinds/` each.
@@ -27,13 +29,13 @@ pub trait Typed: DeserializeOwned + Serialize {
 pub struct DecodeError {
     /// Path of the field, `spec.replicas`; empty when unknown.
     pub path: String,
-    /// What serde says about it.
+    /// What is wrong, in the words of Go's decoder, which name the field.
     pub message: String,
 }
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() { f.write_str(&self.message) } else { write!(f, "{}: {}", self.path, self.message) }
+        f.write_str(&self.message)
     }
 }
 
@@ -41,11 +43,9 @@ impl std::error::Error for DecodeError {}
 
 /// Decodes a body; unknown fields are reported by path.
 pub fn decode<T: Typed>(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<T, DecodeError> {
-    let mut report = |path: serde_ignored::Path<'_>| unknown(tidy(&path.to_string()));
-    let mut track = serde_path_to_error::Track::new();
-    let inner = serde_path_to_error::Deserializer::new(body, &mut track);
-    let result = T::deserialize(serde_ignored::Deserializer::new(inner, &mut report));
-    result.map_err(|error| DecodeError { path: tidy(&track.path().to_string()), message: error.to_string() })
+    let unknown = RefCell::new(unknown);
+    let error = |error: ReadError| DecodeError { path: error.path, message: error.message };
+    T::deserialize(Reader::new(body, &unknown)).map_err(error)
 }
 
 /// Decodes a stored body, which was checked when it was written.
@@ -75,28 +75,4 @@ pub fn validate<T: Typed>(new: &Object, old: Option<&Object>) -> Vec<FieldError>
         Err(error) => errors.invalid(&super::Path::root(&error.path), Value::Null, &error.message),
     }
     errors.0
-}
-
-/// `spec.?.containers.?.0.evn` is how serde names it; `spec.containers[0].evn` is how Kubernetes does.
-fn tidy(path: &str) -> String {
-    let mut text = String::new();
-    for part in path.split('.').filter(|part| *part != "?" && !part.is_empty()) {
-        if part.bytes().all(|byte| byte.is_ascii_digit()) {
-            text.push_str(&format!("[{part}]"));
-        } else {
-            if !text.is_empty() {
-                text.push('.');
-            }
-            text.push_str(part);
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn paths_are_kubernetes() {
-        assert_eq!(super::tidy("spec.?.template.?.spec.?.containers.?.0.evn"), "spec.template.spec.containers[0].evn");
-    }
 }

@@ -1,0 +1,516 @@
+//! Reads JSON into typed forms as Go's decoder does, with its sentences for what does not fit.
+//!
+//! Knows: which value fits which type, that quantities may be numbers and are kept in canonical form, which fields are unknown.
+//! Never: knows a kind. Start reading at [`Reader`].
+
+use crate::object::Quantity;
+use serde::de::value::StringDeserializer;
+use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::fmt;
+
+/// What does not fit, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadError {
+    /// `spec.containers[0].env[1].value`.
+    pub path: String,
+    /// The sentence.
+    pub message: String,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl de::Error for ReadError {
+    fn custom<T: fmt::Display>(message: T) -> ReadError {
+        ReadError { path: String::new(), message: message.to_string() }
+    }
+}
+
+/// Told the path of each field that the typed form does not know.
+pub type Unknown<'u> = RefCell<&'u mut dyn FnMut(String)>;
+
+/// Where the reader is, from the innermost step outwards.
+#[derive(Clone, Copy)]
+enum Step<'s> {
+    Root,
+    Field { parent: &'s Step<'s>, holder: &'static str, name: &'s str },
+    Key { parent: &'s Step<'s>, name: &'s str },
+    Index { parent: &'s Step<'s>, index: usize },
+}
+
+impl Step<'_> {
+    /// `spec.containers[0].image`.
+    fn path(&self) -> String {
+        let below = |parent: &Step, name: &str| match parent {
+            Step::Root => name.to_owned(),
+            parent => format!("{}.{name}", parent.path()),
+        };
+        match self {
+            Step::Root => String::new(),
+            Step::Field { parent, name, .. } | Step::Key { parent, name } => below(parent, name),
+            Step::Index { parent, index } => format!("{}[{index}]", parent.path()),
+        }
+    }
+
+    /// `spec.containers.image`: fields alone, as Go names the place.
+    fn fields(&self) -> String {
+        match self {
+            Step::Root => String::new(),
+            Step::Field { parent, name, .. } => match parent.fields() {
+                outer if outer.is_empty() => (*name).to_owned(),
+                outer => format!("{outer}.{name}"),
+            },
+            Step::Key { parent, .. } | Step::Index { parent, .. } => parent.fields(),
+        }
+    }
+
+    /// The struct that holds the innermost field, and that field.
+    fn holder(&self) -> Option<(&'static str, &str)> {
+        match self {
+            Step::Root => None,
+            Step::Field { holder, name, .. } => Some((holder, name)),
+            Step::Key { parent, .. } | Step::Index { parent, .. } => parent.holder(),
+        }
+    }
+}
+
+/// Reads one value.
+pub struct Reader<'r, 'u> {
+    value: &'r Value,
+    at: Step<'r>,
+    unknown: &'r Unknown<'u>,
+}
+
+impl<'r, 'u> Reader<'r, 'u> {
+    /// Reads a whole body.
+    pub fn new(value: &'r Value, unknown: &'r Unknown<'u>) -> Reader<'r, 'u> {
+        Reader { value, at: Step::Root, unknown }
+    }
+
+    fn error(&self, message: String) -> ReadError {
+        ReadError { path: self.at.path(), message }
+    }
+
+    /// `json: cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32`.
+    fn mismatch(&self, go_type: &str) -> ReadError {
+        let found = match self.value {
+            Value::Null => "null".into(),
+            Value::Bool(_) => "bool".into(),
+            Value::Number(number) if go_type.starts_with("int") || go_type.starts_with("uint") => {
+                format!("number {number}")
+            }
+            Value::Number(_) => "number".into(),
+            Value::String(_) => "string".into(),
+            Value::Array(_) => "array".into(),
+            Value::Object(_) => "object".to_owned(),
+        };
+        let message = match self.at.holder() {
+            Some((holder, field)) => {
+                let named = if go_type == "string" { named_text(field, self.at) } else { go_type };
+                let place = self.at.fields();
+                format!("json: cannot unmarshal {found} into Go struct field {holder}.{place} of type {named}")
+            }
+            None => format!("json: cannot unmarshal {found} into Go value of type {go_type}"),
+        };
+        self.error(message)
+    }
+
+    fn integer(&self, go_type: &str) -> Result<i64, ReadError> {
+        self.value.as_i64().ok_or_else(|| self.mismatch(go_type))
+    }
+
+    /// The canonical text of a quantity, which may be written as a number.
+    fn quantity(&self) -> Result<String, ReadError> {
+        let text = match self.value {
+            Value::String(text) => text.trim().to_owned(),
+            Value::Null => return Ok("0".into()),
+            other => other.to_string(),
+        };
+        let quantity = Quantity::parse(&text).map_err(|error| self.error(error.to_string()))?;
+        Ok(quantity.to_string())
+    }
+}
+
+/// Fields whose Go type is a text with a name of its own.
+fn named_text(field: &str, at: Step<'_>) -> &'static str {
+    if !matches!(at, Step::Field { .. }) {
+        return "string";
+    }
+    match field {
+        "restartPolicy" => "v1.RestartPolicy",
+        "dnsPolicy" => "v1.DNSPolicy",
+        "imagePullPolicy" => "v1.PullPolicy",
+        "protocol" => "v1.Protocol",
+        "scheme" => "v1.URIScheme",
+        "terminationMessagePolicy" => "v1.TerminationMessagePolicy",
+        "effect" => "v1.TaintEffect",
+        "concurrencyPolicy" => "v1.ConcurrencyPolicy",
+        "completionMode" => "v1.CompletionMode",
+        "podManagementPolicy" => "v1.PodManagementPolicyType",
+        _ => "string",
+    }
+}
+
+macro_rules! integers {
+    ($($method:ident $visit:ident $type:ty, $name:literal;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+            let number = <$type>::try_from(self.integer($name)?).map_err(|_| self.mismatch($name))?;
+            visitor.$visit(number)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Reader<'_, '_> {
+    type Error = ReadError;
+
+    integers! {
+        deserialize_i8 visit_i8 i8, "int8";
+        deserialize_i16 visit_i16 i16, "int16";
+        deserialize_i32 visit_i32 i32, "int32";
+        deserialize_i64 visit_i64 i64, "int64";
+        deserialize_u8 visit_u8 u8, "uint8";
+        deserialize_u16 visit_u16 u16, "uint16";
+        deserialize_u32 visit_u32 u32, "uint32";
+        deserialize_u64 visit_u64 u64, "uint64";
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(known) => visitor.visit_bool(*known),
+            Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+                (Some(number), _, _) => visitor.visit_i64(number),
+                (_, Some(number), _) => visitor.visit_u64(number),
+                (_, _, number) => visitor.visit_f64(number.unwrap_or_default()),
+            },
+            Value::String(text) => visitor.visit_str(text),
+            Value::Array(_) => self.deserialize_seq(visitor),
+            Value::Object(_) => self.deserialize_map(visitor),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.value {
+            Value::Bool(known) => visitor.visit_bool(*known),
+            _ => Err(self.mismatch("bool")),
+        }
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_f64(visitor)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        let number = self.value.as_f64().ok_or_else(|| self.mismatch("float64"))?;
+        visitor.visit_f64(number)
+    }
+
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.value {
+            Value::String(text) => visitor.visit_str(text),
+            _ => Err(self.mismatch("string")),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        if self.value.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, ReadError> {
+        match name {
+            "Quantity" => {
+                let text: StringDeserializer<ReadError> = self.quantity()?.into_deserializer();
+                visitor.visit_newtype_struct(text)
+            }
+            "Time" | "MicroTime" => {
+                let path = self.at.path();
+                let named = |error: ReadError| ReadError { path, ..error };
+                visitor.visit_newtype_struct(self).map_err(named)
+            }
+            _ => visitor.visit_newtype_struct(self),
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        let Value::Array(items) = self.value else {
+            let guess = Guess { reader: &self, prefix: "[]" };
+            return Err(visitor.visit_seq(guess).err().unwrap_or_else(|| self.mismatch("[]")));
+        };
+        visitor.visit_seq(Items { items, next: 0, reader: &self })
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        let Value::Object(map) = self.value else {
+            let guess = Guess { reader: &self, prefix: "map[string]" };
+            return Err(visitor.visit_map(guess).err().unwrap_or_else(|| self.mismatch("map[string]")));
+        };
+        visitor.visit_map(Entries { entries: map.iter(), value: None, holder: None, reader: &self })
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        let Value::Object(map) = self.value else { return Err(self.mismatch(&format!("v1.{name}"))) };
+        visitor.visit_map(Entries { entries: map.iter(), value: None, holder: Some(name), reader: &self })
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        (self.unknown.borrow_mut())(self.at.path());
+        visitor.visit_unit()
+    }
+}
+
+/// The fields of a struct, or the entries of a map.
+struct Entries<'e, 'r, 'u> {
+    entries: serde_json::map::Iter<'e>,
+    value: Option<(&'e str, &'e Value)>,
+    holder: Option<&'static str>,
+    reader: &'e Reader<'r, 'u>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_, '_, '_> {
+    type Error = ReadError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
+        let Some((key, value)) = self.entries.next() else { return Ok(None) };
+        self.value = Some((key, value));
+        seed.deserialize(StringDeserializer::new(key.clone())).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {
+        let Some((name, value)) = self.value.take() else { return Err(de::Error::custom("value before key")) };
+        let parent = &self.reader.at;
+        let at = match self.holder {
+            Some(holder) => Step::Field { parent, holder, name },
+            None => Step::Key { parent, name },
+        };
+        seed.deserialize(Reader { value, at, unknown: self.reader.unknown })
+    }
+}
+
+/// The items of a list.
+struct Items<'i, 'r, 'u> {
+    items: &'i [Value],
+    next: usize,
+    reader: &'i Reader<'r, 'u>,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_, '_, '_> {
+    type Error = ReadError;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ReadError> {
+        let Some(value) = self.items.get(self.next) else { return Ok(None) };
+        let at = Step::Index { parent: &self.reader.at, index: self.next };
+        self.next += 1;
+        seed.deserialize(Reader { value, at, unknown: self.reader.unknown }).map(Some)
+    }
+}
+
+/// Stands for a list or map that is none, to learn from its visitor what its elements would have been: Go names the type.
+struct Guess<'g, 'r, 'u> {
+    reader: &'g Reader<'r, 'u>,
+    prefix: &'static str,
+}
+
+impl Guess<'_, '_, '_> {
+    fn of(&self, element: &str) -> ReadError {
+        self.reader.mismatch(&format!("{}{element}", self.prefix))
+    }
+}
+
+impl<'de> SeqAccess<'de> for Guess<'_, '_, '_> {
+    type Error = ReadError;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ReadError> {
+        seed.deserialize(&*self).map(Some)
+    }
+}
+
+impl<'de> MapAccess<'de> for Guess<'_, '_, '_> {
+    type Error = ReadError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
+        seed.deserialize(StringDeserializer::new(String::new())).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {
+        seed.deserialize(&*self)
+    }
+}
+
+macro_rules! guesses {
+    ($($method:ident $name:literal;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ReadError> {
+            Err(self.of($name))
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for &Guess<'_, '_, '_> {
+    type Error = ReadError;
+
+    guesses! {
+        deserialize_any "interface {}";
+        deserialize_bool "bool";
+        deserialize_i8 "int8";
+        deserialize_i16 "int16";
+        deserialize_i32 "int32";
+        deserialize_i64 "int64";
+        deserialize_u8 "uint8";
+        deserialize_u16 "uint16";
+        deserialize_u32 "uint32";
+        deserialize_u64 "uint64";
+        deserialize_f32 "float32";
+        deserialize_f64 "float64";
+        deserialize_char "string";
+        deserialize_str "string";
+        deserialize_string "string";
+        deserialize_bytes "uint8";
+        deserialize_byte_buf "uint8";
+        deserialize_unit "interface {}";
+        deserialize_seq "[]string";
+        deserialize_map "map[string]string";
+        deserialize_identifier "string";
+        deserialize_ignored_any "interface {}";
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
+        Err(self.of(&format!("v1.{name}")))
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
+        // Every map of quantities has this one type.
+        Err(if name == "Quantity" { self.reader.mismatch("v1.ResourceList") } else { self.of(&format!("v1.{name}")) })
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, ReadError> {
+        Err(self.of("interface {}"))
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(self, name: &'static str, _: usize, _: V) -> Result<V::Value, ReadError> {
+        Err(self.of(&format!("v1.{name}")))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, ReadError> {
+        Err(self.of(&format!("v1.{name}")))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, ReadError> {
+        Err(self.of(&format!("v1.{name}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::typed;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    #[test]
+    fn what_does_not_fit_is_said_in_go() {
+        let table = [
+            (json!({"spec": {"priority": "x"}}), "string into Go struct field PodSpec.spec.priority of type int32"),
+            (json!({"spec": {"priority": 1.5}}), "number 1.5 into Go struct field PodSpec.spec.priority of type int32"),
+            (json!({"spec": {"tolerations": {}}}), "object into Go struct field PodSpec.spec.tolerations of type []v1.Toleration"),
+            (json!({"spec": []}), "array into Go struct field Pod.spec of type v1.PodSpec"),
+            (json!({"metadata": {"labels": {"a": 1}}}), "number into Go struct field ObjectMeta.metadata.labels of type string"),
+            (json!({"metadata": {"labels": 1}}), "number into Go struct field ObjectMeta.metadata.labels of type map[string]string"),
+            (json!({"spec": {"restartPolicy": 1}}), "number into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy"),
+            (json!({"spec": {"overhead": 1}}), "number into Go struct field PodSpec.spec.overhead of type v1.ResourceList"),
+        ];
+        for (body, said) in table {
+            let error = typed::decode::<Pod>(&body, &mut |_| {}).unwrap_err();
+            assert_eq!(error.message, format!("json: cannot unmarshal {said}"));
+        }
+    }
+
+    #[test]
+    fn quantities_are_kept_canonical() {
+        let body = json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1, "memory": "1024Mi"}}}]}});
+        let pod: Pod = typed::decode(&body, &mut |_| {}).unwrap();
+        let limits = pod.spec.unwrap().containers[0].resources.clone().unwrap().limits.unwrap();
+        assert_eq!((limits["cpu"].0.as_str(), limits["memory"].0.as_str()), ("1", "1Gi"));
+    }
+
+    #[test]
+    fn unknown_fields_are_told_by_path() {
+        let body = json!({"spec": {"containers": [{"name": "c", "evn": []}], "os": null, "x": 1}});
+        let mut unknown = Vec::new();
+        typed::decode::<Pod>(&body, &mut |path| unknown.push(path)).unwrap();
+        assert_eq!(unknown, ["spec.containers[0].evn", "spec.x"]);
+    }
+}
