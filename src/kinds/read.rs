@@ -247,7 +247,11 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
         visitor.visit_unit()
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
         match name {
             "Quantity" => {
                 let text: StringDeserializer<ReadError> = self.quantity()?.into_deserializer();
@@ -451,7 +455,12 @@ impl<'de> Deserializer<'de> for &Guess<'_, '_, '_> {
         Err(self.of("interface {}"))
     }
 
-    fn deserialize_tuple_struct<V: Visitor<'de>>(self, name: &'static str, _: usize, _: V) -> Result<V::Value, ReadError> {
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: usize,
+        _: V,
+    ) -> Result<V::Value, ReadError> {
         Err(self.of(&format!("v1.{name}")))
     }
 
@@ -485,12 +494,27 @@ mod tests {
         let table = [
             (json!({"spec": {"priority": "x"}}), "string into Go struct field PodSpec.spec.priority of type int32"),
             (json!({"spec": {"priority": 1.5}}), "number 1.5 into Go struct field PodSpec.spec.priority of type int32"),
-            (json!({"spec": {"tolerations": {}}}), "object into Go struct field PodSpec.spec.tolerations of type []v1.Toleration"),
+            (
+                json!({"spec": {"tolerations": {}}}),
+                "object into Go struct field PodSpec.spec.tolerations of type []v1.Toleration",
+            ),
             (json!({"spec": []}), "array into Go struct field Pod.spec of type v1.PodSpec"),
-            (json!({"metadata": {"labels": {"a": 1}}}), "number into Go struct field ObjectMeta.metadata.labels of type string"),
-            (json!({"metadata": {"labels": 1}}), "number into Go struct field ObjectMeta.metadata.labels of type map[string]string"),
-            (json!({"spec": {"restartPolicy": 1}}), "number into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy"),
-            (json!({"spec": {"overhead": 1}}), "number into Go struct field PodSpec.spec.overhead of type v1.ResourceList"),
+            (
+                json!({"metadata": {"labels": {"a": 1}}}),
+                "number into Go struct field ObjectMeta.metadata.labels of type string",
+            ),
+            (
+                json!({"metadata": {"labels": 1}}),
+                "number into Go struct field ObjectMeta.metadata.labels of type map[string]string",
+            ),
+            (
+                json!({"spec": {"restartPolicy": 1}}),
+                "number into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy",
+            ),
+            (
+                json!({"spec": {"overhead": 1}}),
+                "number into Go struct field PodSpec.spec.overhead of type v1.ResourceList",
+            ),
         ];
         for (body, said) in table {
             let error = typed::decode::<Pod>(&body, &mut |_| {}).unwrap_err();
@@ -500,7 +524,8 @@ mod tests {
 
     #[test]
     fn quantities_are_kept_canonical() {
-        let body = json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1, "memory": "1024Mi"}}}]}});
+        let body =
+            json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": 1, "memory": "1024Mi"}}}]}});
         let pod: Pod = typed::decode(&body, &mut |_| {}).unwrap();
         let limits = pod.spec.unwrap().containers[0].resources.clone().unwrap().limits.unwrap();
         assert_eq!((limits["cpu"].0.as_str(), limits["memory"].0.as_str()), ("1", "1Gi"));
