@@ -1,17 +1,66 @@
 //! What the machine last reported. Facts are kept by the runtime across restarts of the control plane; kubelet turns them into status.
 
-use crate::object::{Str, Time};
-use std::collections::{BTreeMap, HashMap};
+use crate::object::{Key, Str, Time};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Everything that the machine (or its simulated twin) has reported.
 #[derive(Default, Clone)]
 pub struct Facts {
     /// Pods by uid, as their shims report them. A uid without a pod in the store is a pod to sweep away.
-    pub pods: HashMap<Str, PodFacts>,
+    pub pods: Pods,
     /// Nodes by name.
     pub nodes: HashMap<Str, NodeFacts>,
     /// Whether every shim that the last control plane left has been asked: no start is planned before.
     pub inventory_complete: bool,
+}
+
+/// Facts about pods by uid, with the uids of each name beside them: a pod that was deleted and made again has two for a while.
+#[derive(Default, Clone, Debug)]
+pub struct Pods {
+    by_uid: HashMap<Str, PodFacts>,
+    by_key: HashMap<Key, BTreeSet<Str>>,
+}
+
+impl Pods {
+    /// What is known of a pod.
+    pub fn get(&self, uid: &str) -> Option<&PodFacts> {
+        self.by_uid.get(uid)
+    }
+
+    /// The same, to change it; its namespace and name stay as they are.
+    pub fn get_mut(&mut self, uid: &str) -> Option<&mut PodFacts> {
+        self.by_uid.get_mut(uid)
+    }
+
+    /// Takes in what a shim says of its pod.
+    pub fn insert(&mut self, uid: Str, pod: PodFacts) {
+        self.remove(&uid);
+        self.by_key.entry(pod.key()).or_default().insert(uid.clone());
+        self.by_uid.insert(uid, pod);
+    }
+
+    /// Forgets a pod.
+    pub fn remove(&mut self, uid: &str) -> Option<PodFacts> {
+        let pod = self.by_uid.remove(uid)?;
+        let key = pod.key();
+        if let Some(uids) = self.by_key.get_mut(&key) {
+            uids.remove(uid);
+            if uids.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+        Some(pod)
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Str, &PodFacts)> {
+        self.by_uid.iter()
+    }
+
+    /// Those that carry, or carried, this name.
+    pub fn named(&self, key: &Key) -> impl Iterator<Item = (&Str, &PodFacts)> {
+        self.by_key.get(key).into_iter().flatten().filter_map(|uid| self.by_uid.get_key_value(uid))
+    }
 }
 
 /// What is known of a node of ours.
@@ -38,7 +87,7 @@ pub struct PodFacts {
     pub ip: Str,
     /// Its containers, init containers included, by name.
     pub containers: BTreeMap<Str, ContainerFacts>,
-    /// Its processes are being ended for good, since when.
+    /// When it was last ordered that its processes end for good.
     pub removing: Option<Time>,
 }
 
@@ -49,12 +98,25 @@ pub struct ContainerFacts {
     pub attempt: u32,
     /// Where the attempt stands.
     pub state: ContainerState,
-    /// A stop was asked for, and when the signal went out.
-    pub stopping: Option<Time>,
+    /// A stop was ordered.
+    pub stopping: Option<Stopping>,
     /// How the attempt before this one ended.
     pub last: Option<Ended>,
+    /// How often this attempt was refused; the backoff of image resolution counts by it.
+    pub refusals: u32,
     /// Results of probes of this attempt.
     pub probes: BTreeMap<ProbeKind, ProbeFacts>,
+}
+
+/// A stop that was ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopping {
+    /// When it was first ordered: the stop signal went out.
+    pub since: Time,
+    /// When it was last ordered.
+    pub asked: Time,
+    /// When SIGKILL is due; a later order may only shorten it.
+    pub kill_at: Time,
 }
 
 /// Where an attempt stands.
@@ -62,7 +124,7 @@ pub struct ContainerFacts {
 pub enum ContainerState {
     /// The start was ordered and is not answered yet.
     Starting {
-        /// When it was ordered.
+        /// When it was last ordered.
         since: Time,
     },
     /// It could not be started: the image cannot be resolved, the program cannot be executed.

@@ -15,7 +15,9 @@ mod staged;
 pub mod workload;
 
 pub use control::Loop;
-pub use facts::{ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, ProbeFacts, ProbeKind};
+pub use facts::{
+    ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Stopping,
+};
 pub use plan::{Effect, Event, EventType, Plan, Propagation, Verb, Write};
 pub use report::Report;
 pub use row::{Fields, Phase, PodFields, Requests, Row};
@@ -63,6 +65,8 @@ pub struct World {
     dependents: HashMap<Str, BTreeSet<Key>>,
     /// Pods by the node they are bound to; unbound ones under the empty name.
     by_node: HashMap<Str, BTreeSet<Key>>,
+    /// Pods by their address; those that have ended for good gave theirs back.
+    by_address: HashMap<Str, BTreeSet<Key>>,
     /// Rows by label and without a controller, for selectors.
     select: select::Index,
     /// Live uids, for the garbage collector.
@@ -83,6 +87,7 @@ impl World {
             rows: HashMap::new(),
             dependents: HashMap::new(),
             by_node: HashMap::new(),
+            by_address: HashMap::new(),
             select: select::Index::default(),
             uids: HashMap::new(),
             undo: Vec::new(),
@@ -134,6 +139,11 @@ impl World {
         self.by_node.get(node).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
+    /// Pods that have this address and have not ended for good.
+    pub fn pods_at(&self, address: &str) -> impl Iterator<Item = &Arc<Row>> {
+        self.by_address.get(address).into_iter().flatten().filter_map(|key| self.get(key))
+    }
+
     /// The object that has this uid, if it lives.
     pub fn by_uid(&self, uid: &str) -> Option<&Arc<Row>> {
         self.get(self.uids.get(uid)?)
@@ -173,6 +183,9 @@ impl World {
         if let Some(pod) = row.pod() {
             let node = pod.node.clone().unwrap_or_else(|| "".into());
             self.by_node.entry(node).or_default().insert(row.key.clone());
+            if let Some(address) = pod.address() {
+                self.by_address.entry(address.clone()).or_default().insert(row.key.clone());
+            }
         }
         self.select.add(row);
         self.uids.insert(row.uid.clone(), row.key.clone());
@@ -184,6 +197,9 @@ impl World {
         }
         if let Some(pod) = row.pod() {
             drop_from(&mut self.by_node, pod.node.as_deref().unwrap_or(""), &row.key);
+            if let Some(address) = pod.address() {
+                drop_from(&mut self.by_address, address, &row.key);
+            }
         }
         self.select.drop(row);
         if self.uids.get(&row.uid) == Some(&row.key) {

@@ -1,8 +1,9 @@
 //! What the machine reports, and how a report changes the facts.
 
-use super::facts::{ContainerFacts, ContainerState, Facts, PodFacts, ProbeFacts, ProbeKind};
+use super::facts::{ContainerFacts, ContainerState, Facts, PodFacts, ProbeFacts, ProbeKind, Stopping};
 use super::plan::{Effect, Start};
 use crate::object::{Key, Resource, Str, Time};
+use jiff::SignedDuration;
 
 /// One piece of news from the machine, real or simulated. Late and repeated reports do no harm.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,10 +54,10 @@ impl Facts {
             Report::Container { pod_uid, container, attempt, state } => {
                 let pod = self.pods.get_mut(&pod_uid)?;
                 let known = pod.containers.get_mut(&container)?;
-                let is_news = known.attempt == attempt && known.state != state && !known.has_ended();
-                if !is_news {
+                if known.attempt != attempt || !is_news(&known.state, &state) {
                     return None;
                 }
+                known.refusals += u32::from(matches!(state, ContainerState::Refused { .. }));
                 known.state = state;
                 Some(pod.key())
             }
@@ -80,14 +81,17 @@ impl Facts {
     pub fn ordered(&mut self, effect: &Effect, now: Time) {
         match effect {
             Effect::Start(start) => self.start_ordered(start, now),
-            Effect::Stop { pod_uid, container, attempt, .. } => {
+            Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
+                let kill_at = now + SignedDuration::from_secs(*grace_seconds);
                 if let Some(known) = self.container(pod_uid, container, *attempt) {
-                    known.stopping.get_or_insert(now);
+                    let order = known.stopping.get_or_insert(Stopping { since: now, asked: now, kill_at });
+                    order.asked = now;
+                    order.kill_at = order.kill_at.min(kill_at);
                 }
             }
             Effect::Remove { pod_uid } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
-                    pod.removing.get_or_insert(now);
+                    pod.removing = Some(now);
                 }
             }
             Effect::Probe(probe) => {
@@ -104,21 +108,47 @@ impl Facts {
     }
 
     fn start_ordered(&mut self, start: &Start, now: Time) {
-        let pod = self.pods.entry(start.pod_uid.clone()).or_insert_with(|| PodFacts {
-            namespace: start.namespace.clone(),
-            name: start.pod.clone(),
-            node: start.node.clone(),
-            ip: start.ip.clone(),
-            ..PodFacts::default()
-        });
-        let before = pod.containers.get(&start.container);
-        if before.is_some_and(|known| known.attempt >= start.attempt) {
-            return;
+        if self.pods.get(&start.pod_uid).is_none() {
+            let pod = PodFacts {
+                namespace: start.namespace.clone(),
+                name: start.pod.clone(),
+                node: start.node.clone(),
+                ip: start.ip.clone(),
+                ..PodFacts::default()
+            };
+            self.pods.insert(start.pod_uid.clone(), pod);
         }
-        let last = before.and_then(|known| known.ended().cloned().or_else(|| known.last.clone()));
+        let Some(pod) = self.pods.get_mut(&start.pod_uid) else { return };
         let state = ContainerState::Starting { since: now };
-        let fresh = ContainerFacts { attempt: start.attempt, state, stopping: None, last, probes: Default::default() };
+        let fresh = ContainerFacts::new(start.attempt, state);
+        let fresh = match pod.containers.get(&start.container) {
+            Some(known) if known.attempt > start.attempt => return,
+            // Nothing of this attempt has run: it is tried once more under the same number.
+            Some(known) if known.attempt == start.attempt => match known.state {
+                ContainerState::Refused { .. } | ContainerState::Starting { .. } => {
+                    ContainerFacts { last: known.last.clone(), refusals: known.refusals, ..fresh }
+                }
+                _ => return,
+            },
+            Some(known) => ContainerFacts { last: known.ended().cloned().or_else(|| known.last.clone()), ..fresh },
+            None => fresh,
+        };
         pod.containers.insert(start.container.clone(), fresh);
+    }
+}
+
+/// Whether a report says more than is known: an attempt is ordered, refused (and ordered again), runs, and ends, in this order.
+fn is_news(known: &ContainerState, report: &ContainerState) -> bool {
+    let rank = |state: &ContainerState| match state {
+        ContainerState::Starting { .. } => 0,
+        ContainerState::Refused { .. } => 1,
+        ContainerState::Running { .. } => 2,
+        ContainerState::Ended(_) => 3,
+    };
+    match (known, report) {
+        // A refusal from before the newest order is an old story.
+        (ContainerState::Starting { since }, ContainerState::Refused { at, .. }) => at >= since,
+        _ => rank(report) > rank(known),
     }
 }
 
@@ -130,6 +160,11 @@ impl PodFacts {
 }
 
 impl ContainerFacts {
+    /// An attempt of which nothing more is known.
+    pub fn new(attempt: u32, state: ContainerState) -> ContainerFacts {
+        ContainerFacts { attempt, state, stopping: None, last: None, refusals: 0, probes: Default::default() }
+    }
+
     /// How the attempt ended, if it has.
     pub fn ended(&self) -> Option<&super::Ended> {
         match &self.state {
@@ -141,5 +176,49 @@ impl ContainerFacts {
     /// Whether the attempt is over, by its end or by its refusal.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, ContainerState::Ended(_) | ContainerState::Refused { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Time {
+        Time::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn reports_only_move_an_attempt_forward() {
+        let running = |second| ContainerState::Running { pid: 1, since: at(second) };
+        let refused =
+            |second| ContainerState::Refused { reason: String::new(), message: String::new(), at: at(second) };
+        let starting = |second| ContainerState::Starting { since: at(second) };
+        let cases = [
+            (starting(5), running(6), true),
+            (starting(5), refused(6), true),
+            (starting(5), refused(4), false),
+            (refused(5), running(6), true),
+            (running(5), refused(6), false),
+            (running(5), running(6), false),
+            (running(5), starting(6), false),
+        ];
+        for (known, report, expected) in cases {
+            assert_eq!(is_news(&known, &report), expected, "{known:?} then {report:?}");
+        }
+    }
+
+    #[test]
+    fn the_uids_of_a_name_are_known() {
+        let mut pods = super::super::facts::Pods::default();
+        let pod = PodFacts { namespace: "default".into(), name: "db-0".into(), ..PodFacts::default() };
+        pods.insert("a".into(), pod.clone());
+        pods.insert("b".into(), pod.clone());
+        pods.insert("b".into(), pod.clone());
+        let uids = |pods: &super::super::facts::Pods| {
+            pods.named(&pod.key()).map(|(uid, _)| uid.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(uids(&pods), ["a", "b"]);
+        pods.remove("a");
+        assert_eq!(uids(&pods), ["b"]);
     }
 }

@@ -105,6 +105,13 @@ pub struct PodFields {
     pub requests: Requests,
 }
 
+impl PodFields {
+    /// The address that it holds: none once it has ended for good.
+    pub fn address(&self) -> Option<&Str> {
+        self.ip.as_ref().filter(|_| !self.phase.is_terminal())
+    }
+}
+
 /// Resources asked for, in the scheduler's units (semantics: init containers and sidecars counted as Kubernetes does).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
