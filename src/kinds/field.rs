@@ -1,6 +1,7 @@
 //! What is wrong with a field, said as Kubernetes says it (`k8s.io/apimachinery/pkg/util/validation/field`).
 
 use crate::object::{Cause, Reason, Resource, Status};
+use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
@@ -90,6 +91,18 @@ impl Errors {
         self.push(path, "FieldValueInvalid", Self::with_detail(head, detail));
     }
 
+    /// As [`Errors::invalid`] with the value as Go prints it, where the order of fields or their Go names show.
+    pub fn invalid_text(&mut self, path: &Path, value: &str, detail: &str) {
+        self.push(path, "FieldValueInvalid", Self::with_detail(format!("Invalid value: {value}"), detail));
+    }
+
+    /// `field is immutable`, when it was changed.
+    pub fn immutable<T: PartialEq + Serialize>(&mut self, path: &Path, new: &T, old: &T) {
+        if new != old {
+            self.invalid(path, serde_json::to_value(new).unwrap_or_default(), "field is immutable");
+        }
+    }
+
     /// One `Invalid value` for each problem that [`super::names`] found with a text.
     pub fn each_invalid(&mut self, path: &Path, value: impl Into<Value>, problems: Vec<String>) {
         let value = value.into();
@@ -113,6 +126,11 @@ impl Errors {
     /// `Duplicate value: <json>`.
     pub fn duplicate(&mut self, path: &Path, value: impl Into<Value>) {
         self.push(path, "FieldValueDuplicate", format!("Duplicate value: {}", value.into()));
+    }
+
+    /// As [`Errors::duplicate`] with the value as Go prints it.
+    pub fn duplicate_text(&mut self, path: &Path, value: &str, detail: &str) {
+        self.push(path, "FieldValueDuplicate", Self::with_detail(format!("Duplicate value: {value}"), detail));
     }
 
     /// `Forbidden: detail`.

@@ -4,25 +4,39 @@
 //! Never: reads or writes anything; a kind's functions are given values and give values.
 //! Start reading at [`ALL`]; a new kind is one new file and one line there.
 
+pub mod address;
 pub mod field;
+pub mod metadata;
 pub mod names;
 pub mod omit;
 pub mod read;
+pub mod selectable;
 pub mod typed;
 pub mod workload;
 
+pub mod config_map;
 pub mod controller_revision;
 pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
+pub mod endpoint_slice;
+pub mod event;
 pub mod job;
+pub mod lease;
+pub mod namespace;
+pub mod node;
 pub mod pod;
 pub mod pod_template;
 pub mod replica_set;
 pub mod replication_controller;
+pub mod secret;
+pub mod service;
+pub mod service_account;
 pub mod stateful_set;
 
-pub use field::{Errors, FieldError, Path};
+pub use field::{Errors, FieldError, NameRule, Path};
+pub use metadata::validate_metadata;
+pub use selectable::selectable;
 pub use typed::{DecodeError, Typed};
 
 use crate::object::{Object, Resource};
@@ -109,9 +123,16 @@ impl Kind {
 
 /// Every kind, in the order of Kubernetes' discovery (core first, then by group).
 pub static ALL: &[&Kind] = &[
+    &config_map::KIND,
+    &event::KIND,
+    &namespace::KIND,
+    &node::KIND,
     &pod::KIND,
     &pod_template::KIND,
     &replication_controller::KIND,
+    &secret::KIND,
+    &service_account::KIND,
+    &service::KIND,
     &controller_revision::KIND,
     &daemon_set::KIND,
     &deployment::KIND,
@@ -119,6 +140,8 @@ pub static ALL: &[&Kind] = &[
     &stateful_set::KIND,
     &cron_job::KIND,
     &job::KIND,
+    &lease::KIND,
+    &endpoint_slice::KIND,
 ];
 
 /// The kind of an object by its `apiVersion` and `kind`.

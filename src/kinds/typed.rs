@@ -61,6 +61,16 @@ pub fn normalize<T: Typed>(body: &Value, unknown: &mut dyn FnMut(String)) -> Res
     encode(&typed)
 }
 
+/// What most kinds with a status prepare: writers of the object do not write its status.
+pub fn keep_status(new: &mut Object, old: Option<&Object>) {
+    match old.and_then(|old| old.at(&["status"])) {
+        Some(status) => new.set(&["status"], status.clone()),
+        None => {
+            new.unset(&["status"]);
+        }
+    }
+}
+
 /// The JSON of a typed view.
 pub fn encode<T: Typed>(typed: &T) -> Result<Value, DecodeError> {
     serde_json::to_value(typed).map_err(|error| DecodeError { path: String::new(), message: error.to_string() })

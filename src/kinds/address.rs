@@ -1,0 +1,58 @@
+//! Addresses and protocols as Services, Endpoints and EndpointSlices may name them.
+
+use super::{Errors, Path, names};
+use std::net::IpAddr;
+
+/// Whether 127.0.0.0/8 may be named. Kubernetes never allows it; kloop's pods live there, so its own controllers may.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Loopback {
+    /// Written by kloop's controllers.
+    Allowed,
+    /// Written by anyone else.
+    Refused,
+}
+
+/// An address of one family that traffic may be sent to.
+pub fn check_family(text: &str, v4: bool, loopback: Loopback, path: &Path, errors: &mut Errors) {
+    let fits = text.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4() == v4);
+    if fits {
+        check_destination(text, loopback, path, errors);
+    } else if v4 {
+        errors.invalid(path, text, "must be a valid IPv4 address");
+    } else {
+        errors.invalid(path, text, "must be a valid IPv6 address");
+    }
+}
+
+/// An address that traffic may be sent to: none of those with a meaning of their own.
+pub fn check_destination(text: &str, loopback: Loopback, path: &Path, errors: &mut Errors) {
+    let Ok(address) = text.parse::<IpAddr>() else {
+        errors.each_invalid(path, text, names::ip(text));
+        return;
+    };
+    if address.is_unspecified() {
+        errors.invalid(path, text, "may not be unspecified (0.0.0.0 or ::)");
+    }
+    if address.is_loopback() && loopback == Loopback::Refused {
+        errors.invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
+    }
+    let (local, multicast) = match address {
+        IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0 == 0xfe80, v6.segments()[0] & 0xff0f == 0xff02),
+    };
+    if local {
+        errors.invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)");
+    }
+    if multicast {
+        errors.invalid(path, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)");
+    }
+}
+
+/// TCP, UDP or SCTP.
+pub fn check_protocol(protocol: Option<&str>, path: &Path, errors: &mut Errors) {
+    match protocol.unwrap_or_default() {
+        "" => errors.required(path, ""),
+        "TCP" | "UDP" | "SCTP" => {}
+        other => errors.unsupported(path, other, &["SCTP", "TCP", "UDP"]),
+    }
+}

@@ -1,0 +1,98 @@
+//! EndpointSlice (discovery.k8s.io/v1).
+
+use super::address::{self, Loopback};
+use super::{Errors, Kind, Path, Typed, names, omit};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
+
+/// The catalogue's entry.
+pub const KIND: Kind =
+    Kind { status: false, ..Kind::of::<EndpointSlice>("endpointslices.discovery.k8s.io", "v1", "EndpointSlice") };
+
+/// Who writes a slice; kloop's own controller may name loopback addresses, since pods live on them.
+pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// The value of [`MANAGED_BY`] on the slices that are made from a Service's selector.
+pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
+
+impl Typed for EndpointSlice {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        for port in self.ports.iter_mut().flatten() {
+            port.name.get_or_insert_default();
+            port.protocol.get_or_insert_with(|| "TCP".to_owned());
+        }
+        for endpoint in self.endpoints.iter_mut().flatten() {
+            endpoint.conditions.get_or_insert_default();
+        }
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let path = Path::root("addressType");
+        if self.address_type.is_empty() {
+            errors.required(&path, "");
+        } else if !["FQDN", "IPv4", "IPv6"].contains(&self.address_type.as_str()) {
+            errors.unsupported(&path, self.address_type.as_str(), &["FQDN", "IPv4", "IPv6"]);
+        }
+        if let Some(old) = old {
+            errors.immutable(&path, &self.address_type, &old.address_type);
+        }
+        let endpoints = self.endpoints.as_deref().unwrap_or_default();
+        if endpoints.len() > 1000 {
+            errors.too_many(&Path::root("endpoints"), endpoints.len(), 1000);
+        }
+        let ours = self.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
+        let loopback = if ours.is_some_and(|by| by == CONTROLLER) { Loopback::Allowed } else { Loopback::Refused };
+        for (index, endpoint) in endpoints.iter().enumerate() {
+            let path = Path::root("endpoints").index(index);
+            check_endpoint(endpoint, &self.address_type, loopback, &path, errors);
+        }
+        check_ports(self.ports.as_deref().unwrap_or_default(), errors);
+    }
+}
+
+fn check_endpoint(endpoint: &Endpoint, family: &str, loopback: Loopback, path: &Path, errors: &mut Errors) {
+    let addresses = path.child("addresses");
+    if endpoint.addresses.is_empty() {
+        errors.required(&addresses, "must contain at least 1 address");
+    } else if endpoint.addresses.len() > 100 {
+        errors.too_many(&addresses, endpoint.addresses.len(), 100);
+    }
+    for (index, text) in endpoint.addresses.iter().enumerate() {
+        let path = addresses.index(index);
+        match family {
+            "IPv4" => address::check_family(text, true, loopback, &path, errors),
+            "IPv6" => address::check_family(text, false, loopback, &path, errors),
+            "FQDN" => errors.each_invalid(&path, text.as_str(), names::subdomain(text)),
+            _ => {}
+        }
+    }
+    if let Some(node) = &endpoint.node_name {
+        errors.each_invalid(&path.child("nodeName"), node.as_str(), names::subdomain(node));
+    }
+    if let Some(zone) = &endpoint.zone {
+        errors.each_invalid(&path.child("zone"), zone.as_str(), names::label_value(zone));
+    }
+    if let Some(hostname) = &endpoint.hostname {
+        errors.each_invalid(&path.child("hostname"), hostname.as_str(), names::label(hostname));
+    }
+}
+
+fn check_ports(ports: &[EndpointPort], errors: &mut Errors) {
+    let path = Path::root("ports");
+    if ports.len() > 20_000 {
+        errors.too_many(&path, ports.len(), 20_000);
+    }
+    for (index, port) in ports.iter().enumerate() {
+        let path = path.index(index);
+        let name = port.name.as_deref().unwrap_or_default();
+        if !name.is_empty() {
+            errors.each_invalid(&path.child("name"), name, names::label(name));
+        }
+        if ports[..index].iter().any(|other| other.name == port.name) {
+            errors.duplicate(&path.child("name"), name);
+        }
+        address::check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);
+        if let Some(number) = port.port {
+            errors.each_invalid(&path.child("port"), number, names::port(number.into()));
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Event (core/v1).
+
+use super::{DecodeError, Errors, Kind, Path, Typed, omit, typed};
+use k8s_openapi::api::core::v1::Event;
+use serde_json::Value;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["ev"],
+    status: false,
+    generation: false,
+    create_on_update: true,
+    normalize,
+    ..Kind::of::<Event>("events", "v1", "Event")
+};
+
+/// Times of an Event are stored as `null` when they are not known, so that clients print `<nil>`.
+fn normalize(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
+    let mut event = typed::normalize::<Event>(body, unknown)?;
+    for name in ["eventTime", "firstTimestamp", "lastTimestamp"] {
+        if event.get(name).is_none() {
+            event[name] = Value::Null;
+        }
+    }
+    Ok(event)
+}
+
+impl Typed for Event {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        self.source.get_or_insert_default();
+        self.reporting_component.get_or_insert_default();
+        self.reporting_instance.get_or_insert_default();
+        omit::empty(&mut self.action);
+        omit::empty(&mut self.count);
+        omit::empty(&mut self.message);
+        omit::empty(&mut self.reason);
+        omit::empty(&mut self.type_);
+    }
+
+    /// An Event lives where its object lives; those about cluster-scoped objects live in `default`.
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let own = self.metadata.namespace.as_deref().unwrap_or_default();
+        let about = self.involved_object.namespace.as_deref().unwrap_or_default();
+        let fits = if about.is_empty() { matches!(own, "" | "default" | "kube-system") } else { about == own };
+        if !fits {
+            let path = Path::root("involvedObject").child("namespace");
+            errors.invalid(&path, about, "does not match event.namespace");
+        }
+    }
+}

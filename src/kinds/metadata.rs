@@ -1,0 +1,146 @@
+//! Checks of metadata, alike for every kind (`apimachinery/pkg/api/validation/objectmeta.go`).
+
+use super::{Errors, FieldError, Kind, Path, names};
+use crate::object::Object;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+/// Finalizers without a domain that Kubernetes knows.
+const PLAIN_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
+
+/// What is wrong with an object's metadata, as a whole or as a change of `old`.
+pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let path = Path::root("metadata");
+    match old {
+        Some(old) => check_change(new, old, &path, &mut errors),
+        None => check_name(new, kind, &path, &mut errors),
+    }
+    let map = |name: &str| -> BTreeMap<String, String> {
+        new.pairs(&["metadata", name]).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    };
+    check_labels(&map("labels"), &path.child("labels"), &mut errors);
+    check_annotations(&map("annotations"), &path.child("annotations"), &mut errors);
+    check_owners(new, &path.child("ownerReferences"), &mut errors);
+    if old.is_none() {
+        check_finalizers(&new.finalizers(), &path.child("finalizers"), &mut errors);
+    }
+    errors.0
+}
+
+/// Keys and values of labels, or of a map that selects by them.
+pub fn check_labels(labels: &BTreeMap<String, String>, path: &Path, errors: &mut Errors) {
+    for (key, value) in labels {
+        errors.each_invalid(path, key.as_str(), names::qualified(key));
+        errors.each_invalid(path, value.as_str(), names::label_value(value));
+    }
+}
+
+fn check_name(new: &Object, kind: &Kind, path: &Path, errors: &mut Errors) {
+    let prefix = new.text(&["metadata", "generateName"]).unwrap_or_default();
+    if !prefix.is_empty() {
+        errors.each_invalid(&path.child("generateName"), prefix, names::of_rule_prefix(kind.name_rule, prefix));
+    }
+    match new.name() {
+        "" => errors.required(&path.child("name"), "name or generateName is required"),
+        name => errors.each_invalid(&path.child("name"), name, names::of_rule(kind.name_rule, name)),
+    }
+    match (kind.namespaced, new.namespace()) {
+        (true, "") => errors.required(&path.child("namespace"), ""),
+        (true, namespace) => errors.each_invalid(&path.child("namespace"), namespace, names::label(namespace)),
+        (false, "") => {}
+        (false, _) => errors.forbidden(&path.child("namespace"), "not allowed on this type"),
+    }
+}
+
+fn check_change(new: &Object, old: &Object, path: &Path, errors: &mut Errors) {
+    if old.deletion().is_some() {
+        let before = old.finalizers();
+        let mut added: Vec<&str> = new.finalizers().into_iter().filter(|name| !before.contains(name)).collect();
+        added.sort_unstable();
+        added.dedup();
+        if !added.is_empty() {
+            let quoted: Vec<String> = added.iter().map(|name| format!("{name:?}")).collect();
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                quoted.join(", ")
+            );
+            errors.forbidden(&path.child("finalizers"), &detail);
+        }
+    }
+    if new.generation() < old.generation() {
+        errors.invalid(&path.child("generation"), new.generation(), "must not be decremented");
+    }
+    for name in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let value = |object: &Object| object.at(&["metadata", name]).cloned().unwrap_or_default();
+        if value(new) != value(old) {
+            errors.invalid(&path.child(name), value(new), "field is immutable");
+        }
+    }
+}
+
+fn check_annotations(annotations: &BTreeMap<String, String>, path: &Path, errors: &mut Errors) {
+    for key in annotations.keys() {
+        errors.each_invalid(path, key.as_str(), names::qualified(&key.to_lowercase()));
+    }
+    let bytes: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if bytes > MOST_ANNOTATION_BYTES {
+        errors.too_long(path, MOST_ANNOTATION_BYTES);
+    }
+}
+
+fn check_owners(new: &Object, path: &Path, errors: &mut Errors) {
+    let mut first: Option<String> = None;
+    for owner in new.owners() {
+        let version = owner.api_version.rsplit('/').next().unwrap_or_default();
+        if version.is_empty() {
+            errors.invalid(&path.child("apiVersion"), owner.api_version.as_str(), "version must not be empty");
+        }
+        for (field, value) in [("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)] {
+            if value.is_empty() {
+                errors.invalid(&path.child(field), "", "must not be empty");
+            }
+        }
+        if owner.api_version == "v1" && owner.kind == "Event" {
+            let detail = "/v1, Kind=Event is disallowed from being an owner";
+            errors.invalid_text(path, &owner_text(&owner.to_value()), detail);
+        }
+        if owner.controller {
+            let here = format!("{}/{}", owner.kind, owner.name);
+            match &first {
+                None => first = Some(here),
+                Some(first) => {
+                    let all: Vec<String> = new.items(&["metadata", "ownerReferences"]).iter().map(owner_text).collect();
+                    let detail = format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {here}"
+                    );
+                    errors.invalid_text(path, &format!("[{}]", all.join(",")), &detail);
+                }
+            }
+        }
+    }
+}
+
+/// An owner reference in the order of Kubernetes' fields, which is not that of the alphabet.
+fn owner_text(owner: &Value) -> String {
+    let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let pairs: Vec<String> = fields.iter().filter_map(|name| Some(format!("{name:?}:{}", owner.get(name)?))).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+fn check_finalizers(finalizers: &[&str], path: &Path, errors: &mut Errors) {
+    for name in finalizers {
+        errors.each_invalid(path, *name, names::qualified(name));
+    }
+    for (index, name) in finalizers.iter().enumerate() {
+        if !name.contains('/') && !PLAIN_FINALIZERS.contains(name) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(&path.index(index), *name, detail);
+        }
+    }
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.invalid(path, serde_json::json!(finalizers), detail);
+    }
+}

@@ -1,0 +1,59 @@
+//! Namespace (core/v1).
+
+use super::{Errors, Kind, NameRule, Path, Typed, names, omit};
+use crate::object::Object;
+use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus};
+use serde_json::{Value, json};
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["ns"],
+    namespaced: false,
+    generation: false,
+    name_rule: NameRule::Label,
+    ..Kind::of::<Namespace>("namespaces", "v1", "Namespace")
+};
+
+/// Every namespace carries its name as a label, so that selectors can name it.
+pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+impl Typed for Namespace {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let name = self.metadata.name.clone().unwrap_or_default();
+        if !name.is_empty() {
+            self.metadata.labels.get_or_insert_default().insert(NAME_LABEL.to_owned(), name);
+        }
+        self.spec.get_or_insert_default();
+        let status = self.status.get_or_insert_with(NamespaceStatus::default);
+        status.phase.get_or_insert_with(|| "Active".to_owned());
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        match old {
+            // Finalizers of the spec change through `/finalize` alone.
+            Some(old) => {
+                new.set(&["spec"], old.at(&["spec"]).cloned().unwrap_or_default());
+                new.set(&["status"], old.at(&["status"]).cloned().unwrap_or_default());
+            }
+            None => {
+                let mut finalizers = new.items(&["spec", "finalizers"]).to_vec();
+                if !finalizers.contains(&Value::from("kubernetes")) {
+                    finalizers.push("kubernetes".into());
+                }
+                new.set(&["spec", "finalizers"], finalizers);
+                new.set(&["status"], json!({"phase": "Active"}));
+                let name = new.name().to_owned();
+                new.set(&["metadata", "labels", NAME_LABEL], name);
+            }
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let finalizers = self.spec.as_ref().and_then(|spec| spec.finalizers.as_deref()).unwrap_or_default();
+        for (index, name) in finalizers.iter().enumerate() {
+            let path = Path::root("spec").child("finalizers").index(index);
+            errors.each_invalid(&path, name.as_str(), names::qualified(name));
+        }
+    }
+}

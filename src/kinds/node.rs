@@ -1,0 +1,79 @@
+//! Node (core/v1).
+
+use super::{Errors, Kind, Path, Typed, names, omit};
+use crate::object::Object;
+use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
+
+/// The catalogue's entry.
+pub const KIND: Kind =
+    Kind { short: &["no"], namespaced: false, generation: false, ..Kind::of::<Node>("nodes", "v1", "Node") };
+
+impl Typed for Node {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = self.spec.get_or_insert_default();
+        omit::empty(&mut spec.unschedulable);
+        omit::empty(&mut spec.taints);
+        omit::empty(&mut spec.pod_cidr);
+        omit::empty(&mut spec.pod_cidrs);
+        omit::empty(&mut spec.provider_id);
+        for taint in spec.taints.iter_mut().flatten() {
+            omit::empty(&mut taint.value);
+        }
+        let status = self.status.get_or_insert_default();
+        status.daemon_endpoints.get_or_insert_default().kubelet_endpoint.get_or_insert_default();
+        status.node_info.get_or_insert_default();
+    }
+
+    /// A kubelet registers its node together with the first status, so a create keeps it.
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        if let Some(status) = old.and_then(|old| old.at(&["status"])) {
+            new.set(&["status"], status.clone());
+        }
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let path = Path::root("spec");
+        let empty = NodeSpec::default();
+        let spec = self.spec.as_ref().unwrap_or(&empty);
+        check_taints(spec.taints.as_deref().unwrap_or_default(), &path.child("taints"), errors);
+        for (index, cidr) in spec.pod_cidrs.iter().flatten().enumerate() {
+            errors.each_invalid(&path.child("podCIDRs").index(index), cidr.as_str(), names::cidr(cidr));
+        }
+        let Some(old) = old.and_then(|old| old.spec.as_ref()) else { return };
+        let changed = |new: bool, kept: bool| new && !kept;
+        if changed(old.provider_id.is_some(), old.provider_id == spec.provider_id) {
+            errors.forbidden(
+                &path.child("providerID"),
+                "node updates may not change providerID except from \"\" to valid",
+            );
+        }
+        if changed(old.pod_cidr.is_some(), old.pod_cidr == spec.pod_cidr) {
+            errors.forbidden(&path.child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid");
+        }
+    }
+}
+
+fn check_taints(taints: &[Taint], path: &Path, errors: &mut Errors) {
+    for (index, taint) in taints.iter().enumerate() {
+        let path = path.index(index);
+        errors.each_invalid(&path.child("key"), taint.key.as_str(), names::qualified(&taint.key));
+        let value = taint.value.as_deref().unwrap_or_default();
+        errors.each_invalid(&path.child("value"), value, names::label_value(value));
+        check_effect(&taint.effect, &path.child("effect"), errors);
+        let same = |other: &Taint| other.key == taint.key && other.effect == taint.effect;
+        if taints[..index].iter().any(same) {
+            let (key, value, effect) = (&taint.key, taint.value.as_deref().unwrap_or_default(), &taint.effect);
+            let text = format!(r#"{{"Key":{key:?},"Value":{value:?},"Effect":{effect:?},"TimeAdded":null}}"#);
+            errors.duplicate_text(&path, &text, "taints must be unique by key and effect pair");
+        }
+    }
+}
+
+fn check_effect(effect: &str, path: &Path, errors: &mut Errors) {
+    match effect {
+        "" => errors.required(path, ""),
+        "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
+        other => errors.unsupported_as_listed(path, other, &["NoSchedule", "PreferNoSchedule", "NoExecute"]),
+    }
+}

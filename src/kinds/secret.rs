@@ -1,0 +1,91 @@
+//! Secret (core/v1).
+
+use super::config_map::{MAX_BYTES, frozen};
+use super::{Errors, Kind, Path, Typed, names, omit};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind { status: false, generation: false, ..Kind::of::<Secret>("secrets", "v1", "Secret") };
+
+const ACCOUNT: &str = "kubernetes.io/service-account.name";
+
+impl Typed for Secret {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let strings = self.string_data.take().unwrap_or_default();
+        let data = self.data.get_or_insert_default();
+        data.extend(strings.into_iter().map(|(key, text)| (key, ByteString(text.into_bytes()))));
+        omit::empty(&mut self.data);
+        omit::empty(&mut self.type_);
+        self.type_.get_or_insert_with(|| "Opaque".to_owned());
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        if let Some(old) = old {
+            errors.immutable(&Path::root("type"), &self.type_, &old.type_);
+        }
+        if let Some(old) = old.filter(|old| old.immutable == Some(true)) {
+            frozen(errors, "immutable", self.immutable == Some(true));
+            frozen(errors, "data", self.data == old.data);
+        }
+        let mut bytes = 0;
+        for (key, value) in self.data.iter().flatten() {
+            errors.each_invalid(&Path::root("data").key(key), key.as_str(), names::config_key(key));
+            bytes += value.0.len();
+        }
+        if bytes > MAX_BYTES {
+            errors.too_long(&Path::root("data"), MAX_BYTES);
+        }
+        self.check_type(errors);
+    }
+}
+
+/// Each known type promises keys to those who read it.
+trait Promises {
+    fn has(&self, key: &str) -> bool;
+    fn check_type(&self, errors: &mut Errors);
+    fn check_config(&self, key: &str, errors: &mut Errors);
+}
+
+impl Promises for Secret {
+    fn has(&self, key: &str) -> bool {
+        self.data.as_ref().is_some_and(|data| data.contains_key(key))
+    }
+
+    fn check_type(&self, errors: &mut Errors) {
+        let mut need = |keys: &[&str]| {
+            for key in keys.iter().filter(|key| !self.has(key)) {
+                errors.required(&Path::root("data").key(key), "");
+            }
+        };
+        match self.type_.as_deref().unwrap_or_default() {
+            "kubernetes.io/service-account-token" => {
+                let account = self.metadata.annotations.as_ref().and_then(|all| all.get(ACCOUNT));
+                if account.is_none_or(String::is_empty) {
+                    errors.required(&Path::root("metadata").child("annotations").key(ACCOUNT), "");
+                }
+            }
+            "kubernetes.io/dockercfg" => self.check_config(".dockercfg", errors),
+            "kubernetes.io/dockerconfigjson" => self.check_config(".dockerconfigjson", errors),
+            "kubernetes.io/basic-auth" if !self.has("username") && !self.has("password") => {
+                need(&["username", "password"]);
+            }
+            "kubernetes.io/ssh-auth" => need(&["ssh-privatekey"]),
+            "kubernetes.io/tls" => need(&["tls.crt", "tls.key"]),
+            _ => {}
+        }
+    }
+
+    fn check_config(&self, key: &str, errors: &mut Errors) {
+        let path = Path::root("data").key(key);
+        match self.data.as_ref().and_then(|data| data.get(key)) {
+            None => errors.required(&path, ""),
+            Some(text) => {
+                if let Err(error) = serde_json::from_slice::<serde_json::Map<_, _>>(&text.0) {
+                    errors.invalid(&path, "<secret contents redacted>", &error.to_string());
+                }
+            }
+        }
+    }
+}

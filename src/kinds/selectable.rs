@@ -1,0 +1,110 @@
+//! Which fields field selectors can name, and their values.
+
+use crate::object::{Object, Resource};
+use serde_json::Value;
+
+/// The value of a field for a field selector, empty when unset; none when the field cannot be selected by.
+pub fn selectable(resource: Resource, object: &Object, field: &str) -> Option<String> {
+    if !is_selectable(resource, field) {
+        return None;
+    }
+    Some(match (resource.0, field) {
+        ("events", "source") => {
+            let component = text(object, "source.component");
+            if component.is_empty() { text(object, "reportingComponent") } else { component }
+        }
+        ("nodes", "spec.unschedulable") | ("pods", "spec.hostNetwork") => match text(object, field) {
+            unset if unset.is_empty() => "false".to_owned(),
+            set => set,
+        },
+        ("jobs.batch", "status.successful") => number(object, "status.succeeded"),
+        ("replicasets.apps" | "replicationcontrollers", "status.replicas") => number(object, field),
+        ("pods", "status.podIPs") => {
+            let items = object.items(&["status", "podIPs"]);
+            let addresses: Vec<&str> = items.iter().filter_map(|item| item["ip"].as_str()).collect();
+            addresses.join(",")
+        }
+        _ => text(object, field),
+    })
+}
+
+/// Whether lists of a resource can be narrowed by a field.
+pub fn is_selectable(resource: Resource, field: &str) -> bool {
+    let fields: &[&str] = match resource.0 {
+        "pods" => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        ],
+        "events" => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        "nodes" => &["spec.unschedulable"],
+        "namespaces" => &["status.phase"],
+        "secrets" => &["type"],
+        "services" => &["spec.clusterIP", "spec.type"],
+        "replicasets.apps" | "replicationcontrollers" => &["status.replicas"],
+        "jobs.batch" => &["status.successful"],
+        "certificatesigningrequests.certificates.k8s.io" => &["spec.signerName"],
+        _ => &[],
+    };
+    matches!(field, "metadata.name" | "metadata.namespace") || fields.contains(&field)
+}
+
+fn text(object: &Object, field: &str) -> String {
+    let path: Vec<&str> = field.split('.').collect();
+    match object.at(&path) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn number(object: &Object, field: &str) -> String {
+    match text(object, field) {
+        unset if unset.is_empty() => "0".to_owned(),
+        set => set,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_have_values() {
+        let pod =
+            Object(json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n"}, "status": {"podIPs": [{"ip": "1"}]}}));
+        let cases = [
+            ("pods", "metadata.name", Some("a")),
+            ("pods", "metadata.namespace", Some("")),
+            ("pods", "spec.nodeName", Some("n")),
+            ("pods", "spec.hostNetwork", Some("false")),
+            ("pods", "status.podIPs", Some("1")),
+            ("pods", "status.phase", Some("")),
+            ("pods", "spec.nope", None),
+            ("jobs.batch", "status.successful", Some("0")),
+            ("deployments.apps", "spec.nodeName", None),
+        ];
+        for (resource, field, value) in cases {
+            assert_eq!(selectable(Resource(resource), &pod, field).as_deref(), value, "{resource} {field}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What an update keeps of the old Service, and fields that follow from others (`registry/core/service/strategy.go`).
+
+use super::HEADLESS;
+use crate::object::Object;
+use serde_json::{Value, json};
+
+const SPEC: &str = "spec";
+
+fn kind(service: &Object) -> &str {
+    service.text(&[SPEC, "type"]).unwrap_or("ClusterIP")
+}
+
+fn has_address(service: &Object) -> bool {
+    kind(service) != "ExternalName"
+}
+
+fn has_node_ports(service: &Object) -> bool {
+    matches!(kind(service), "NodePort" | "LoadBalancer")
+}
+
+fn has_health_port(service: &Object) -> bool {
+    kind(service) == "LoadBalancer" && service.text(&[SPEC, "externalTrafficPolicy"]) == Some("Local")
+}
+
+/// Leaves out what only the old type had, unless the writer has changed it (then it is checked and refused).
+pub fn drop_other_types(new: &mut Object, old: &Object) {
+    let mut drop = |stays: fn(&Object) -> bool, fields: &[&str]| {
+        let same = |field: &&str| new.at(&[SPEC, field]) == old.at(&[SPEC, field]);
+        if stays(old) && !stays(new) && fields.iter().all(same) {
+            for field in fields {
+                new.unset(&[SPEC, field]);
+            }
+        }
+    };
+    drop(has_address, &["clusterIP", "clusterIPs"]);
+    drop(has_address, &["ipFamilies"]);
+    drop(has_address, &["ipFamilyPolicy"]);
+    drop(has_address, &["internalTrafficPolicy"]);
+    drop(has_health_port, &["healthCheckNodePort"]);
+    drop(|service| kind(service) == "LoadBalancer", &["allocateLoadBalancerNodePorts"]);
+    drop(|service| kind(service) == "LoadBalancer", &["loadBalancerClass"]);
+    drop(has_node_ports, &["externalTrafficPolicy"]);
+    if has_node_ports(old) && !has_node_ports(new) && node_ports(new) == node_ports(old) {
+        for port in ports(new) {
+            port.remove("nodePort");
+        }
+    }
+}
+
+/// Keeps what the server has handed out where the writer leaves it open.
+pub fn keep_allocated(new: &mut Object, old: &Object) {
+    if has_address(old) && has_address(new) {
+        let unset = new.text(&[SPEC, "clusterIP"]).unwrap_or_default().is_empty();
+        if unset && new.items(&[SPEC, "clusterIPs"]).is_empty() || unset && same(new, old, "clusterIPs") {
+            copy(new, old, "clusterIP");
+            copy(new, old, "clusterIPs");
+        }
+        for field in ["ipFamilies", "ipFamilyPolicy"] {
+            if new.at(&[SPEC, field]).is_none() {
+                copy(new, old, field);
+            }
+        }
+    }
+    if has_node_ports(old) && has_node_ports(new) {
+        keep_node_ports(new, old);
+    }
+    if has_health_port(old) && has_health_port(new) && new.int(&[SPEC, "healthCheckNodePort"]).is_none() {
+        copy(new, old, "healthCheckNodePort");
+    }
+}
+
+/// `clusterIP` and the first of `clusterIPs` are one thing; the one that was written sets the other.
+pub fn pair_addresses(new: &mut Object, old: Option<&Object>) {
+    let first = new.items(&[SPEC, "clusterIPs"]).first().and_then(Value::as_str).map(str::to_owned);
+    let single = new.text(&[SPEC, "clusterIP"]).filter(|text| !text.is_empty()).map(str::to_owned);
+    let list_is_old = old.is_some_and(|old| same(new, old, "clusterIPs"));
+    let single_is_old = old.is_some_and(|old| same(new, old, "clusterIP"));
+    match (single, first) {
+        (Some(single), None) => new.set(&[SPEC, "clusterIPs"], json!([single])),
+        (Some(single), Some(first)) if single != first && list_is_old && !single_is_old => {
+            new.set(&[SPEC, "clusterIPs"], json!([single]));
+        }
+        (None, Some(first)) if old.is_none() => new.set(&[SPEC, "clusterIP"], first),
+        _ => {}
+    }
+}
+
+/// One family, IPv4, except for what Kubernetes gives a headless Service without a selector.
+pub fn name_families(new: &mut Object) {
+    if !has_address(new) {
+        return;
+    }
+    let headless = new.text(&[SPEC, "clusterIP"]) == Some(HEADLESS);
+    let selects = new.pairs(&[SPEC, "selector"]).next().is_some();
+    let both = headless && !selects;
+    if new.text(&[SPEC, "ipFamilyPolicy"]).is_none() {
+        new.set(&[SPEC, "ipFamilyPolicy"], if both { "RequireDualStack" } else { "SingleStack" });
+    }
+    if new.items(&[SPEC, "ipFamilies"]).is_empty() {
+        let dual = both && new.text(&[SPEC, "ipFamilyPolicy"]) != Some("SingleStack");
+        new.set(&[SPEC, "ipFamilies"], if dual { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
+    }
+}
+
+fn same(new: &Object, old: &Object, field: &str) -> bool {
+    new.at(&[SPEC, field]) == old.at(&[SPEC, field])
+}
+
+fn copy(new: &mut Object, old: &Object, field: &str) {
+    if let Some(value) = old.at(&[SPEC, field]) {
+        new.set(&[SPEC, field], value.clone());
+    }
+}
+
+fn ports(service: &mut Object) -> impl Iterator<Item = &mut serde_json::Map<String, Value>> {
+    let ports = service.0.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+    ports.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+fn node_ports(service: &Object) -> Vec<Option<&Value>> {
+    service.items(&[SPEC, "ports"]).iter().map(|port| port.get("nodePort")).collect()
+}
+
+fn keep_node_ports(new: &mut Object, old: &Object) {
+    let kept = old.items(&[SPEC, "ports"]);
+    let mut taken: Vec<Value> = node_ports(new).into_iter().flatten().cloned().collect();
+    for port in ports(new).filter(|port| !port.contains_key("nodePort")) {
+        let same =
+            |other: &&Value| other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol");
+        if let Some(number) = kept.iter().find(same).and_then(|port| port.get("nodePort"))
+            && !taken.contains(number)
+        {
+            taken.push(number.clone());
+            port.insert("nodePort".to_owned(), number.clone());
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What a Service may not say (`ValidateService`), in the order in which Kubernetes says it.
+
+use super::{HEADLESS, is_external};
+use crate::kinds::address::{self, Loopback};
+use crate::kinds::{Errors, Path, metadata, names};
+use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::json;
+
+const KUBELET_PORT: i32 = 10_250;
+const MOST_AFFINITY_SECONDS: i32 = 86_400;
+
+/// All checks of a spec.
+pub fn spec(spec: &ServiceSpec, errors: &mut Errors) {
+    let path = Path::root("spec");
+    let kind = spec.type_.as_deref().unwrap_or_default();
+    let ports = spec.ports.as_deref().unwrap_or_default();
+    if ports.is_empty() && spec.cluster_ip.as_deref() != Some(HEADLESS) && kind != "ExternalName" {
+        errors.required(&path.child("ports"), "");
+    }
+    check_type(spec, kind, &path, errors);
+    for (index, port) in ports.iter().enumerate() {
+        check_port(port, &ports[..index], ports.len() > 1, &path.child("ports").index(index), errors);
+    }
+    if let Some(selector) = &spec.selector {
+        metadata::check_labels(selector, &path.child("selector"), errors);
+    }
+    check_affinity(spec, &path, errors);
+    check_addresses(spec, kind, &path, errors);
+    for (index, text) in spec.external_ips.iter().flatten().enumerate() {
+        address::check_destination(text, Loopback::Refused, &path.child("externalIPs").index(index), errors);
+    }
+    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+    if !kinds.contains(&kind) {
+        errors.unsupported(&path.child("type"), kind, &kinds);
+    }
+    if kind == "ClusterIP" {
+        for (index, _) in ports.iter().enumerate().filter(|(_, port)| port.node_port.is_some()) {
+            let path = path.child("ports").index(index).child("nodePort");
+            errors.forbidden(&path, "may not be used when `type` is 'ClusterIP'");
+        }
+    }
+    check_twice(ports, &path.child("ports"), errors);
+    check_load_balancer(spec, kind, &path, errors);
+    check_traffic(spec, &path, errors);
+}
+
+/// An address that was handed out stays; the family of the first one too.
+pub fn kept_addresses(new: &ServiceSpec, old: &ServiceSpec, errors: &mut Errors) {
+    let external = Some("ExternalName");
+    if new.type_.as_deref() == external || old.type_.as_deref() == external {
+        return;
+    }
+    let path = Path::root("spec");
+    let (now, before) =
+        (new.cluster_ips.as_deref().unwrap_or_default(), old.cluster_ips.as_deref().unwrap_or_default());
+    let first = path.child("clusterIPs").index(0);
+    match (before.first(), now.first()) {
+        (Some(_), None) => errors.invalid(&first, json!(now), "primary clusterIP can not be unset"),
+        (Some(before), Some(after)) if before != after => {
+            errors.invalid(&first, json!(now), "may not change once set");
+        }
+        _ => {}
+    }
+    let family = |spec: &ServiceSpec| spec.ip_families.as_ref().and_then(|all| all.first().cloned());
+    if let (Some(before), Some(after)) = (family(old), family(new))
+        && before != after
+    {
+        errors.invalid(&path.child("ipFamilies").index(0), json!(new.ip_families), "may not change once set");
+    }
+}
+
+fn check_type(spec: &ServiceSpec, kind: &str, path: &Path, errors: &mut Errors) {
+    if kind == "LoadBalancer" {
+        for (index, _) in spec.ports.iter().flatten().enumerate().filter(|(_, port)| port.port == KUBELET_PORT) {
+            let detail = format!("may not expose port {KUBELET_PORT} externally since it is used by kubelet");
+            errors.invalid(&path.child("ports").index(index), KUBELET_PORT, &detail);
+        }
+    }
+    if matches!(kind, "LoadBalancer" | "NodePort") && spec.cluster_ip.as_deref() == Some(HEADLESS) {
+        let detail = format!("may not be set to 'None' for {kind} services");
+        errors.invalid(&path.child("clusterIPs").index(0), HEADLESS, &detail);
+    }
+    if kind == "ExternalName" {
+        check_external_name(spec, path, errors);
+    }
+}
+
+fn check_external_name(spec: &ServiceSpec, path: &Path, errors: &mut Errors) {
+    let never = "may not be set for ExternalName services";
+    if spec.cluster_ips.as_ref().is_some_and(|all| !all.is_empty()) {
+        errors.forbidden(&path.child("clusterIPs"), never);
+    }
+    if spec.ip_families.as_ref().is_some_and(|all| !all.is_empty()) {
+        errors.forbidden(&path.child("ipFamilies"), never);
+    }
+    if spec.ip_family_policy.is_some() {
+        errors.forbidden(&path.child("ipFamilyPolicy"), never);
+    }
+    let full = spec.external_name.as_deref().unwrap_or_default();
+    let name = full.strip_suffix('.').unwrap_or(full);
+    let path = path.child("externalName");
+    match name {
+        "" => errors.required(&path, ""),
+        name => errors.each_invalid(&path, name, names::subdomain(name)),
+    }
+}
+
+fn check_port(port: &ServicePort, before: &[ServicePort], several: bool, path: &Path, errors: &mut Errors) {
+    match port.name.as_deref().unwrap_or_default() {
+        "" if several => errors.required(&path.child("name"), ""),
+        "" => {}
+        name => {
+            errors.each_invalid(&path.child("name"), name, names::label(name));
+            if before.iter().any(|other| other.name.as_deref() == Some(name)) {
+                errors.duplicate(&path.child("name"), name);
+            }
+        }
+    }
+    errors.each_invalid(&path.child("port"), port.port, names::port(port.port.into()));
+    address::check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);
+    match &port.target_port {
+        Some(IntOrString::Int(number)) => {
+            errors.each_invalid(&path.child("targetPort"), *number, names::port((*number).into()));
+        }
+        Some(IntOrString::String(name)) => {
+            errors.each_invalid(&path.child("targetPort"), name.as_str(), names::port_name(name));
+        }
+        None => {}
+    }
+    if let Some(protocol) = &port.app_protocol {
+        errors.each_invalid(&path.child("appProtocol"), protocol.as_str(), names::qualified(protocol));
+    }
+}
+
+fn check_affinity(spec: &ServiceSpec, path: &Path, errors: &mut Errors) {
+    let config = path.child("sessionAffinityConfig");
+    match spec.session_affinity.as_deref().unwrap_or_default() {
+        "" => errors.required(&path.child("sessionAffinity"), ""),
+        "None" if spec.session_affinity_config.is_some() => {
+            errors.forbidden(&config, "must not be set when session affinity is None");
+        }
+        "None" => {}
+        "ClientIP" => {
+            let client = spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
+            let path = config.child("clientIP").child("timeoutSeconds");
+            match client.and_then(|client| client.timeout_seconds) {
+                None => errors.required(&config, "when session affinity type is ClientIP"),
+                Some(seconds) if (1..=MOST_AFFINITY_SECONDS).contains(&seconds) => {}
+                Some(seconds) => {
+                    let detail = format!("must be greater than 0 and less than {MOST_AFFINITY_SECONDS}");
+                    errors.invalid(&path, seconds, &detail);
+                }
+            }
+        }
+        other => errors.unsupported(&path.child("sessionAffinity"), other, &["ClientIP", "None"]),
+    }
+}
+
+fn check_addresses(spec: &ServiceSpec, kind: &str, path: &Path, errors: &mut Errors) {
+    if kind == "ExternalName" {
+        return;
+    }
+    let all = spec.cluster_ips.as_deref().unwrap_or_default();
+    let list = path.child("clusterIPs");
+    if spec.cluster_ip.as_deref().is_some_and(|single| Some(single) != all.first().map(String::as_str)) {
+        errors.invalid(&list, json!(all), "first value must match `clusterIP`");
+    }
+    if all.len() > 2 {
+        errors.invalid(&list, json!(all), "may only hold up to 2 values");
+    }
+    for (index, text) in all.iter().enumerate() {
+        let path = list.index(index);
+        if text == HEADLESS && all.len() > 1 {
+            errors.invalid(&path, HEADLESS, "'None' must be the first and only value");
+        } else if text != HEADLESS {
+            errors.each_invalid(&path, text.as_str(), names::ip(text));
+        }
+    }
+    let families = path.child("ipFamilies");
+    for (index, family) in spec.ip_families.iter().flatten().enumerate() {
+        if !matches!(family.as_str(), "IPv4" | "IPv6") {
+            errors.unsupported_as_listed(&families.index(index), family.as_str(), &["IPv4", "IPv6"]);
+        }
+    }
+    let headless = spec.cluster_ip.as_deref() == Some(HEADLESS);
+    let policy = path.child("ipFamilyPolicy");
+    match spec.ip_family_policy.as_deref() {
+        Some("RequireDualStack") if !(headless && spec.selector.as_ref().is_none_or(|all| all.is_empty())) => {
+            let detail = "this cluster is not configured for dual-stack services";
+            errors.invalid(&policy, "RequireDualStack", detail);
+        }
+        None | Some("SingleStack" | "PreferDualStack" | "RequireDualStack") => {}
+        Some(other) => errors.unsupported(&policy, other, &["SingleStack", "PreferDualStack", "RequireDualStack"]),
+    }
+}
+
+/// No two ports may share a protocol and a number, on the Service's address or on the nodes.
+fn check_twice(ports: &[ServicePort], path: &Path, errors: &mut Errors) {
+    for (index, port) in ports.iter().enumerate().filter(|(_, port)| port.node_port.is_some()) {
+        let same = |other: &ServicePort| other.protocol == port.protocol && other.node_port == port.node_port;
+        if ports[..index].iter().any(same) {
+            errors.duplicate(&path.index(index).child("nodePort"), json!(port.node_port));
+        }
+    }
+    for (index, port) in ports.iter().enumerate() {
+        let same = |other: &ServicePort| other.protocol == port.protocol && other.port == port.port;
+        if ports[..index].iter().any(same) {
+            let protocol = port.protocol.as_deref().unwrap_or_default();
+            let text = format!(
+                r#"{{"Name":"","Protocol":{protocol:?},"AppProtocol":null,"Port":{},"TargetPort":0,"NodePort":0}}"#,
+                port.port
+            );
+            errors.duplicate_text(&path.index(index), &text, "");
+        }
+    }
+}
+
+fn check_load_balancer(spec: &ServiceSpec, kind: &str, path: &Path, errors: &mut Errors) {
+    let only = "may only be used when `type` is 'LoadBalancer'";
+    let ranges = path.child("LoadBalancerSourceRanges");
+    if spec.load_balancer_source_ranges.as_ref().is_some_and(|all| !all.is_empty()) && kind != "LoadBalancer" {
+        errors.forbidden(&ranges, only);
+    }
+    for (index, range) in spec.load_balancer_source_ranges.iter().flatten().enumerate() {
+        errors.each_invalid(&ranges.index(index), range.as_str(), names::cidr(range.trim()));
+    }
+    match (spec.allocate_load_balancer_node_ports, kind) {
+        (None, "LoadBalancer") => errors.required(&path.child("allocateLoadBalancerNodePorts"), ""),
+        (Some(_), other) if other != "LoadBalancer" => {
+            errors.forbidden(&path.child("allocateLoadBalancerNodePorts"), only);
+        }
+        _ => {}
+    }
+    if let Some(class) = &spec.load_balancer_class {
+        if kind == "LoadBalancer" {
+            errors.each_invalid(&path.child("loadBalancerClass"), class.as_str(), names::qualified(class));
+        } else {
+            errors.forbidden(&path.child("loadBalancerClass"), only);
+        }
+    }
+}
+
+fn check_traffic(spec: &ServiceSpec, path: &Path, errors: &mut Errors) {
+    let external = path.child("externalTrafficPolicy");
+    match spec.external_traffic_policy.as_deref() {
+        Some(policy) if !is_external(spec) => {
+            errors.invalid(&external, policy, "may only be set for externally-accessible services");
+        }
+        None if is_external(spec) => errors.required(&external, "must be set for externally-accessible services"),
+        None | Some("Cluster" | "Local") => {}
+        Some(other) => errors.unsupported(&external, other, &["Cluster", "Local"]),
+    }
+    let local = spec.external_traffic_policy.as_deref() == Some("Local");
+    if let Some(port) = spec.health_check_node_port
+        && !(spec.type_.as_deref() == Some("LoadBalancer") && local)
+    {
+        let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+        errors.invalid(&path.child("healthCheckNodePort"), port, detail);
+    }
+    match spec.internal_traffic_policy.as_deref() {
+        None | Some("Cluster" | "Local") => {}
+        Some(other) => errors.unsupported(&path.child("internalTrafficPolicy"), other, &["Cluster", "Local"]),
+    }
+    let known = ["PreferClose", "PreferSameNode", "PreferSameZone"];
+    if let Some(other) = spec.traffic_distribution.as_deref().filter(|text| !known.contains(text)) {
+        errors.unsupported(&path.child("trafficDistribution"), other, &known);
+    }
+}

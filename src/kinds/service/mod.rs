@@ -1,0 +1,127 @@
+//! Service (core/v1).
+//!
+//! Knows: defaults, what follows from what (`clusterIP` and `clusterIPs`, fields that belong to one type only), checks.
+//! Never: hands out addresses or node ports; `apiserver` does, since that needs to see all other Services.
+
+mod carry;
+mod check;
+
+use super::{Errors, Kind, NameRule, Typed, omit, typed};
+use crate::object::Object;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// The catalogue's entry. Since Kubernetes 1.36 a Service's name may start with a digit.
+pub const KIND: Kind = Kind {
+    short: &["svc"],
+    categories: &["all"],
+    generation: false,
+    create_on_update: true,
+    name_rule: NameRule::Label,
+    ..Kind::of::<Service>("services", "v1", "Service")
+};
+
+/// `clusterIP: None` asks for a Service without an address.
+pub const HEADLESS: &str = "None";
+const AFFINITY_SECONDS: i32 = 10_800;
+
+impl Typed for Service {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = self.spec.get_or_insert_default();
+        omit_empty(spec);
+        let kind = spec.type_.get_or_insert_with(|| "ClusterIP".to_owned()).clone();
+        default_affinity(spec);
+        for port in spec.ports.iter_mut().flatten() {
+            port.protocol.get_or_insert_with(|| "TCP".to_owned());
+            if port.target_port.as_ref().is_none_or(|target| is_unset(target)) {
+                port.target_port = Some(IntOrString::Int(port.port));
+            }
+        }
+        if is_external(spec) {
+            spec.external_traffic_policy.get_or_insert_with(|| "Cluster".to_owned());
+        }
+        if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
+            spec.internal_traffic_policy.get_or_insert_with(|| "Cluster".to_owned());
+        }
+        if kind == "LoadBalancer" {
+            spec.allocate_load_balancer_node_ports.get_or_insert(true);
+        }
+        self.status.get_or_insert_default().load_balancer.get_or_insert_default();
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        typed::keep_status(new, old);
+        if let Some(old) = old {
+            carry::drop_other_types(new, old);
+            carry::keep_allocated(new, old);
+        }
+        carry::pair_addresses(new, old);
+        carry::name_families(new);
+        if old.is_none() {
+            new.set(&["status", "loadBalancer"], serde_json::json!({}));
+        }
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let spec = self.spec.clone().unwrap_or_default();
+        if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
+            check::kept_addresses(&spec, old, errors);
+        }
+        check::spec(&spec, errors);
+    }
+}
+
+fn omit_empty(spec: &mut ServiceSpec) {
+    for text in [
+        &mut spec.cluster_ip,
+        &mut spec.external_name,
+        &mut spec.external_traffic_policy,
+        &mut spec.load_balancer_ip,
+        &mut spec.session_affinity,
+        &mut spec.type_,
+    ] {
+        omit::empty(text);
+    }
+    for list in
+        [&mut spec.cluster_ips, &mut spec.external_ips, &mut spec.ip_families, &mut spec.load_balancer_source_ranges]
+    {
+        omit::empty(list);
+    }
+    omit::empty(&mut spec.selector);
+    omit::empty(&mut spec.ports);
+    omit::empty(&mut spec.health_check_node_port);
+    omit::empty(&mut spec.publish_not_ready_addresses);
+    for port in spec.ports.iter_mut().flatten() {
+        omit::empty(&mut port.name);
+        omit::empty(&mut port.node_port);
+        omit::empty(&mut port.protocol);
+    }
+}
+
+fn default_affinity(spec: &mut ServiceSpec) {
+    match spec.session_affinity.get_or_insert_with(|| "None".to_owned()).as_str() {
+        "None" => spec.session_affinity_config = None,
+        "ClientIP" => {
+            let client = spec.session_affinity_config.get_or_insert_default().client_ip.get_or_insert_default();
+            client.timeout_seconds.get_or_insert(AFFINITY_SECONDS);
+        }
+        _ => {}
+    }
+}
+
+fn is_unset(target: &IntOrString) -> bool {
+    match target {
+        IntOrString::Int(number) => *number == 0,
+        IntOrString::String(name) => name.is_empty(),
+    }
+}
+
+/// Whether the Service can be reached from outside, so that an external traffic policy has a meaning.
+fn is_external(spec: &ServiceSpec) -> bool {
+    match spec.type_.as_deref() {
+        Some("LoadBalancer" | "NodePort") => true,
+        Some("ClusterIP") => spec.external_ips.as_ref().is_some_and(|all| !all.is_empty()),
+        _ => false,
+    }
+}
