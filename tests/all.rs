@@ -1,3 +1,5 @@
 //! all tests
 
+mod golden;
+mod kinds;
 mod store;

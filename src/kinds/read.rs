@@ -29,8 +29,17 @@ impl std::error::Error for ReadError {}
 
 impl de::Error for ReadError {
     fn custom<T: fmt::Display>(message: T) -> ReadError {
-        ReadError { path: String::new(), message: message.to_string() }
+        let text = message.to_string();
+        ReadError { path: String::new(), message: illegal_base64(&text).unwrap_or(text) }
     }
+}
+
+/// Go's sentence for what the `base64` crate says about the bytes of a Secret or ConfigMap.
+fn illegal_base64(text: &str) -> Option<String> {
+    let known = ["Invalid symbol ", "Invalid last symbol ", "Invalid input length: "];
+    known.iter().find(|start| text.starts_with(**start))?;
+    let number = text.trim_end_matches('.').rsplit(' ').next()?;
+    Some(format!("illegal base64 data at input byte {number}"))
 }
 
 /// Told the path of each field that the typed form does not know.
@@ -219,6 +228,8 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.value {
             Value::String(text) => visitor.visit_str(text),
+            // Go leaves the zero value where it reads null, as the value of a label for one.
+            Value::Null => visitor.visit_str(""),
             _ => Err(self.mismatch("string")),
         }
     }

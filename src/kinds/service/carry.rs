@@ -51,7 +51,7 @@ pub fn drop_other_types(new: &mut Object, old: &Object) {
 pub fn keep_allocated(new: &mut Object, old: &Object) {
     if has_address(old) && has_address(new) {
         let unset = new.text(&[SPEC, "clusterIP"]).unwrap_or_default().is_empty();
-        if unset && new.items(&[SPEC, "clusterIPs"]).is_empty() || unset && same(new, old, "clusterIPs") {
+        if unset && (new.items(&[SPEC, "clusterIPs"]).is_empty() || same(new, old, "clusterIPs")) {
             copy(new, old, "clusterIP");
             copy(new, old, "clusterIPs");
         }

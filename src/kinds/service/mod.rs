@@ -34,7 +34,7 @@ impl Typed for Service {
         default_affinity(spec);
         for port in spec.ports.iter_mut().flatten() {
             port.protocol.get_or_insert_with(|| "TCP".to_owned());
-            if port.target_port.as_ref().is_none_or(|target| is_unset(target)) {
+            if port.target_port.as_ref().is_none_or(is_unset) {
                 port.target_port = Some(IntOrString::Int(port.port));
             }
         }

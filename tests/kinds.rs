@@ -1,0 +1,196 @@
+//! The catalogue against what Kubernetes stored and refused (`../shared/golden`), without a server.
+
+use crate::golden;
+use kloop::kinds::{self, Kind};
+use kloop::object::Object;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Fields that the server or a controller fills in after what the catalogue does.
+const FILLED_LATER: &[(&str, &[&str])] = &[
+    ("Node", &["metadata.annotations", "spec.taints"]),
+    ("PersistentVolume", &["metadata.finalizers", "status"]),
+    ("PersistentVolumeClaim", &["metadata.finalizers"]),
+    ("PodDisruptionBudget", &["status"]),
+    ("ResourceQuota", &["status"]),
+    ("CustomResourceDefinition", &["status"]),
+];
+
+fn documents(text: &str) -> Vec<Value> {
+    serde_yaml::Deserializer::from_str(text)
+        .map(|document| serde::Deserialize::deserialize(document).expect("yaml"))
+        .filter(|value: &Value| !value.is_null())
+        .collect()
+}
+
+fn file(folder: &Path, name: &str) -> Vec<Value> {
+    documents(&std::fs::read_to_string(folder.join(name)).expect("file of a scenario"))
+}
+
+fn kind_of(body: &Value) -> Option<&'static Kind> {
+    kinds::by_kind(body["apiVersion"].as_str()?, body["kind"].as_str()?)
+}
+
+/// What the server makes of a body before it is checked.
+fn created(kind: &Kind, mut body: Value) -> Result<Object, String> {
+    if kind.namespaced && body["metadata"].get("namespace").is_none() {
+        body["metadata"]["namespace"] = "default".into();
+    }
+    // The recordings mask the random end of a generated name like this.
+    if let (None, Some(prefix)) = (body["metadata"].get("name"), body["metadata"]["generateName"].as_str()) {
+        body["metadata"]["name"] = format!("{prefix}<r01>").into();
+    }
+    if !kind.namespaced
+        && let Some(metadata) = body["metadata"].as_object_mut()
+    {
+        metadata.remove("namespace");
+    }
+    let mut object = Object((kind.normalize)(&body, &mut |_| {}).map_err(|error| error.to_string())?);
+    (kind.prepare)(&mut object, None);
+    Ok(object)
+}
+
+/// What kubectl prints about the creation of an object from a file; empty when all is well.
+fn refusal(kind: &Kind, name: &str, body: Value) -> String {
+    let object = match created(kind, body) {
+        Ok(object) => object,
+        Err(error) => {
+            let (version, kind) = (kind.version, kind.kind);
+            return format!(
+                "Error from server (BadRequest): error when creating {name:?}: {kind} in version {version:?} cannot be \
+                 handled as a {kind}: {error}\n"
+            );
+        }
+    };
+    let mut errors = kinds::validate_metadata(&object, None, kind);
+    errors.extend((kind.validate)(&object, None));
+    let mut causes: Vec<String> = Vec::new();
+    for cause in kinds::field::invalid(kind.kind, kind.resource, object.name(), &errors).causes {
+        let text = format!("{}: {}", cause.field, cause.message);
+        if !causes.contains(&text) {
+            causes.push(text);
+        }
+    }
+    let head = format!("The {} {:?} is invalid: ", kind.kind, object.name());
+    match causes.as_slice() {
+        [] => String::new(),
+        [only] => format!("{head}{only}\n"),
+        several => several.iter().fold(format!("{head}\n"), |text, cause| format!("{text}* {cause}\n")),
+    }
+}
+
+/// How many of a scenario's refusals are worded alike, of those about kinds of the catalogue.
+fn refusals_alike(scenario: &str) -> (usize, usize) {
+    let Some(folder) = golden::folder(scenario) else { return (0, 0) };
+    let (mut alike, mut all) = (0, 0);
+    for step in golden::steps(scenario) {
+        let Some(name) = step.command.strip_prefix("kubectl create -f ") else { continue };
+        let [body] = file(&folder, name).try_into().unwrap_or_else(|_| [Value::Null]);
+        let Some(kind) = kind_of(&body) else { continue };
+        // What kubectl refuses itself, and namespaces that are not there, are no business of the catalogue.
+        if step.stderr.starts_with("error: ") || step.stderr.contains("(NotFound)") {
+            continue;
+        }
+        all += 1;
+        let recorded: String =
+            step.stderr.lines().filter(|line| !line.starts_with("Warning:")).map(|line| format!("{line}\n")).collect();
+        let ours = refusal(kind, name, body);
+        if ours == recorded {
+            alike += 1;
+        } else {
+            eprintln!("{scenario}/{name}\n  Kubernetes: {recorded}  kloop:      {ours}");
+        }
+    }
+    eprintln!("{scenario}: {alike} of {all} alike");
+    (alike, all)
+}
+
+/// Removes masked values, and what only the server or controllers fill in.
+fn without_masks(value: Value) -> Option<Value> {
+    match value {
+        Value::String(text) if text.starts_with('<') && text.ends_with('>') => None,
+        Value::Array(items) if !items.is_empty() => {
+            let kept: Vec<Value> = items.into_iter().filter_map(without_masks).collect();
+            if kept.is_empty() { None } else { Some(kept.into()) }
+        }
+        Value::Object(map) => {
+            Some(Value::Object(map.into_iter().filter_map(|(key, value)| Some((key, without_masks(value)?))).collect()))
+        }
+        other => Some(other),
+    }
+}
+
+fn comparable(value: Value) -> Object {
+    let mut object = Object(without_masks(value).unwrap_or_default());
+    for name in ["creationTimestamp", "resourceVersion", "uid", "generation", "namespace"] {
+        object.unset(&["metadata", name]);
+    }
+    let kind = object.kind().to_owned();
+    for path in FILLED_LATER.iter().filter(|(name, _)| *name == kind).flat_map(|(_, paths)| *paths) {
+        object.unset(&path.split('.').collect::<Vec<_>>());
+    }
+    object
+}
+
+/// How many objects of a scenario's `min.yaml` are stored alike, of those that were printed as YAML.
+fn stored_alike(scenario: &str) -> (usize, usize) {
+    let Some(folder) = golden::folder(scenario) else { return (0, 0) };
+    let mut stored = Vec::new();
+    for step in golden::steps(scenario).iter().filter(|step| step.command.contains("-o yaml")) {
+        for document in documents(&step.stdout) {
+            match document["items"].as_array() {
+                Some(items) => stored.extend(items.clone()),
+                None => stored.push(document),
+            }
+        }
+    }
+    let (mut alike, mut all) = (0, 0);
+    for body in file(&folder, "min.yaml") {
+        let named =
+            |other: &&Value| other["kind"] == body["kind"] && other["metadata"]["name"] == body["metadata"]["name"];
+        let (Some(kind), Some(recorded)) = (kind_of(&body), stored.iter().find(named)) else { continue };
+        all += 1;
+        let ours = created(kind, body.clone()).map(|object| comparable(object.0));
+        let recorded = comparable(recorded.clone());
+        if ours.as_ref() == Ok(&recorded) {
+            alike += 1;
+        } else {
+            let ours = ours.map_or_else(Value::from, |object| object.0);
+            eprintln!(
+                "{scenario}: {} {}\n  Kubernetes: {}\n  kloop:      {ours}",
+                kind.kind,
+                recorded.name(),
+                recorded.0
+            );
+        }
+    }
+    eprintln!("{scenario}: {alike} of {all} stored alike");
+    (alike, all)
+}
+
+/// Counts that may only rise: what is alike, of how many.
+fn hold(expected: &[(&str, usize, usize)], count: fn(&str) -> (usize, usize)) {
+    let known: Vec<_> = expected.iter().filter(|(scenario, ..)| golden::folder(scenario).is_some()).copied().collect();
+    let counted = known.iter().map(|(scenario, ..)| (*scenario, count(scenario)));
+    let counted: Vec<_> = counted.map(|(scenario, (alike, all))| (scenario, alike, all)).collect();
+    assert_eq!(counted, known);
+}
+
+#[test]
+fn defaults_are_those_of_kubernetes() {
+    hold(&[("defaults-services", 9, 9), ("defaults-cluster", 1, 1), ("defaults-config-rbac", 5, 5)], stored_alike);
+}
+
+/// Not alike: addresses and node ports outside their ranges, which `apiserver` refuses when it hands them out.
+#[test]
+fn refusals_are_worded_as_kubernetes_words_them() {
+    hold(&[("invalid-meta", 23, 23), ("invalid-others", 34, 36)], refusals_alike);
+}
+
+#[test]
+fn nothing_known_is_refused_for_being_null() {
+    for kind in kinds::ALL {
+        let body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "a", "labels": {"a": null}}});
+        assert!(created(kind, body).is_ok(), "{}", kind.kind);
+    }
+}
