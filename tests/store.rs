@@ -2,6 +2,14 @@
 
 #[path = "store/basics.rs"]
 mod basics;
+#[path = "store/crash.rs"]
+mod crash;
+#[path = "store/model.rs"]
+mod model;
+#[path = "store/refusals.rs"]
+mod refusals;
+#[path = "store/watch.rs"]
+mod watch;
 
 use kloop::object::{Key, Resource, Time};
 use kloop::store::{Access, Store};
@@ -18,7 +26,7 @@ fn at(second: i64) -> Time {
 }
 
 /// A body that carries its revision, as real ones do.
-fn body(text: &str) -> impl FnOnce(u64) -> String {
+fn body(text: &str) -> impl FnOnce(u64) -> String + use<> {
     let text = text.to_owned();
     move |revision| format!(r#"{{"metadata":{{"resourceVersion":"{revision}"}},"text":"{text}"}}"#)
 }

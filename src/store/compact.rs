@@ -7,7 +7,7 @@
 
 use super::record::unsigned;
 use super::snapshot::source::Source;
-use super::{Read, Result, Store, Txn, record};
+use super::{Result, Store, Txn, record};
 use crate::object::Time;
 use rusqlite::params;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub struct Retention {
     /// So many of the latest revisions stay, however old.
     pub at_least: u64,
-    /// Not more than these stay, however new.
+    /// Not more than these stay, however new, even where `at_least` asks for more.
     pub at_most: u64,
     /// Between the two, what was written since stays.
     pub since: Time,
@@ -25,6 +25,9 @@ pub struct Retention {
 
 /// Rows in one transaction: a commit of a millisecond or two, so that writers hardly notice.
 const STEP: usize = 200;
+
+/// Pages given back in one transaction, and the fewest free pages that are worth it: 2 MiB.
+const GIVEN_BACK: i64 = 128;
 
 /// Compaction can wait for another time; writers cannot.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -38,7 +41,7 @@ impl Store {
             let want = STEP.min(budget_rows - passed);
             let mut txn = self.write(PATIENCE)?;
             let step = txn.raise_floor(keep, want)?;
-            if step > 0 {
+            if txn.give_back()? || step > 0 {
                 txn.commit()?;
             }
             passed += step;
@@ -52,7 +55,7 @@ impl Store {
 
 impl Txn<'_> {
     fn raise_floor(&mut self, keep: &Retention, want: usize) -> Result<usize> {
-        let (floor, head) = (self.floor()?, self.revision()?);
+        let (floor, head) = (self.counter.floor, self.counter.revision);
         let below = self.passing(floor, head, keep, want)?;
         let Some(last) = below.last() else { return Ok(0) };
         for passed in &below {
@@ -61,8 +64,7 @@ impl Txn<'_> {
                 self.run("DELETE FROM log WHERE revision = ?1", [passed.revision as i64])?;
             }
         }
-        self.run("UPDATE counter SET floor = ?1", [last.revision as i64])?;
-        self.give_back()?;
+        self.counter.floor = last.revision;
         Ok(below.len())
     }
 
@@ -89,15 +91,19 @@ impl Txn<'_> {
         })
     }
 
-    /// Gives a part of the free pages back to the file system when they are more than those in use.
-    fn give_back(&mut self) -> Result<()> {
+    /// Gives free pages back to the file system, as far as there are more of them than pages in use; says whether it did.
+    fn give_back(&self) -> Result<bool> {
         self.store().ask(|connection| {
             let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
             let free: i64 = connection.query_row("PRAGMA freelist_count", [], |row| row.get(0))?;
-            if free * 2 > pages && free > 64 {
-                connection.execute_batch("PRAGMA incremental_vacuum(64)")?;
+            let spare = (2 * free - pages).min(GIVEN_BACK);
+            if free < GIVEN_BACK || spare <= 0 {
+                return Ok(false);
             }
-            Ok(())
+            let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({spare})"))?;
+            let mut rows = vacuum.query([])?;
+            while rows.next()?.is_some() {}
+            Ok(true)
         })
     }
 }

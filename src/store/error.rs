@@ -314,8 +314,8 @@ impl From<CommitError> for StoreError {
 fn damaged(f: &mut fmt::Formatter<'_>, path: &Path, what: &str) -> fmt::Result {
     write!(
         f,
-        "{} is damaged ({what}); it was not repaired or replaced: put a backup in its place, or move it away to start \
-         an empty cluster",
+        "{} is damaged ({what}); it was not repaired or replaced: put a backup in its place \
+         (without the -wal and -shm files beside it), or move all of them away to start an empty cluster",
         path.display()
     )
 }

@@ -53,6 +53,8 @@ pub struct Store {
     turnstile: Option<Arc<Turnstile>>,
     /// How many snapshots are alive; they share one read transaction.
     readers: Cell<usize>,
+    /// The length of the WAL at which it is next shortened by force.
+    long_wal: Cell<u64>,
     /// Set when a commit failed in a way that leaves its outcome open: nothing more is believed until a reopen.
     uncertain: bool,
 }

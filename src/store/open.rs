@@ -2,6 +2,7 @@
 
 use super::place::{self, Place};
 use super::turnstile::Turnstile;
+use super::txn::LONG_WAL;
 use super::{CommitError, OpenError, Store, StoreError, schema};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -54,7 +55,7 @@ impl Store {
         }
         let connection = connect(&place)?;
         let turnstile = Some(Arc::new(Turnstile::open(&place)?));
-        let mut store = Store { connection, place, turnstile, readers: Cell::new(0), uncertain: false };
+        let mut store = Store::of(connection, place, turnstile);
         store.migrate()?;
         Ok(store)
     }
@@ -70,7 +71,12 @@ impl Store {
                 Ok(connection)
             })
             .map_err(|error| StoreError::from_sqlite(place.file(), error))?;
-        Ok(Store { connection, place, turnstile: None, readers: Cell::new(0), uncertain: false })
+        Ok(Store::of(connection, place, None))
+    }
+
+    fn of(connection: Connection, place: Place, turnstile: Option<Arc<Turnstile>>) -> Store {
+        let (readers, long_wal) = (Cell::new(0), Cell::new(LONG_WAL));
+        Store { connection, place, turnstile, readers, long_wal, uncertain: false }
     }
 
     /// Opens the file again after a commit with an unknown outcome, and settles that outcome: from now on the

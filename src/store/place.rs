@@ -66,6 +66,9 @@ impl Place {
             Err(Errno::NOENT | Errno::NOTDIR) => return Err(OpenError::Absent { path: self.file.clone() }),
             found => found.map_err(|error| StoreError::io(dir, error))?,
         };
+        if FileType::from_raw_mode(found.st_mode as RawMode) != FileType::Directory {
+            return Err(OpenError::Foreign { path: dir.into(), what: "it should be a folder".into() });
+        }
         check_owner(dir, &found)?;
         if found.st_mode as RawMode & 0o022 != 0 {
             let what = format!("other users may write to this folder: run `chmod go-w {}`", dir.display());

@@ -144,6 +144,48 @@ impl LogRow {
     }
 }
 
+/// The one row of the counter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Counter {
+    /// The last revision given out.
+    pub revision: u64,
+    /// The revision up to which the log was compacted.
+    pub floor: u64,
+    /// How many objects live.
+    pub objects: u64,
+}
+
+impl Counter {
+    /// Reads `revision, floor, objects, sum`; `Err` inside when the sum does not fit.
+    pub fn read(row: &Row<'_>) -> rusqlite::Result<Result<Counter, String>> {
+        let counter = Counter { revision: unsigned(row, 0)?, floor: unsigned(row, 1)?, objects: unsigned(row, 2)? };
+        if counter.sum() != row.get::<_, i64>(3)? {
+            return Ok(Err("the counter does not fit its checksum".into()));
+        }
+        Ok(Ok(counter))
+    }
+
+    /// The sum over the row.
+    pub fn sum(&self) -> i64 {
+        let mut sum = Sum(0);
+        for word in [self.revision, self.floor, self.objects] {
+            sum.word(word);
+        }
+        sum.0 as i64
+    }
+}
+
+/// The sum over an object's row.
+pub(super) fn object_sum(key: &Key, uid: &str, revision: u64, created: u64) -> i64 {
+    let mut sum = Sum(0);
+    sum.word(revision);
+    sum.word(created);
+    for part in [key.resource.0, &key.namespace, &key.name, uid] {
+        sum.text(part);
+    }
+    sum.0 as i64
+}
+
 /// A sum that no change within one eight-byte word can leave as it was: each step is a bijection of the sum so far.
 /// Guards against bits that flip on a disk, not against an attacker. Part of the file format.
 struct Sum(u64);

@@ -11,17 +11,19 @@ pub(super) const APPLICATION_ID: i32 = 0x6b6c_6f6f;
 pub(super) const STEPS: &[&str] = &[
     // 1: objects and their log, the counter, the side tables.
     "
-    -- One row: the last revision given out, and the revision up to which the log has been compacted.
+    -- One row: the last revision given out, the revision up to which the log has been compacted, and how many objects
+    -- live. Here and below, `sum` guards a row's content against a disk that changes bits; 0 is the sum of zeros.
     CREATE TABLE counter (
         only INTEGER PRIMARY KEY CHECK (only = 1),
         revision INTEGER NOT NULL,
-        floor INTEGER NOT NULL
+        floor INTEGER NOT NULL,
+        objects INTEGER NOT NULL,
+        sum INTEGER NOT NULL
     ) STRICT;
-    INSERT INTO counter VALUES (1, 0, 0);
+    INSERT INTO counter VALUES (1, 0, 0, 0, 0);
 
     -- Everything that happened, one row a revision. `previous` is the revision of the same key's entry before, 0 for
-    -- none: that no two entries share one is the proof that no update was lost. `sum` guards the row's content against
-    -- a disk that changes bits.
+    -- none: that no two entries share one is the proof that no update was lost.
     CREATE TABLE log (
         revision INTEGER PRIMARY KEY,
         resource TEXT NOT NULL,
@@ -37,7 +39,7 @@ pub(super) const STEPS: &[&str] = &[
     ) STRICT;
     CREATE UNIQUE INDEX log_key ON log (resource, namespace, name, previous);
 
-    -- One row for each live object; its body stands in the log, at `revision`.
+    -- One row for each live object; its body stands in the log, at `revision`. `created` is its first revision.
     CREATE TABLE object (
         id INTEGER PRIMARY KEY,
         resource TEXT NOT NULL,
@@ -45,7 +47,8 @@ pub(super) const STEPS: &[&str] = &[
         name TEXT NOT NULL,
         uid TEXT NOT NULL,
         revision INTEGER NOT NULL,
-        created INTEGER NOT NULL
+        created INTEGER NOT NULL,
+        sum INTEGER NOT NULL
     ) STRICT;
     CREATE UNIQUE INDEX object_key ON object (resource, namespace, name);
 

@@ -1,6 +1,6 @@
 //! Reading: everything that can be asked, of a [`Snapshot`] or inside a [`Txn`](super::Txn).
 
-use super::record::{LOG_COLUMNS, LogRow, moment, text, unsigned};
+use super::record::{Counter, LOG_COLUMNS, LogRow, moment, object_sum, text, unsigned};
 use super::{Attempt, Change, LogEntry, Note, Result, Store, StoreError, Stored};
 use crate::object::{Key, Resource, Str};
 use rusqlite::{OptionalExtension, Params, Row, params};
@@ -44,12 +44,17 @@ pub(super) mod source {
     /// Has a store with an open transaction.
     pub trait Source {
         fn store(&self) -> &super::Store;
+        fn counter(&self) -> super::Result<super::Counter>;
     }
 }
 
 impl source::Source for Snapshot<'_> {
     fn store(&self) -> &Store {
         self.store
+    }
+
+    fn counter(&self) -> Result<Counter> {
+        counter(self.store)
     }
 }
 
@@ -59,12 +64,12 @@ impl Read for Snapshot<'_> {}
 pub trait Read: source::Source {
     /// The latest revision.
     fn revision(&self) -> Result<u64> {
-        one(self.store(), "SELECT revision FROM counter", [], |row| unsigned(row, 0))
+        self.counter().map(|counter| counter.revision)
     }
 
     /// The revision up to which the log was compacted: the log can be resumed from here or later.
     fn floor(&self) -> Result<u64> {
-        one(self.store(), "SELECT floor FROM counter", [], |row| unsigned(row, 0))
+        self.counter().map(|counter| counter.floor)
     }
 
     /// One object.
@@ -80,7 +85,13 @@ pub trait Read: source::Source {
 
     /// Every object, ordered by resource, namespace and name.
     fn list_all(&self) -> Result<Vec<Stored>> {
-        objects(self.store(), "ORDER BY o.resource, o.namespace, o.name", [])
+        let found = objects(self.store(), "ORDER BY o.resource, o.namespace, o.name", [])?;
+        let live = self.counter()?.objects;
+        if found.len() as u64 != live {
+            let what = format!("{} objects were found where {live} live", found.len());
+            return Err(StoreError::damaged(self.store().path(), what));
+        }
+        Ok(found)
     }
 
     /// The next objects after a namespace and name, at most `limit`.
@@ -129,15 +140,22 @@ pub trait Read: source::Source {
     /// Refused from before the floor ([`StoreError::Expired`]) and from a revision that has not happened
     /// ([`StoreError::Future`]).
     fn log_after(&self, revision: u64, limit: usize) -> Result<Vec<LogEntry>> {
-        let (floor, head) = (self.floor()?, self.revision()?);
+        let Counter { floor, revision: head, .. } = self.counter()?;
         if revision < floor {
             return Err(StoreError::Expired { floor });
         }
         if revision > head {
             return Err(StoreError::Future { revision, head });
         }
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        log(self.store(), "WHERE l.revision > ?1 ORDER BY l.revision LIMIT ?2", params![revision as i64, limit])
+        let rows = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rest = "WHERE l.revision > ?1 ORDER BY l.revision LIMIT ?2";
+        let entries = log(self.store(), rest, params![revision as i64, rows])?;
+        // One writer at a time gives out revisions, so above the floor none is ever missing.
+        let expected = revision + 1..=head;
+        if !entries.iter().map(|entry| entry.revision).eq(expected.take(limit)) {
+            return Err(StoreError::damaged(self.store().path(), format!("the log has a gap after {revision}")));
+        }
+        Ok(entries)
     }
 
     /// What is still known of a key's past, oldest first, over all objects that had the name.
@@ -186,6 +204,12 @@ pub(super) fn one<T>(
     store.ask(|connection| connection.prepare_cached(question)?.query_row(params, read))
 }
 
+/// The counter as it stands in the file.
+pub(super) fn counter(store: &Store) -> Result<Counter> {
+    let question = "SELECT revision, floor, objects, sum FROM counter";
+    one(store, question, [], Counter::read)?.map_err(|what| StoreError::damaged(store.path(), what))
+}
+
 /// Every row of an answer.
 fn all<T>(
     store: &Store,
@@ -200,15 +224,17 @@ fn all<T>(
 fn objects(store: &Store, rest: &str, params: impl Params) -> Result<Vec<Stored>> {
     // The left join keeps an object without a body visible, and SQLite from turning the join around.
     let question = format!(
-        "SELECT {LOG_COLUMNS}, o.name, o.uid, o.revision FROM object o LEFT JOIN log l ON l.revision = o.revision {rest}"
+        "SELECT {LOG_COLUMNS}, o.namespace, o.name, o.revision, o.created, o.sum
+         FROM object o LEFT JOIN log l ON l.revision = o.revision {rest}"
     );
     let rows = all(store, &question, params, |row| {
         if row.get_ref(0)? == rusqlite::types::ValueRef::Null {
-            return Ok(Err(format!("{} has no body at revision {}", text(row, 11)?, unsigned(row, 13)?)));
+            return Ok(Err(format!("{} has no body at revision {}", text(row, 12)?, unsigned(row, 13)?)));
         }
-        let same = text(row, 3)? == text(row, 11)? && text(row, 4)? == text(row, 12)?;
+        let same = text(row, 2)? == text(row, 11)? && text(row, 3)? == text(row, 12)?;
+        let (revision, created, sum) = (unsigned(row, 13)?, unsigned(row, 14)?, row.get::<_, i64>(15)?);
         Ok(LogRow::read(row)?.and_then(|found| match found.change {
-            Change::Put(stored) if same => Ok(stored),
+            Change::Put(stored) if same && object_sum(&stored.key, &stored.uid, revision, created) == sum => Ok(stored),
             other => Err(format!("revision {} is not the body of its object", other.stored().revision)),
         }))
     })?;

@@ -1,7 +1,7 @@
 //! Writing: one transaction at a time over all processes, all of it or nothing.
 
-use super::record::{LogRow, micros, unsigned};
-use super::snapshot::{one, source::Source};
+use super::record::{Counter, LogRow, micros, object_sum, unsigned};
+use super::snapshot::{counter, source::Source};
 use super::turnstile::Turn;
 use super::{Attempt, Change, CommitError, Read, Result, Store, StoreError, Stored, schema};
 use crate::object::{Key, Time};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The WAL is emptied by force when it grew past this because some reader was always there.
-const LONG_WAL: u64 = 32 << 20;
+pub(super) const LONG_WAL: u64 = 32 << 20;
 
 /// A write transaction. What it writes is seen by itself at once and by others after [`Txn::commit`]; dropped without
 /// that, it never was.
@@ -20,10 +20,10 @@ pub struct Txn<'a> {
     store: &'a mut Store,
     /// None in memory. Given back after the transaction has ended.
     turn: Option<Turn>,
-    /// The last revision given out, here too.
-    head: u64,
-    /// Where `head` stood at the beginning.
-    start: u64,
+    /// As it will be committed.
+    pub(super) counter: Counter,
+    /// As it stands in the file.
+    begun: Counter,
     open: bool,
     /// Set by a change that failed: its transaction may be half of one and is never committed.
     failed: bool,
@@ -48,14 +48,14 @@ impl Store {
             }
             begun => begun?,
         };
-        let mut txn = Txn { store: self, turn, head: 0, start: 0, open: true, failed: false };
+        let mut txn = Txn { store: self, turn, counter: NOTHING, begun: NOTHING, open: true, failed: false };
         let found = txn.store.ask(schema::version)?;
         if found > schema::VERSION {
             return Err(StoreError::Newer { path: txn.store.path().into(), found, known: schema::VERSION });
         }
         if found == schema::VERSION {
-            txn.head = one(txn.store, "SELECT revision FROM counter", [], |row| unsigned(row, 0))?;
-            txn.start = txn.head;
+            txn.begun = counter(txn.store)?;
+            txn.counter = txn.begun;
         }
         Ok(txn)
     }
@@ -65,13 +65,16 @@ impl Source for Txn<'_> {
     fn store(&self) -> &Store {
         self.store
     }
-}
 
-impl Read for Txn<'_> {
-    fn revision(&self) -> Result<u64> {
-        Ok(self.head)
+    fn counter(&self) -> Result<Counter> {
+        Ok(self.counter)
     }
 }
+
+impl Read for Txn<'_> {}
+
+/// Of a file whose tables are still to be made.
+const NOTHING: Counter = Counter { revision: 0, floor: 0, objects: 0 };
 
 impl Txn<'_> {
     /// Writes an object's new state. `body` is given the revision, so that it can stand in the text as the
@@ -95,18 +98,25 @@ impl Txn<'_> {
             Some(living) => living.revision,
             None => self.last_entry(key)?,
         };
-        let revision = self.head + 1;
+        let revision = self.counter.revision + 1;
         let stored = Stored { key: key.clone(), uid: uid.into(), revision, body: body(revision).into() };
         self.append(LogRow { change: Change::Put(stored), previous, actor: actor.into(), at: micros(at) })?;
+        let created = living.as_ref().map_or(revision, |living| living.created);
+        let sum = object_sum(key, uid, revision, created);
         match living {
-            Some(living) => {
-                self.run("UPDATE object SET revision = ?2 WHERE id = ?1", params![living.id, revision as i64])
+            Some(living) => self.run(
+                "UPDATE object SET revision = ?2, sum = ?3 WHERE id = ?1",
+                params![living.id, revision as i64, sum],
+            )?,
+            None => {
+                self.run(
+                    "INSERT INTO object (resource, namespace, name, uid, revision, created, sum)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)",
+                    params![key.resource.0, &*key.namespace, &*key.name, uid, revision as i64, sum],
+                )?;
+                self.counter.objects += 1;
             }
-            None => self.run(
-                "INSERT INTO object (resource, namespace, name, uid, revision, created) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
-                params![key.resource.0, &*key.namespace, &*key.name, uid, revision as i64],
-            ),
-        }?;
+        }
         Ok(revision)
     }
 
@@ -115,11 +125,12 @@ impl Txn<'_> {
         let Some(living) = self.living(key)? else {
             return Err(self.fail(StoreError::Absent { key: key.clone() }));
         };
-        let revision = self.head + 1;
+        let revision = self.counter.revision + 1;
         let stored = Stored { key: key.clone(), uid: living.uid.into(), revision, body: body(revision).into() };
         let change = Change::Removed(stored);
         self.append(LogRow { change, previous: living.revision, actor: actor.into(), at: micros(at) })?;
         self.run("DELETE FROM object WHERE id = ?1", [living.id])?;
+        self.counter.objects = self.counter.objects.saturating_sub(1);
         Ok(revision)
     }
 
@@ -170,8 +181,11 @@ impl Txn<'_> {
             let what = "a change failed before, and the rest of its transaction was to be committed".into();
             return Err(CommitError::Refused(StoreError::Bug { what }));
         }
-        if self.head != self.start {
-            self.run("UPDATE counter SET revision = ?1", [self.head as i64]).map_err(CommitError::Refused)?;
+        if self.counter != self.begun {
+            let Counter { revision, floor, objects } = self.counter;
+            let params = params![revision as i64, floor as i64, objects as i64, self.counter.sum()];
+            self.run("UPDATE counter SET revision = ?1, floor = ?2, objects = ?3, sum = ?4", params)
+                .map_err(CommitError::Refused)?;
         }
         let done = self.store.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         if let Err(error) = done {
@@ -182,7 +196,7 @@ impl Txn<'_> {
             self.store.shorten_wal();
             touch(&self.store.place.beside(super::hint::SIDECAR));
         }
-        Ok(self.head)
+        Ok(self.counter.revision)
     }
 
     /// Brings the schema up to date.
@@ -224,20 +238,28 @@ impl Txn<'_> {
                 &**body
             ],
         )?;
-        self.head = *revision;
+        self.counter.revision = *revision;
         Ok(())
     }
 
     fn living(&self, key: &Key) -> Result<Option<Living>> {
-        self.store.ask(|connection| {
-            let question = "SELECT id, uid, revision FROM object WHERE resource = ?1 AND namespace = ?2 AND name = ?3";
+        let found = self.store.ask(|connection| {
+            let question = "SELECT id, uid, revision, created, sum FROM object
+                            WHERE resource = ?1 AND namespace = ?2 AND name = ?3";
             connection
                 .prepare_cached(question)?
                 .query_row(params![key.resource.0, &*key.namespace, &*key.name], |row| {
-                    Ok(Living { id: row.get(0)?, uid: row.get(1)?, revision: unsigned(row, 2)? })
+                    let (revision, created) = (unsigned(row, 2)?, unsigned(row, 3)?);
+                    Ok((Living { id: row.get(0)?, uid: row.get(1)?, revision, created }, row.get::<_, i64>(4)?))
                 })
                 .optional()
-        })
+        })?;
+        match found {
+            Some((living, sum)) if object_sum(key, &living.uid, living.revision, living.created) != sum => {
+                Err(StoreError::damaged(self.store.path(), format!("the row of {key} does not fit its checksum")))
+            }
+            found => Ok(found.map(|(living, _)| living)),
+        }
     }
 
     /// The revision of the last entry about a key that has no object; 0 for none.
@@ -285,19 +307,23 @@ struct Living {
     id: i64,
     uid: String,
     revision: u64,
+    created: u64,
 }
 
 impl Store {
     /// Empties a WAL that grew long because a reader was always there when it could have been begun anew. A reader that
-    /// stays is not waited for; the next commit tries again.
+    /// stays is not waited for.
     fn shorten_wal(&self) {
-        let wal = self.place.beside("-wal");
-        if std::fs::metadata(wal).is_ok_and(|wal| wal.len() > LONG_WAL) {
-            let brief = Duration::from_millis(20);
-            let _ = self.connection.busy_timeout(brief);
-            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-            let _ = self.connection.busy_timeout(super::open::PATIENCE);
+        let length = std::fs::metadata(self.place.beside("-wal")).map_or(0, |wal| wal.len());
+        if length <= self.long_wal.get() {
+            return;
         }
+        let brief = Duration::from_millis(20);
+        let _ = self.connection.busy_timeout(brief);
+        let busy = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+        let _ = self.connection.busy_timeout(super::open::PATIENCE);
+        // In vain: tried again when it has grown as much once more, not at every commit.
+        self.long_wal.set(if busy == Ok(0) { LONG_WAL } else { length + LONG_WAL });
     }
 }
 

@@ -1,0 +1,195 @@
+//! The log as a watch: ordered, unique, whole, resumable, and honest about its ends.
+
+use super::*;
+use kloop::store::{Change, Hint, Read, Retention, StoreError, watch_hint};
+use std::sync::mpsc::channel;
+
+const KEEP_NOTHING: Retention = Retention { at_least: 0, at_most: 0, since: Time::UNIX_EPOCH };
+
+#[test]
+fn a_watcher_beside_writers_sees_each_entry_once_in_order() {
+    let (_dir, store) = scratch();
+    let path = store.path();
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            scope.spawn(move || {
+                let mut store = Store::open(path, Access::Existing).unwrap();
+                for round in 0..40 {
+                    let mut txn = store.write(PATIENCE).unwrap();
+                    // Two entries a transaction, to be seen together.
+                    for half in ["x", "y"] {
+                        let key = pod(&format!("{writer}-{half}"));
+                        txn.put(&key, "uid", body(&round.to_string()), "test", at(1)).unwrap();
+                    }
+                    txn.commit().unwrap();
+                }
+            });
+        }
+        let hint = watch_hint(&store).unwrap();
+        let mut seen = 0;
+        while seen < 240 {
+            let entries = store.read().unwrap().log_after(seen, usize::MAX).unwrap();
+            assert_eq!(entries.len() % 2, 0, "half a transaction was seen");
+            for entry in entries {
+                seen += 1;
+                assert_eq!(entry.revision, seen);
+            }
+            hint.wait(Duration::from_millis(20));
+        }
+    });
+}
+
+#[test]
+fn any_kept_revision_resumes_the_same_tail() {
+    let (_dir, mut store) = scratch();
+    for round in 0..10 {
+        put(&mut store, ["a", "b", "c"][round % 3], &round.to_string());
+    }
+    store.compact(&Retention { at_most: 6, ..KEEP_NOTHING }, 100).unwrap();
+    let snapshot = store.read().unwrap();
+    let tail = snapshot.log_after(4, usize::MAX).unwrap();
+    assert_eq!(tail.len(), 6);
+    assert!(tail.iter().all(|entry| entry.previous.is_some()), "each can tell the body before it");
+    for from in 4..=10 {
+        assert_eq!(snapshot.log_after(from, usize::MAX).unwrap(), tail[from as usize - 4..]);
+        assert_eq!(
+            snapshot.log_after(from, 1).unwrap(),
+            tail[from as usize - 4..].iter().take(1).cloned().collect::<Vec<_>>()
+        );
+    }
+    assert_eq!(snapshot.log_after(3, 1), Err(StoreError::Expired { floor: 4 }));
+    assert_eq!(snapshot.log_after(11, 1), Err(StoreError::Future { revision: 11, head: 10 }));
+}
+
+#[test]
+fn a_removal_tells_the_last_state_and_a_new_life_begins_with_no_past() {
+    let (_dir, mut store) = scratch();
+    put(&mut store, "a", "one");
+    let mut txn = store.write(PATIENCE).unwrap();
+    txn.remove(&pod("a"), body("last"), "gc", at(5)).unwrap();
+    txn.put(&pod("a"), "another uid", body("new"), "test", at(6)).unwrap();
+    txn.commit().unwrap();
+    let snapshot = store.read().unwrap();
+    let history = snapshot.history(&pod("a")).unwrap();
+    assert_eq!(history, snapshot.log_after(0, 10).unwrap());
+    let [created, removed, again] = &history[..] else { panic!("{history:?}") };
+    assert_eq!(created.previous, None);
+    let Change::Removed(last) = &removed.change else { panic!("{removed:?}") };
+    assert_eq!((&*last.uid, last.revision, &*removed.actor, removed.at), ("uid-a", 2, "gc", at(5)));
+    assert!(last.body.contains("last") && last.body.contains("\"2\""));
+    assert_eq!(removed.previous.as_deref(), Some(&*created.change.stored().body));
+    assert_eq!(again.previous, None);
+    assert_eq!(&*again.change.stored().uid, "another uid");
+}
+
+#[test]
+fn revisions_go_on_after_everything_was_removed_and_compacted() {
+    let (_dir, mut store) = scratch();
+    put(&mut store, "a", "one");
+    let mut txn = store.write(PATIENCE).unwrap();
+    txn.remove(&pod("a"), body("last"), "test", at(1)).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(store.compact(&KEEP_NOTHING, 100).unwrap(), 2);
+    let path = store.path().to_owned();
+    drop(store);
+    let mut store = Store::open(&path, Access::Existing).unwrap();
+    assert_eq!(store.read().unwrap().history(&pod("a")).unwrap(), []);
+    assert_eq!(put(&mut store, "a", "two"), 3);
+    assert!(store.check().unwrap().is_empty());
+}
+
+#[test]
+fn retention_keeps_the_young_and_the_last() {
+    let (_dir, mut store) = scratch();
+    for second in 1..=10 {
+        let mut txn = store.write(PATIENCE).unwrap();
+        txn.put(&pod("a"), "uid", body("x"), "test", at(second)).unwrap();
+        txn.commit().unwrap();
+    }
+    let cases = [
+        (Retention { at_least: 10, at_most: 100, since: at(100) }, 0),
+        (Retention { at_least: 0, at_most: 100, since: at(3) }, 2),
+        (Retention { at_least: 6, at_most: 100, since: at(100) }, 4),
+        (Retention { at_least: 0, at_most: 5, since: at(0) }, 5),
+    ];
+    for (keep, floor) in cases {
+        while store.compact(&keep, 1).unwrap() > 0 {}
+        assert_eq!(store.read().unwrap().floor().unwrap(), floor, "{keep:?}");
+    }
+}
+
+#[test]
+fn a_commit_elsewhere_is_hinted_at() {
+    let (_dir, store) = scratch();
+    let mut other = Store::open(store.path(), Access::Existing).unwrap();
+    let version = store.data_version().unwrap();
+    let hint = watch_hint(&store).unwrap();
+    let (send, woken) = channel();
+    let watch = Hint::spawn(store.path(), move || {
+        let _ = send.send(());
+    });
+    put(&mut other, "a", "one");
+    assert!(hint.wait(PATIENCE));
+    woken.recv_timeout(PATIENCE).unwrap();
+    assert_ne!(store.data_version().unwrap(), version);
+    drop(watch);
+    assert!(watch_hint(&Store::in_memory().unwrap()).is_none());
+}
+
+#[test]
+fn the_wal_is_short_again_after_a_reader_that_stayed() {
+    let (_dir, mut store) = scratch();
+    let wal = store.dir().join("state.db-wal");
+    let length = || std::fs::metadata(&wal).unwrap().len();
+    let reader = Store::open(store.path(), Access::Existing).unwrap();
+    let snapshot = reader.read().unwrap();
+    let big = "x".repeat(1 << 20);
+    for round in 0..40 {
+        put(&mut store, "a", &format!("{big}{round}"));
+    }
+    assert!(length() > 32 << 20, "{}", length());
+    drop(snapshot);
+    for round in 0..40 {
+        put(&mut store, "a", &format!("{big}{round}"));
+    }
+    assert!(length() <= 48 << 20, "{}", length());
+    store.compact(&KEEP_NOTHING, 100).unwrap();
+    put(&mut store, "a", "small");
+    assert!(length() <= 32 << 20, "{}", length());
+}
+
+#[test]
+fn compaction_gives_room_back() {
+    let (_dir, mut store) = scratch();
+    let big = "x".repeat(100_000);
+    for round in 0..200 {
+        put(&mut store, "a", &format!("{big}{round}"));
+    }
+    while store.compact(&KEEP_NOTHING, 10).unwrap() > 0 {}
+    assert!(store.check().unwrap().is_empty());
+    let path = store.path().to_owned();
+    drop(store);
+    assert!(std::fs::metadata(&path).unwrap().len() < 5_000_000);
+}
+
+#[test]
+fn a_backup_is_a_whole_store_and_never_overwrites() {
+    let (dir, mut store) = scratch();
+    put(&mut store, "a", "one");
+    let copy = dir.path().join("copy.db");
+    store.backup(&copy).unwrap();
+    put(&mut store, "a", "two");
+    let again = store.backup(&copy).unwrap_err();
+    assert!(again.to_string().contains("exists"), "{again}");
+    let mut restored = Store::open(&copy, Access::Existing).unwrap();
+    assert_eq!(restored.read().unwrap().log_after(0, 10).unwrap().len(), 1);
+    assert!(restored.check().unwrap().is_empty());
+    assert_eq!(put(&mut restored, "b", "one"), 2);
+}
+
+#[test]
+fn a_store_can_be_sent_to_a_thread() {
+    fn sendable<T: Send>() {}
+    sendable::<Store>();
+    sendable::<Hint>();
+}
