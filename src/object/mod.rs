@@ -5,6 +5,7 @@
 //! Never: touches a file, a socket, a clock or a database, and never knows a particular kind.
 //! Start reading at [`Object`].
 
+pub mod jsonpath;
 pub mod key;
 pub mod label;
 pub mod meta;

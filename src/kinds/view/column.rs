@@ -1,0 +1,97 @@
+//! Columns and cells of a kind's table.
+
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// One column of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name as the API's Table has it, `Up-to-date`; the header is this in upper case.
+    pub name: Cow<'static, str>,
+    /// `string`, `integer`, `boolean`, as the API's Table says it.
+    pub kind: &'static str,
+    /// Shown with `-o wide` only.
+    pub wide: bool,
+}
+
+impl Column {
+    /// A column of text.
+    pub const fn text(name: &'static str) -> Column {
+        Column { name: Cow::Borrowed(name), kind: "string", wide: false }
+    }
+
+    /// A column of numbers.
+    pub const fn int(name: &'static str) -> Column {
+        Column { name: Cow::Borrowed(name), kind: "integer", wide: false }
+    }
+
+    /// A column of text that only `-o wide` shows.
+    pub const fn wide(name: &'static str) -> Column {
+        Column { name: Cow::Borrowed(name), kind: "string", wide: true }
+    }
+
+    /// Whether this column holds the object's name.
+    pub fn is_name(&self) -> bool {
+        self.name == "Name"
+    }
+}
+
+/// One cell of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Text, not escaped.
+    Text(String),
+    /// A number, which the API's Table sends as one.
+    Int(i64),
+    /// A truth, which the API's Table sends as one.
+    Bool(bool),
+    /// Nothing at all.
+    Empty,
+}
+
+impl Cell {
+    /// The cell in the rows of the API's Table.
+    pub fn to_value(&self) -> Value {
+        match self {
+            Cell::Text(text) => Value::from(text.as_str()),
+            Cell::Int(number) => Value::from(*number),
+            Cell::Bool(truth) => Value::from(*truth),
+            Cell::Empty => Value::Null,
+        }
+    }
+
+    /// The text, or `<none>` for the empty one.
+    pub fn or_none(text: &str) -> Cell {
+        Cell::from(if text.is_empty() { "<none>" } else { text })
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(number: i64) -> Cell {
+        Cell::Int(number)
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(number: usize) -> Cell {
+        Cell::Int(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(truth: bool) -> Cell {
+        Cell::Bool(truth)
+    }
+}

@@ -1,0 +1,54 @@
+//! What a description asks about other objects.
+
+use super::body::Body;
+use super::selector;
+use crate::object::{Object, Time};
+use serde_json::Value;
+
+/// Where a description finds what else there is. Whoever describes implements it over the store or a World.
+pub trait Related {
+    /// The objects of a resource, `pods`, in a namespace; in all of them when it is empty.
+    fn list(&self, resource: &str, namespace: &str) -> Vec<Object>;
+
+    /// One object of a resource.
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Object>;
+
+    /// The moment that ages are counted to.
+    fn now(&self) -> Time;
+
+    /// Whether the description ends with its events: `--show-events`.
+    fn show_events(&self) -> bool {
+        true
+    }
+}
+
+/// The pods that a controller owns, as counts of Running, Pending, Succeeded and Failed.
+pub fn pod_counts(owner: &Object, label_selector: &Value, related: &dyn Related) -> [usize; 4] {
+    let pods = related.list("pods", owner.namespace());
+    let mine = pods.iter().filter(|pod| {
+        selector::matches(label_selector, pod) && pod.controller().is_some_and(|controller| controller.uid == owner.uid())
+    });
+    let mut counts = [0; 4];
+    for pod in mine {
+        let at = match pod.0.text("status.phase") {
+            "Running" => 0,
+            "Pending" => 1,
+            "Succeeded" => 2,
+            "Failed" => 3,
+            _ => continue,
+        };
+        counts[at] += 1;
+    }
+    counts
+}
+
+/// `1 Running / 0 Waiting / 0 Succeeded / 0 Failed`.
+pub fn pods_status(owner: &Object, label_selector: &Value, related: &dyn Related) -> String {
+    let [running, waiting, succeeded, failed] = pod_counts(owner, label_selector, related);
+    format!("{running} Running / {waiting} Waiting / {succeeded} Succeeded / {failed} Failed")
+}
+
+/// `ReplicaSet/web`, of the controller that owns the object.
+pub fn controlled_by(object: &Object) -> Option<String> {
+    object.controller().map(|owner| format!("{}/{}", owner.kind, owner.name))
+}
