@@ -10,25 +10,26 @@ pub mod age;
 pub mod body;
 pub mod column;
 pub mod containers;
-pub mod custom;
 pub mod describe;
 pub mod events;
 pub mod related;
-pub mod selector;
 pub mod volumes;
 
 mod configmap;
-mod controllers;
 mod deployment;
 mod event;
 mod generic;
 mod job;
+mod limitrange;
 mod namespace;
 mod node;
 mod pod;
+mod pod_resources;
 mod replicaset;
+mod resourcequota;
 mod secret;
 mod service;
+mod storage;
 
 pub use column::{Cell, Column};
 pub use describe::Describe;
@@ -55,11 +56,13 @@ static ALL: &[&View] = &[
     &event::CORE,
     &event::EVENTS,
     &job::VIEW,
+    &limitrange::VIEW,
     &namespace::VIEW,
     &node::VIEW,
     &pod::VIEW,
     &replicaset::CONTROLLER,
     &replicaset::VIEW,
+    &resourcequota::VIEW,
     &secret::VIEW,
     &service::VIEW,
 ];
@@ -73,6 +76,3 @@ pub fn for_resource(resource: &str) -> Option<&'static View> {
 pub fn of(resource: &str) -> &'static View {
     for_resource(resource).unwrap_or(&generic::VIEW)
 }
-
-#[cfg(test)]
-mod tests;

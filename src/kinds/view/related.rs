@@ -1,7 +1,7 @@
 //! What a description asks about other objects.
 
 use super::body::Body;
-use super::selector;
+use crate::object::selector::Selector;
 use crate::object::{Object, Time};
 use serde_json::Value;
 
@@ -25,9 +25,9 @@ pub trait Related {
 /// The pods that a controller owns, as counts of Running, Pending, Succeeded and Failed.
 pub fn pod_counts(owner: &Object, label_selector: &Value, related: &dyn Related) -> [usize; 4] {
     let pods = related.list("pods", owner.namespace());
-    let mine = pods.iter().filter(|pod| {
-        selector::matches(label_selector, pod) && pod.controller().is_some_and(|controller| controller.uid == owner.uid())
-    });
+    let selector = selector(label_selector);
+    let owned = |pod: &&Object| pod.controller().is_some_and(|controller| controller.uid == owner.uid());
+    let mine = pods.iter().filter(|pod| selector.matches(|key| pod.label(key))).filter(owned);
     let mut counts = [0; 4];
     for pod in mine {
         let at = match pod.0.text("status.phase") {
@@ -51,4 +51,9 @@ pub fn pods_status(owner: &Object, label_selector: &Value, related: &dyn Related
 /// `ReplicaSet/web`, of the controller that owns the object.
 pub fn controlled_by(object: &Object) -> Option<String> {
     object.controller().map(|owner| format!("{}/{}", owner.kind, owner.name))
+}
+
+/// A `LabelSelector`; one that cannot be understood selects nothing.
+pub fn selector(label_selector: &Value) -> Selector {
+    Selector::from_label_selector(label_selector).unwrap_or_else(|_| Selector::nothing())
 }

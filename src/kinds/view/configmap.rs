@@ -1,0 +1,39 @@
+//! ConfigMaps.
+
+use super::age::since;
+use super::body::Body;
+use super::{Cell, Column, Describe, Related, View, events};
+use crate::object::{Object, Time};
+use base64::Engine;
+
+/// The view of config maps.
+pub static VIEW: View = View { resource: "configmaps", columns: COLUMNS, cells, describe };
+
+const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Data"), Column::text("Age")];
+
+fn cells(map: &Object, now: Time) -> Vec<Cell> {
+    let keys = map.0.pairs("data").len() + map.0.pairs("binaryData").len();
+    vec![map.name().into(), keys.into(), since(map.created(), now).into()]
+}
+
+fn describe(map: &Object, related: &dyn Related, out: &mut Describe) {
+    out.name_and_namespace(map);
+    out.labels_and_annotations(map);
+    out.blank();
+    out.line(0, "Data\n====");
+    for (key, value) in map.0.pairs("data") {
+        out.line(0, format_args!("{key}:\n----\n{value}\n"));
+    }
+    out.blank();
+    out.line(0, "BinaryData\n====");
+    for (key, value) in map.0.pairs("binaryData") {
+        out.line(0, format_args!("{key}: {} bytes", decoded_length(&value)));
+    }
+    out.blank();
+    events::of(map, related, out);
+}
+
+/// How many bytes a base64 text stands for; 0 when it is none.
+pub fn decoded_length(text: &str) -> usize {
+    base64::engine::general_purpose::STANDARD.decode(text).map_or(0, |bytes| bytes.len())
+}

@@ -1,0 +1,111 @@
+//! Deployments.
+
+use super::age::{rfc1123, since};
+use super::body::Body;
+use super::containers::{names_and_images, template};
+use super::related::selector;
+use super::{Cell, Column, Describe, Related, View, events};
+use crate::object::{Object, Time};
+use serde_json::Value;
+
+/// The view of deployments.
+pub static VIEW: View = View { resource: "deployments.apps", columns: COLUMNS, cells, describe };
+
+const COLUMNS: &[Column] = &[
+    Column::text("Name"),
+    Column::text("Ready"),
+    Column::text("Up-to-date"),
+    Column::text("Available"),
+    Column::text("Age"),
+    Column::wide("Containers"),
+    Column::wide("Images"),
+    Column::wide("Selector"),
+];
+
+fn cells(deployment: &Object, now: Time) -> Vec<Cell> {
+    let body = &deployment.0;
+    let (names, images) = names_and_images(body.at("spec.template.spec"));
+    vec![
+        deployment.name().into(),
+        format!("{}/{}", body.int("status.readyReplicas"), body.int("spec.replicas")).into(),
+        body.int("status.updatedReplicas").into(),
+        body.int("status.availableReplicas").into(),
+        since(deployment.created(), now).into(),
+        names.into(),
+        images.into(),
+        selector(body.at("spec.selector")).to_string().into(),
+    ]
+}
+
+fn describe(deployment: &Object, related: &dyn Related, out: &mut Describe) {
+    let body = &deployment.0;
+    out.name_and_namespace(deployment);
+    out.field(0, "CreationTimestamp", rfc1123(deployment.created()));
+    out.labels_and_annotations(deployment);
+    out.field(0, "Selector", selector(body.at("spec.selector")));
+    let replicas = format_args!(
+        "{} desired | {} updated | {} total | {} available | {} unavailable",
+        body.int("spec.replicas"),
+        body.int("status.updatedReplicas"),
+        body.int("status.replicas"),
+        body.int("status.availableReplicas"),
+        body.int("status.unavailableReplicas"),
+    )
+    .to_string();
+    out.field(0, "Replicas", replicas);
+    out.field(0, "StrategyType", body.text("spec.strategy.type"));
+    out.field(0, "MinReadySeconds", body.int("spec.minReadySeconds"));
+    if let Some(rolling) = body.at("spec.strategy").get("rollingUpdate") {
+        let (unavailable, surge) = (rolling.plain("maxUnavailable"), rolling.plain("maxSurge"));
+        out.field(0, "RollingUpdateStrategy", format_args!("{unavailable} max unavailable, {surge} max surge"));
+    }
+    template(out, body.at("spec.template"));
+    conditions(out, body.list("status.conditions"));
+    replica_sets(deployment, related, out);
+    events::of(deployment, related, out);
+}
+
+/// `Conditions:` of a workload, if it has any.
+pub fn conditions(out: &mut Describe, conditions: &[Value]) {
+    if conditions.is_empty() {
+        return;
+    }
+    out.heading(0, "Conditions");
+    out.header(1, &["Type", "Status", "Reason"]);
+    for known in conditions {
+        out.line(1, format_args!("{} \t{}\t{}", known.text("type"), known.text("status"), known.text("reason")));
+    }
+}
+
+/// The replica set that has the deployment's template, and the others.
+fn replica_sets(deployment: &Object, related: &dyn Related, out: &mut Describe) {
+    let mut owned = related.list("replicasets.apps", deployment.namespace());
+    owned.retain(|set| set.controller().is_some_and(|owner| owner.uid == deployment.uid()));
+    if owned.is_empty() {
+        return;
+    }
+    let wanted = plain_template(deployment);
+    // Several may have it after a hash collision; the oldest is the one that counts.
+    let new = owned.iter().filter(|set| plain_template(set) == wanted).min_by_key(|set| set.created());
+    let new_name = new.map(|set| set.name().to_owned());
+    let (new, old): (Vec<_>, Vec<_>) = owned.iter().partition(|set| Some(set.name()) == new_name.as_deref());
+    out.field(0, "OldReplicaSets", created(&old));
+    out.field(0, "NewReplicaSet", created(&new));
+}
+
+/// The pod template without the label that the deployment adds.
+fn plain_template(object: &Object) -> Value {
+    let mut template = object.0.at("spec.template").clone();
+    if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        labels.remove("pod-template-hash");
+    }
+    template
+}
+
+fn created(sets: &[&Object]) -> String {
+    let text = |set: &&Object| {
+        format!("{} ({}/{} replicas created)", set.name(), set.0.int("status.replicas"), set.0.int("spec.replicas"))
+    };
+    let texts: Vec<String> = sets.iter().map(text).collect();
+    if texts.is_empty() { "<none>".into() } else { texts.join(", ") }
+}

@@ -1,0 +1,64 @@
+//! Events, of the core group and of events.k8s.io, which are the same objects.
+
+use super::age::since;
+use super::body::{Body, or};
+use super::{Cell, Column, View, generic};
+use crate::object::{Object, Time};
+use serde_json::Value;
+
+/// The view of core events.
+pub static CORE: View = View { resource: "events", columns: COLUMNS, cells, describe: generic::describe };
+
+/// The view of the same events in their own group.
+pub static EVENTS: View = View { resource: "events.events.k8s.io", columns: COLUMNS, cells, describe: generic::describe };
+
+const COLUMNS: &[Column] = &[
+    Column::text("Last Seen"),
+    Column::text("Type"),
+    Column::text("Reason"),
+    Column::text("Object"),
+    Column::wide("Subobject"),
+    Column::wide("Source"),
+    Column::text("Message"),
+    Column::wide("First Seen"),
+    Column::wide("Count"),
+    Column::wide("Name"),
+];
+
+/// The field, or where events.k8s.io keeps the same.
+fn either<'a>(body: &'a Value, core: &str, other: &str) -> &'a Value {
+    if body.has(core) { body.at(core) } else { body.at(other) }
+}
+
+fn cells(event: &Object, now: Time) -> Vec<Cell> {
+    let body = &event.0;
+    let moment = |paths: &[&str]| paths.iter().find_map(|path| body.time(path));
+    let first = moment(&["firstTimestamp", "deprecatedFirstTimestamp", "eventTime"]);
+    let last =
+        moment(&["series.lastObservedTime", "lastTimestamp", "deprecatedLastTimestamp"]).or(first);
+    let count = ["series.count", "count", "deprecatedCount"].into_iter().find(|path| body.int(path) > 0);
+    let about = either(body, "involvedObject", "regarding");
+    let object = match (about.text("kind").to_lowercase(), about.text("name")) {
+        (kind, "") => kind,
+        (kind, name) => format!("{kind}/{name}"),
+    };
+    vec![
+        since(last, now).into(),
+        body.text("type").into(),
+        body.text("reason").into(),
+        object.into(),
+        about.text("fieldPath").into(),
+        source(body).into(),
+        body.text(if body.has("message") { "message" } else { "note" }).trim().into(),
+        since(first, now).into(),
+        count.map_or(1, |path| body.int(path)).into(),
+        event.name().into(),
+    ]
+}
+
+fn source(body: &Value) -> String {
+    let source = either(body, "source", "deprecatedSource");
+    let component = or(source.text("component"), either(body, "reportingComponent", "reportingController").as_str().unwrap_or_default());
+    let host = or(source.text("host"), body.text("reportingInstance"));
+    if host.is_empty() { component.to_owned() } else { format!("{component}, {host}") }
+}

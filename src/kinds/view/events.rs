@@ -1,0 +1,77 @@
+//! Events: the last section of a description, and the rows of `kubectl events`.
+
+use super::age::since;
+use super::body::{Body, or};
+use super::{Describe, Related};
+use crate::object::{Object, Time};
+
+/// `Events:` of an object, unless they are not wanted.
+pub fn of(object: &Object, related: &dyn Related, out: &mut Describe) {
+    let about = |event: &Object| {
+        let involved = event.0.at("involvedObject");
+        let uid = involved.text("uid");
+        let same_uid = uid == object.uid() || uid.is_empty() || object.uid().is_empty();
+        // The kubelet of a node writes the node's name where its uid belongs.
+        let of_node = object.kind() == "Node" && uid == object.name();
+        involved.text("name") == object.name()
+            && involved.text("namespace") == object.namespace()
+            && involved.text("kind") == object.kind()
+            && (same_uid || of_node)
+    };
+    if related.show_events() {
+        let namespace = or(object.namespace(), "default");
+        let mut events: Vec<Object> = related.list("events", namespace).into_iter().filter(about).collect();
+        section(out, &mut events, related.now());
+    }
+}
+
+/// The section with its table, oldest first.
+fn section(out: &mut Describe, events: &mut [Object], now: Time) {
+    if events.is_empty() {
+        return out.field(0, "Events", "<none>");
+    }
+    sort(events);
+    out.heading(0, "Events");
+    out.line(1, "Type\tReason\tAge\tFrom\tMessage");
+    out.line(1, "----\t------\t----\t----\t-------");
+    for event in events {
+        let body = &event.0;
+        let from = or(body.text("source.component"), reporter(event));
+        let path = body.text("involvedObject.fieldPath");
+        let message = body.text("message").trim();
+        let message = if path.is_empty() { message.to_owned() } else { format!("{path}: {message}") };
+        out.row(1, &[&body.text("type"), &body.text("reason"), &last_seen(event, now), &from, &message]);
+    }
+}
+
+fn reporter(event: &Object) -> &str {
+    event.0.text("reportingComponent")
+}
+
+/// By when they last happened; the order of the list decides among equals.
+pub fn sort(events: &mut [Object]) {
+    events.sort_by_key(last_moment);
+}
+
+fn first_moment(event: &Object) -> Option<Time> {
+    event.0.time("eventTime").or_else(|| event.0.time("firstTimestamp"))
+}
+
+fn last_moment(event: &Object) -> Option<Time> {
+    let body = &event.0;
+    body.time("series.lastObservedTime").or_else(|| body.time("lastTimestamp")).or_else(|| body.time("eventTime"))
+}
+
+/// `25h`, or `25h (x4 over 30h)` for what happened again.
+pub fn last_seen(event: &Object, now: Time) -> String {
+    let body = &event.0;
+    let first = since(first_moment(event), now);
+    if body.has("series") {
+        let last = since(body.time("series.lastObservedTime"), now);
+        format!("{last} (x{} over {first})", body.int("series.count"))
+    } else if body.int("count") > 1 {
+        format!("{} (x{} over {first})", since(body.time("lastTimestamp"), now), body.int("count"))
+    } else {
+        first
+    }
+}

@@ -1,0 +1,133 @@
+//! Jobs.
+
+use super::age::{between, rfc1123, since};
+use super::body::Body;
+use super::containers::{names_and_images, template};
+use super::related::{controlled_by, selector};
+use super::{Cell, Column, Describe, Related, View, events};
+use crate::object::{Object, Time, time};
+use serde_json::Value;
+
+/// The view of jobs.
+pub static VIEW: View = View { resource: "jobs.batch", columns: COLUMNS, cells, describe };
+
+const COLUMNS: &[Column] = &[
+    Column::text("Name"),
+    Column::text("Status"),
+    Column::text("Completions"),
+    Column::text("Duration"),
+    Column::text("Age"),
+    Column::wide("Containers"),
+    Column::wide("Images"),
+    Column::wide("Selector"),
+];
+
+/// Longer lists of completed indexes are cut at the next comma. kubectl: `capIndexesListOrNone`.
+const INDEXES_SHOWN: usize = 50;
+
+fn cells(job: &Object, now: Time) -> Vec<Cell> {
+    let body = &job.0;
+    let (names, images) = names_and_images(body.at("spec.template.spec"));
+    vec![
+        job.name().into(),
+        status(job).into(),
+        completions(body).into(),
+        duration(body, now).into(),
+        since(job.created(), now).into(),
+        names.into(),
+        images.into(),
+        selector(body.at("spec.selector")).to_string().into(),
+    ]
+}
+
+fn status(job: &Object) -> &'static str {
+    let is = |kind: &str| {
+        let conditions = job.0.list("status.conditions").iter();
+        conditions.filter(|known| known.text("status") == "True").any(|known| known.text("type") == kind)
+    };
+    if is("Complete") {
+        "Complete"
+    } else if is("Failed") {
+        "Failed"
+    } else if job.deletion().is_some() {
+        "Terminating"
+    } else {
+        ["Suspended", "FailureTarget", "SuccessCriteriaMet"].into_iter().find(|kind| is(kind)).unwrap_or("Running")
+    }
+}
+
+fn completions(body: &Value) -> String {
+    let succeeded = body.int("status.succeeded");
+    match (body.at("spec.completions").as_i64(), body.int("spec.parallelism")) {
+        (Some(wanted), _) => format!("{succeeded}/{wanted}"),
+        (None, many) if many > 1 => format!("{succeeded}/1 of {many}"),
+        (None, _) => format!("{succeeded}/1"),
+    }
+}
+
+fn duration(body: &Value, now: Time) -> String {
+    let end = body.time("status.completionTime").unwrap_or(now);
+    body.time("status.startTime").map(|start| time::age(between(start, end))).unwrap_or_default()
+}
+
+fn describe(job: &Object, related: &dyn Related, out: &mut Describe) {
+    let body = &job.0;
+    out.name_and_namespace(job);
+    out.field(0, "Selector", selector(body.at("spec.selector")));
+    out.labels_and_annotations(job);
+    if let Some(owner) = controlled_by(job) {
+        out.field(0, "Controlled By", owner);
+    }
+    let field = |out: &mut Describe, label: &str, path: &str| {
+        if body.has(path) {
+            out.field(0, label, body.plain(path));
+        }
+    };
+    field(out, "Parallelism", "spec.parallelism");
+    out.field(0, "Completions", super::body::or(&body.plain("spec.completions"), "<unset>"));
+    field(out, "Completion Mode", "spec.completionMode");
+    field(out, "Suspend", "spec.suspend");
+    field(out, "Backoff Limit", "spec.backoffLimit");
+    field(out, "TTL Seconds After Finished", "spec.ttlSecondsAfterFinished");
+    times(body, out);
+    pods_statuses(body, out);
+    template(out, body.at("spec.template"));
+    events::of(job, related, out);
+}
+
+fn times(body: &Value, out: &mut Describe) {
+    let (start, end) = (body.time("status.startTime"), body.time("status.completionTime"));
+    if start.is_some() {
+        out.field(0, "Start Time", rfc1123(start));
+    }
+    if end.is_some() {
+        out.field(0, "Completed At", rfc1123(end));
+    }
+    if let (Some(start), Some(end)) = (start, end) {
+        out.field(0, "Duration", time::age(between(start, end)));
+    }
+    if body.has("spec.activeDeadlineSeconds") {
+        out.field(0, "Active Deadline Seconds", format_args!("{}s", body.int("spec.activeDeadlineSeconds")));
+    }
+}
+
+fn pods_statuses(body: &Value, out: &mut Describe) {
+    let ready = match body.at("status.ready").as_i64() {
+        Some(ready) => format!(" ({ready} Ready)"),
+        None => String::new(),
+    };
+    let [active, succeeded, failed] = ["active", "succeeded", "failed"].map(|name| body.at("status").int(name));
+    out.field(0, "Pods Statuses", format_args!("{active} Active{ready} / {succeeded} Succeeded / {failed} Failed"));
+    if body.text("spec.completionMode") == "Indexed" {
+        out.field(0, "Completed Indexes", capped(body.text("status.completedIndexes")));
+    }
+}
+
+fn capped(indexes: &str) -> String {
+    let comma = indexes.get(INDEXES_SHOWN..).and_then(|rest| rest.find(','));
+    match comma {
+        _ if indexes.is_empty() => "<none>".into(),
+        Some(at) => format!("{}...", &indexes[..=INDEXES_SHOWN + at]),
+        None => indexes.to_owned(),
+    }
+}

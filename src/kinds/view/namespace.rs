@@ -1,0 +1,40 @@
+//! Namespaces.
+
+use super::age::{rfc1123, since};
+use super::body::Body;
+use super::{Cell, Column, Describe, Related, View, limitrange, resourcequota};
+use crate::object::{Object, Time};
+use serde_json::Value;
+
+/// The view of namespaces.
+pub static VIEW: View = View { resource: "namespaces", columns: COLUMNS, cells, describe };
+
+const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Status"), Column::text("Age")];
+
+fn cells(namespace: &Object, now: Time) -> Vec<Cell> {
+    vec![namespace.name().into(), namespace.0.text("status.phase").into(), since(namespace.created(), now).into()]
+}
+
+fn describe(namespace: &Object, related: &dyn Related, out: &mut Describe) {
+    out.field(0, "Name", namespace.name());
+    out.labels_and_annotations(namespace);
+    out.field(0, "Status", namespace.0.text("status.phase"));
+    conditions(out, namespace.0.list("status.conditions"));
+    out.blank();
+    resourcequota::all_of_namespace(out, related.list("resourcequotas", namespace.name()));
+    out.blank();
+    limitrange::all_of_namespace(out, &related.list("limitranges", namespace.name()));
+}
+
+/// `Conditions:` with their last change, if there are any.
+pub fn conditions(out: &mut Describe, conditions: &[Value]) {
+    if conditions.is_empty() {
+        return;
+    }
+    out.heading(0, "Conditions");
+    out.header(1, &["Type", "Status", "LastTransitionTime", "Reason", "Message"]);
+    for known in conditions {
+        let changed = rfc1123(known.time("lastTransitionTime"));
+        out.row(1, &[&known.text("type"), &known.text("status"), &changed, &known.text("reason"), &known.text("message")]);
+    }
+}

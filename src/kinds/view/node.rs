@@ -1,0 +1,223 @@
+//! Nodes.
+
+use super::age::{rfc1123, since};
+use super::body::{Body, or};
+use super::pod_resources::{Amounts, of_pod};
+use super::{Cell, Column, Describe, Related, View, events};
+use crate::object::quantity::Quantity;
+use crate::object::{Object, Time};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The view of nodes.
+pub static VIEW: View = View { resource: "nodes", columns: COLUMNS, cells, describe };
+
+const COLUMNS: &[Column] = &[
+    Column::text("Name"),
+    Column::text("Status"),
+    Column::text("Roles"),
+    Column::text("Age"),
+    Column::text("Version"),
+    Column::wide("Internal-IP"),
+    Column::wide("External-IP"),
+    Column::wide("OS-Image"),
+    Column::wide("Kernel-Version"),
+    Column::wide("Container-Runtime"),
+];
+
+fn cells(node: &Object, now: Time) -> Vec<Cell> {
+    let body = &node.0;
+    let info = body.at("status.nodeInfo");
+    let address = |kind: &str| {
+        let found = body.list("status.addresses").iter().find(|address| address.text("type") == kind);
+        Cell::or_none(found.map_or("", |address| address.text("address")))
+    };
+    let known = |field: &str| Cell::from(or(info.text(field), "<unknown>"));
+    let kernel = match (info.text("kernelVersion"), info.text("architecture")) {
+        ("", _) => "<unknown>".into(),
+        (kernel, "") => kernel.to_owned(),
+        (kernel, architecture) => format!("{kernel} ({architecture})"),
+    };
+    vec![
+        node.name().into(),
+        status(body).into(),
+        or(&roles(node), "<none>").into(),
+        since(node.created(), now).into(),
+        info.text("kubeletVersion").into(),
+        address("InternalIP"),
+        address("ExternalIP"),
+        known("osImage"),
+        kernel.into(),
+        known("containerRuntimeVersion"),
+    ]
+}
+
+fn status(body: &Value) -> String {
+    let ready = body.list("status.conditions").iter().find(|known| known.text("type") == "Ready");
+    let status = match ready {
+        Some(known) if known.text("status") == "True" => "Ready",
+        Some(_) => "NotReady",
+        None => "Unknown",
+    };
+    let cordoned = if body.flag("spec.unschedulable") { ",SchedulingDisabled" } else { "" };
+    format!("{status}{cordoned}")
+}
+
+fn roles(node: &Object) -> String {
+    let roles: BTreeSet<&str> = node
+        .labels()
+        .filter_map(|(key, value)| match key {
+            "kubernetes.io/role" => Some(value),
+            _ => key.strip_prefix("node-role.kubernetes.io/"),
+        })
+        .filter(|role| !role.is_empty())
+        .collect();
+    roles.into_iter().collect::<Vec<_>>().join(",")
+}
+
+fn describe(node: &Object, related: &dyn Related, out: &mut Describe) {
+    let body = &node.0;
+    out.field(0, "Name", node.name());
+    out.field(0, "Roles", or(&roles(node), "<none>"));
+    out.labels_and_annotations(node);
+    out.field(0, "CreationTimestamp", rfc1123(node.created()));
+    let mut taints: Vec<&Value> = body.list("spec.taints").iter().collect();
+    taints.sort_by_key(|taint| format!("{},{}", taint.text("effect"), taint.text("key")));
+    out.values(0, "Taints", taints.into_iter().map(taint));
+    out.field(0, "Unschedulable", body.flag("spec.unschedulable"));
+    lease(node, related, out);
+    conditions(body.list("status.conditions"), out);
+    out.heading(0, "Addresses");
+    for address in body.list("status.addresses") {
+        out.field(1, address.text("type"), address.text("address"));
+    }
+    for (label, path) in [("Capacity", "status.capacity"), ("Allocatable", "status.allocatable")] {
+        if body.has(path) {
+            out.heading(0, label);
+            body.pairs(path).iter().for_each(|(name, amount)| out.field(1, name, amount));
+        }
+    }
+    system(body, out);
+    pods(node, related, out);
+    events::of(node, related, out);
+}
+
+/// `key=value:Effect`.
+fn taint(taint: &Value) -> String {
+    let (key, value, effect) = (taint.text("key"), taint.text("value"), taint.text("effect"));
+    match (value, effect) {
+        ("", "") => key.to_owned(),
+        ("", effect) => format!("{key}:{effect}"),
+        (value, "") => format!("{key}={value}:"),
+        (value, effect) => format!("{key}={value}:{effect}"),
+    }
+}
+
+fn lease(node: &Object, related: &dyn Related, out: &mut Describe) {
+    let Some(lease) = related.get("leases.coordination.k8s.io", "kube-node-lease", node.name()) else {
+        let why = format_args!("Failed to get lease: leases.coordination.k8s.io \"{}\" not found", node.name()).to_string();
+        return out.field(0, "Lease", why);
+    };
+    let spec = lease.0.at("spec");
+    let moment = |field: &str| if spec.has(field) { rfc1123(spec.time(field)) } else { "<unset>".into() };
+    out.heading(0, "Lease");
+    out.field(1, "HolderIdentity", or(spec.text("holderIdentity"), "<unset>"));
+    out.field(1, "AcquireTime", moment("acquireTime"));
+    out.field(1, "RenewTime", moment("renewTime"));
+}
+
+fn conditions(conditions: &[Value], out: &mut Describe) {
+    if conditions.is_empty() {
+        return;
+    }
+    out.heading(0, "Conditions");
+    out.header(1, &["Type", "Status", "LastHeartbeatTime", "LastTransitionTime", "Reason", "Message"]);
+    for known in conditions {
+        let cells = [
+            known.text("type"),
+            known.text("status"),
+            &rfc1123(known.time("lastHeartbeatTime")),
+            &rfc1123(known.time("lastTransitionTime")),
+            known.text("reason"),
+            known.text("message"),
+        ];
+        out.line(1, cells.join(" \t"));
+    }
+}
+
+fn system(body: &Value, out: &mut Describe) {
+    let info = body.at("status.nodeInfo");
+    let fields = [
+        ("Machine ID", "machineID"),
+        ("System UUID", "systemUUID"),
+        ("Boot ID", "bootID"),
+        ("Kernel Version", "kernelVersion"),
+        ("OS Image", "osImage"),
+        ("Operating System", "operatingSystem"),
+        ("Architecture", "architecture"),
+        ("Container Runtime Version", "containerRuntimeVersion"),
+        ("Kubelet Version", "kubeletVersion"),
+    ];
+    out.heading(0, "System Info");
+    fields.iter().for_each(|(label, field)| out.field(1, label, info.text(field)));
+    let fields = [
+        ("PodCIDR", body.plain("spec.podCIDR")),
+        ("PodCIDRs", body.texts("spec.podCIDRs").join(",")),
+        ("ProviderID", body.plain("spec.providerID")),
+    ];
+    for (label, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
+        out.field(0, label, value);
+    }
+}
+
+/// What runs here and how much of the node it has been promised.
+fn pods(node: &Object, related: &dyn Related, out: &mut Describe) {
+    let mut pods = related.list("pods", "");
+    pods.retain(|pod| {
+        pod.0.text("spec.nodeName") == node.name() && !matches!(pod.0.text("status.phase"), "Succeeded" | "Failed")
+    });
+    let body = &node.0;
+    let offer = Amounts::of(body.at(if body.has("status.allocatable") { "status.allocatable" } else { "status.capacity" }));
+    out.field(0, "Non-terminated Pods", format_args!("({} in total)", pods.len()));
+    out.line(1, "Namespace\tName\t\tCPU Requests\tCPU Limits\tMemory Requests\tMemory Limits\tAge");
+    out.line(1, "---------\t----\t\t------------\t----------\t---------------\t-------------\t---");
+    let (mut requests, mut limits) = (Amounts::default(), Amounts::default());
+    for pod in &pods {
+        let (asked, allowed) = (of_pod(&pod.0, "requests"), of_pod(&pod.0, "limits"));
+        let cells = [
+            share(&asked, &offer, "cpu"),
+            share(&allowed, &offer, "cpu"),
+            share(&asked, &offer, "memory"),
+            share(&allowed, &offer, "memory"),
+            since(pod.created(), related.now()),
+        ];
+        out.line(1, format_args!("{}\t{}\t\t{}", pod.namespace(), pod.name(), cells.join("\t")));
+        requests.add(&asked);
+        limits.add(&allowed);
+    }
+    allocated(&requests, &limits, &offer, out);
+}
+
+fn allocated(requests: &Amounts, limits: &Amounts, offer: &Amounts, out: &mut Describe) {
+    out.heading(0, "Allocated resources");
+    out.line(1, "(Total limits may be over 100 percent, i.e., overcommitted.)");
+    out.header(1, &["Resource", "Requests", "Limits"]);
+    const USUAL: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+    let pages = offer.0.keys().map(String::as_str).filter(|name| name.starts_with("hugepages-"));
+    for name in USUAL.into_iter().chain(pages) {
+        out.row(1, &[&name, &share(requests, offer, name), &share(limits, offer, name)]);
+    }
+    let is_extended =
+        |name: &&str| !USUAL.contains(name) && *name != "pods" && !name.starts_with("hugepages-");
+    for name in offer.0.keys().map(String::as_str).filter(is_extended) {
+        out.row(1, &[&name, &requests.get(name), &limits.get(name)]);
+    }
+}
+
+/// `250m (6%)` of what the node offers.
+fn share(amounts: &Amounts, offer: &Amounts, name: &str) -> String {
+    let (amount, whole) = (amounts.get(name), offer.get(name));
+    let part = |quantity: Quantity| if name == "cpu" { quantity.milli() } else { quantity.value() } as f64;
+    let percent = if whole.is_zero() { 0.0 } else { part(amount) / part(whole) * 100.0 };
+    format!("{amount} ({}%)", percent as i64)
+}

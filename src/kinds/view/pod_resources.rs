@@ -1,0 +1,98 @@
+//! How much a pod asks for or may use, all its containers together.
+
+use super::body::Body;
+use crate::object::quantity::Quantity;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Amounts by resource name.
+#[derive(Clone, Default)]
+pub struct Amounts(pub BTreeMap<String, Quantity>);
+
+impl Amounts {
+    /// Reads a map of quantities; what is none is left out.
+    pub fn of(map: &Value) -> Amounts {
+        let entries = map.as_object().into_iter().flatten();
+        let read = |value: &Value| match value {
+            Value::String(text) => Quantity::parse(text).ok(),
+            other => other.as_i64().map(Quantity::from_int),
+        };
+        Amounts(entries.filter_map(|(name, value)| Some((name.clone(), read(value)?))).collect())
+    }
+
+    /// One amount, nothing when it is not there.
+    pub fn get(&self, name: &str) -> Quantity {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    /// Adds others, resource by resource.
+    pub fn add(&mut self, other: &Amounts) {
+        for (name, amount) in &other.0 {
+            match self.0.get_mut(name) {
+                Some(sum) => *sum += *amount,
+                None => {
+                    self.0.insert(name.clone(), *amount);
+                }
+            }
+        }
+    }
+
+    /// Raises each amount to that of others.
+    fn raise(&mut self, other: &Amounts) {
+        for (name, amount) in &other.0 {
+            if self.0.get(name).is_none_or(|mine| mine < amount) {
+                self.0.insert(name.clone(), *amount);
+            }
+        }
+    }
+}
+
+/// A pod's `requests` or `limits`: containers and sidecars together, or the most that one init container needs beside
+/// the sidecars before it; pod-level resources override, overhead comes on top. Kubernetes: KEP-753 and KEP-2837.
+pub fn of_pod(pod: &Value, kind: &str) -> Amounts {
+    let of = |holder: &Value| Amounts::of(holder.at("resources").at(kind));
+    let mut total = Amounts::default();
+    pod.list("spec.containers").iter().for_each(|container| total.add(&of(container)));
+    let (mut sidecars, mut most) = (Amounts::default(), Amounts::default());
+    for container in pod.list("spec.initContainers") {
+        let mut needed = sidecars.clone();
+        needed.add(&of(container));
+        if container.text("restartPolicy") == "Always" {
+            total.add(&of(container));
+            sidecars = needed.clone();
+        }
+        most.raise(&needed);
+    }
+    total.raise(&most);
+    total.0.extend(of(pod.at("spec")).0);
+    let mut overhead = Amounts::of(pod.at("spec.overhead"));
+    if kind == "limits" {
+        // Overhead raises a limit, it makes none.
+        overhead.0.retain(|name, _| total.0.contains_key(name));
+    }
+    total.add(&overhead);
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn sums() {
+        let asks = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
+        let mut sidecar = asks("1");
+        sidecar["restartPolicy"] = "Always".into();
+        let pod = |inits: Value, containers: Value| json!({"spec": {"initContainers": inits, "containers": containers}});
+        let cases = [
+            (pod(json!([]), json!([asks("1"), asks("500m")])), "1500m"),
+            (pod(json!([asks("3")]), json!([asks("1"), asks("1")])), "3"),
+            (pod(json!([sidecar, asks("3")]), json!([asks("1")])), "4"),
+            (pod(json!([sidecar]), json!([asks("1")])), "2"),
+        ];
+        for (pod, expected) in cases {
+            assert_eq!(of_pod(&pod, "requests").get("cpu").to_string(), expected, "{pod}");
+        }
+    }
+}
