@@ -12,6 +12,7 @@ pub mod omit;
 pub mod read;
 pub mod selectable;
 pub mod typed;
+pub mod view;
 pub mod workload;
 
 pub mod config_map;

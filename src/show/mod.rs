@@ -1,1 +1,11 @@
-//! (being built)
+//! What a user sees: tables, descriptions, and the output formats of `-o`.
+//!
+//! Knows: layout ([`table`], [`describe`], both over [`columns`]), what may reach a terminal ([`escape`]), and kubectl's formats.
+//! Never: knows a particular kind (its columns and sections come from `kinds::view`), never prints: it gives text.
+//! Start reading at [`table`].
+
+pub mod columns;
+pub mod describe;
+pub mod escape;
+pub mod events;
+pub mod table;

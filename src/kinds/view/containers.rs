@@ -253,7 +253,10 @@ fn environment_from(out: &mut Describe, container: &Value) {
             "" => String::new(),
             prefix => format!(" with prefix '{prefix}'"),
         };
-        out.line(3, format_args!("{}\t{kind}{prefix}\tOptional: {}", reference.text("name"), reference.flag("optional")));
+        out.line(
+            3,
+            format_args!("{}\t{kind}{prefix}\tOptional: {}", reference.text("name"), reference.flag("optional")),
+        );
     }
 }
 
@@ -288,7 +291,12 @@ fn pod_field(pod: &Value, path: &str) -> Option<String> {
     };
     match path {
         "metadata.labels" | "metadata.annotations" => Some(lines(path)),
-        "metadata.name" | "metadata.namespace" | "metadata.uid" | "spec.nodeName" | "spec.serviceAccountName" | "status.hostIP"
+        "metadata.name"
+        | "metadata.namespace"
+        | "metadata.uid"
+        | "spec.nodeName"
+        | "spec.serviceAccountName"
+        | "status.hostIP"
         | "status.podIP" => Some(pod.plain(path)),
         "status.podIPs" | "status.hostIPs" => {
             Some(pod.list(path).iter().map(|ip| ip.text("ip")).collect::<Vec<_>>().join(","))

@@ -85,7 +85,8 @@ impl Describe {
 
     /// Annotations, one a line; long ones and those of several lines are put below their key.
     pub fn annotations(&mut self, level: usize, name: &str, pairs: &[(&str, String)]) {
-        let lines = pairs.iter().filter(|(key, _)| *key != LAST_APPLIED).flat_map(|(key, value)| annotation(key, value));
+        let lines =
+            pairs.iter().filter(|(key, _)| *key != LAST_APPLIED).flat_map(|(key, value)| annotation(key, value));
         self.values(level, name, lines);
     }
 
@@ -129,7 +130,11 @@ mod tests {
     fn long_annotations_get_their_own_lines() {
         let mut out = Describe::new();
         let long = "x".repeat(200);
-        out.annotations(0, "Annotations", &[("a", "1".into()), ("b", "p\nq\n".into()), ("c", long), (LAST_APPLIED, "{}".into())]);
+        out.annotations(
+            0,
+            "Annotations",
+            &[("a", "1".into()), ("b", "p\nq\n".into()), ("c", long), (LAST_APPLIED, "{}".into())],
+        );
         let cut = "x".repeat(138);
         assert_eq!(out.raw(), format!("Annotations:\ta: 1\n\tb:\n\t  p\n\t  q\n\tc:\n\t  {cut}...\n"));
     }

@@ -10,7 +10,8 @@ use serde_json::Value;
 pub static CORE: View = View { resource: "events", columns: COLUMNS, cells, describe: generic::describe };
 
 /// The view of the same events in their own group.
-pub static EVENTS: View = View { resource: "events.events.k8s.io", columns: COLUMNS, cells, describe: generic::describe };
+pub static EVENTS: View =
+    View { resource: "events.events.k8s.io", columns: COLUMNS, cells, describe: generic::describe };
 
 const COLUMNS: &[Column] = &[
     Column::text("Last Seen"),
@@ -34,8 +35,7 @@ fn cells(event: &Object, now: Time) -> Vec<Cell> {
     let body = &event.0;
     let moment = |paths: &[&str]| paths.iter().find_map(|path| body.time(path));
     let first = moment(&["firstTimestamp", "deprecatedFirstTimestamp", "eventTime"]);
-    let last =
-        moment(&["series.lastObservedTime", "lastTimestamp", "deprecatedLastTimestamp"]).or(first);
+    let last = moment(&["series.lastObservedTime", "lastTimestamp", "deprecatedLastTimestamp"]).or(first);
     let count = ["series.count", "count", "deprecatedCount"].into_iter().find(|path| body.int(path) > 0);
     let about = either(body, "involvedObject", "regarding");
     let object = match (about.text("kind").to_lowercase(), about.text("name")) {
@@ -58,7 +58,10 @@ fn cells(event: &Object, now: Time) -> Vec<Cell> {
 
 fn source(body: &Value) -> String {
     let source = either(body, "source", "deprecatedSource");
-    let component = or(source.text("component"), either(body, "reportingComponent", "reportingController").as_str().unwrap_or_default());
+    let component = or(
+        source.text("component"),
+        either(body, "reportingComponent", "reportingController").as_str().unwrap_or_default(),
+    );
     let host = or(source.text("host"), body.text("reportingInstance"));
     if host.is_empty() { component.to_owned() } else { format!("{component}, {host}") }
 }

@@ -1,14 +1,12 @@
 //! Kinds without a view of their own, custom resources among them: name and age, and a description field by field.
 
 use super::age::since;
-use super::body::Body;
 use super::{Cell, Column, Describe, Related, View, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
 /// What is shown of any kind.
-pub const VIEW: View =
-    View { resource: "", columns: &[Column::text("Name"), Column::text("Age")], cells, describe };
+pub const VIEW: View = View { resource: "", columns: &[Column::text("Name"), Column::text("Age")], cells, describe };
 
 fn cells(object: &Object, now: Time) -> Vec<Cell> {
     vec![object.name().into(), since(object.created(), now).into()]

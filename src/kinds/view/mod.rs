@@ -15,18 +15,18 @@ pub mod events;
 pub mod related;
 pub mod volumes;
 
-mod configmap;
+mod config_map;
 mod deployment;
 mod event;
 mod generic;
 mod job;
-mod limitrange;
+mod limit_range;
 mod namespace;
 mod node;
 mod pod;
 mod pod_resources;
-mod replicaset;
-mod resourcequota;
+mod replica_set;
+mod resource_quota;
 mod secret;
 mod service;
 mod storage;
@@ -51,18 +51,18 @@ pub struct View {
 
 /// Every kind with a view of its own.
 static ALL: &[&View] = &[
-    &configmap::VIEW,
+    &config_map::VIEW,
     &deployment::VIEW,
     &event::CORE,
     &event::EVENTS,
     &job::VIEW,
-    &limitrange::VIEW,
+    &limit_range::VIEW,
     &namespace::VIEW,
     &node::VIEW,
     &pod::VIEW,
-    &replicaset::CONTROLLER,
-    &replicaset::VIEW,
-    &resourcequota::VIEW,
+    &replica_set::CONTROLLER,
+    &replica_set::VIEW,
+    &resource_quota::VIEW,
     &secret::VIEW,
     &service::VIEW,
 ];

@@ -2,7 +2,7 @@
 
 use super::age::{rfc1123, since};
 use super::body::Body;
-use super::{Cell, Column, Describe, Related, View, limitrange, resourcequota};
+use super::{Cell, Column, Describe, Related, View, limit_range, resource_quota};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
@@ -21,9 +21,9 @@ fn describe(namespace: &Object, related: &dyn Related, out: &mut Describe) {
     out.field(0, "Status", namespace.0.text("status.phase"));
     conditions(out, namespace.0.list("status.conditions"));
     out.blank();
-    resourcequota::all_of_namespace(out, related.list("resourcequotas", namespace.name()));
+    resource_quota::all_of_namespace(out, related.list("resourcequotas", namespace.name()));
     out.blank();
-    limitrange::all_of_namespace(out, &related.list("limitranges", namespace.name()));
+    limit_range::all_of_namespace(out, &related.list("limitranges", namespace.name()));
 }
 
 /// `Conditions:` with their last change, if there are any.
@@ -35,6 +35,9 @@ pub fn conditions(out: &mut Describe, conditions: &[Value]) {
     out.header(1, &["Type", "Status", "LastTransitionTime", "Reason", "Message"]);
     for known in conditions {
         let changed = rfc1123(known.time("lastTransitionTime"));
-        out.row(1, &[&known.text("type"), &known.text("status"), &changed, &known.text("reason"), &known.text("message")]);
+        out.row(
+            1,
+            &[&known.text("type"), &known.text("status"), &changed, &known.text("reason"), &known.text("message")],
+        );
     }
 }

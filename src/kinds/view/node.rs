@@ -115,7 +115,8 @@ fn taint(taint: &Value) -> String {
 
 fn lease(node: &Object, related: &dyn Related, out: &mut Describe) {
     let Some(lease) = related.get("leases.coordination.k8s.io", "kube-node-lease", node.name()) else {
-        let why = format_args!("Failed to get lease: leases.coordination.k8s.io \"{}\" not found", node.name()).to_string();
+        let why =
+            format_args!("Failed to get lease: leases.coordination.k8s.io \"{}\" not found", node.name()).to_string();
         return out.field(0, "Lease", why);
     };
     let spec = lease.0.at("spec");
@@ -177,7 +178,8 @@ fn pods(node: &Object, related: &dyn Related, out: &mut Describe) {
         pod.0.text("spec.nodeName") == node.name() && !matches!(pod.0.text("status.phase"), "Succeeded" | "Failed")
     });
     let body = &node.0;
-    let offer = Amounts::of(body.at(if body.has("status.allocatable") { "status.allocatable" } else { "status.capacity" }));
+    let offer =
+        Amounts::of(body.at(if body.has("status.allocatable") { "status.allocatable" } else { "status.capacity" }));
     out.field(0, "Non-terminated Pods", format_args!("({} in total)", pods.len()));
     out.line(1, "Namespace\tName\t\tCPU Requests\tCPU Limits\tMemory Requests\tMemory Limits\tAge");
     out.line(1, "---------\t----\t\t------------\t----------\t---------------\t-------------\t---");
@@ -207,8 +209,7 @@ fn allocated(requests: &Amounts, limits: &Amounts, offer: &Amounts, out: &mut De
     for name in USUAL.into_iter().chain(pages) {
         out.row(1, &[&name, &share(requests, offer, name), &share(limits, offer, name)]);
     }
-    let is_extended =
-        |name: &&str| !USUAL.contains(name) && *name != "pods" && !name.starts_with("hugepages-");
+    let is_extended = |name: &&str| !USUAL.contains(name) && *name != "pods" && !name.starts_with("hugepages-");
     for name in offer.0.keys().map(String::as_str).filter(is_extended) {
         out.row(1, &[&name, &requests.get(name), &limits.get(name)]);
     }

@@ -54,7 +54,10 @@ fn readiness_gates(body: &Value) -> String {
 
 /// The status of a condition, empty when there is none.
 fn condition<'a>(body: &'a Value, kind: &str) -> &'a str {
-    body.list("status.conditions").iter().find(|known| known.text("type") == kind).map_or("", |known| known.text("status"))
+    body.list("status.conditions")
+        .iter()
+        .find(|known| known.text("type") == kind)
+        .map_or("", |known| known.text("status"))
 }
 
 /// What the READY, STATUS and RESTARTS columns say. The rules are those of Kubernetes' server-side printer.

@@ -84,7 +84,8 @@ mod tests {
         let asks = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
         let mut sidecar = asks("1");
         sidecar["restartPolicy"] = "Always".into();
-        let pod = |inits: Value, containers: Value| json!({"spec": {"initContainers": inits, "containers": containers}});
+        let pod =
+            |inits: Value, containers: Value| json!({"spec": {"initContainers": inits, "containers": containers}});
         let cases = [
             (pod(json!([]), json!([asks("1"), asks("500m")])), "1500m"),
             (pod(json!([asks("3")]), json!([asks("1"), asks("1")])), "3"),

@@ -2,7 +2,7 @@
 
 use super::age::since;
 use super::body::Body;
-use super::configmap::decoded_length;
+use super::config_map::decoded_length;
 use super::{Cell, Column, Describe, Related, View};
 use crate::object::{Object, Time};
 

@@ -43,7 +43,8 @@ fn external_ip(body: &Value) -> String {
         "ExternalName" => body.text("spec.externalName").to_owned(),
         "LoadBalancer" => {
             let balanced = load_balancer_addresses(body.at("status.loadBalancer"));
-            let all: Vec<&str> = [balanced.as_str(), external.as_str()].into_iter().filter(|text| !text.is_empty()).collect();
+            let all: Vec<&str> =
+                [balanced.as_str(), external.as_str()].into_iter().filter(|text| !text.is_empty()).collect();
             or(&all.join(","), "<pending>").to_owned()
         }
         _ => or(&external, "<none>").to_owned(),
@@ -144,7 +145,11 @@ pub fn endpoints(slices: &[Object], port_name: &str) -> String {
     let mut all = Vec::new();
     for slice in slices {
         let ports = slice.0.list("ports");
-        let ready = slice.0.list("endpoints").iter().filter(|endpoint| endpoint.at("conditions.ready").as_bool() != Some(false));
+        let ready = slice
+            .0
+            .list("endpoints")
+            .iter()
+            .filter(|endpoint| endpoint.at("conditions.ready").as_bool() != Some(false));
         let addresses: Vec<&str> = ready.filter_map(|endpoint| endpoint.texts("addresses").first().copied()).collect();
         if ports.is_empty() {
             all.extend(addresses.iter().map(|address| (*address).to_owned()));

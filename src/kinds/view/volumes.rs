@@ -11,36 +11,20 @@ type Source = (&'static str, &'static str, &'static [(&'static str, &'static str
 
 /// Volumes that only list their fields. `?` after a path shows `<none>` for what is missing, `!` shows false.
 const PLAIN: &[Source] = &[
-    (
-        "hostPath",
-        "HostPath (bare host directory volume)",
-        &[("Path", "path"), ("HostPathType", "type?")],
-    ),
+    ("hostPath", "HostPath (bare host directory volume)", &[("Path", "path"), ("HostPathType", "type?")]),
     (
         "persistentVolumeClaim",
         "PersistentVolumeClaim (a reference to a PersistentVolumeClaim in the same namespace)",
         &[("ClaimName", "claimName"), ("ReadOnly", "readOnly!")],
     ),
-    (
-        "configMap",
-        "ConfigMap (a volume populated by a ConfigMap)",
-        &[("Name", "name"), ("Optional", "optional!")],
-    ),
-    (
-        "secret",
-        "Secret (a volume populated by a Secret)",
-        &[("SecretName", "secretName"), ("Optional", "optional!")],
-    ),
+    ("configMap", "ConfigMap (a volume populated by a ConfigMap)", &[("Name", "name"), ("Optional", "optional!")]),
+    ("secret", "Secret (a volume populated by a Secret)", &[("SecretName", "secretName"), ("Optional", "optional!")]),
     (
         "nfs",
         "NFS (an NFS mount that lasts the lifetime of a pod)",
         &[("Server", "server"), ("Path", "path"), ("ReadOnly", "readOnly!")],
     ),
-    (
-        "image",
-        "Image (a container image or OCI artifact)",
-        &[("Reference", "reference"), ("PullPolicy", "pullPolicy")],
-    ),
+    ("image", "Image (a container image or OCI artifact)", &[("Reference", "reference"), ("PullPolicy", "pullPolicy")]),
     ("local", "LocalVolume (a persistent volume backed by local storage on a node)", &[("Path", "path")]),
     (
         "gitRepo",
@@ -108,7 +92,8 @@ fn empty_dir(out: &mut Describe, source: &Value) {
 fn projected(out: &mut Describe, projected: &Value) {
     out.field(2, "Type", "Projected (a volume that contains injected data from multiple sources)");
     for source in projected.list("sources") {
-        let named = [("secret", "SecretName"), ("configMap", "ConfigMapName")].into_iter().find(|(field, _)| source.has(field));
+        let named =
+            [("secret", "SecretName"), ("configMap", "ConfigMapName")].into_iter().find(|(field, _)| source.has(field));
         if let Some((field, label)) = named {
             out.field(2, label, source.at(field).text("name"));
             out.field(2, "Optional", source.at(field).flag("optional"));

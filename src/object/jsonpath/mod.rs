@@ -189,10 +189,7 @@ mod tests {
                 "{.items[-1].metadata.name} {.items[0:2].metadata.name} {.items[::2].metadata.name}",
                 "gamma alpha beta alpha gamma",
             ),
-            (
-                "{.items[*]['metadata.name', 'spec.nodeName']}{'\\n'}",
-                "alpha beta gamma node-a node-b node-c\n",
-            ),
+            ("{.items[*]['metadata.name', 'spec.nodeName']}{'\\n'}", "alpha beta gamma node-a node-b node-c\n"),
             ("{.items[0,2].metadata.name}", "alpha gamma"),
             ("{.items[0].metadata.labels}", r#"{"app":"a","num":"1"}"#),
             (r"{.items[2].metadata.labels.a\.b/c}", "dotted"),

@@ -136,7 +136,8 @@ fn identifier<'a>(text: &'a str, steps: &mut Vec<Step>) -> &'a str {
 
 fn number<'a>(text: &'a str, steps: &mut Vec<Step>) -> Result<&'a str, String> {
     let sign = usize::from(text.starts_with(['+', '-']));
-    let end = text[sign..].find(|letter: char| letter != '.' && !letter.is_ascii_digit()).map_or(text.len(), |at| at + sign);
+    let end =
+        text[sign..].find(|letter: char| letter != '.' && !letter.is_ascii_digit()).map_or(text.len(), |at| at + sign);
     let literal = &text[..end];
     let value = match (literal.parse::<i64>(), literal.parse::<f64>()) {
         (Ok(whole), _) => Value::from(whole),
@@ -163,7 +164,9 @@ fn quoted<'a>(text: &'a str, quote: char, steps: &mut Vec<Step>) -> Result<&'a s
                 Some('f') => out.push('\u{c}'),
                 Some('v') => out.push('\u{b}'),
                 Some(same @ ('\\' | '"' | '\'')) => out.push(same),
-                Some(code @ ('x' | 'u' | 'U')) => out.push(code_point(code, &mut letters).ok_or_else(|| bad_quote(text))?),
+                Some(code @ ('x' | 'u' | 'U')) => {
+                    out.push(code_point(code, &mut letters).ok_or_else(|| bad_quote(text))?)
+                }
                 _ => return Err(bad_quote(text)),
             },
             end if end == quote => {
@@ -236,7 +239,8 @@ fn filter<'a>(text: &'a str, depth: usize, steps: &mut Vec<Step>) -> Result<&'a 
     let side = |text: &str| Ok::<_, String>(action(&format!("{text}}}"), depth + 1)?.0);
     let is_operator = |letter: char| matches!(letter, '!' | '<' | '>' | '=');
     let start = inner.find(is_operator).filter(|start| *start > 0);
-    let stop = start.map(|start| inner[start..].find(|letter| !is_operator(letter)).map_or(inner.len(), |at| at + start));
+    let stop =
+        start.map(|start| inner[start..].find(|letter| !is_operator(letter)).map_or(inner.len(), |at| at + start));
     steps.push(match (start, stop) {
         (Some(start), Some(stop)) if stop < inner.len() => {
             let test = Some((inner[start..stop].to_owned(), side(&inner[stop..])?));

@@ -147,7 +147,12 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-fn filter<'a>(left: &[Step], test: Option<&(String, Vec<Step>)>, value: &Found<'a>, missing: MissingKeys) -> Picked<'a> {
+fn filter<'a>(
+    left: &[Step],
+    test: Option<&(String, Vec<Step>)>,
+    value: &Found<'a>,
+    missing: MissingKeys,
+) -> Picked<'a> {
     if !value.is_array() {
         return Err(format!("{value} is not array or slice and cannot be filtered"));
     }

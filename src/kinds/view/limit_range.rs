@@ -42,8 +42,11 @@ pub fn all_of_namespace(out: &mut Describe, ranges: &[Object]) {
 
 fn rows(out: &mut Describe, indent: &str, range: &Object) {
     for limit in range.0.list("spec.limits") {
-        let resources: BTreeSet<&str> =
-            AMOUNTS.iter().flat_map(|field| limit.at(field).as_object().into_iter().flatten()).map(|(name, _)| name.as_str()).collect();
+        let resources: BTreeSet<&str> = AMOUNTS
+            .iter()
+            .flat_map(|field| limit.at(field).as_object().into_iter().flatten())
+            .map(|(name, _)| name.as_str())
+            .collect();
         for resource in resources {
             let amount = |field: &str| limit.at(field).get(resource).and_then(Value::as_str).unwrap_or_default();
             let amounts = AMOUNTS.map(|field| or(amount(field), "-")).join("\t");

@@ -1,0 +1,139 @@
+//! Aligned columns, as Go's `text/tabwriter` makes them, which every table and description of kubectl goes through.
+//!
+//! A cell ends with a tab; what follows the last tab of a line belongs to no column and is never padded. Consecutive
+//! lines that have a cell in the same place form a column, as wide as its widest cell; a line without it ends the column.
+//!
+//! Why not comfy-table: it pads the last cell too, has one width for a whole table where a description has many, counts
+//! display cells where kubectl counts code points, and cannot keep widths from one output to the next as `--watch` does.
+
+/// How wide a column is beyond its widest cell, and at least.
+#[derive(Clone, Copy)]
+pub struct Spacing {
+    /// The least width, padding included.
+    pub minimum: usize,
+    /// Blanks after the widest cell.
+    pub padding: usize,
+}
+
+/// kubectl's tables.
+pub const TABLE: Spacing = Spacing { minimum: 6, padding: 3 };
+
+/// kubectl's descriptions.
+pub const DESCRIPTION: Spacing = Spacing { minimum: 0, padding: 2 };
+
+/// Lays out lines of cells separated by tabs.
+pub fn align(text: &str, spacing: Spacing) -> String {
+    let mut widths = Vec::new();
+    align_remembering(text, spacing, &mut widths)
+}
+
+/// The same; columns are never narrower than what is remembered, and what is remembered grows.
+pub fn align_remembering(text: &str, spacing: Spacing, remembered: &mut Vec<usize>) -> String {
+    let lines: Vec<Vec<&str>> =
+        text.split_inclusive('\n').map(|line| line.trim_end_matches('\n').split('\t').collect()).collect();
+    let mut layout =
+        Layout { lines, spacing, remembered, open: Vec::new(), out: String::with_capacity(text.len() * 2) };
+    let last = layout.lines.len();
+    layout.block(0, last);
+    let mut out = layout.out;
+    if !text.ends_with('\n') {
+        out.pop();
+    }
+    out
+}
+
+struct Layout<'a> {
+    lines: Vec<Vec<&'a str>>,
+    spacing: Spacing,
+    remembered: &'a mut Vec<usize>,
+    /// Widths of the columns that the lines at hand are in.
+    open: Vec<usize>,
+    out: String,
+}
+
+impl Layout<'_> {
+    /// Lays out lines that share the open columns: finds the runs of lines that have a further one.
+    fn block(&mut self, from: usize, to: usize) {
+        let column = self.open.len();
+        let (mut written, mut at) = (from, from);
+        while at < to {
+            let end = (at..to).find(|line| !self.has_cell(*line, column)).unwrap_or(to);
+            if end == at {
+                at += 1;
+                continue;
+            }
+            self.write(written, at);
+            let width = self.width(column, at, end);
+            self.open.push(width);
+            self.block(at, end);
+            self.open.pop();
+            (written, at) = (end, end);
+        }
+        self.write(written, to);
+    }
+
+    fn has_cell(&self, line: usize, column: usize) -> bool {
+        column + 1 < self.lines[line].len()
+    }
+
+    fn width(&mut self, column: usize, from: usize, to: usize) -> usize {
+        let cells = self.lines[from..to].iter().map(|line| line[column].chars().count());
+        let widest = cells.max().unwrap_or(0) + self.spacing.padding;
+        let known = self.remembered.get(column).copied().unwrap_or(0);
+        let width = widest.max(self.spacing.minimum).max(known);
+        if self.spacing.minimum > 0 {
+            self.remembered.resize(self.remembered.len().max(column + 1), 0);
+            self.remembered[column] = width;
+        }
+        width
+    }
+
+    fn write(&mut self, from: usize, to: usize) {
+        for line in &self.lines[from..to] {
+            for (column, cell) in line.iter().enumerate() {
+                self.out.push_str(cell);
+                if let Some(width) = self.open.get(column) {
+                    let missing = width.saturating_sub(cell.chars().count());
+                    self.out.extend(std::iter::repeat_n(' ', missing));
+                }
+            }
+            self.out.push('\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables() {
+        let cases = [
+            ("NAME\tAGE\nalpha\t1m\n", "NAME    AGE\nalpha   1m\n"),
+            ("b\t1\t5s\n", "b     1     5s\n"),
+            ("NAME\tX\na\t\n", "NAME   X\na      \n"),
+            ("no newline\tx", "no newline   x"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(align(text, TABLE), expected);
+        }
+    }
+
+    #[test]
+    fn descriptions_have_columns_that_end() {
+        let text = "Name:\tx\nLonger Name:\ty\nHeading:\n  A:\tb\nFar Away:\tz\n";
+        let expected = "Name:         x\nLonger Name:  y\nHeading:\n  A:       b\nFar Away:  z\n";
+        assert_eq!(align(text, DESCRIPTION), expected);
+        // An inner column belongs only to the lines that have it.
+        let text = "Port:\tweb\t80\nTarget:\tlong value here\nPort:\traw\t81\n";
+        assert_eq!(align(text, DESCRIPTION), "Port:    web  80\nTarget:  long value here\nPort:    raw  81\n");
+    }
+
+    #[test]
+    fn widths_are_kept() {
+        let mut widths = Vec::new();
+        assert_eq!(align_remembering("abcdefgh\tx\n", TABLE, &mut widths), "abcdefgh   x\n");
+        assert_eq!(align_remembering("a\tx\n", TABLE, &mut widths), "a          x\n");
+        assert_eq!(align_remembering("abcdefghijk\tx\n", TABLE, &mut widths), "abcdefghijk   x\n");
+    }
+}

@@ -1,0 +1,20 @@
+//! A description as text.
+
+use super::{columns, escape};
+use crate::kinds::view::{self, Describe, Related};
+use crate::object::Object;
+
+/// Describes one object of a resource.
+pub fn describe(resource: &str, object: &Object, related: &dyn Related) -> String {
+    let mut out = Describe::new();
+    (view::of(resource).describe)(object, related, &mut out);
+    render(&out)
+}
+
+/// What was described, escaped and aligned.
+pub fn render(description: &Describe) -> String {
+    columns::align(&escape::text(description.raw()), columns::DESCRIPTION)
+}
+
+/// Between the descriptions of two objects.
+pub const SEPARATOR: &str = "\n\n";

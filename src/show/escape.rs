@@ -1,0 +1,66 @@
+//! What may reach a terminal: no control character that an object holds, since it could move the cursor, recolour the
+//! screen or hide text. kubectl escapes only ESC and CR (CVE-2021-25743); here C0, C1, DEL and the marks that reorder text.
+
+/// Text for a description: tabs and newlines are its layout and stay.
+pub fn text(text: &str) -> String {
+    escaped(text, |letter| matches!(letter, '\n' | '\t'))
+}
+
+/// Text for one cell: cut at its first line's end, and no tab either.
+pub fn cell(text: &str) -> String {
+    match text.find(['\n', '\r', '\u{c}']) {
+        Some(end) => format!("{}...", escaped(&text[..end], |_| false)),
+        None => escaped(text, |_| false),
+    }
+}
+
+fn escaped(text: &str, keep: impl Fn(char) -> bool) -> String {
+    if !text.chars().any(|letter| is_unsafe(letter) && !keep(letter)) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        match letter {
+            letter if keep(letter) || !is_unsafe(letter) => out.push(letter),
+            // As kubectl has it.
+            '\u{1b}' => out.push_str("^["),
+            '\r' => out.push_str("\\r"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            other if other.is_ascii() => out.push_str(&format!("\\x{:02x}", other as u32)),
+            other => out.push_str(&format!("\\u{:04x}", other as u32)),
+        }
+    }
+    out
+}
+
+/// Controls, and the invisible marks that change the order in which text is shown.
+fn is_unsafe(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_unsafe_passes() {
+        let cases = [
+            ("plain ünïcode 日本", "plain ünïcode 日本"),
+            ("\u{1b}[31mred", "^[[31mred"),
+            ("bell\u{7}", "bell\\x07"),
+            ("del\u{7f}csi\u{9b}2J", "del\\x7fcsi\\u009b2J"),
+            ("a\u{202e}b\u{2066}c", "a\\u202eb\\u2066c"),
+            ("tab\there", "tab\\there"),
+            ("one\ntwo", "one..."),
+            ("one\rtwo", "one..."),
+        ];
+        for (raw, expected) in cases {
+            assert_eq!(cell(raw), expected, "{raw:?}");
+        }
+        assert_eq!(text("a\tb\nc\r\u{1b}"), "a\tb\nc\\r^[");
+        let all: String = (0..=0x2070u32).filter_map(char::from_u32).collect();
+        assert!(!text(&all).chars().any(|letter| is_unsafe(letter) && !matches!(letter, '\n' | '\t')));
+    }
+}

@@ -1,0 +1,218 @@
+//! Tables as `get` prints them.
+//!
+//! [`Printer`] lays out one table after another: several kinds with a blank line between, or, watching, one row at a time
+//! in the columns that the earlier rows had.
+
+use super::{columns, escape};
+use crate::kinds::view::{self, Cell, Column};
+use crate::object::{Object, Time};
+
+/// Rows of one kind.
+#[derive(Clone)]
+pub struct Table<'a> {
+    /// What each cell is.
+    pub columns: Vec<Column>,
+    /// One row for each object.
+    pub rows: Vec<Row<'a>>,
+}
+
+/// One row.
+#[derive(Clone)]
+pub struct Row<'a> {
+    /// A cell for each column.
+    pub cells: Vec<Cell>,
+    /// What the row shows, for its labels and namespace.
+    pub object: Option<&'a Object>,
+}
+
+impl<'a> Table<'a> {
+    /// The table of objects of one resource.
+    pub fn of(resource: &str, objects: &'a [Object], now: Time) -> Table<'a> {
+        let view = view::of(resource);
+        let row = |object| Row { cells: (view.cells)(object, now), object: Some(object) };
+        Table { columns: view.columns.to_vec(), rows: objects.iter().map(row).collect() }
+    }
+
+    /// Name and age alone, as `--server-print=false` shows every kind.
+    pub fn plain(objects: &'a [Object], now: Time) -> Table<'a> {
+        Table::of("", objects, now)
+    }
+}
+
+/// How tables are to look.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Without the line of names.
+    pub no_headers: bool,
+    /// With the columns of `-o wide`.
+    pub wide: bool,
+    /// With all labels as the last column.
+    pub show_labels: bool,
+    /// With a column for each of these labels.
+    pub label_columns: Vec<String>,
+    /// With the namespace first: `--all-namespaces`.
+    pub with_namespace: bool,
+}
+
+/// Prints tables one after another.
+#[derive(Debug, Default)]
+pub struct Printer {
+    options: Options,
+    widths: Vec<usize>,
+    /// The kind that was printed last, once something was.
+    last_kind: Option<String>,
+}
+
+impl Printer {
+    /// A printer that has printed nothing yet.
+    pub fn new(options: Options) -> Printer {
+        Printer { options, ..Printer::default() }
+    }
+
+    /// The next rows. `kind` is `pod` or `deployment.apps`: another one than before starts a new table; it stands before
+    /// the names when `prefix` is set. Nothing at all comes of a table without rows.
+    pub fn print(&mut self, table: &Table<'_>, kind: &str, prefix: bool) -> String {
+        self.lines(table, kind, prefix, None)
+    }
+
+    /// The same with what happened to the objects first: `--output-watch-events`.
+    pub fn print_event(&mut self, event: &str, table: &Table<'_>, kind: &str, prefix: bool) -> String {
+        self.lines(table, kind, prefix, Some(event))
+    }
+
+    fn lines(&mut self, table: &Table<'_>, kind: &str, prefix: bool, event: Option<&str>) -> String {
+        if table.rows.is_empty() {
+            return String::new();
+        }
+        let mut text = String::new();
+        let mut before = "";
+        if self.last_kind.as_deref() != Some(kind) {
+            if self.last_kind.is_some() && !self.options.no_headers {
+                before = "\n";
+            }
+            self.widths.clear();
+            self.last_kind = Some(kind.to_owned());
+            if !self.options.no_headers {
+                push_line(&mut text, self.header(table, event.is_some()));
+            }
+        }
+        for row in &table.rows {
+            push_line(&mut text, self.row(table, row, prefix.then_some(kind), event));
+        }
+        format!("{before}{}", columns::align_remembering(&text, columns::TABLE, &mut self.widths))
+    }
+
+    fn shows(&self, column: &Column) -> bool {
+        self.options.wide || !column.wide
+    }
+
+    fn header(&self, table: &Table<'_>, with_event: bool) -> Vec<String> {
+        let mut names = Vec::new();
+        names.extend(with_event.then(|| "EVENT".to_owned()));
+        names.extend(self.options.with_namespace.then(|| "NAMESPACE".to_owned()));
+        let shown = table.columns.iter().filter(|column| self.shows(column));
+        names.extend(shown.map(|column| escape::cell(&column.name.to_uppercase())));
+        let labels = self.options.label_columns.iter();
+        names.extend(labels.map(|key| escape::cell(&key.rsplit('/').next().unwrap_or(key).to_uppercase())));
+        names.extend(self.options.show_labels.then(|| "LABELS".to_owned()));
+        names
+    }
+
+    fn row(&self, table: &Table<'_>, row: &Row<'_>, prefix: Option<&str>, event: Option<&str>) -> Vec<String> {
+        let mut cells = Vec::new();
+        // As wide as the longest from the start, since later ones come one by one.
+        cells.extend(event.map(|event| format!("{event:<8}")));
+        cells.extend(self.options.with_namespace.then(|| escape::cell(row.object.map_or("", Object::namespace))));
+        let shown = table.columns.iter().zip(&row.cells).filter(|(column, _)| self.shows(column));
+        cells.extend(shown.map(|(column, cell)| match (cell, prefix) {
+            (Cell::Text(name), Some(kind)) if column.is_name() => escape::cell(&format!("{kind}/{name}")),
+            (Cell::Text(text), _) => escape::cell(text),
+            (Cell::Int(number), _) => number.to_string(),
+            (Cell::Bool(truth), _) => truth.to_string(),
+            (Cell::Empty, _) => String::new(),
+        }));
+        let label = |key: &String| escape::cell(row.object.and_then(|object| object.label(key)).unwrap_or_default());
+        cells.extend(self.options.label_columns.iter().map(label));
+        cells.extend(self.options.show_labels.then(|| escape::cell(&labels(row.object))));
+        cells
+    }
+}
+
+fn push_line(text: &mut String, cells: Vec<String>) {
+    text.push_str(&cells.join("\t"));
+    text.push('\n');
+}
+
+/// `a=b,c=d`, or `<none>`.
+fn labels(object: Option<&Object>) -> String {
+    let labels: Vec<String> =
+        object.into_iter().flat_map(Object::labels).map(|(key, value)| format!("{key}={value}")).collect();
+    if labels.is_empty() { "<none>".into() } else { labels.join(",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn map(name: &str, labels: serde_json::Value) -> Object {
+        let metadata = json!({"name": name, "namespace": "default", "labels": labels, "creationTimestamp": "1970-01-01T00:00:00Z"});
+        Object(json!({"kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}}))
+    }
+
+    fn secret() -> Object {
+        let metadata = json!({"name": "s", "namespace": "default", "labels": {"k": "v"}, "creationTimestamp": "1970-01-01T00:00:00Z"});
+        Object(json!({"kind": "Secret", "type": "Opaque", "metadata": metadata}))
+    }
+
+    fn now() -> Time {
+        Time::from_second(5).unwrap()
+    }
+
+    #[test]
+    fn several_kinds() {
+        let (maps, secrets) = ([map("b", json!({"k": "v"}))], [secret()]);
+        let all = |options: Options| {
+            let mut printer = Printer::new(options);
+            let first = printer.print(&Table::of("configmaps", &maps, now()), "configmap", true);
+            first + &printer.print(&Table::of("secrets", &secrets, now()), "secret", true)
+        };
+        let expected = "NAME          DATA   AGE\nconfigmap/b   1      5s\n\nNAME       TYPE     DATA   AGE\nsecret/s   Opaque   0      5s\n";
+        assert_eq!(all(Options::default()), expected);
+        let expected = "configmap/b   1     5s\nsecret/s   Opaque   0     5s\n";
+        assert_eq!(all(Options { no_headers: true, ..Options::default() }), expected);
+    }
+
+    #[test]
+    fn labels_namespace_and_events() {
+        let maps = [map("three", json!({})), map("b", json!({"x/k": "v", "z": "1"}))];
+        let table = Table::of("configmaps", &maps, now());
+        let options = Options {
+            show_labels: true,
+            label_columns: vec!["x/k".into()],
+            with_namespace: true,
+            ..Options::default()
+        };
+        let expected = "NAMESPACE   NAME    DATA   AGE   K     LABELS\n\
+                        default     three   1      5s          <none>\n\
+                        default     b       1      5s    v     x/k=v,z=1\n";
+        assert_eq!(Printer::new(options).print(&table, "configmap", false), expected);
+
+        let mut printer = Printer::new(Options { show_labels: true, ..Options::default() });
+        let first = Table::of("configmaps", &maps[..1], now());
+        let second = Table::of("configmaps", &maps[1..], now());
+        assert_eq!(
+            printer.print_event("ADDED", &first, "configmap", false),
+            "EVENT      NAME    DATA   AGE   LABELS\nADDED      three   1      5s    <none>\n"
+        );
+        assert_eq!(
+            printer.print_event("MODIFIED", &second, "configmap", false),
+            "MODIFIED   b       1      5s    x/k=v,z=1\n"
+        );
+    }
+
+    #[test]
+    fn no_rows_no_output() {
+        assert_eq!(Printer::new(Options::default()).print(&Table::of("pods", &[], now()), "pod", false), "");
+    }
+}
