@@ -13,6 +13,7 @@ pub mod quantity;
 pub mod selector;
 pub mod status;
 pub mod time;
+pub mod yaml;
 
 pub use key::{Key, Resource};
 pub use meta::{Object, OwnerRef};

@@ -1,0 +1,92 @@
+//! What is wrong with a text, in the words of go-yaml, which kubectl shows.
+
+use granit_parser::{ErrorKind, ScanError};
+use std::fmt;
+
+/// A text that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct YamlError {
+    /// The line of the file as go-yaml counts it; 0 when it names none.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// `yaml: line 2: did not find expected key`, as kubectl prints it.
+impl fmt::Display for YamlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "yaml: {}", self.message),
+            line => write!(f, "yaml: line {line}: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for YamlError {}
+
+impl YamlError {
+    /// The same with its line counted in a file that has lines before.
+    pub(super) fn after(mut self, lines: usize) -> YamlError {
+        self.line += lines;
+        self
+    }
+
+    /// go-yaml's account of what the parser found.
+    ///
+    /// Its scanner counts lines from 1 and its parser from 0, so the latter names the line before: kept, for kubectl's
+    /// users know it so.
+    pub(super) fn from_scan(error: &ScanError, text: &str) -> YamlError {
+        use ErrorKind::*;
+        let line = error.marker().line();
+        let end = text.matches('\n').count();
+        let parser = |message: &str| YamlError { line: line.saturating_sub(1), message: message.into() };
+        let scanner = |message: &str| YamlError { line, message: message.into() };
+        let at_end = |message: &str| YamlError { line: end, message: message.into() };
+        match error.kind() {
+            UnexpectedEofFlowSequence | UnclosedFlowCollection { open: '[' } => {
+                at_end("did not find expected ',' or ']'")
+            }
+            UnexpectedEofFlowMapping | UnclosedFlowCollection { .. } => at_end("did not find expected ',' or '}'"),
+            UnexpectedEofBlockMapping => at_end("did not find expected key"),
+            UnexpectedEofBlockSequence => at_end("did not find expected '-' indicator"),
+            UnclosedQuotedScalar => YamlError { line: end + 1, message: "found unexpected end of stream".into() },
+            InvalidQuotedScalarIndent if line > end => scanner("found unexpected end of stream"),
+            DocumentIndicatorInQuotedScalar => scanner("found unexpected document indicator"),
+            ExpectedFlowSequenceSeparator | MismatchedFlowCollectionEnd { open: '[', .. } => {
+                parser("did not find expected ',' or ']'")
+            }
+            ExpectedFlowMappingSeparator | MismatchedFlowCollectionEnd { .. } => {
+                parser("did not find expected ',' or '}'")
+            }
+            ExpectedBlockMappingKey
+            | InvalidIndentation
+            | InvalidTrailingSingleQuotedScalar
+            | InvalidTrailingDoubleQuotedScalar => parser("did not find expected key"),
+            ExpectedBlockSequenceEntry => parser("did not find expected '-' indicator"),
+            ExpectedNodeContent | MisplacedFlowCollectionEnd => parser("did not find expected node content"),
+            ExpectedDocumentStart | MissingDocumentEndBeforeDirective => {
+                parser("did not find expected <document start>")
+            }
+            UndeclaredTagHandle => parser("found undefined tag handle"),
+            TabNotAllowed | TabInBlockIndentation | TabInIndentation | UnexpectedCharacter { .. } => {
+                scanner("found character that cannot start any token")
+            }
+            TabAtBlockScalarStart | InvalidBlockScalarIndent => {
+                scanner("found a tab character where an indentation space is expected")
+            }
+            MappingValueNotAllowed | InvalidColonPlacement => scanner("mapping values are not allowed in this context"),
+            MappingKeyNotAllowed => scanner("mapping keys are not allowed in this context"),
+            BlockSequenceEntryNotAllowed => scanner("block sequence entries are not allowed in this context"),
+            SimpleKeyExpected | InvalidSimpleKey => scanner("could not find expected ':'"),
+            MissingAnchorOrAliasName => scanner("did not find expected alphabetic or numeric character"),
+            UnknownQuotedScalarEscape => scanner("found unknown escape character"),
+            InvalidQuotedScalarHexEscape => scanner("did not find expected hexdecimal number"),
+            InvalidBlockScalarHeader => scanner("did not find expected comment or line break"),
+            ZeroBlockScalarIndent => scanner("found an indentation indicator equal to 0"),
+            DuplicateVersionDirective => parser("found duplicate %YAML directive"),
+            UnsupportedYamlMajorVersion => parser("found incompatible YAML document"),
+            RecursionLimitExceeded => scanner("exceeded max depth of 255"),
+            other => scanner(&other.to_string()),
+        }
+    }
+}

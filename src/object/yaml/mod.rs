@@ -1,0 +1,90 @@
+//! YAML and JSON text, read and written as kubectl does.
+//!
+//! Knows: YAML 1.1 as Kubernetes' go-yaml v2 understands it (`yes` is true, `0644` is octal), documents and their lines,
+//! kubectl's layout on output. Never: what a document means. Reading has caps, for text comes from anywhere.
+//! Start reading at [`documents`] and [`to_yaml`].
+
+mod error;
+mod json;
+mod read;
+mod scalar;
+mod split;
+mod write;
+
+pub use error::YamlError;
+pub use json::{to_json, to_json_pretty};
+pub use split::decode_bytes;
+pub use write::to_yaml;
+
+use super::Str;
+use serde_json::Value;
+
+/// The largest document, in bytes of text: what the API server takes as one request.
+pub const MAX_BYTES: usize = 3 * 1024 * 1024;
+
+/// One document of a file, with the way back to its lines.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// What it says.
+    pub value: Value,
+    /// The line of the file, from 1, where it starts.
+    pub line: usize,
+    /// Keys given more than once in one map (the last one counts): path and line. At most a hundred are kept.
+    pub duplicates: Vec<(String, usize)>,
+    source: split::Chunk<Str>,
+}
+
+impl Document {
+    /// The line of the file where a field such as `spec.template.spec.containers[0].env` stands, or else the nearest
+    /// field around it that is there.
+    ///
+    /// Looked up by reading the text again: lines are wanted only when something is wrong.
+    pub fn line_of(&self, path: &str) -> Option<usize> {
+        read::line_of(&self.source.text, path).map(|line| line + self.source.lines_before)
+    }
+}
+
+/// Reads every document of a text, YAML or JSON, several of each. Documents that say nothing are left out.
+pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
+    match documents_before_error(text) {
+        (documents, None) => Ok(documents),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// Reads documents up to the first that cannot be read: kubectl still applies the ones before.
+pub fn documents_before_error(text: &str) -> (Vec<Document>, Option<YamlError>) {
+    let mut documents = Vec::new();
+    for chunk in split::chunks(text) {
+        match chunk.and_then(|chunk| read_chunk(chunk, &mut documents)) {
+            Ok(()) => {}
+            Err(error) => return (documents, Some(error)),
+        }
+    }
+    (documents, None)
+}
+
+fn read_chunk(chunk: split::Chunk<&str>, documents: &mut Vec<Document>) -> Result<(), YamlError> {
+    if chunk.text.len() > MAX_BYTES {
+        let message = format!("the document is larger than {MAX_BYTES} bytes");
+        return Err(YamlError { line: chunk.lines_before + 1, message });
+    }
+    let (roots, text) = read::roots(chunk.text).map_err(|error| error.after(chunk.lines_before))?;
+    let text: Str = text.into();
+    for root in roots {
+        if root.value.is_null() {
+            continue;
+        }
+        let line_in_file = |(path, line)| (path, line + chunk.lines_before);
+        documents.push(Document {
+            value: root.value,
+            line: root.line + chunk.lines_before,
+            duplicates: root.duplicates.into_iter().map(line_in_file).collect(),
+            source: split::Chunk { text: text.clone(), lines_before: chunk.lines_before },
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

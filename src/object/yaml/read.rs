@@ -1,0 +1,424 @@
+//! From one document's text to its value.
+//!
+//! The parser's events are built up on an explicit stack, so depth costs no call frames; aliases are paid for from a
+//! budget, so that a small text cannot become a huge value (CVE-2019-11253).
+
+use super::YamlError;
+use super::scalar::{Plain, resolve};
+use base64::Engine;
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+/// Bytes that anchored and aliased values may take together; a node counts as [`NODE`] bytes besides its text.
+const ALIAS_BUDGET: usize = 8 * 1024 * 1024;
+const NODE: usize = 16;
+const MAX_DUPLICATES: usize = 100;
+const MAX_REPAIRS: usize = 16;
+
+/// One document as it stands in a text.
+pub(super) struct Root {
+    pub value: Value,
+    pub line: usize,
+    pub duplicates: Vec<(String, usize)>,
+}
+
+/// Reads a text; there is one document in it unless `...` parts it. Gives the text as it could be read, too.
+pub(super) fn roots(text: &str) -> Result<(Vec<Root>, String), YamlError> {
+    if let Some(at) = text.find(is_forbidden) {
+        let line = 1 + text[..at].matches('\n').count();
+        return Err(YamlError { line, message: "control characters are not allowed".into() });
+    }
+    let mut text = text.to_owned();
+    for _ in 0..MAX_REPAIRS {
+        let mut reader = Reader::new(&text);
+        let Err(failure) = reader.run() else { return Ok((reader.roots, text)) };
+        match failure {
+            Failure::Escape { at } => match without_escaped_apostrophes(&text, at) {
+                Some(repaired) => text = repaired,
+                None => break,
+            },
+            Failure::Yaml(error) => return Err(error),
+        }
+    }
+    let mut reader = Reader::new(&text);
+    reader.run().map_err(|failure| failure.into_error(&text))?;
+    Ok((reader.roots, text))
+}
+
+/// Why a reader stopped.
+enum Failure {
+    Yaml(YamlError),
+    /// The quoted text that starts at a byte has an escape that YAML does not know.
+    Escape {
+        at: usize,
+    },
+}
+
+impl Failure {
+    fn into_error(self, text: &str) -> YamlError {
+        match self {
+            Failure::Yaml(error) => error,
+            Failure::Escape { at } => {
+                let line = 1 + text[..at].matches('\n').count();
+                YamlError { line, message: "found unknown escape character".into() }
+            }
+        }
+    }
+}
+
+impl From<YamlError> for Failure {
+    fn from(error: YamlError) -> Failure {
+        Failure::Yaml(error)
+    }
+}
+
+/// libyaml, and so kubectl, takes `\'` in double quotes for an apostrophe, which YAML 1.2 does not.
+fn without_escaped_apostrophes(text: &str, at: usize) -> Option<String> {
+    let quoted = &text[at..];
+    let mut repaired = text[..at].to_owned();
+    let mut rest = quoted.char_indices().skip(1);
+    let (mut copied, mut found) = (0, false);
+    while let Some((index, c)) = rest.next() {
+        match c {
+            '"' => break,
+            '\\' if matches!(rest.next(), Some((_, '\''))) => {
+                repaired.push_str(&quoted[copied..index]);
+                (copied, found) = (index + 1, true);
+            }
+            _ => {}
+        }
+    }
+    repaired.push_str(&quoted[copied..]);
+    found.then_some(repaired)
+}
+
+/// The line of a field, or of the nearest around it.
+pub(super) fn line_of(text: &str, path: &str) -> Option<usize> {
+    let mut reader = Reader::new(text);
+    reader.search = Some(Search { path: normal_path(path), best: 0, line: None });
+    // A text that has been read once can be read again; were it not so, what was found until then still counts.
+    let _ = reader.run();
+    reader.search?.line
+}
+
+/// Not printable in YAML 1.1.
+fn is_forbidden(c: char) -> bool {
+    !matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+/// `labels[app]` and `labels.app` are the same path; only numbers stay in brackets.
+fn normal_path(path: &str) -> String {
+    let mut normal = String::new();
+    for (index, part) in path.split('[').enumerate() {
+        match part.split_once(']') {
+            Some((key, rest)) if index > 0 && key.parse::<usize>().is_err() => normal.extend([".", key, rest]),
+            _ if index > 0 => normal.extend(["[", part]),
+            _ => normal.push_str(part),
+        }
+    }
+    normal.trim_start_matches('.').to_owned()
+}
+
+/// A path looked for, and the longest part of it met so far.
+struct Search {
+    path: String,
+    best: usize,
+    line: Option<usize>,
+}
+
+impl Search {
+    fn visit(&mut self, path: &str, line: usize) {
+        let rest = self.path.strip_prefix(path);
+        if path.len() > self.best && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])) {
+            (self.best, self.line) = (path.len(), Some(line));
+        }
+    }
+}
+
+/// A collection that is not complete yet.
+struct Open {
+    items: Items,
+    anchor: usize,
+    weight: usize,
+    line: usize,
+}
+
+enum Items {
+    List(Vec<Value>),
+    Map { entries: Map<String, Value>, key: Key, merged: Vec<Value> },
+}
+
+/// What the next node of a map is.
+enum Key {
+    Wanted,
+    Named(String),
+    Merge,
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    stack: Vec<Open>,
+    anchors: HashMap<usize, (Value, usize)>,
+    budget: usize,
+    roots: Vec<Root>,
+    duplicates: Vec<(String, usize)>,
+    search: Option<Search>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Reader<'a> {
+        Reader {
+            text,
+            stack: Vec::new(),
+            anchors: HashMap::new(),
+            budget: ALIAS_BUDGET,
+            roots: Vec::new(),
+            duplicates: Vec::new(),
+            search: None,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Failure> {
+        // go-yaml has no limit on the length of a key on one line; JSON's keys may be long too.
+        let options = granit_parser::options! { simple_key_max_lookahead: super::MAX_BYTES };
+        for event in Parser::new_from_str_with_options(self.text, options) {
+            let (event, span) = event.map_err(|error| self.failure(&error))?;
+            self.event(event, span)?;
+        }
+        Ok(())
+    }
+
+    fn failure(&self, error: &ScanError) -> Failure {
+        let at = error.marker().byte_offset().filter(|at| self.text.is_char_boundary(*at));
+        match (error.kind(), at) {
+            (ErrorKind::UnknownQuotedScalarEscape, Some(at)) => Failure::Escape { at },
+            (ErrorKind::UnknownAnchor, Some(at)) => {
+                let message = format!("unknown anchor '{}' referenced", alias_name(&self.text[at..]));
+                YamlError { line: error.marker().line(), message }.into()
+            }
+            _ => YamlError::from_scan(error, self.text).into(),
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), YamlError> {
+        let line = span.start.line();
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let merge = text == "<<" && style == ScalarStyle::Plain && tag.is_none();
+                if merge && self.wants_key() {
+                    self.set_key(Key::Merge);
+                    return Ok(());
+                }
+                let weight = NODE + text.len();
+                let value = scalar(&text, style, tag.as_deref()).map_err(|message| YamlError { line, message })?;
+                self.finish(value, anchor, weight, line)
+            }
+            Event::SequenceStart(_, anchor, _) => self.open(Items::List(Vec::new()), anchor, line),
+            Event::MappingStart(_, anchor, _) => {
+                self.open(Items::Map { entries: Map::new(), key: Key::Wanted, merged: Vec::new() }, anchor, line)
+            }
+            Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
+                Some(open) => {
+                    let (anchor, weight, line) = (open.anchor, open.weight, open.line);
+                    self.finish(close(open.items), anchor, weight, line)
+                }
+                None => Ok(()),
+            },
+            Event::Alias(anchor) => self.alias(anchor, span),
+            Event::DocumentEnd => {
+                self.anchors.clear();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self, items: Items, anchor: usize, line: usize) -> Result<(), YamlError> {
+        if self.wants_key() {
+            let message = "invalid map key: a map or a list cannot be one".into();
+            return Err(YamlError { line, message });
+        }
+        self.visit_item(line);
+        self.stack.push(Open { items, anchor, weight: NODE, line });
+        Ok(())
+    }
+
+    fn alias(&mut self, anchor: usize, span: Span) -> Result<(), YamlError> {
+        let line = span.start.line();
+        let name = || alias_name(span.slice(self.text).unwrap_or_default());
+        let Some((value, weight)) = self.anchors.get(&anchor) else {
+            return Err(YamlError { line, message: format!("anchor '{}' value contains itself", name()) });
+        };
+        let weight = *weight;
+        self.budget = self.budget.checked_sub(weight).ok_or_else(|| excessive(line))?;
+        let value = value.clone();
+        self.finish(value, 0, weight, line)
+    }
+
+    /// Puts a complete node where it belongs.
+    fn finish(&mut self, value: Value, anchor: usize, weight: usize, line: usize) -> Result<(), YamlError> {
+        if anchor != 0 {
+            // A copy is kept for aliases: nested anchors keep several of the same text, so these are paid for too.
+            self.budget = self.budget.checked_sub(weight).ok_or_else(|| excessive(line))?;
+            self.anchors.insert(anchor, (value.clone(), weight));
+        }
+        if self.wants_key() {
+            let key = key_text(value).map_err(|message| YamlError { line, message })?;
+            return self.name_field(key, weight, line);
+        }
+        if !matches!(value, Value::Array(_) | Value::Object(_)) {
+            self.visit_item(line);
+        }
+        let Some(open) = self.stack.last_mut() else {
+            let duplicates = std::mem::take(&mut self.duplicates);
+            self.roots.push(Root { value, line, duplicates });
+            return Ok(());
+        };
+        open.weight += weight;
+        match &mut open.items {
+            Items::List(items) => items.push(value),
+            Items::Map { entries, key, merged } => match std::mem::replace(key, Key::Wanted) {
+                Key::Named(key) => {
+                    entries.insert(key, value);
+                }
+                _ => merged.extend(mergeable(value).map_err(|message| YamlError { line, message })?),
+            },
+        }
+        Ok(())
+    }
+
+    fn name_field(&mut self, name: String, weight: usize, line: usize) -> Result<(), YamlError> {
+        let Some(Open { items: Items::Map { entries, .. }, weight: sum, .. }) = self.stack.last_mut() else {
+            return Ok(());
+        };
+        *sum += weight;
+        let twice = entries.contains_key(&name);
+        self.set_key(Key::Named(name));
+        if twice && self.duplicates.len() < MAX_DUPLICATES {
+            self.duplicates.push((self.path(), line));
+        }
+        if self.search.is_some() {
+            let path = self.path();
+            self.search.iter_mut().for_each(|search| search.visit(&path, line));
+        }
+        Ok(())
+    }
+
+    /// Tells the search, if there is one, about the list item that begins here.
+    fn visit_item(&mut self, line: usize) {
+        if self.search.is_some() && matches!(self.stack.last(), Some(Open { items: Items::List(_), .. })) {
+            let path = self.path();
+            self.search.iter_mut().for_each(|search| search.visit(&path, line));
+        }
+    }
+
+    fn wants_key(&self) -> bool {
+        matches!(self.stack.last(), Some(Open { items: Items::Map { key: Key::Wanted, .. }, .. }))
+    }
+
+    fn set_key(&mut self, new: Key) {
+        if let Some(Open { items: Items::Map { key, .. }, .. }) = self.stack.last_mut() {
+            *key = new;
+        }
+    }
+
+    /// Where the next value goes: `spec.containers[0].env`.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for open in &self.stack {
+            match &open.items {
+                Items::List(items) => path.push_str(&format!("[{}]", items.len())),
+                Items::Map { key: Key::Named(key), .. } => {
+                    path.extend([if path.is_empty() { "" } else { "." }, key]);
+                }
+                Items::Map { .. } => {}
+            }
+        }
+        path
+    }
+}
+
+fn excessive(line: usize) -> YamlError {
+    YamlError { line, message: "document contains excessive aliasing".into() }
+}
+
+fn alias_name(text: &str) -> &str {
+    let name = text.trim_start_matches('*');
+    name.split(|c: char| c.is_whitespace() || ",[]{}".contains(c)).next().unwrap_or_default()
+}
+
+/// A complete collection; what is merged in never overrides what stands in the map itself.
+fn close(items: Items) -> Value {
+    match items {
+        Items::List(items) => Value::Array(items),
+        Items::Map { mut entries, merged, .. } => {
+            for base in merged {
+                let Value::Object(base) = base else { continue };
+                for (key, value) in base {
+                    entries.entry(key).or_insert(value);
+                }
+            }
+            Value::Object(entries)
+        }
+    }
+}
+
+/// The maps that `<<` names, the more important first.
+fn mergeable(value: Value) -> Result<Vec<Value>, String> {
+    let maps = match value {
+        Value::Object(_) => vec![value],
+        Value::Array(maps) if maps.iter().all(Value::is_object) => maps,
+        _ => return Err("map merge requires map or sequence of maps as the value".into()),
+    };
+    Ok(maps)
+}
+
+/// JSON has only text for keys.
+fn key_text(value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
+        Value::Null => Err("unsupported map key of type: null".into()),
+        Value::Array(_) | Value::Object(_) => Err("invalid map key: a map or a list cannot be one".into()),
+    }
+}
+
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
+    let plain = style == ScalarStyle::Plain;
+    let tag = tag.map(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:").map(|name| name.into_owned()));
+    let wanted = match tag {
+        None if plain => return untagged(text),
+        Some(Some(name)) => name,
+        // Quoted text, and tags of somebody's own, which go-yaml reads past.
+        _ => return Ok(text.into()),
+    };
+    match wanted.as_str() {
+        "bool" | "int" | "float" | "null" => {
+            let value = untagged(text)?;
+            let fits = match (&value, wanted.as_str()) {
+                (Value::Bool(_), tag) => tag == "bool",
+                (Value::Null, tag) => tag == "null",
+                (Value::Number(number), "int") => !number.is_f64(),
+                (Value::Number(_), tag) => tag == "float",
+                _ => false,
+            };
+            if fits { Ok(value) } else { Err(format!("cannot decode `{text}` as a !!{wanted}")) }
+        }
+        "binary" => {
+            let compact: String = text.split_whitespace().collect();
+            let bytes = base64::engine::general_purpose::STANDARD.decode(compact);
+            let bytes = bytes.map_err(|_| "!!binary value contains invalid base64 data".to_owned())?;
+            Ok(String::from_utf8_lossy(&bytes).into())
+        }
+        _ => Ok(text.into()),
+    }
+}
+
+fn untagged(text: &str) -> Result<Value, String> {
+    match resolve(text) {
+        Plain::Value(value) => Ok(value),
+        Plain::NoJson(name) => Err(format!("json: unsupported value: {name}")),
+        Plain::Timestamp | Plain::Text => Ok(text.into()),
+    }
+}

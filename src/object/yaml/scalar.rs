@@ -1,0 +1,135 @@
+//! What a plain word means in YAML 1.1, by the rules of go-yaml v2.
+
+use serde_json::{Number, Value};
+
+/// What a word without quotes stands for.
+pub(super) enum Plain {
+    /// Nothing, a truth value or a number.
+    Value(Value),
+    /// A number that JSON cannot hold: infinity or not a number.
+    NoJson(&'static str),
+    /// A date: go-yaml hands it on as text, but quotes it when writing.
+    Timestamp,
+    /// Text.
+    Text,
+}
+
+/// What a plain scalar stands for.
+pub(super) fn resolve(text: &str) -> Plain {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => Plain::Value(Value::Null),
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "true" | "True" | "TRUE" => Plain::Value(true.into()),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "false" | "False" | "FALSE" => {
+            Plain::Value(false.into())
+        }
+        ".nan" | ".NaN" | ".NAN" => Plain::NoJson("NaN"),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Plain::NoJson("+Inf"),
+        "-.inf" | "-.Inf" | "-.INF" => Plain::NoJson("-Inf"),
+        _ => number_or_text(text),
+    }
+}
+
+fn number_or_text(text: &str) -> Plain {
+    match text.as_bytes().first() {
+        Some(b'.') => float(text).map_or(Plain::Text, Plain::Value),
+        Some(b'0'..=b'9' | b'+' | b'-') if is_timestamp(text) => Plain::Timestamp,
+        Some(b'0'..=b'9' | b'+' | b'-') => {
+            let bare = if text.contains('_') { &text.replace('_', "") } else { text };
+            integer(bare).or_else(|| float(bare)).map_or(Plain::Text, Plain::Value)
+        }
+        _ => Plain::Text,
+    }
+}
+
+/// Go's `ParseInt(s, 0, 64)`, then `ParseUint`: a leading zero means octal.
+fn integer(text: &str) -> Option<Value> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let prefixed = |lower: &str, upper: &str| digits.strip_prefix(lower).or_else(|| digits.strip_prefix(upper));
+    let (digits, radix) = match digits {
+        _ if prefixed("0x", "0X").is_some() => (&digits[2..], 16),
+        _ if prefixed("0o", "0O").is_some() => (&digits[2..], 8),
+        _ if prefixed("0b", "0B").is_some() => (&digits[2..], 2),
+        _ if digits.len() > 1 && digits.starts_with('0') => (&digits[1..], 8),
+        _ => (digits, 10),
+    };
+    if digits.is_empty() || !digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
+        return None;
+    }
+    let magnitude = u64::from_str_radix(digits, radix).ok()?;
+    match negative {
+        false => Some(magnitude.into()),
+        true => 0_i64.checked_sub_unsigned(magnitude).map(Value::from),
+    }
+}
+
+/// `^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`; whole numbers become integers, as JSON prints them.
+fn float(text: &str) -> Option<Value> {
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
+        Some(at) => (&unsigned[..at], Some(&unsigned[at + 1..])),
+        None => (unsigned, None),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let exponent = exponent.map(|text| text.strip_prefix(['-', '+']).unwrap_or(text));
+    let good = is_digits(whole)
+        && is_digits(fraction)
+        && !(whole.is_empty() && fraction.is_empty())
+        && exponent.is_none_or(|digits| !digits.is_empty() && is_digits(digits));
+    let number: f64 = good.then(|| text.parse().ok())??;
+    if number.fract() == 0.0 && number.abs() < 9.2e18 {
+        return Some((number as i64).into());
+    }
+    // Beyond what 64 bits hold there is no number: Go reads text then.
+    Number::from_f64(number).map(Value::Number)
+}
+
+/// `2006-1-2`, with or without a time of day after it (go-yaml's four layouts).
+pub(super) fn is_timestamp(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    if bytes.len() < 8 || bytes[4] != b'-' || !bytes[..4].iter().all(u8::is_ascii_digit) || !text.is_ascii() {
+        return false;
+    }
+    let (date, time) = text[5..].split_at(text[5..].find(['T', 't', ' ']).unwrap_or(text.len() - 5));
+    let Some((month, day)) = date.split_once('-') else { return false };
+    let year: i16 = text[..4].parse().unwrap_or(0);
+    let valid = match (small(month, 12), small(day, 31)) {
+        (Some(month), Some(day)) => jiff::civil::Date::new(year, month, day).is_ok(),
+        _ => false,
+    };
+    valid && (time.is_empty() || is_time_of_day(&time[1..], !time.starts_with(' ')))
+}
+
+fn is_time_of_day(text: &str, zoned: bool) -> bool {
+    let clock = match (zoned, text.find(['Z', '+', '-'])) {
+        (true, Some(at)) if is_zone(&text[at..]) => &text[..at],
+        (false, None) => text,
+        _ => return false,
+    };
+    let mut parts = clock.splitn(3, ':');
+    let (hour, minute, second) = (parts.next(), parts.next(), parts.next());
+    let (Some(hour), Some(minute), Some(second)) = (hour, minute, second) else { return false };
+    let (second, fraction) = second.split_once('.').unwrap_or((second, "0"));
+    let below = |text: &str, limit| text == "0" || text == "00" || small(text, limit).is_some();
+    below(hour, 23)
+        && below(minute, 59)
+        && below(second, 59)
+        && !fraction.is_empty()
+        && fraction.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_zone(text: &str) -> bool {
+    let digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+    text == "Z" || text[1..].split_once(':').is_some_and(|(hours, minutes)| digits(hours) && digits(minutes))
+}
+
+/// A number of one or two digits from 1 to a limit.
+fn small(text: &str, limit: i8) -> Option<i8> {
+    let good = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number: i8 = good.then(|| text.parse().ok())??;
+    (1..=limit).contains(&number).then_some(number)
+}
