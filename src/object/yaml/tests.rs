@@ -347,7 +347,7 @@ fn recorded_yaml_survives_a_round_trip() {
 
 #[test]
 fn recorded_json_survives_a_round_trip() {
-    for (name, text) in recorded(&["-o json", "-ojson", "-o=json"], "{\n") {
+    for (name, text) in recorded(&["-o json", "-ojson", "-o=json"], "{\n    \"") {
         let text = text.replace(['<', '>'], "_");
         // `kubectl events` prints typed objects, whose fields stand in the order of their structs.
         if name.contains("kubectl events") {
