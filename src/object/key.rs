@@ -89,3 +89,16 @@ impl fmt::Debug for Key {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interned_name_is_kept_once() {
+        let first = Resource::intern(&String::from("widgets.example.com"));
+        let second = Resource::intern(&String::from("widgets.example.com"));
+        assert_eq!(first, Resource("widgets.example.com"));
+        assert!(std::ptr::eq(first.0, second.0));
+    }
+}

@@ -8,9 +8,9 @@ use super::place::Place;
 use super::{Access, Store};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Hint {
     /// where the file cannot be watched (128 watches a user are common) and is asked instead, every 1 to 50 ms.
     pub fn spawn(path: &Path, wake: impl Fn() + Send + 'static) -> Option<Watch> {
         let place = Place::at(path).ok()?;
-        let wake = Arc::new(std::sync::Mutex::new(wake));
+        let wake = Arc::new(Mutex::new(wake));
         let eyes = match watch(&place, wake.clone()) {
             Some(watcher) => Eyes::Notify { _watcher: watcher },
             None => Eyes::Poll { _poll: Poll::start(path, wake)? },
@@ -66,7 +66,7 @@ impl Hint {
     }
 }
 
-type Wake<F> = Arc<std::sync::Mutex<F>>;
+type Wake<F> = Arc<Mutex<F>>;
 
 fn call<F: Fn()>(wake: &Wake<F>) {
     if let Ok(wake) = wake.lock() {
@@ -124,5 +124,31 @@ impl Drop for Poll {
             thread.thread().unpark();
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn where_nothing_can_be_watched_the_file_is_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.db");
+        let mut store = Store::open(&path, Access::Create).unwrap();
+        let (send, woken) = channel();
+        let wake = move || {
+            let _ = send.send(());
+        };
+        let poll = Poll::start(&path, Arc::new(Mutex::new(wake))).unwrap();
+        for value in ["one", "two"] {
+            let mut txn = store.write(Duration::from_secs(60)).unwrap();
+            txn.set_meta("key", value).unwrap();
+            txn.commit().unwrap();
+            woken.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+        drop(poll);
+        assert!(woken.recv().is_err(), "the thread has ended");
     }
 }

@@ -334,3 +334,62 @@ fn touch(path: &Path) {
     // A hint only: those who miss it look by themselves.
     let _ = utimensat(rustix::fs::CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Resource;
+    use crate::store::Access;
+    use rusqlite::ffi;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn scratch() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("state.db"), Access::Create).unwrap();
+        (dir, store)
+    }
+
+    fn put(txn: &mut Txn<'_>, name: &str, length: usize) -> Result<u64> {
+        txn.put(&Key::new(Resource("pods"), "default", name), name, |_| "x".repeat(length), "test", Time::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn a_full_disk_is_a_certain_no() {
+        let (_dir, mut store) = scratch();
+        let pages: i64 = store.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+        store.connection.pragma_update(None, "max_page_count", pages + 1).unwrap();
+        let mut txn = store.write(PATIENCE).unwrap();
+        put(&mut txn, "small", 10).unwrap();
+        assert!(matches!(put(&mut txn, "large", 1 << 20), Err(StoreError::Full { .. })));
+        assert!(put(&mut txn, "after", 10).is_err(), "the rest must not commit on its own");
+        assert!(matches!(txn.commit(), Err(CommitError::Refused(_))));
+        assert_eq!(store.read().unwrap().revision().unwrap(), 0);
+        let mut txn = store.write(PATIENCE).unwrap();
+        assert_eq!(put(&mut txn, "small", 10), Ok(1));
+        assert_eq!(txn.commit(), Ok(1));
+        assert_eq!(store.check().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn after_a_commit_with_an_unknown_outcome_nothing_is_believed_until_a_reopen() {
+        let (_dir, mut store) = scratch();
+        let mut txn = store.write(PATIENCE).unwrap();
+        put(&mut txn, "a", 10).unwrap();
+        let sync_failed = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_FSYNC), None);
+        assert!(matches!(txn.not_committed(sync_failed), CommitError::Unknown { .. }));
+        drop(txn);
+        assert!(matches!(store.read().err(), Some(StoreError::Uncertain { .. })));
+        assert!(matches!(store.write(PATIENCE).err(), Some(StoreError::Uncertain { .. })));
+        store.reopen(PATIENCE).unwrap();
+        assert_eq!(store.read().unwrap().revision().unwrap(), 0);
+    }
+
+    #[test]
+    fn a_file_that_was_migrated_meanwhile_is_not_written() {
+        let (_dir, mut store) = scratch();
+        let newer = Store::open(store.path(), Access::Existing).unwrap();
+        newer.connection.pragma_update(None, "user_version", schema::VERSION + 1).unwrap();
+        assert!(matches!(store.write(PATIENCE).err(), Some(StoreError::Newer { .. })));
+    }
+}

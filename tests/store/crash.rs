@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// `who:how many` of a child; it writes to the store in [`FILE`].
-const ROLE: &str = "KLOOP_TEST_STORE_CHILD";
-const FILE: &str = "KLOOP_TEST_STORE_FILE";
+pub const ROLE: &str = "KLOOP_TEST_STORE_CHILD";
+pub const FILE: &str = "KLOOP_TEST_STORE_FILE";
 
 /// A child's work: raises the shared count, writes an object of its own, and says so once it is committed.
 #[test]
@@ -135,6 +135,22 @@ fn no_update_is_lost_and_no_writer_starves() {
     assert_eq!(snapshot.revision().unwrap(), 400);
     drop(snapshot);
     assert!(store.check().unwrap().is_empty());
+}
+
+#[test]
+fn all_that_make_the_file_at_once_get_the_same_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = &dir.path().join("new/folder/state.db");
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            scope.spawn(move || {
+                let mut store = Store::open(path, Access::Create).unwrap();
+                put(&mut store, &writer.to_string(), "mine");
+            });
+        }
+    });
+    let store = Store::open(path, Access::Existing).unwrap();
+    assert_eq!(store.read().unwrap().list_all().unwrap().len(), 8);
 }
 
 #[test]

@@ -160,6 +160,29 @@ fn everything_made_is_closed_to_others() {
     }
 }
 
+/// The umask belongs to the whole process, so another one is started under it.
+#[test]
+fn no_umask_opens_or_locks_the_files() {
+    for umask in ["0", "0777", "077"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/state.db");
+        let program = std::env::current_exe().unwrap();
+        let done = std::process::Command::new("sh")
+            .args(["-c", &format!("umask {umask}; exec \"$0\" store::crash::child --exact"), program.to_str().unwrap()])
+            .env(crash::ROLE, "umask:3")
+            .env(crash::FILE, &path)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "umask {umask}: {done:?}");
+        let folder = fs::metadata(path.parent().unwrap()).unwrap();
+        assert_eq!(folder.mode() & 0o7777, 0o700, "umask {umask}");
+        for file in fs::read_dir(path.parent().unwrap()).unwrap() {
+            let file = file.unwrap();
+            assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o600, "umask {umask}: {}", file.path().display());
+        }
+    }
+}
+
 #[test]
 fn a_file_left_open_to_others_is_closed() {
     let dir = tempfile::tempdir().unwrap();
