@@ -213,9 +213,15 @@ impl StoreError {
                 ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
                     StoreError::Busy { holder_pid: None, waited: Duration::ZERO }
                 }
+                ErrorCode::ReadOnly => {
+                    let what = "it or its folder can only be read, and even looking needs to write there".into();
+                    StoreError::Io { path: path.into(), what }
+                }
+                ErrorCode::SystemIoFailure | ErrorCode::CannotOpen if no_space(path) => {
+                    StoreError::Full { path: path.into() }
+                }
                 ErrorCode::SystemIoFailure
                 | ErrorCode::CannotOpen
-                | ErrorCode::ReadOnly
                 | ErrorCode::PermissionDenied
                 | ErrorCode::OutOfMemory
                 | ErrorCode::FileLockingProtocolFailed
@@ -309,6 +315,12 @@ impl From<CommitError> for StoreError {
             CommitError::Unknown { path, .. } => StoreError::Uncertain { path },
         }
     }
+}
+
+/// Whether a file's disk is full: SQLite says only "I/O error" when it finds no room for its shared memory.
+fn no_space(path: &Path) -> bool {
+    let dir = path.parent().unwrap_or(path);
+    rustix::fs::statvfs(dir).is_ok_and(|disk| disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0))
 }
 
 fn damaged(f: &mut fmt::Formatter<'_>, path: &Path, what: &str) -> fmt::Result {

@@ -8,6 +8,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 use std::cell::Cell;
+use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,23 +171,31 @@ fn create(place: &Place) -> Result<(), OpenError> {
         return Ok(());
     }
     let new = place.beside(".new");
-    for left_over in ["", "-journal", "-wal", "-shm"] {
-        let mut path = new.clone().into_os_string();
-        path.push(left_over);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(StoreError::io(Path::new(&path), error).into());
-            }
-            _ => {}
-        }
-    }
+    clear(&new)?;
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::open(&new, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC, mode)
         .and_then(|file| rustix::fs::fchmod(&file, mode))
         .map_err(|error| StoreError::io(&new, error))?;
-    fill(&new).map_err(|error| StoreError::from_sqlite(&new, error))?;
+    fill(&new).map_err(|error| {
+        let error = StoreError::from_sqlite(&new, error);
+        let _ = clear(&new);
+        error
+    })?;
     std::fs::rename(&new, place.file()).map_err(|error| StoreError::io(place.file(), error))?;
     Ok(place.sync_dir()?)
+}
+
+/// Removes what an earlier try left.
+fn clear(new: &Path) -> Result<(), StoreError> {
+    for suffix in ["", "-journal", "-wal", "-shm"] {
+        let mut path = OsString::from(new);
+        path.push(suffix);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(StoreError::io(Path::new(&path), error)),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn fill(path: &Path) -> rusqlite::Result<()> {

@@ -5,7 +5,7 @@ use super::snapshot::{counter, source::Source};
 use super::turnstile::Turn;
 use super::{Attempt, Change, CommitError, Read, Result, Store, StoreError, Stored, schema};
 use crate::object::{Key, Time};
-use rusqlite::{OptionalExtension, Params, params};
+use rusqlite::{ErrorCode, OptionalExtension, Params, params};
 use rustix::fs::{Timestamps, UTIME_NOW, utimensat};
 use rustix::time::Timespec;
 use std::path::Path;
@@ -207,14 +207,11 @@ impl Txn<'_> {
     /// A full disk is certain: SQLite says so before the frame that makes a commit is whole. Any other failure,
     /// above all of the sync, leaves open what a crash would bring back.
     fn not_committed(&mut self, error: rusqlite::Error) -> CommitError {
-        let what = error.to_string();
-        match StoreError::from_sqlite(self.store.path(), error) {
-            error @ (StoreError::Full { .. } | StoreError::Busy { .. }) => CommitError::Refused(error),
-            _ => {
-                self.store.uncertain = true;
-                CommitError::Unknown { path: self.store.path().into(), what }
-            }
+        if let Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) = error.sqlite_error_code() {
+            return CommitError::Refused(StoreError::from_sqlite(self.store.path(), error));
         }
+        self.store.uncertain = true;
+        CommitError::Unknown { path: self.store.path().into(), what: error.to_string() }
     }
 
     fn append(&mut self, row: LogRow) -> Result<()> {
