@@ -1,1 +1,24 @@
-//! (being built)
+//! The controllers of workloads, Services, owners, namespaces and nodes: each a pure function from the World to a Plan.
+//!
+//! Knows: what Kubernetes' controller manager does, one file per controller. Never: writes, reads a clock, or talks to
+//! another controller; they meet only in the objects. Start reading at [`replicaset`], the simplest; a new controller is
+//! one new file and one line in [`ALL`].
+
+use crate::world::Loop;
+
+mod claim;
+mod percent;
+mod pods;
+mod status;
+#[cfg(test)]
+mod testing;
+
+pub mod deployment;
+pub mod garbage;
+pub mod namespace;
+pub mod replicaset;
+pub mod serviceaccount;
+
+/// Every controller.
+pub static ALL: &[&Loop] =
+    &[&deployment::LOOP, &replicaset::LOOP, &garbage::LOOP, &namespace::LOOP, &serviceaccount::LOOP];

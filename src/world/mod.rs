@@ -118,6 +118,13 @@ impl World {
         })
     }
 
+    /// Everything in one namespace, ordered by resource and name.
+    pub fn content_of<'a>(&'a self, namespace: &'a str) -> Vec<&'a Arc<Row>> {
+        let mut resources: Vec<Resource> = self.rows.keys().copied().collect();
+        resources.sort();
+        resources.into_iter().flat_map(|resource| self.list_in(resource.0, namespace)).collect()
+    }
+
     /// Every row.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Row>> {
         self.rows.values().flat_map(BTreeMap::values)

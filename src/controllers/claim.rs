@@ -1,0 +1,79 @@
+//! Whose children are whose: a controller keeps the children that it owns, takes over matching ones that nobody
+//! owns, and lets go of owned ones that no longer match (Kubernetes: controller references, adoption and release).
+
+use crate::object::{Object, OwnerRef};
+use crate::world::{Plan, Row, Verb, World};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// An object in its role as the managing controller of others.
+pub struct Owner<'w> {
+    /// The object.
+    pub row: &'w Row,
+    /// Its `apiVersion`.
+    pub api_version: &'static str,
+    /// Its `kind`.
+    pub kind: &'static str,
+}
+
+impl Owner<'_> {
+    /// The reference that its children carry.
+    pub fn reference(&self) -> OwnerRef {
+        OwnerRef::controller(self.api_version, self.kind, &self.row.key.name, &self.row.uid)
+    }
+
+    /// Its children of a resource. Adoptions and releases are added to the plan; when there are any, the rest of the
+    /// thinking waits for the next look, so that no child is written twice by one plan.
+    pub fn claim<'w>(&self, world: &'w World, resource: &'static str, plan: &mut Plan) -> Vec<&'w Arc<Row>> {
+        let namespace = &self.row.key.namespace;
+        let mut children = Vec::new();
+        for child in world.dependents(&self.row.uid).filter(|child| child.key.resource == resource) {
+            let managed = child.controller().is_some_and(|owner| *owner.uid == *self.row.uid);
+            if !managed || child.key.namespace != *namespace {
+                continue;
+            }
+            if self.row.selects(child) {
+                children.push(child);
+            } else if !self.row.is_deleting() && !child.is_deleting() {
+                self.release(child, plan);
+            }
+        }
+        if self.row.is_deleting() {
+            return children;
+        }
+        for orphan in world.orphans(resource, namespace).filter(|orphan| !orphan.is_deleting()) {
+            if self.row.selects(orphan) {
+                self.adopt(orphan, plan);
+                children.push(orphan);
+            }
+        }
+        children
+    }
+
+    fn adopt(&self, child: &Row, plan: &mut Plan) {
+        let mut object = child.object();
+        let mut owners = object.items(&["metadata", "ownerReferences"]).to_vec();
+        owners.retain(|owner| owner["uid"] != *self.row.uid);
+        owners.push(self.reference().to_value());
+        object.set(&["metadata", "ownerReferences"], owners);
+        plan.write(Verb::Update(object), format!("adopt {}: it matches the selector and has no controller", child.key));
+    }
+
+    fn release(&self, child: &Row, plan: &mut Plan) {
+        let object = without_owner(child, &self.row.uid);
+        plan.write(Verb::Update(object), format!("release {}: it no longer matches the selector", child.key));
+    }
+}
+
+/// The object of a row without its reference to an owner.
+pub fn without_owner(child: &Row, uid: &str) -> Object {
+    let mut object = child.object();
+    let owners = object.items(&["metadata", "ownerReferences"]).to_vec();
+    let left: Vec<Value> = owners.into_iter().filter(|owner| owner["uid"] != uid).collect();
+    if left.is_empty() {
+        object.unset(&["metadata", "ownerReferences"]);
+    } else {
+        object.set(&["metadata", "ownerReferences"], left);
+    }
+    object
+}

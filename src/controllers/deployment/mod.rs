@@ -1,0 +1,292 @@
+//! Deployments roll pods from one template to the next: a ReplicaSet per template, scaled up and down step by step.
+//!
+//! Knows: which ReplicaSet is the new one, when to make it, revisions, and which step is next. The arithmetic of steps is
+//! in `rolling`, of scaling in the middle of a rollout in `proportional`, conditions in `progress`, ReplicaSets and
+//! their annotations in `sets`. Never: touches pods. Start reading at [`plan`].
+
+mod progress;
+mod proportional;
+mod rolling;
+mod sets;
+#[cfg(test)]
+mod tests;
+
+use super::claim::Owner;
+use super::{percent, pods, status};
+use crate::object::{Key, Object};
+use crate::world::{EventType, Loop, Plan, Row, Verb, World};
+use serde_json::{Value, json};
+use sets::{REVISION, Set};
+use std::sync::Arc;
+
+const ROOT: &str = "deployments.apps";
+const SETS: &str = "replicasets.apps";
+
+/// The loop of Deployments.
+pub const LOOP: Loop = Loop { name: "deployment-controller", root: ROOT, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    if row.key.resource == "pods" {
+        return recreating(world, row).into_iter().collect();
+    }
+    pods::concerned(world, ROOT, "Deployment", &[SETS], row)
+}
+
+/// A pod concerns its Deployment only when that one recreates: it waits for the last old pod to end.
+fn recreating(world: &World, pod: &Row) -> Option<Key> {
+    if !pod.is_deleting() {
+        return None;
+    }
+    let set = world.get(&pods::controller_key(pod, SETS, "ReplicaSet")?)?;
+    pods::controller_key(set, ROOT, "Deployment")
+}
+
+/// What a Deployment asks for, with percentages resolved.
+struct Spec {
+    replicas: i64,
+    recreate: bool,
+    paused: bool,
+    min_ready: i64,
+    /// Pods above `replicas` that may be there; 0 when recreating.
+    surge: i64,
+    /// Pods below `replicas` that may be missing; 0 when recreating.
+    unavailable: i64,
+    /// None: progress is not timed.
+    deadline: Option<i64>,
+    /// None: every old ReplicaSet is kept.
+    history: Option<i64>,
+}
+
+/// A Deployment being thought about: what is known, and what is wanted so far.
+struct Rollout<'w> {
+    world: &'w World,
+    owner: Owner<'w>,
+    object: Object,
+    spec: Spec,
+    /// Its ReplicaSets, oldest first.
+    sets: Vec<Set<'w>>,
+    /// Which of them has the Deployment's template.
+    new: Option<usize>,
+    conditions: Vec<Value>,
+    plan: Plan,
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let Some(row) = world.get(key) else { return Plan::nothing() };
+    let owner = Owner { row, api_version: "apps/v1", kind: "Deployment" };
+    let mut plan = Plan::nothing();
+    let Some(fields) = row.workload() else { return plan };
+    if fields.selector.is_everything() {
+        return refuse(row);
+    }
+    let rows = owner.claim(world, SETS, &mut plan);
+    if !plan.is_empty() {
+        return plan;
+    }
+    let rollout = Rollout::new(world, owner, rows, fields.template);
+    rollout.think()
+}
+
+/// An empty selector would take every ReplicaSet in the namespace; Kubernetes refuses with an event.
+fn refuse(row: &Row) -> Plan {
+    let mut plan = Plan::nothing();
+    let object = row.object();
+    let mut new = status::of(&object);
+    if new.get("observedGeneration") != Some(&row.generation.into()) {
+        let message = "This deployment is selecting all pods. A non-empty selector is required.";
+        plan.event(row, EventType::Warning, "SelectingAll", message);
+    }
+    new.insert("observedGeneration".into(), row.generation.into());
+    status::write(&mut plan, object, new.into(), "the selector is empty: nothing can be done");
+    plan
+}
+
+impl Spec {
+    fn of(object: &Object) -> Spec {
+        let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
+        let recreate = object.text(&["spec", "strategy", "type"]) == Some("Recreate");
+        let (surge, unavailable) = if recreate { (0, 0) } else { fenceposts(object, replicas) };
+        let bounded = |name: &str| object.int(&["spec", name]).filter(|value| *value != i64::from(i32::MAX));
+        Spec {
+            replicas,
+            recreate,
+            paused: object.at(&["spec", "paused"]) == Some(&Value::Bool(true)),
+            min_ready: object.int(&["spec", "minReadySeconds"]).unwrap_or(0),
+            surge,
+            unavailable: unavailable.min(replicas),
+            deadline: bounded("progressDeadlineSeconds"),
+            history: bounded("revisionHistoryLimit"),
+        }
+    }
+}
+
+/// `maxSurge` rounded up and `maxUnavailable` rounded down; when both come to 0 nothing could ever move, so one pod may
+/// be unavailable.
+fn fenceposts(object: &Object, replicas: i64) -> (i64, i64) {
+    let resolve = |name: &str, up: bool| {
+        let value = object.at(&["spec", "strategy", "rollingUpdate", name]);
+        percent::of(Some(value.unwrap_or(&json!("25%"))), replicas, up).unwrap_or(0)
+    };
+    let (surge, unavailable) = (resolve("maxSurge", true), resolve("maxUnavailable", false));
+    if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
+}
+
+impl<'w> Rollout<'w> {
+    fn new(world: &'w World, owner: Owner<'w>, rows: Vec<&'w Arc<Row>>, template: u64) -> Rollout<'w> {
+        let object = owner.row.object();
+        let mut sets: Vec<Set> = rows.into_iter().map(Set::new).collect();
+        sets.sort_by(|a, b| a.row.created.cmp(&b.row.created).then_with(|| a.row.key.name.cmp(&b.row.key.name)));
+        let new = sets.iter().position(|set| set.fields().is_some_and(|fields| fields.template == template));
+        let conditions = object.items(&["status", "conditions"]).to_vec();
+        Rollout { world, owner, spec: Spec::of(&object), object, sets, new, conditions, plan: Plan::nothing() }
+    }
+
+    fn think(mut self) -> Plan {
+        if self.owner.row.is_deleting() {
+            self.count_only();
+            return self.finish();
+        }
+        self.note_pause();
+        self.adjust_new_set();
+        if self.new.is_some() && self.keep_own_revision() {
+            return self.plan;
+        }
+        if self.spec.paused || self.is_scaling() {
+            self.scale_proportionally();
+            if self.spec.paused {
+                self.clean_up();
+            }
+            self.count_only();
+            return self.finish();
+        }
+        if self.spec.recreate {
+            self.recreate()
+        } else {
+            self.roll()
+        }
+        self.finish()
+    }
+
+    /// Scaling is due when a running set was last sized for another number of replicas.
+    fn is_scaling(&self) -> bool {
+        let sized_otherwise = |set: &Set| set.replicas > 0 && set.desired().is_some_and(|n| n != self.spec.replicas);
+        self.sets.iter().any(sized_otherwise)
+    }
+
+    /// Sets the new set's revision, the annotations it shares with the Deployment, and `minReadySeconds`.
+    fn adjust_new_set(&mut self) {
+        let Some(new) = self.new else { return };
+        let revision = self.next_revision();
+        let (object, min_ready) = (&self.object, self.spec.min_ready);
+        let set = &mut self.sets[new];
+        set.share_annotations(object);
+        set.raise_revision(revision);
+        set.require_min_ready(min_ready);
+        let name = set.row.key.name.clone();
+        if self.spec.deadline.is_some() && status::find(&self.conditions, progress::PROGRESSING).is_none() {
+            self.set_progressing("True", "FoundNewReplicaSet", &format!("Found new replica set {name:?}"));
+        }
+    }
+
+    /// One more than the highest revision of the old sets.
+    fn next_revision(&self) -> i64 {
+        let old = self.sets.iter().enumerate().filter(|(at, _)| Some(*at) != self.new).map(|(_, set)| set.revision());
+        old.max().unwrap_or(0) + 1
+    }
+
+    /// The Deployment carries its newest set's revision. True when that has to be written first: an object is written
+    /// once by a plan, and the status follows at the next look.
+    fn keep_own_revision(&mut self) -> bool {
+        let Some(revision) = self.new.map(|new| self.sets[new].revision().to_string()) else { return false };
+        if self.object.annotation(REVISION) == Some(&revision) {
+            return false;
+        }
+        let mut object = self.object.clone();
+        object.set(&["metadata", "annotations", REVISION], revision.as_str());
+        self.plan.write(Verb::Update(object), format!("the newest ReplicaSet is revision {revision}"));
+        self.write_sets();
+        true
+    }
+
+    /// Makes the ReplicaSet of the Deployment's template.
+    fn make_new_set(&mut self) {
+        let collisions = self.object.int(&["status", "collisionCount"]);
+        let template = self.object.at(&["spec", "template"]).cloned().unwrap_or(Value::Null);
+        let hash = pods::template_hash(&template, collisions);
+        let name = format!("{}-{hash}", self.owner.row.key.name);
+        if self.world.find(SETS, &self.owner.row.key.namespace, &name).is_some() {
+            return self.note_collision(collisions, &name);
+        }
+        let replicas = if self.spec.recreate { self.spec.replicas } else { self.room_for_new(0) };
+        let set = sets::make(self, template, &hash, &name, replicas);
+        self.plan.write(Verb::Create(set), "no ReplicaSet has the Deployment's template");
+        if replicas > 0 {
+            self.say_scaled(&name, 0, replicas);
+        }
+        if self.spec.deadline.is_some() {
+            self.set_progressing("True", "NewReplicaSetCreated", &format!("Created new replica set {name:?}"));
+        }
+    }
+
+    /// The name is taken by another template: the next look tries with another hash.
+    fn note_collision(&mut self, collisions: Option<i64>, name: &str) {
+        self.object.set(&["status", "collisionCount"], collisions.unwrap_or(0) + 1);
+        self.plan.wait(format!("the name {name} is taken by another ReplicaSet, trying another hash"));
+    }
+
+    fn say_scaled(&mut self, set: &str, from: i64, to: i64) {
+        let way = if to > from { "up" } else { "down" };
+        let message = format!("Scaled {way} replica set {set} from {from} to {to}");
+        self.plan.event(self.owner.row, EventType::Normal, "ScalingReplicaSet", message);
+    }
+
+    /// Scales a set, and notes on it what it was sized for.
+    fn scale(&mut self, at: usize, to: i64) {
+        let (replicas, surge) = (self.spec.replicas, self.spec.surge);
+        let set = &mut self.sets[at];
+        let from = set.replicas;
+        set.size(to, replicas, surge);
+        let name = set.row.key.name.clone();
+        if from != to {
+            self.say_scaled(&name, from, to);
+        }
+    }
+
+    /// Deletes old sets beyond the history limit, lowest revision first, once they are empty and have said so.
+    fn clean_up(&mut self) {
+        let Some(limit) = self.spec.history else { return };
+        let mut old: Vec<&Set> = self.old().map(|at| &self.sets[at]).filter(|set| !set.row.is_deleting()).collect();
+        let excess = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+        old.sort_by_key(|set| (set.revision(), set.row.created));
+        for set in old.into_iter().take(excess).filter(|set| set.is_empty()) {
+            pods::delete(&mut self.plan, set.row, format!("more than {limit} old ReplicaSets"));
+        }
+    }
+
+    fn old(&self) -> impl Iterator<Item = usize> + use<'w> {
+        let new = self.new;
+        (0..self.sets.len()).filter(move |at| Some(*at) != new)
+    }
+
+    /// Total of `spec.replicas` as wanted so far.
+    fn total(&self) -> i64 {
+        self.sets.iter().map(|set| set.replicas).sum()
+    }
+
+    fn write_sets(&mut self) {
+        for set in &mut self.sets {
+            if let Some((object, why)) = set.take_edit() {
+                self.plan.write(Verb::Update(object), why);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Plan {
+        self.write_sets();
+        let mut new = status::of(&self.object);
+        status::conditions(&mut new, std::mem::take(&mut self.conditions));
+        let original = self.owner.row.object();
+        status::write(&mut self.plan, original, new.into(), "the rollout's status changed");
+        self.plan
+    }
+}

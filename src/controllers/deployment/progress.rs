@@ -1,0 +1,209 @@
+//! A Deployment's status: counts, and the conditions Available, Progressing and ReplicaFailure.
+
+use super::{Rollout, Set};
+use crate::controllers::status;
+use crate::object::{Time, time};
+use serde_json::{Value, json};
+
+pub(super) const PROGRESSING: &str = "Progressing";
+const AVAILABLE: &str = "Available";
+const REPLICA_FAILURE: &str = "ReplicaFailure";
+const COMPLETE: &str = "NewReplicaSetAvailable";
+const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+
+/// What a status counts.
+#[derive(Clone, Copy, PartialEq)]
+struct Tally {
+    replicas: i64,
+    updated: i64,
+    ready: i64,
+    available: i64,
+}
+
+impl Rollout<'_> {
+    /// Counts and says whether enough pods are available; progress is not judged (paused, scaling, being deleted).
+    pub(super) fn count_only(&mut self) {
+        self.count();
+    }
+
+    /// Counts, and says how the rollout comes along.
+    pub(super) fn judge(&mut self) {
+        let before = self.counted();
+        let now = self.count();
+        if self.spec.deadline.is_none() {
+            self.conditions.retain(|condition| condition["type"] != PROGRESSING);
+        } else {
+            self.judge_progress(before, now);
+        }
+        self.judge_failures();
+    }
+
+    fn judge_progress(&mut self, before: Tally, now: Tally) {
+        let reason = self.progressing_reason();
+        if now.replicas == now.updated && reason.as_deref() == Some(COMPLETE) {
+            return;
+        }
+        let name = self.new.map(|new| self.sets[new].row.key.name.to_string());
+        let what = match name {
+            Some(name) => format!("ReplicaSet {name:?}"),
+            None => format!("Deployment {:?}", &*self.owner.row.key.name),
+        };
+        if self.is_complete() {
+            self.set_progressing("True", COMPLETE, &format!("{what} has successfully progressed."));
+        } else if now.is_ahead_of(before) {
+            self.refresh_progressing(&format!("{what} is progressing."));
+        } else if reason.as_deref() != Some(COMPLETE) && self.has_timed_out() {
+            self.set_progressing("False", TIMED_OUT, &format!("{what} has timed out progressing."));
+        }
+        let wanted = self.spec.replicas;
+        let (updated, available) = (now.updated, now.available);
+        if !self.is_complete() {
+            self.plan.wait(format!("{updated} of {wanted} pods are updated, {available} are available"));
+        }
+    }
+
+    fn progressing_reason(&self) -> Option<String> {
+        Some(status::find(&self.conditions, PROGRESSING)?["reason"].as_str()?.to_owned())
+    }
+
+    /// Progress came to a stop when nothing moved for as long as the deadline says. The clock is `lastUpdateTime`.
+    fn has_timed_out(&mut self) -> bool {
+        let (Some(condition), Some(seconds)) = (status::find(&self.conditions, PROGRESSING), self.spec.deadline) else {
+            return false;
+        };
+        if condition["reason"] == TIMED_OUT {
+            return true;
+        }
+        let Some(since) = condition["lastUpdateTime"].as_str().and_then(|text| text.parse::<Time>().ok()) else {
+            return false;
+        };
+        let deadline = since.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(Time::MAX);
+        if self.world.now < deadline {
+            self.plan.wake_at(deadline);
+        }
+        self.world.now >= deadline
+    }
+
+    /// Restarts the progress clock.
+    fn refresh_progressing(&mut self, message: &str) {
+        let before = status::find(&self.conditions, PROGRESSING).cloned();
+        self.conditions.retain(|condition| condition["type"] != PROGRESSING);
+        self.set_condition(PROGRESSING, "True", "ReplicaSetUpdated", message);
+        let (Some(before), Some(fresh)) = (before, self.conditions.last_mut()) else { return };
+        if before["status"] == "True" {
+            fresh["lastTransitionTime"] = before["lastTransitionTime"].clone();
+        }
+    }
+
+    pub(super) fn set_progressing(&mut self, status: &str, reason: &str, message: &str) {
+        self.set_condition(PROGRESSING, status, reason, message);
+    }
+
+    /// A condition that changes goes to the end of the list, one with the same status and reason stays as it is.
+    fn set_condition(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
+        let before = status::find(&self.conditions, kind);
+        if before.is_some_and(|known| known["status"] == status && known["reason"] == reason) {
+            return;
+        }
+        let now = json!(time::rfc3339(self.world.now));
+        let kept = before.filter(|known| known["status"] == status).map(|known| known["lastTransitionTime"].clone());
+        let transition = kept.unwrap_or_else(|| now.clone());
+        self.conditions.retain(|condition| condition["type"] != kind);
+        self.conditions.push(json!({
+            "type": kind, "status": status, "reason": reason, "message": message,
+            "lastUpdateTime": now, "lastTransitionTime": transition,
+        }));
+    }
+
+    /// Time spent paused does not count against the deadline.
+    pub(super) fn note_pause(&mut self) {
+        let reason = self.progressing_reason();
+        if self.spec.deadline.is_none() || reason.as_deref() == Some(TIMED_OUT) {
+            return;
+        }
+        let noted = reason.as_deref() == Some("DeploymentPaused");
+        if self.spec.paused && !noted {
+            self.set_progressing("Unknown", "DeploymentPaused", "Deployment is paused");
+        } else if !self.spec.paused && noted {
+            self.set_progressing("Unknown", "DeploymentResumed", "Deployment is resumed");
+        }
+    }
+
+    /// A ReplicaSet that cannot make its pods says so; the Deployment repeats it.
+    fn judge_failures(&mut self) {
+        let failure = |set: &Set| status::find(set.object().items(&["status", "conditions"]), REPLICA_FAILURE).cloned();
+        let newest = self.new.and_then(|new| failure(&self.sets[new]));
+        let running = |at: &usize| self.sets[*at].replicas > 0;
+        let found = newest.or_else(|| self.old().filter(running).find_map(|at| failure(&self.sets[at])));
+        match found {
+            None => self.conditions.retain(|condition| condition["type"] != REPLICA_FAILURE),
+            Some(failure) => {
+                let text = |name: &str| failure[name].as_str().unwrap_or_default().to_owned();
+                self.set_condition(REPLICA_FAILURE, &text("status"), &text("reason"), &text("message"));
+            }
+        }
+    }
+
+    /// As many updated pods as wanted, all available, no old ones left.
+    pub(super) fn is_complete(&self) -> bool {
+        let (now, wanted) = (self.tally(), self.spec.replicas);
+        now.updated == wanted && now.replicas == wanted && now.available == wanted
+    }
+
+    fn counted(&self) -> Tally {
+        let count = |name: &str| self.object.int(&["status", name]).unwrap_or(0);
+        Tally {
+            replicas: count("replicas"),
+            updated: count("updatedReplicas"),
+            ready: count("readyReplicas"),
+            available: count("availableReplicas"),
+        }
+    }
+
+    fn tally(&self) -> Tally {
+        let sum = |count: fn(&Set) -> i64| self.sets.iter().map(count).sum();
+        Tally {
+            replicas: sum(|set| set.counts().replicas),
+            updated: self.new.map_or(0, |new| self.sets[new].counts().replicas),
+            ready: sum(|set| set.counts().ready),
+            available: sum(|set| set.counts().available),
+        }
+    }
+
+    fn count(&mut self) -> Tally {
+        let now = self.tally();
+        let terminating: i64 = self.sets.iter().map(|set| set.counts().terminating).sum();
+        let missing = (self.total() - now.available).max(0);
+        let mut new = status::of(&self.object);
+        for (name, count) in [
+            ("replicas", now.replicas),
+            ("updatedReplicas", now.updated),
+            ("readyReplicas", now.ready),
+            ("availableReplicas", now.available),
+            ("unavailableReplicas", missing),
+        ] {
+            status::count(&mut new, name, count);
+        }
+        new.insert("terminatingReplicas".into(), terminating.into());
+        new.insert("observedGeneration".into(), self.owner.row.generation.into());
+        self.object.set(&["status"], Value::Object(new));
+        if now.available >= self.spec.replicas - self.spec.unavailable {
+            let message = "Deployment has minimum availability.";
+            self.set_condition(AVAILABLE, "True", "MinimumReplicasAvailable", message);
+        } else {
+            let message = "Deployment does not have minimum availability.";
+            self.set_condition(AVAILABLE, "False", "MinimumReplicasUnavailable", message);
+        }
+        now
+    }
+}
+
+impl Tally {
+    /// Whether anything moved towards the end of the rollout.
+    fn is_ahead_of(self, before: Tally) -> bool {
+        self.updated > before.updated
+            || self.replicas - self.updated < before.replicas - before.updated
+            || self.ready > before.ready
+            || self.available > before.available
+    }
+}

@@ -1,0 +1,104 @@
+//! The steps of a rollout: how many pods the new ReplicaSet may gain, and how many the old ones must give.
+
+use super::Rollout;
+use crate::world::{Phase, Row};
+
+impl Rollout<'_> {
+    /// RollingUpdate: one direction a time, up before down.
+    pub(super) fn roll(&mut self) {
+        let Some(new) = self.new else {
+            self.make_new_set();
+            return;
+        };
+        if self.grow_new(new) || self.shrink_old(new) {
+            return self.judge();
+        }
+        if self.is_complete() {
+            self.clean_up();
+        }
+        self.judge();
+    }
+
+    /// Recreate: the old pods go first, all of them, and only then come new ones.
+    pub(super) fn recreate(&mut self) {
+        let running: Vec<usize> = self.old().filter(|at| self.sets[*at].replicas > 0).collect();
+        if !running.is_empty() {
+            running.into_iter().for_each(|at| self.scale(at, 0));
+            return self.judge();
+        }
+        if self.old_pods_live() {
+            self.plan.wait("waiting for the old pods to end");
+            return self.judge();
+        }
+        let Some(new) = self.new else {
+            return self.make_new_set();
+        };
+        if self.sets[new].replicas != self.spec.replicas {
+            self.scale(new, self.spec.replicas);
+        }
+        if self.is_complete() {
+            self.clean_up();
+        }
+        self.judge();
+    }
+
+    fn old_pods_live(&self) -> bool {
+        let lives = |pod: &Row| pod.pod().is_some_and(|pod| !matches!(pod.phase, Phase::Failed | Phase::Succeeded));
+        let has_pods = |at: usize| {
+            let set = &self.sets[at];
+            set.counts().replicas > 0 || self.world.controlled("pods", &set.row.uid).any(|pod| lives(pod))
+        };
+        self.old().any(has_pods)
+    }
+
+    /// The size that the new set may have now: never more pods in all than replicas + surge. A pod that a set still has,
+    /// though it was scaled down, counts; Kubernetes looks at `spec.replicas` alone and can exceed the surge for a moment.
+    pub(super) fn room_for_new(&self, size: i64) -> i64 {
+        let total: i64 = self.sets.iter().map(|set| set.replicas.max(set.counts().replicas)).sum();
+        let room = self.spec.replicas + self.spec.surge - total;
+        if room <= 0 { size } else { size + room.min(self.spec.replicas - size) }
+    }
+
+    fn grow_new(&mut self, new: usize) -> bool {
+        let size = self.sets[new].replicas;
+        let wanted = if size > self.spec.replicas { self.spec.replicas } else { self.room_for_new(size) };
+        if wanted == size {
+            return false;
+        }
+        self.scale(new, wanted);
+        true
+    }
+
+    /// Takes from the old sets, oldest first: pods that are not available at once, available ones only as far as enough
+    /// stay available.
+    fn shrink_old(&mut self, new: usize) -> bool {
+        let old: Vec<usize> = self.old().filter(|at| self.sets[*at].replicas > 0).collect();
+        let floor = self.spec.replicas - self.spec.unavailable;
+        let new_missing = self.sets[new].replicas - self.sets[new].available();
+        let spare = self.total() - floor - new_missing;
+        if old.is_empty() || spare <= 0 {
+            return false;
+        }
+        let mut taken = self.take(&old, spare, |available, size| size - available);
+        let available: i64 = self.sets.iter().map(|set| set.available()).sum();
+        if available > floor {
+            taken += self.take(&old, available - floor, |_, size| size);
+        }
+        taken > 0
+    }
+
+    /// Takes up to `budget` pods from sets in order, from each at most what `from` says of its available pods and size.
+    fn take(&mut self, sets: &[usize], mut budget: i64, from: impl Fn(i64, i64) -> i64) -> i64 {
+        let mut taken = 0;
+        for at in sets {
+            let size = self.sets[*at].replicas;
+            let step = from(self.sets[*at].available(), size).min(budget);
+            if step > 0 {
+                self.scale(*at, size - step);
+                budget -= step;
+                taken += step;
+            }
+        }
+        taken
+    }
+}

@@ -1,0 +1,183 @@
+//! A Deployment's ReplicaSets: how large they are wanted, and the annotations by which they remember.
+
+use super::Rollout;
+use crate::object::Object;
+use crate::world::workload::POD_TEMPLATE_HASH;
+use crate::world::{Counts, Row, WorkloadFields};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Which rollout a set belongs to.
+pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
+/// Earlier revisions of a set that was returned to.
+const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+/// What `spec.replicas` of the Deployment was when the set was sized.
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+/// The same plus the surge.
+const MAX: &str = "deployment.kubernetes.io/max-replicas";
+/// The longest a revision history may grow.
+const HISTORY_LENGTH: usize = 2000;
+
+/// Annotations of a Deployment that are its own and not copied to its sets.
+const NOT_SHARED: &[&str] = &[
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deprecated.deployment.rollback.to",
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MAX,
+];
+
+/// A ReplicaSet: as it is, and as wanted so far.
+pub(super) struct Set<'w> {
+    pub row: &'w Arc<Row>,
+    /// `spec.replicas` as wanted so far.
+    pub replicas: i64,
+    object: Object,
+    edited: Option<String>,
+}
+
+impl<'w> Set<'w> {
+    pub fn new(row: &'w Arc<Row>) -> Set<'w> {
+        let replicas = row.workload().map_or(0, |fields| fields.replicas);
+        Set { row, replicas, object: row.object(), edited: None }
+    }
+
+    pub fn fields(&self) -> Option<&'w WorkloadFields> {
+        self.row.workload()
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.fields().map(|fields| fields.counts).unwrap_or_default()
+    }
+
+    /// Available pods, never more than are wanted: the count may still hold pods that are being given up.
+    pub fn available(&self) -> i64 {
+        self.counts().available.min(self.replicas)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        let object = self.object();
+        let observed = object.int(&["status", "observedGeneration"]).unwrap_or(0);
+        self.replicas == 0 && self.counts().replicas == 0 && observed >= self.row.generation
+    }
+
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    pub fn revision(&self) -> i64 {
+        self.number(REVISION).unwrap_or(0)
+    }
+
+    pub fn desired(&self) -> Option<i64> {
+        self.number(DESIRED)
+    }
+
+    pub fn max(&self) -> Option<i64> {
+        self.number(MAX)
+    }
+
+    fn number(&self, annotation: &str) -> Option<i64> {
+        self.object().annotation(annotation)?.parse().ok()
+    }
+
+    /// Copies the Deployment's annotations, except those that are its own.
+    pub fn share_annotations(&mut self, deployment: &Object) {
+        for (key, value) in deployment.pairs(&["metadata", "annotations"]) {
+            if !NOT_SHARED.contains(&key) {
+                self.annotate(key, value, "it carries its Deployment's annotations");
+            }
+        }
+    }
+
+    /// Makes this the newest revision; the one it had before is remembered.
+    pub fn raise_revision(&mut self, revision: i64) {
+        let before = self.revision();
+        if before >= revision {
+            return;
+        }
+        if self.object().annotation(REVISION).is_some() {
+            let known = self.object().annotation(HISTORY).unwrap_or_default();
+            let mut history: Vec<String> = known.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect();
+            history.push(before.to_string());
+            while history.len() > 1 && history.join(",").len() > HISTORY_LENGTH {
+                history.remove(0);
+            }
+            self.annotate(HISTORY, &history.join(","), "an earlier template returned");
+        }
+        self.annotate(REVISION, &revision.to_string(), "it is the newest revision");
+    }
+
+    pub fn require_min_ready(&mut self, seconds: i64) {
+        if self.object().int(&["spec", "minReadySeconds"]).unwrap_or(0) != seconds {
+            let object = self.edit("minReadySeconds changed");
+            if seconds == 0 {
+                object.unset(&["spec", "minReadySeconds"]);
+            } else {
+                object.set(&["spec", "minReadySeconds"], seconds);
+            }
+        }
+    }
+
+    /// Sets its size, and what it was sized for.
+    pub fn size(&mut self, replicas: i64, desired: i64, surge: i64) {
+        if self.replicas != replicas {
+            let why = format!("scaled from {} to {replicas}", self.replicas);
+            self.edit(&why).set(&["spec", "replicas"], replicas);
+            self.replicas = replicas;
+        }
+        self.annotate(DESIRED, &desired.to_string(), "it was sized for another number of replicas");
+        self.annotate(MAX, &(desired + surge).to_string(), "it was sized for another number of replicas");
+    }
+
+    fn annotate(&mut self, key: &str, value: &str, why: &str) {
+        if self.object().annotation(key) != Some(value) {
+            self.edit(why).set(&["metadata", "annotations", key], value);
+        }
+    }
+
+    fn edit(&mut self, why: &str) -> &mut Object {
+        self.edited.get_or_insert_with(|| why.to_owned());
+        &mut self.object
+    }
+
+    /// The object to write, if anything about it changed, and why.
+    pub fn take_edit(&mut self) -> Option<(Object, String)> {
+        let why = self.edited.take()?;
+        Some((self.object.clone(), why))
+    }
+}
+
+/// A new ReplicaSet: the template, its hash in labels, selector and name, and the revision after all others.
+pub(super) fn make(rollout: &Rollout, mut template: Value, hash: &str, name: &str, replicas: i64) -> Object {
+    let owner = &rollout.owner;
+    let mut selector = rollout.object.at(&["spec", "selector"]).cloned().unwrap_or(Value::Null);
+    selector["matchLabels"][POD_TEMPLATE_HASH] = hash.into();
+    template["metadata"]["labels"][POD_TEMPLATE_HASH] = hash.into();
+    let mut annotations = serde_json::Map::new();
+    for (key, value) in rollout.object.pairs(&["metadata", "annotations"]).filter(|(key, _)| !NOT_SHARED.contains(key))
+    {
+        annotations.insert(key.into(), value.into());
+    }
+    let spec = &rollout.spec;
+    annotations.insert(REVISION.into(), rollout.next_revision().to_string().into());
+    annotations.insert(DESIRED.into(), spec.replicas.to_string().into());
+    annotations.insert(MAX.into(), (spec.replicas + spec.surge).to_string().into());
+    let mut set = Object(json!({
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": name,
+            "namespace": *owner.row.key.namespace,
+            "labels": template["metadata"]["labels"],
+            "annotations": annotations,
+            "ownerReferences": [owner.reference().to_value()],
+        },
+        "spec": { "replicas": replicas, "selector": selector, "template": template },
+    }));
+    if spec.min_ready > 0 {
+        set.set(&["spec", "minReadySeconds"], spec.min_ready);
+    }
+    set
+}

@@ -1,0 +1,174 @@
+//! The garbage collector: objects whose owners are gone go too, owners that wait for their dependents are let go, and
+//! dependents that are to stay lose their reference.
+//!
+//! Its root is every resource. An owner counts as gone when its uid lives nowhere, or lives under another name or in
+//! another namespace than the reference says: the uid alone is not trusted (kubernetes issue 65200).
+
+use super::claim::without_owner;
+use super::pods::{self, BURST};
+use crate::object::{Key, Object, OwnerRef};
+use crate::world::{EventType, Loop, Plan, Propagation, Row, Verb, World};
+use std::sync::Arc;
+
+/// The loop of the garbage collector.
+pub const LOOP: Loop = Loop { name: "garbage-collector-controller", root: "*", concerns, plan };
+
+/// Finalizer of an owner that waits for its blocking dependents.
+const FOREGROUND: &str = "foregroundDeletion";
+/// Finalizer of an owner whose dependents are to stay.
+const ORPHAN: &str = "orphan";
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    let mut keys = Vec::new();
+    let live = world.get(&row.key).filter(|live| live.uid == row.uid);
+    if live.is_none_or(|live| waits_for_dependents(live)) {
+        keys.extend(world.dependents(&row.uid).map(|dependent| dependent.key.clone()));
+    }
+    if live.is_some() && (!row.owners.is_empty() || has(row, FOREGROUND) || has(row, ORPHAN)) {
+        keys.push(row.key.clone());
+    }
+    let owners = row.owners.iter().filter_map(|owner| world.by_uid(&owner.uid));
+    keys.extend(owners.filter(|owner| waits_for_dependents(owner)).map(|owner| owner.key.clone()));
+    keys
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key) else { return plan };
+    if !row.is_deleting() {
+        judge_owners(world, row, &mut plan);
+    } else if has(row, ORPHAN) {
+        orphan_dependents(world, row, &mut plan);
+    } else if has(row, FOREGROUND) {
+        await_dependents(world, row, &mut plan);
+    }
+    plan
+}
+
+fn has(row: &Row, finalizer: &str) -> bool {
+    row.finalizers.iter().any(|known| &**known == finalizer)
+}
+
+/// It is being deleted in the foreground.
+fn waits_for_dependents(row: &Row) -> bool {
+    row.is_deleting() && has(row, FOREGROUND)
+}
+
+/// What has become of an owner.
+#[derive(PartialEq)]
+enum Standing {
+    Solid,
+    Waiting,
+    Gone,
+}
+
+fn standing(world: &World, row: &Row, owner: &OwnerRef) -> Standing {
+    let live = world.by_uid(&owner.uid).filter(|live| {
+        let at = &live.key;
+        *at.name == *owner.name && (at.namespace.is_empty() || at.namespace == row.key.namespace)
+    });
+    match live {
+        None => Standing::Gone,
+        Some(live) if waits_for_dependents(live) => Standing::Waiting,
+        Some(_) => Standing::Solid,
+    }
+}
+
+/// An object with owners lives as long as one of them does.
+fn judge_owners(world: &World, row: &Arc<Row>, plan: &mut Plan) {
+    if row.owners.is_empty() {
+        return;
+    }
+    let standings: Vec<Standing> = row.owners.iter().map(|owner| standing(world, row, owner)).collect();
+    let lost = || row.owners.iter().zip(&standings).filter(|(_, standing)| **standing != Standing::Solid);
+    for (owner, _) in lost().filter(|(_, standing)| **standing == Standing::Gone) {
+        warn_of_foreign_owner(world, row, owner, plan);
+    }
+    if standings.contains(&Standing::Solid) {
+        let uids: Vec<&str> = lost().map(|(owner, _)| owner.uid.as_str()).collect();
+        if !uids.is_empty() {
+            let object = uids.iter().fold(row.object(), |object, uid| drop_owner(object, uid));
+            plan.write(
+                Verb::Update(object),
+                "some owners are gone, others live: the references to those gone are removed",
+            );
+        }
+        return;
+    }
+    let has_dependents = world.dependents(&row.uid).next().is_some();
+    let (propagation, why) = if standings.contains(&Standing::Waiting) && has_dependents {
+        (Propagation::Foreground, "its owner is being deleted and waits for it")
+    } else if standings.contains(&Standing::Waiting) {
+        (Propagation::Background, "its owner is being deleted and waits for it")
+    } else {
+        (Propagation::Background, "every owner is gone")
+    };
+    plan.write(Verb::Delete { key: row.key.clone(), uid: row.uid.clone(), grace: None, propagation }, why);
+}
+
+fn drop_owner(mut object: Object, uid: &str) -> Object {
+    let owners = object.items(&["metadata", "ownerReferences"]).iter();
+    let left: Vec<_> = owners.filter(|owner| owner["uid"] != uid).cloned().collect();
+    object.set(&["metadata", "ownerReferences"], left);
+    object
+}
+
+/// Owners live in the same namespace or in none; one in another namespace does not count, which surprises people.
+fn warn_of_foreign_owner(world: &World, row: &Row, owner: &OwnerRef, plan: &mut Plan) {
+    let foreign = world.by_uid(&owner.uid).is_some_and(|live| live.key.namespace != row.key.namespace);
+    if foreign {
+        let OwnerRef { api_version, kind, name, uid, .. } = owner;
+        let namespace = &row.key.namespace;
+        let message = format!(
+            "ownerRef [{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist in namespace \"{namespace}\""
+        );
+        plan.event(row, EventType::Warning, "OwnerRefInvalidNamespace", message);
+    }
+}
+
+/// Takes the references to this owner out of its dependents, then lets the owner go.
+fn orphan_dependents(world: &World, row: &Row, plan: &mut Plan) {
+    let dependents: Vec<&Arc<Row>> = world.dependents(&row.uid).collect();
+    for dependent in dependents.iter().take(BURST) {
+        plan.write(Verb::Update(without_owner(dependent, &row.uid)), "its owner is deleted and leaves it behind");
+    }
+    if dependents.len() <= BURST {
+        remove_finalizer(row, ORPHAN, "all dependents are left behind", plan);
+    }
+}
+
+/// Lets an owner go when no dependent blocks it any more. The dependents' own plans delete them.
+fn await_dependents(world: &World, row: &Row, plan: &mut Plan) {
+    let blocks = |dependent: &&Arc<Row>| {
+        dependent.owners.iter().any(|owner| *owner.uid == *row.uid && owner.block_owner_deletion)
+    };
+    let blocking: Vec<&Arc<Row>> = world.dependents(&row.uid).filter(blocks).collect();
+    let Some(first) = blocking.first() else {
+        return remove_finalizer(row, FOREGROUND, "no dependent is left that blocks the deletion", plan);
+    };
+    plan.wait(format!("waiting for {} dependents to be deleted, the first is {}", blocking.len(), first.key));
+    // A circle of owners would wait for itself for ever.
+    for dependent in blocking.iter().filter(|dependent| in_circle(world, row, dependent)).take(BURST) {
+        plan.write(Verb::Update(unblocked(dependent, &row.uid)), "owners wait for each other in a circle");
+    }
+}
+
+fn in_circle(world: &World, row: &Row, dependent: &Row) -> bool {
+    waits_for_dependents(dependent)
+        && row.owners.iter().any(|owner| *owner.uid == *dependent.uid)
+        && world.dependents(&dependent.uid).any(|back| back.uid == row.uid)
+}
+
+fn unblocked(dependent: &Row, uid: &str) -> Object {
+    let mut object = dependent.object();
+    let mut owners = object.items(&["metadata", "ownerReferences"]).to_vec();
+    for owner in owners.iter_mut().filter(|owner| owner["uid"] == uid) {
+        owner["blockOwnerDeletion"] = false.into();
+    }
+    object.set(&["metadata", "ownerReferences"], owners);
+    object
+}
+
+fn remove_finalizer(row: &Row, finalizer: &str, why: &str, plan: &mut Plan) {
+    plan.write(Verb::Update(pods::without_finalizer(row.object(), finalizer)), why);
+}

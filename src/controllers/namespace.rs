@@ -1,0 +1,107 @@
+//! Namespaces that are deleted take everything in them along, and go when nothing is left.
+
+use super::pods::BURST;
+use super::status;
+use crate::object::{Key, Resource};
+use crate::world::{Loop, Plan, Propagation, Row, Verb, World};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const ROOT: &str = "namespaces";
+/// The finalizer in `spec.finalizers` that holds a namespace until it is empty.
+const FINALIZER: &str = "kubernetes";
+
+/// The loop of namespaces.
+pub const LOOP: Loop = Loop { name: "namespace-controller", root: ROOT, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    if row.key.resource == ROOT {
+        return vec![row.key.clone()];
+    }
+    let around = world.find(ROOT, "", &row.key.namespace).filter(|around| around.is_deleting());
+    around.map(|around| around.key.clone()).into_iter().collect()
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key).filter(|row| row.is_deleting()) else { return plan };
+    let content = world.content_of(&row.key.name);
+    if content.is_empty() {
+        finalize(row, &mut plan);
+        return plan;
+    }
+    for row in content.iter().filter(|row| !row.is_deleting()).take(BURST) {
+        let (key, uid) = (row.key.clone(), row.uid.clone());
+        let verb = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
+        plan.write(verb, "its namespace is being deleted");
+    }
+    if plan.is_empty() {
+        report(world, row, &content, &mut plan);
+    }
+    plan
+}
+
+fn finalize(row: &Row, plan: &mut Plan) {
+    let mut object = row.object();
+    let finalizers = object.items(&["spec", "finalizers"]);
+    if !finalizers.iter().any(|one| one == FINALIZER) {
+        return plan.wait("the namespace is empty, other finalizers hold it");
+    }
+    let left: Vec<Value> = finalizers.iter().filter(|one| *one != FINALIZER).cloned().collect();
+    object.set(&["spec", "finalizers"], left);
+    plan.write(Verb::Update(object), "nothing is left in the namespace");
+}
+
+/// Says what is left, and which finalizers hold it.
+fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
+    let mut resources: BTreeMap<Resource, usize> = BTreeMap::new();
+    let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
+    for left in content {
+        *resources.entry(left.key.resource).or_default() += 1;
+        for finalizer in left.finalizers.iter() {
+            *finalizers.entry(finalizer).or_default() += 1;
+        }
+    }
+    let count = |resource: &Resource, count: &usize| {
+        format!("{}.{} has {count} resource instances", resource.plural(), resource.group())
+    };
+    let remaining: Vec<String> = resources.iter().map(|(resource, number)| count(resource, number)).collect();
+    let held: Vec<String> =
+        finalizers.iter().map(|(name, count)| format!("{name} in {count} resource instances")).collect();
+    let remaining = format!("Some resources are remaining: {}", remaining.join(", "));
+    plan.wait(remaining.clone());
+    let held = match held.as_slice() {
+        [] => ("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished".to_owned()),
+        _ => (
+            "True",
+            "SomeFinalizersRemain",
+            format!("Some content in the namespace has finalizers remaining: {}", held.join(", ")),
+        ),
+    };
+    let object = row.object();
+    let mut new = status::of(&object);
+    let mut conditions = object.items(&["status", "conditions"]).to_vec();
+    for (kind, value, reason, message) in [
+        ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        ("NamespaceContentRemaining", "True", "SomeResourcesRemain", &remaining),
+        ("NamespaceFinalizersRemaining", held.0, held.1, &held.2),
+    ] {
+        status::set(&mut conditions, status::condition(kind, value, reason, message, world.now));
+    }
+    new.insert("phase".into(), "Terminating".into());
+    status::conditions(&mut new, conditions);
+    status::write(plan, object, new.into(), "what is left in the namespace changed");
+}

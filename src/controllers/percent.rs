@@ -1,0 +1,32 @@
+//! Numbers that may be percentages: `maxSurge: 25%`.
+
+use serde_json::Value;
+
+/// The number that an int-or-percentage stands for, against a total; none when there is none or it cannot be read.
+pub fn of(value: Option<&Value>, total: i64, round_up: bool) -> Option<i64> {
+    match value? {
+        Value::Number(number) => number.as_i64(),
+        Value::String(text) => {
+            let percent: i64 = text.strip_suffix('%')?.parse().ok()?;
+            let hundredfold = percent.checked_mul(total)?;
+            Some(if round_up { (hundredfold + 99).div_euclid(100) } else { hundredfold.div_euclid(100) })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn rounding() {
+        for (value, total, up, down) in
+            [(json!("25%"), 10, 3, 2), (json!("25%"), 4, 1, 1), (json!(3), 1, 3, 3), (json!("0%"), 9, 0, 0)]
+        {
+            assert_eq!(super::of(Some(&value), total, true), Some(up));
+            assert_eq!(super::of(Some(&value), total, false), Some(down));
+        }
+        assert_eq!(super::of(Some(&json!("x")), 1, true), None);
+    }
+}

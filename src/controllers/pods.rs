@@ -1,0 +1,123 @@
+//! Pods from templates, and the names of what controllers make.
+
+use super::claim::Owner;
+use crate::object::{Key, Object, Resource};
+use crate::world::{Plan, Row, Verb, World};
+use serde_json::{Map, Value, json};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Kubernetes makes or deletes at most this many pods of one owner at a time.
+pub const BURST: usize = 500;
+
+/// The letters of generated names: no vowels and nothing that looks like another (apimachinery `rand`).
+const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Longest part of a generated name that is kept before its five letters.
+const BASE: usize = 58;
+
+/// A pod as a template describes it, owned by its controller. It has no name yet.
+pub fn from_template(owner: &Owner, template: &Value) -> Object {
+    let mut metadata = Map::new();
+    for field in ["labels", "annotations", "finalizers"] {
+        if let Some(value) = template["metadata"].get(field).filter(|value| !value.is_null()) {
+            metadata.insert(field.into(), value.clone());
+        }
+    }
+    metadata.insert("namespace".into(), json!(*owner.row.key.namespace));
+    metadata.insert("generateName".into(), json!(format!("{}-", owner.row.key.name)));
+    metadata.insert("ownerReferences".into(), json!([owner.reference().to_value()]));
+    Object(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] }))
+}
+
+/// A free name that starts with `base`. The plan chooses it, and not the server, because events name the pod;
+/// the chance comes from the World's seed, so that equal worlds give equal plans.
+pub fn free_name(world: &World, resource: &'static str, owner: &Row, base: &str, slot: usize) -> String {
+    let base = base.get(..BASE).unwrap_or(base);
+    let mut turn = 0u64;
+    loop {
+        let mut hasher = DefaultHasher::new();
+        (world.seed, world.now.as_nanosecond(), &owner.uid, resource, base, slot, turn).hash(&mut hasher);
+        let name = format!("{base}{}", letters(hasher.finish()));
+        if world.find(resource, &owner.key.namespace, &name).is_none() {
+            return name;
+        }
+        turn += 1;
+    }
+}
+
+fn letters(mut number: u64) -> String {
+    let mut letter = || {
+        let at = (number % 27) as usize;
+        number /= 27;
+        char::from(LETTERS[at])
+    };
+    (0..5).map(|_| letter()).collect()
+}
+
+/// Digits as letters that make no words, as Kubernetes writes hashes in names (`rand.SafeEncodeString`).
+pub fn safe_encode(text: &str) -> String {
+    text.bytes().map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()])).collect()
+}
+
+/// The hash of a template in names and labels: FNV-1a over its canonical JSON and the count of collisions so far.
+pub fn template_hash(template: &Value, collisions: Option<i64>) -> String {
+    let mut text = template.to_string();
+    if let Some(count) = collisions {
+        text.push_str(&count.to_string());
+    }
+    let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    safe_encode(&hash.to_string())
+}
+
+/// Adds the deletion of a row to a plan, with the object's own grace and background propagation.
+pub fn delete(plan: &mut Plan, row: &Row, why: impl Into<String>) {
+    let (key, uid) = (row.key.clone(), row.uid.clone());
+    plan.write(Verb::Delete { key, uid, grace: None, propagation: Default::default() }, why);
+}
+
+/// An object without one of its finalizers.
+pub fn without_finalizer(mut object: Object, finalizer: &str) -> Object {
+    let left: Vec<Value> =
+        object.items(&["metadata", "finalizers"]).iter().filter(|one| *one != finalizer).cloned().collect();
+    if left.is_empty() {
+        object.unset(&["metadata", "finalizers"]);
+    } else {
+        object.set(&["metadata", "finalizers"], left);
+    }
+    object
+}
+
+/// The key of the object that controls a row, if it is of this kind.
+pub fn controller_key(row: &Row, resource: &'static str, kind: &str) -> Option<Key> {
+    let owner = row.controller().filter(|owner| owner.kind == kind)?;
+    Some(Key::new(Resource(resource), &row.key.namespace, &owner.name))
+}
+
+/// The keys that a row concerns in a loop that manages pods: the row itself, its controller, and for a row without a
+/// controller every object of the root that selects it.
+pub fn concerned(world: &World, root: &'static str, kind: &str, children: &[&str], row: &Row) -> Vec<Key> {
+    if row.key.resource == root {
+        return vec![row.key.clone()];
+    }
+    if !children.contains(&row.key.resource.0) {
+        return Vec::new();
+    }
+    if row.controller().is_some() {
+        return controller_key(row, root, kind).into_iter().collect();
+    }
+    let selecting = world.list_in(root, &row.key.namespace).filter(|owner| owner.selects(row));
+    selecting.map(|owner| owner.key.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_look_like_kubernetes() {
+        assert_eq!(safe_encode("0123456789"), "456789bcdf");
+        let template = json!({"metadata": {"labels": {"a": "b"}}});
+        assert_ne!(template_hash(&template, None), template_hash(&template, Some(1)));
+        assert!(template_hash(&template, None).bytes().all(|byte| LETTERS.contains(&byte)));
+    }
+}

@@ -1,0 +1,183 @@
+//! ReplicaSets keep a number of pods: they make missing ones, give up the least useful, and count the rest.
+
+use super::claim::Owner;
+use super::pods::{self, BURST};
+use super::status;
+use crate::object::{Key, Object, Time};
+use crate::world::{EventType, Loop, Phase, Plan, PodFields, Row, Verb, World};
+use serde_json::{Value, json};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const ROOT: &str = "replicasets.apps";
+
+/// The loop of ReplicaSets.
+pub const LOOP: Loop = Loop { name: "replicaset-controller", root: ROOT, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    pods::concerned(world, ROOT, "ReplicaSet", &["pods"], row)
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let Some(row) = world.get(key) else { return Plan::nothing() };
+    let owner = Owner { row, api_version: "apps/v1", kind: "ReplicaSet" };
+    keep(world, &owner)
+}
+
+/// Keeps the pods of a ReplicaSet or of a ReplicationController.
+pub(super) fn keep(world: &World, owner: &Owner) -> Plan {
+    let mut plan = Plan::nothing();
+    let children = owner.claim(world, "pods", &mut plan);
+    if !plan.is_empty() {
+        return plan;
+    }
+    let object = owner.row.object();
+    let active: Vec<&Arc<Row>> = children.iter().copied().filter(|pod| pod.is_active_pod()).collect();
+    if !owner.row.is_deleting() {
+        scale(world, owner, &object, &active, &mut plan);
+    }
+    let terminating = children.iter().filter(|pod| pod.is_deleting() && !is_terminal(pod)).count();
+    count(world, owner, object, &active, terminating, &mut plan);
+    plan
+}
+
+fn is_terminal(pod: &Row) -> bool {
+    pod.pod().is_some_and(|pod| pod.phase.is_terminal())
+}
+
+/// Makes or gives up pods until as many are active as are wanted.
+fn scale(world: &World, owner: &Owner, object: &Object, active: &[&Arc<Row>], plan: &mut Plan) {
+    let wanted = usize::try_from(object.int(&["spec", "replicas"]).unwrap_or(1)).unwrap_or(0);
+    if active.len() < wanted {
+        create(world, owner, object, (wanted - active.len()).min(BURST), active.len(), plan);
+    } else if active.len() > wanted {
+        let mut ranked = ranked(world, owner.row, active);
+        ranked.truncate((active.len() - wanted).min(BURST));
+        for pod in ranked {
+            plan.event(owner.row, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", pod.key.name));
+            pods::delete(plan, pod, format!("{} pods are active, {wanted} are wanted", active.len()));
+        }
+    }
+}
+
+fn create(world: &World, owner: &Owner, object: &Object, missing: usize, active: usize, plan: &mut Plan) {
+    let template = object.at(&["spec", "template"]).unwrap_or(&Value::Null);
+    let pod = pods::from_template(owner, template);
+    for slot in 0..missing {
+        let name = pods::free_name(world, "pods", owner.row, &format!("{}-", owner.row.key.name), slot);
+        let mut pod = pod.clone();
+        pod.set(&["metadata", "name"], name.as_str());
+        plan.event(owner.row, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
+        plan.write(Verb::Create(pod), format!("{active} pods are active, {} are wanted", active + missing));
+    }
+}
+
+/// Pods in the order in which they are given up.
+fn ranked<'a>(world: &World, owner: &Row, active: &[&'a Arc<Row>]) -> Vec<&'a Arc<Row>> {
+    let crowds = crowds(world, owner, active);
+    let mut ranked: Vec<(&Arc<Row>, &PodFields)> = active.iter().filter_map(|row| Some((*row, row.pod()?))).collect();
+    ranked.sort_by(|a, b| order(*a, *b, &crowds, world.now));
+    ranked.into_iter().map(|(row, _)| row).collect()
+}
+
+/// How many active pods of the same workload (all ReplicaSets of one Deployment) run on each node.
+fn crowds(world: &World, owner: &Row, active: &[&Arc<Row>]) -> HashMap<String, usize> {
+    let mut crowds = HashMap::new();
+    let mut note = |pod: &Row| {
+        if let Some(node) = pod.pod().and_then(|pod| pod.node.as_deref()) {
+            *crowds.entry(node.to_owned()).or_insert(0) += 1;
+        }
+    };
+    match owner.controller() {
+        None => active.iter().for_each(|pod| note(pod)),
+        Some(above) => {
+            for sibling in world.controlled(ROOT, &above.uid) {
+                world.controlled("pods", &sibling.uid).filter(|pod| pod.is_active_pod()).for_each(|pod| note(pod));
+            }
+        }
+    }
+    crowds
+}
+
+/// Kubernetes' order of giving pods up (`ActivePodsWithRanks`): the first difference decides.
+fn order(
+    a: (&Arc<Row>, &PodFields),
+    b: (&Arc<Row>, &PodFields),
+    crowds: &HashMap<String, usize>,
+    now: Time,
+) -> Ordering {
+    let crowd = |pod: &PodFields| pod.node.as_deref().and_then(|node| crowds.get(node)).copied().unwrap_or(0);
+    let phase = |pod: &PodFields| match pod.phase {
+        Phase::Pending => 0,
+        Phase::Unknown => 1,
+        _ => 2,
+    };
+    let ((a_row, a), (b_row, b)) = (a, b);
+    let by_uid = || a_row.uid.cmp(&b_row.uid);
+    a.node
+        .is_some()
+        .cmp(&b.node.is_some())
+        .then_with(|| phase(a).cmp(&phase(b)))
+        .then_with(|| a.ready.cmp(&b.ready))
+        .then_with(|| a.deletion_cost.cmp(&b.deletion_cost))
+        .then_with(|| crowd(b).cmp(&crowd(a)))
+        .then_with(
+            || if a.ready && b.ready { by_age(a.ready_since, b.ready_since, now, by_uid) } else { Ordering::Equal },
+        )
+        .then_with(|| b.restarts.cmp(&a.restarts))
+        .then_with(|| by_age(a_row.created, b_row.created, now, by_uid))
+        .then_with(by_uid)
+}
+
+/// Younger first, but ages of one power of two count as equal, so that scaling down does not always take the
+/// newest zone (KEP-2185).
+fn by_age(a: Option<Time>, b: Option<Time>, now: Time, tie: impl Fn() -> Ordering) -> Ordering {
+    let rank = |time: Time| match now.as_nanosecond() - time.as_nanosecond() {
+        age if age > 0 => i64::from(age.ilog2()),
+        _ => -1,
+    };
+    match (a, b) {
+        (a, b) if a == b => Ordering::Equal,
+        (Some(a), Some(b)) => rank(a).cmp(&rank(b)).then_with(tie),
+        (a, _) => {
+            if a.is_none() {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            }
+        }
+    }
+}
+
+/// Counts the pods, and asks for a look when the next one becomes available.
+fn count(world: &World, owner: &Owner, object: Object, active: &[&Arc<Row>], terminating: usize, plan: &mut Plan) {
+    let min_ready = object.int(&["spec", "minReadySeconds"]).unwrap_or(0);
+    let labels: Vec<(&str, &str)> = object.pairs(&["spec", "template", "metadata", "labels"]).collect();
+    let fully_labeled = |pod: &Row| labels.iter().all(|(key, value)| pod.label(key) == Some(value));
+    let (mut labeled, mut ready, mut available) = (0, 0, 0);
+    for pod in active {
+        let Some(fields) = pod.pod() else { continue };
+        labeled += i64::from(fully_labeled(pod));
+        ready += i64::from(fields.ready);
+        if pod.is_available_pod(min_ready, world.now) {
+            available += 1;
+        } else if let Some(since) = fields.ready_since.filter(|_| fields.ready) {
+            plan.wake_at(since.saturating_add(jiff::SignedDuration::from_secs(min_ready)).unwrap_or(Time::MAX));
+        }
+    }
+    let mut new = status::of(&object);
+    new.insert("replicas".into(), active.len().into());
+    status::count(&mut new, "fullyLabeledReplicas", labeled);
+    status::count(&mut new, "readyReplicas", ready);
+    status::count(&mut new, "availableReplicas", available);
+    new.insert("observedGeneration".into(), owner.row.generation.into());
+    if owner.kind == "ReplicaSet" {
+        new.insert("terminatingReplicas".into(), json!(terminating));
+    }
+    let wanted = object.int(&["spec", "replicas"]).unwrap_or(1);
+    if plan.is_empty() && available < wanted {
+        plan.wait(format!("{available} of {wanted} pods are available, {ready} are ready"));
+    }
+    status::write(plan, object, new.into(), "the counts of pods changed");
+}

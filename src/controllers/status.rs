@@ -1,0 +1,65 @@
+//! Statuses and their conditions: written only when they differ, with times that move only when the status moves.
+
+use crate::object::{Object, Time, time};
+use crate::world::{Plan, Verb};
+use serde_json::{Map, Value, json};
+
+/// Adds a write of the status, if it is not what stands there already.
+pub fn write(plan: &mut Plan, mut object: Object, status: Value, why: impl Into<String>) {
+    let empty = Value::Object(Map::new());
+    if *object.at(&["status"]).unwrap_or(&empty) != status {
+        object.set(&["status"], status);
+        plan.write(Verb::Status(object), why);
+    }
+}
+
+/// The status as it stands, as a map to change.
+pub fn of(object: &Object) -> Map<String, Value> {
+    object.at(&["status"]).and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+/// Sets a count that Kubernetes leaves out when it is zero.
+pub fn count(status: &mut Map<String, Value>, name: &str, count: i64) {
+    if count == 0 {
+        status.remove(name);
+    } else {
+        status.insert(name.into(), count.into());
+    }
+}
+
+/// Sets the list of conditions, left out when it is empty.
+pub fn conditions(status: &mut Map<String, Value>, conditions: Vec<Value>) {
+    if conditions.is_empty() {
+        status.remove("conditions");
+    } else {
+        status.insert("conditions".into(), conditions.into());
+    }
+}
+
+/// The condition of a type.
+pub fn find<'a>(conditions: &'a [Value], kind: &str) -> Option<&'a Value> {
+    conditions.iter().find(|condition| condition["type"] == kind)
+}
+
+/// Whether the condition of a type is True.
+pub fn is_true(conditions: &[Value], kind: &str) -> bool {
+    find(conditions, kind).is_some_and(|condition| condition["status"] == "True")
+}
+
+/// A condition with the time it last changed its value.
+pub fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Value {
+    json!({
+        "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": time::rfc3339(now),
+    })
+}
+
+/// Puts a condition in its place, or at the end when it is new; the time of one that keeps its value is kept.
+pub fn set(conditions: &mut Vec<Value>, mut new: Value) {
+    let Some(at) = conditions.iter().position(|known| known["type"] == new["type"]) else {
+        return conditions.push(new);
+    };
+    if conditions[at]["status"] == new["status"] {
+        new["lastTransitionTime"] = conditions[at]["lastTransitionTime"].clone();
+    }
+    conditions[at] = new;
+}

@@ -1,0 +1,406 @@
+//! A pretend cluster for tests: a World, an API server in miniature, a kubelet that makes pods ready, and the loops run as
+//! `reconcile` runs them (by what a change concerns), in an order that a seed decides.
+
+use super::ALL;
+use crate::object::{Key, Object, Resource, Str, Time};
+use crate::world::{Plan, Propagation, Row, Verb, World};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A check of the World after every committed plan.
+type Check = Box<dyn Fn(&World)>;
+
+/// The pretend cluster.
+pub struct Cluster {
+    pub world: World,
+    /// `loop: verb key` of every write, and `event: reason message`.
+    pub log: Vec<String>,
+    pub check: Check,
+    /// Drops all writes of a plan but the first, as if the process died; counts down to 0.
+    pub crashes: u32,
+    /// Pods get ready, ended ones go.
+    pub kubelet: bool,
+    queue: BTreeSet<(usize, Key)>,
+    wakes: Vec<(Time, usize, Key)>,
+    revision: u64,
+    chance: u64,
+}
+
+/// A cluster with nodes `a` and `b`, the namespace `default`, and these objects (YAML documents).
+pub fn cluster(documents: &str) -> Cluster {
+    let mut cluster = Cluster {
+        world: World::new("2026-01-01T00:00:00Z".parse().unwrap()),
+        log: Vec::new(),
+        check: Box::new(|_| ()),
+        crashes: 0,
+        kubelet: true,
+        queue: BTreeSet::new(),
+        wakes: Vec::new(),
+        revision: 0,
+        chance: 1,
+    };
+    for node in ["a", "b"] {
+        cluster.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "status": {"conditions":
+            [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2100-01-01T00:00:00Z"}]}}));
+    }
+    cluster.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}, "spec":
+        {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}));
+    cluster.add(documents);
+    cluster
+}
+
+impl Cluster {
+    /// Creates objects from YAML documents.
+    pub fn add(&mut self, documents: &str) {
+        for document in documents.split("\n---\n").filter(|document| !document.trim().is_empty()) {
+            self.create(serde_yaml::from_str(document).unwrap());
+        }
+    }
+
+    /// Another order of things.
+    pub fn seeded(mut self, seed: u64) -> Cluster {
+        self.chance = seed.wrapping_mul(2654435761).wrapping_add(1);
+        self
+    }
+
+    /// The key of an object in `default`.
+    pub fn key(&self, resource: &'static str, name: &str) -> Key {
+        let namespaced = self.world.get(&Key::new(Resource(resource), "", name)).is_none();
+        Key::new(Resource(resource), if namespaced { "default" } else { "" }, name)
+    }
+
+    /// An object that has to be there.
+    pub fn object(&self, resource: &'static str, name: &str) -> Object {
+        let key = self.key(resource, name);
+        self.world.get(&key).unwrap_or_else(|| panic!("{key} is not there")).object()
+    }
+
+    /// The value at a JSON pointer of an object.
+    pub fn value(&self, resource: &'static str, name: &str, pointer: &str) -> Value {
+        self.object(resource, name).0.pointer(pointer).cloned().unwrap_or(Value::Null)
+    }
+
+    /// Changes an object as a user does: spec and metadata, by JSON merge patch.
+    pub fn patch(&mut self, resource: &'static str, name: &str, patch: Value) {
+        let mut object = self.object(resource, name);
+        json_patch::merge(&mut object.0, &patch);
+        self.update(object);
+    }
+
+    /// Deletes an object as a user does.
+    pub fn delete(&mut self, resource: &'static str, name: &str, propagation: Propagation) {
+        let key = self.key(resource, name);
+        let uid = self.world.get(&key).unwrap().uid.clone();
+        self.commit(Verb::Delete { key, uid, grace: None, propagation });
+    }
+
+    /// Names of a resource's objects, joined.
+    pub fn names(&self, resource: &'static str) -> String {
+        self.world.list(resource).map(|row| row.key.name.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// How many objects of a resource there are.
+    pub fn count(&self, resource: &'static str) -> usize {
+        self.world.list(resource).count()
+    }
+
+    /// Reasons and messages of the conditions of an object: `Type=Status Reason`.
+    pub fn conditions(&self, resource: &'static str, name: &str) -> String {
+        let object = self.object(resource, name);
+        let text = |condition: &Value| {
+            let part = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
+            format!("{}={} {}", part("type"), part("status"), part("reason"))
+        };
+        object.items(&["status", "conditions"]).iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether an event or write with this text happened.
+    pub fn logged(&self, text: &str) -> bool {
+        self.log.iter().any(|line| line.contains(text))
+    }
+
+    /// Lets time pass, then settles.
+    pub fn pass(&mut self, seconds: i64) {
+        let end = self.world.now + jiff::SignedDuration::from_secs(seconds);
+        self.settle();
+        while let Some(at) = self.wakes.iter().map(|wake| wake.0).min().filter(|at| *at <= end) {
+            self.world.now = self.world.now.max(at);
+            let (due, later) = std::mem::take(&mut self.wakes).into_iter().partition(|wake| wake.0 <= at);
+            self.wakes = later;
+            let due: Vec<(Time, usize, Key)> = due;
+            self.queue.extend(due.into_iter().map(|(_, index, key)| (index, key)));
+            self.settle();
+        }
+        self.world.now = end;
+    }
+
+    /// Runs loops and kubelet until nothing is left to do, then checks the laws: plans are empty, and equal twice.
+    pub fn settle(&mut self) {
+        for _ in 0..20_000 {
+            if !self.step() {
+                self.check_quiet();
+                return;
+            }
+        }
+        let tail = &self.log[self.log.len().saturating_sub(12)..];
+        panic!("it does not settle; the last writes:\n{}", tail.join("\n"));
+    }
+
+    /// One step of one loop, or of the kubelet. False when nothing is left to do.
+    pub fn step(&mut self) -> bool {
+        let work = self.kubelet_work();
+        let options = self.queue.len() + work.len();
+        if options == 0 {
+            return false;
+        }
+        let choice = self.random(options);
+        if choice < work.len() {
+            self.kubelet_does(work[choice].clone());
+        } else {
+            let next = self.queue.iter().nth(choice - work.len()).cloned().unwrap();
+            self.queue.remove(&next);
+            self.run(next.0, &next.1);
+        }
+        true
+    }
+
+    fn random(&mut self, below: usize) -> usize {
+        self.chance = self.chance.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.chance >> 33) as usize % below
+    }
+
+    fn run(&mut self, index: usize, key: &Key) {
+        self.world.seed = self.chance;
+        let plan = (ALL[index].plan)(&self.world, key);
+        let again = (ALL[index].plan)(&self.world, key);
+        assert_eq!(plan, again, "two runs of {} for {key} differ", ALL[index].name);
+        let Plan { mut writes, events, wake, .. } = plan;
+        if self.crashes > 0 && !writes.is_empty() {
+            self.crashes -= 1;
+            writes.truncate(1);
+            self.queue.insert((index, key.clone()));
+        }
+        for write in writes {
+            self.log.push(format!("{}: {}", ALL[index].name, verb_text(&write.verb)));
+            assert!(!write.why.is_empty());
+            self.commit(write.verb);
+        }
+        self.log.extend(events.into_iter().map(|event| format!("event: {} {}", event.reason, event.message)));
+        self.wakes.extend(wake.map(|at| (at, index, key.clone())));
+        (self.check)(&self.world);
+    }
+
+    /// Every loop, about every key that any row concerns, has nothing to say.
+    fn check_quiet(&self) {
+        for spec in ALL {
+            let rows: Vec<Arc<Row>> = self.world.all().cloned().collect();
+            for key in rows.iter().flat_map(|row| (spec.concerns)(&self.world, row)).collect::<BTreeSet<Key>>() {
+                let plan = (spec.plan)(&self.world, &key);
+                assert!(plan.is_empty(), "{} is not quiet about {key}: {:?}", spec.name, plan.writes);
+            }
+        }
+    }
+
+    /// Pods that the scheduler and the kubelet have something to do for.
+    fn kubelet_work(&self) -> Vec<Arc<Row>> {
+        let wants = |row: &&Arc<Row>| {
+            let Some(pod) = row.pod() else { return false };
+            let held = !row.finalizers.is_empty();
+            match row.is_deleting() {
+                true => !(pod.phase.is_terminal() && held),
+                false => !pod.phase.is_terminal() && (pod.node.is_none() || pod.phase == crate::world::Phase::Pending),
+            }
+        };
+        if self.kubelet { self.world.list("pods").filter(wants).cloned().collect() } else { Vec::new() }
+    }
+
+    fn kubelet_does(&mut self, row: Arc<Row>) {
+        let mut pod = row.object();
+        if row.is_deleting() && row.finalizers.is_empty() {
+            return self.replace(&row.key, None);
+        }
+        if pod.text(&["spec", "nodeName"]).is_none() {
+            let node = if self.random(2) == 0 { "a" } else { "b" };
+            pod.set(&["spec", "nodeName"], node);
+            return self.store(pod);
+        }
+        let exit = pod.annotation("fake/exit").map(|code| code.parse::<i64>().unwrap());
+        let ends = exit.or((pod.text(&["spec", "restartPolicy"]) == Some("Never")).then_some(0));
+        let ends = ends.filter(|_| pod.annotation("fake/stay").is_none());
+        let (phase, ready) = match ends {
+            _ if row.is_deleting() => ("Failed", false),
+            Some(0) => ("Succeeded", false),
+            Some(_) => ("Failed", false),
+            None => ("Running", pod.annotation("fake/ready") != Some("false")),
+        };
+        let now = self.world.now.to_string();
+        pod.set(&["status", "phase"], phase);
+        pod.set(&["status", "podIP"], format!("127.77.1.{}", self.revision % 200));
+        let state = match phase {
+            "Running" => json!({"running": {"startedAt": now}}),
+            _ => json!({"terminated": {"exitCode": ends.unwrap_or(137), "finishedAt": now}}),
+        };
+        pod.set(
+            &["status", "containerStatuses"],
+            json!([{"name": "c", "restartCount": 0, "ready": ready, "state": state}]),
+        );
+        let ready = if ready { "True" } else { "False" };
+        pod.set(&["status", "conditions"], json!([{"type": "Ready", "status": ready, "lastTransitionTime": now}]));
+        self.store(pod);
+    }
+
+    /// Creates an object from its JSON.
+    pub fn create(&mut self, body: Value) {
+        self.commit(Verb::Create(Object(body)));
+    }
+
+    fn commit(&mut self, verb: Verb) {
+        match verb {
+            Verb::Create(object) => self.insert(object),
+            Verb::Update(object) => self.update(object),
+            Verb::Status(object) => {
+                let mut kept = self.relied_on(&object).object();
+                kept.set(&["status"], object.0["status"].clone());
+                self.store(kept);
+            }
+            Verb::Delete { key, uid, propagation, .. } => self.begin_deletion(&key, &uid, propagation),
+            Verb::Bind { pod, node, .. } => {
+                let mut object = self.world.get(&pod).unwrap().object();
+                object.set(&["spec", "nodeName"], &*node);
+                self.store(object);
+            }
+            Verb::Attempt { .. } => (),
+        }
+    }
+
+    fn insert(&mut self, mut object: Object) {
+        let key = key_of(&object);
+        assert!(!key.name.is_empty(), "a name is missing: {:?}", object.0);
+        assert!(self.world.get(&key).is_none(), "{key} exists");
+        self.revision += 1;
+        object.set(&["metadata", "uid"], format!("u{}", self.revision));
+        object.set(&["metadata", "generation"], 1);
+        object.set(&["metadata", "creationTimestamp"], self.world.now.to_string());
+        if object.kind() == "Job" {
+            default_job(&mut object);
+        }
+        self.store(object);
+    }
+
+    fn update(&mut self, mut object: Object) {
+        let old = self.relied_on(&object).object();
+        object.set(&["status"], old.0.get("status").cloned().unwrap_or(json!({})));
+        if old.0["spec"] != object.0["spec"] {
+            object.set(&["metadata", "generation"], old.generation() + 1);
+        }
+        self.store(object);
+    }
+
+    fn relied_on(&self, object: &Object) -> Arc<Row> {
+        let row = self.world.get(&key_of(object)).unwrap_or_else(|| panic!("{} is gone", key_of(object))).clone();
+        assert_eq!(row.revision, object.revision(), "{} was written with an old revision", row.key);
+        row
+    }
+
+    fn begin_deletion(&mut self, key: &Key, uid: &Str, propagation: Propagation) {
+        let row = self.world.get(key).unwrap_or_else(|| panic!("{key} is gone already")).clone();
+        assert_eq!(row.uid, *uid);
+        let mut object = row.object();
+        let mut finalizers: Vec<Value> = object.items(&["metadata", "finalizers"]).to_vec();
+        match propagation {
+            Propagation::Foreground => finalizers.push("foregroundDeletion".into()),
+            Propagation::Orphan => finalizers.push("orphan".into()),
+            Propagation::Background => (),
+        }
+        object.set(&["metadata", "finalizers"], finalizers);
+        if !row.is_deleting() {
+            object.set(&["metadata", "deletionTimestamp"], self.world.now.to_string());
+        }
+        let graceful = row.pod().is_some_and(|pod| pod.node.is_some() && !pod.phase.is_terminal());
+        if graceful { self.put(object) } else { self.store(object) }
+    }
+
+    /// Stores an object, or removes it when it is being deleted and nothing holds it.
+    fn store(&mut self, object: Object) {
+        let held = !object.finalizers().is_empty() || !object.items(&["spec", "finalizers"]).is_empty();
+        let graceful = object.kind() == "Pod" && object.text(&["spec", "nodeName"]).is_some();
+        let graceful = graceful && !matches!(object.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
+        if object.deletion().is_some() && !held && !graceful {
+            return self.replace(&key_of(&object), None);
+        }
+        self.put(object);
+    }
+
+    fn put(&mut self, mut object: Object) {
+        self.revision += 1;
+        object.set(&["metadata", "resourceVersion"], self.revision.to_string());
+        self.replace(&key_of(&object), Some(object));
+    }
+
+    /// Puts a row, and queues what the change concerns.
+    fn replace(&mut self, key: &Key, object: Option<Object>) {
+        let before = self.world.get(key).cloned();
+        match object {
+            Some(object) => self.world.put(key.clone(), object.0.to_string().into()),
+            None => self.world.remove(key),
+        }
+        let after = self.world.get(key).cloned();
+        for row in before.iter().chain(after.iter()) {
+            for (index, spec) in ALL.iter().enumerate() {
+                self.queue.extend((spec.concerns)(&self.world, row).into_iter().map(|key| (index, key)));
+            }
+        }
+    }
+}
+
+/// What the API server fills into Jobs.
+fn default_job(job: &mut Object) {
+    let uid = job.uid().to_owned();
+    let labels = json!({"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": job.name()});
+    job.set(&["spec", "selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
+    job.set(&["spec", "template", "metadata", "labels"], labels);
+}
+
+fn verb_text(verb: &Verb) -> String {
+    match verb {
+        Verb::Create(object) => format!("create {}", key_of(object)),
+        Verb::Update(object) => format!("update {}", key_of(object)),
+        Verb::Status(object) => format!("status {}", key_of(object)),
+        Verb::Delete { key, .. } => format!("delete {key}"),
+        Verb::Bind { pod, .. } => format!("bind {pod}"),
+        Verb::Attempt { .. } => "attempt".into(),
+    }
+}
+
+/// The key of an object, by the kinds that controllers deal with.
+pub fn key_of(object: &Object) -> Key {
+    let resource = match object.kind() {
+        "ConfigMap" => "configmaps",
+        "ControllerRevision" => "controllerrevisions.apps",
+        "CronJob" => "cronjobs.batch",
+        "DaemonSet" => "daemonsets.apps",
+        "Deployment" => "deployments.apps",
+        "EndpointSlice" => "endpointslices.discovery.k8s.io",
+        "Endpoints" => "endpoints",
+        "HorizontalPodAutoscaler" => "horizontalpodautoscalers.autoscaling",
+        "Job" => "jobs.batch",
+        "Namespace" => "namespaces",
+        "Node" => "nodes",
+        "PersistentVolume" => "persistentvolumes",
+        "PersistentVolumeClaim" => "persistentvolumeclaims",
+        "Pod" => "pods",
+        "PodDisruptionBudget" => "poddisruptionbudgets.policy",
+        "ReplicaSet" => "replicasets.apps",
+        "ReplicationController" => "replicationcontrollers",
+        "ResourceQuota" => "resourcequotas",
+        "Service" => "services",
+        "ServiceAccount" => "serviceaccounts",
+        "StatefulSet" => "statefulsets.apps",
+        "StorageClass" => "storageclasses.storage.k8s.io",
+        other => panic!("tests do not know the kind {other:?}"),
+    };
+    let cluster = matches!(resource, "namespaces" | "nodes" | "persistentvolumes" | "storageclasses.storage.k8s.io");
+    let namespace = object.text(&["metadata", "namespace"]).unwrap_or("default");
+    Key::new(Resource(resource), if cluster { "" } else { namespace }, object.name())
+}
