@@ -1,0 +1,108 @@
+//! `-o custom-columns=NAME:.metadata.name,...`.
+
+use super::{columns, escape};
+use crate::object::jsonpath::Template;
+use serde_json::Value;
+
+/// Columns that the user chose.
+#[derive(Clone, Debug)]
+pub struct CustomColumns {
+    columns: Vec<(String, Template)>,
+    headers_due: bool,
+}
+
+impl CustomColumns {
+    /// Reads `HEADER:PATH,HEADER:PATH`.
+    pub fn parse(spec: &str, no_headers: bool) -> Result<CustomColumns, String> {
+        if spec.is_empty() {
+            return Err("custom-columns format specified but no custom columns given".into());
+        }
+        let columns: Result<Vec<_>, String> = spec.split(',').map(column).collect();
+        Ok(CustomColumns { columns: columns?, headers_due: !no_headers })
+    }
+
+    /// Reads a file of two lines, the headers above their paths.
+    pub fn parse_file(text: &str, no_headers: bool) -> Result<CustomColumns, String> {
+        let mut lines = text.lines();
+        let headers: Vec<&str> = lines.next().ok_or("template was empty")?.split_whitespace().collect();
+        let missing = "unexpected EOF, expected field specifications";
+        let paths: Vec<&str> = lines.next().ok_or(missing)?.split_whitespace().collect();
+        if headers.len() != paths.len() {
+            let (headers, paths) = (headers.len(), paths.len());
+            return Err(format!("number of headers ({headers}) and field specifications ({paths}) don't match"));
+        }
+        let pairs = headers.into_iter().zip(paths);
+        let columns: Result<Vec<_>, String> =
+            pairs.map(|(header, path)| Ok((header.to_owned(), Template::parse_relaxed(path)?))).collect();
+        Ok(CustomColumns { columns: columns?, headers_due: !no_headers })
+    }
+
+    /// The rows of some objects; the headers come before the first ones.
+    pub fn print(&mut self, objects: &[&Value]) -> Result<String, String> {
+        let mut text = String::new();
+        if std::mem::take(&mut self.headers_due) {
+            let headers: Vec<String> = self.columns.iter().map(|(header, _)| escape::cell(header)).collect();
+            text.push_str(&headers.join("\t"));
+            text.push('\n');
+        }
+        for object in objects {
+            let cells: Result<Vec<String>, String> = self.columns.iter().map(|(_, path)| cell(path, object)).collect();
+            text.push_str(&cells?.join("\t"));
+            text.push('\n');
+        }
+        Ok(columns::align(&text, columns::TABLE))
+    }
+}
+
+fn column(spec: &str) -> Result<(String, Template), String> {
+    let (header, path) = spec
+        .split_once(':')
+        .ok_or_else(|| format!("unexpected custom-columns spec: {spec}, expected <header>:<json-path-expr>"))?;
+    Ok((header.to_owned(), Template::parse_relaxed(path)?))
+}
+
+fn cell(path: &Template, object: &Value) -> Result<String, String> {
+    let found: Vec<String> = path.results(object)?.into_iter().flatten().map(|value| go_text(&value)).collect();
+    Ok(if found.is_empty() { "<none>".into() } else { escape::cell(&found.join(",")) })
+}
+
+/// A value as Go's `fmt.Sprint` writes it: `map[a:b]`, `[a b]`.
+pub fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let entries: Vec<String> = map.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows() {
+        let alpha = json!({"metadata": {"name": "alpha", "labels": {"b": "2", "a": "1"}}, "spec": {"containers": [{"image": "x:1"}, {"image": "y:2"}]}});
+        let beta = json!({"metadata": {"name": "beta"}, "spec": {"n": 7, "containers": [{"image": "z"}]}});
+        let spec = "NAME:.metadata.name,L:metadata.labels,IMGS:{.spec.containers[*].image},N:.spec.n";
+        let mut columns = CustomColumns::parse(spec, false).unwrap();
+        let expected = "NAME    L              IMGS      N\nalpha   map[a:1 b:2]   x:1,y:2   <none>\nbeta    <none>         z         7\n";
+        assert_eq!(columns.print(&[&alpha, &beta]).unwrap(), expected);
+        assert_eq!(columns.print(&[&beta]).unwrap(), "beta   <none>   z     7\n");
+        let mut columns = CustomColumns::parse_file("N   I\nmetadata.name spec.containers[0].image\n", true).unwrap();
+        assert_eq!(columns.print(&[&alpha]).unwrap(), "alpha   x:1\n");
+    }
+
+    #[test]
+    fn refusals() {
+        let refuse = |spec| CustomColumns::parse(spec, false).unwrap_err();
+        assert_eq!(refuse(""), "custom-columns format specified but no custom columns given");
+        assert_eq!(refuse("X"), "unexpected custom-columns spec: X, expected <header>:<json-path-expr>");
+        assert!(CustomColumns::parse_file("A B\nx\n", false).unwrap_err().contains("(2) and field specifications (1)"));
+    }
+}
