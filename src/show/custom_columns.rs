@@ -1,6 +1,6 @@
 //! `-o custom-columns=NAME:.metadata.name,...`.
 
-use super::{columns, escape};
+use super::{columns, escape, go_syntax};
 use crate::object::jsonpath::Template;
 use serde_json::Value;
 
@@ -62,22 +62,9 @@ fn column(spec: &str) -> Result<(String, Template), String> {
 }
 
 fn cell(path: &Template, object: &Value) -> Result<String, String> {
-    let found: Vec<String> = path.results(object)?.into_iter().flatten().map(|value| go_text(&value)).collect();
+    let found: Vec<String> =
+        path.results(object)?.into_iter().flatten().map(|value| go_syntax::plain(&value)).collect();
     Ok(if found.is_empty() { "<none>".into() } else { escape::cell(&found.join(",")) })
-}
-
-/// A value as Go's `fmt.Sprint` writes it: `map[a:b]`, `[a b]`.
-pub fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".into(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let entries: Vec<String> = map.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
-            format!("map[{}]", entries.join(" "))
-        }
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

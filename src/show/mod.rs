@@ -5,7 +5,12 @@
 //! Start reading at [`table`].
 
 pub mod columns;
+pub mod custom_columns;
 pub mod describe;
 pub mod escape;
 pub mod events;
+pub mod go_syntax;
+pub mod kyaml;
+pub mod print;
+pub mod sort;
 pub mod table;

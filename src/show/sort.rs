@@ -84,7 +84,11 @@ fn natural(mut left: &str, mut right: &str) -> Ordering {
             let (ldigits, lrest) = digits(left);
             let (rdigits, rrest) = digits(right);
             let (lvalue, rvalue) = (ldigits.trim_start_matches('0'), rdigits.trim_start_matches('0'));
-            let order = lvalue.len().cmp(&rvalue.len()).then_with(|| lvalue.cmp(rvalue)).then(ldigits.len().cmp(&rdigits.len()));
+            let order = lvalue
+                .len()
+                .cmp(&rvalue.len())
+                .then_with(|| lvalue.cmp(rvalue))
+                .then(ldigits.len().cmp(&rdigits.len()));
             if order.is_ne() {
                 return order;
             }

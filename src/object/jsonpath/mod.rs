@@ -9,6 +9,7 @@
 mod parse;
 mod pick;
 
+use super::yaml::to_json;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -132,23 +133,8 @@ pub fn relaxed(text: &str) -> Result<String, String> {
 fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(_) | Value::Object(_) => html_safe(&value.to_string()),
-        other => other.to_string(),
+        other => to_json(other),
     }
-}
-
-/// Go's JSON encoder writes `<`, `>`, `&` and the two line separators as escapes; kubectl's output has them.
-pub fn html_safe(json: &str) -> String {
-    if !json.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return json.to_owned();
-    }
-    json.chars().fold(String::with_capacity(json.len() + 16), |mut text, letter| {
-        match letter {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => text.push_str(&format!("\\u{:04x}", letter as u32)),
-            other => text.push(other),
-        }
-        text
-    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,302 @@
+//! The output formats of `-o`, other than tables.
+//!
+//! [`Format::parse`] reads what follows `-o` and says in kubectl's words what is wrong with it; a [`Printer`] turns objects
+//! into text. Files that a format names are read by whoever calls.
+
+use super::custom_columns::CustomColumns;
+use super::go_syntax;
+use super::kyaml::to_kyaml;
+use crate::object::Object;
+use crate::object::jsonpath::{MissingKeys, Template};
+use crate::object::yaml::{to_json_pretty, to_yaml};
+use serde_json::{Value, json};
+
+/// What `-o` asks for.
+#[derive(Clone, Debug)]
+pub enum Format {
+    /// A table, with the wide columns or without.
+    Table {
+        /// `-o wide`.
+        wide: bool,
+    },
+    /// `pod/web`.
+    Name,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// The flow style of YAML.
+    Kyaml,
+    /// A JSONPath template and its source.
+    JsonPath(Template, String),
+    /// A JSONPath template, its results as a JSON list.
+    JsonPathAsJson(Template, String),
+    /// Columns that the user chose.
+    CustomColumns(CustomColumns),
+}
+
+/// The flags that go with `-o`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flags<'a> {
+    /// `--template`.
+    pub template: Option<&'a str>,
+    /// `--allow-missing-template-keys=false`.
+    pub missing_keys: MissingKeys,
+    /// `--no-headers`, for custom columns.
+    pub no_headers: bool,
+    /// Whether the command prints tables and so knows `wide` and custom columns: `get` and few others.
+    pub tables: bool,
+}
+
+/// Formats that every command knows.
+const ANYWHERE: [&str; 10] = [
+    "go-template",
+    "go-template-file",
+    "json",
+    "jsonpath",
+    "jsonpath-as-json",
+    "jsonpath-file",
+    "kyaml",
+    "name",
+    "template",
+    "templatefile",
+];
+
+impl Format {
+    /// Reads the value of `-o`; `read` gives the text of a file that it names.
+    pub fn parse(
+        output: &str,
+        flags: Flags<'_>,
+        read: &mut dyn FnMut(&str) -> Result<String, String>,
+    ) -> Result<Format, String> {
+        let output = if output.is_empty() && flags.template.is_some() { "go-template" } else { output };
+        let (name, argument) = output.split_once('=').unwrap_or((output, ""));
+        let template = if argument.is_empty() { flags.template.unwrap_or_default() } else { argument };
+        let mut file = |path: &str| read(path).map_err(|error| format!("error reading --template {path}, {error}"));
+        match (name, flags.tables) {
+            ("", _) => Ok(Format::Table { wide: false }),
+            ("wide", true) => Ok(Format::Table { wide: true }),
+            ("name", _) => Ok(Format::Name),
+            ("json", _) => Ok(Format::Json),
+            ("yaml", _) => Ok(Format::Yaml),
+            ("kyaml", _) => Ok(Format::Kyaml),
+            ("jsonpath", _) => jsonpath(template, flags, Format::JsonPath),
+            ("jsonpath-as-json", _) => jsonpath(template, flags, Format::JsonPathAsJson),
+            ("jsonpath-file", _) => jsonpath(&file(required(template)?)?, flags, Format::JsonPath),
+            ("custom-columns", true) => Ok(Format::CustomColumns(CustomColumns::parse(argument, flags.no_headers)?)),
+            ("custom-columns-file", true) => {
+                let text = file(required(argument)?)?;
+                Ok(Format::CustomColumns(CustomColumns::parse_file(&text, flags.no_headers)?))
+            }
+            ("go-template" | "go-template-file" | "template" | "templatefile", _) => {
+                required(template)?;
+                Err("Go templates are not supported yet; write the same with -o jsonpath=... or -o custom-columns=..."
+                    .into())
+            }
+            _ => Err(unknown(output, flags.tables)),
+        }
+    }
+}
+
+fn required(template: &str) -> Result<&str, String> {
+    if template.is_empty() { Err("template format specified but no template given".into()) } else { Ok(template) }
+}
+
+fn jsonpath(source: &str, flags: Flags<'_>, format: fn(Template, String) -> Format) -> Result<Format, String> {
+    let template = Template::parse(required(source)?);
+    let template = template.map_err(|error| format!("error parsing jsonpath {source}, {error}"))?;
+    Ok(format(template.with_missing_keys(flags.missing_keys), source.to_owned()))
+}
+
+fn unknown(output: &str, tables: bool) -> String {
+    let mut allowed: Vec<&str> = [&ANYWHERE[..], &["yaml"]].concat();
+    if tables {
+        allowed.extend(["custom-columns", "custom-columns-file", "wide"]);
+    }
+    allowed.sort_unstable();
+    let allowed = allowed.join(",");
+    format!("unable to match a printer suitable for the output format \"{output}\", allowed formats are: {allowed}")
+}
+
+/// Prints objects in one format, one after another.
+#[derive(Clone, Debug)]
+pub struct Printer {
+    format: Format,
+    managed_fields: bool,
+    documents: usize,
+}
+
+impl Printer {
+    /// A printer; `managed_fields` is `--show-managed-fields`.
+    pub fn new(format: Format, managed_fields: bool) -> Printer {
+        Printer { format, managed_fields, documents: 0 }
+    }
+
+    /// One object.
+    pub fn object(&mut self, object: &Value) -> Result<String, String> {
+        match &mut self.format {
+            Format::CustomColumns(columns) => columns.print(&[object]),
+            _ => self.value(object),
+        }
+    }
+
+    /// Several objects as one `List`, or each by itself where a format has no lists.
+    pub fn list(&mut self, objects: Vec<Value>) -> Result<String, String> {
+        match &mut self.format {
+            Format::CustomColumns(columns) => columns.print(&objects.iter().collect::<Vec<_>>()),
+            Format::Name => objects.iter().map(|object| self.value(object)).collect(),
+            _ => {
+                let objects = objects.into_iter().map(|object| self.shown(object)).collect();
+                self.value(&list(objects))
+            }
+        }
+    }
+
+    /// What happened to an object: `--output-watch-events`.
+    pub fn event(&mut self, event: &str, object: &Value) -> Result<String, String> {
+        match &self.format {
+            Format::Json | Format::Yaml | Format::Kyaml => {
+                // kubectl leaves managedFields in here.
+                let managed_fields = std::mem::replace(&mut self.managed_fields, true);
+                let text = self.value(&json!({"type": event, "object": object}));
+                self.managed_fields = managed_fields;
+                text
+            }
+            _ => self.object(object),
+        }
+    }
+
+    fn shown(&self, mut object: Value) -> Value {
+        let drops = matches!(self.format, Format::Json | Format::Yaml | Format::Kyaml) && !self.managed_fields;
+        if drops && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        object
+    }
+
+    fn value(&mut self, value: &Value) -> Result<String, String> {
+        match &self.format {
+            Format::Table { .. } | Format::CustomColumns(_) => Ok(String::new()),
+            Format::Name => Ok(format!("{}\n", name(value))),
+            Format::Json => Ok(to_json_pretty(&self.shown(value.clone())) + "\n"),
+            Format::Kyaml => Ok(to_kyaml(&self.shown(value.clone()))),
+            Format::Yaml => {
+                self.documents += 1;
+                let separator = if self.documents > 1 { "---\n" } else { "" };
+                Ok(format!("{separator}{}", to_yaml(&self.shown(value.clone()))))
+            }
+            Format::JsonPath(template, source) => template.eval(value).map_err(|error| failed(source, &error, value)),
+            Format::JsonPathAsJson(template, source) => {
+                let results = template.results(value).map_err(|error| failed(source, &error, value))?;
+                let values: Vec<Value> = results.into_iter().flatten().map(|found| found.into_owned()).collect();
+                Ok(to_json_pretty(&Value::Array(values)) + "\n")
+            }
+        }
+    }
+}
+
+/// Objects as a `kind: List`.
+pub fn list(objects: Vec<Value>) -> Value {
+    json!({"apiVersion": "v1", "items": objects, "kind": "List", "metadata": {"resourceVersion": ""}})
+}
+
+/// `pod/web`, `deployment.apps/web`.
+pub fn name(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]).to_lowercase());
+    let name = text(&object["metadata"]["name"]);
+    match version.split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{name}"),
+        None => format!("{kind}/{name}"),
+    }
+}
+
+/// The same of an object.
+pub fn name_of(object: &Object) -> String {
+    name(&object.0)
+}
+
+fn failed(source: &str, error: &str, value: &Value) -> String {
+    let object = go_syntax::literal(value);
+    format!(
+        "error executing jsonpath {source:?}: Error executing template: {error}. Printing more information for debugging the template:\n\
+         \ttemplate was:\n\t\t{source}\n\tobject given to jsonpath engine was:\n\t\t{object}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(output: &str) -> Result<Format, String> {
+        let mut read = |path: &str| match path {
+            "path.txt" => Ok("{.kind}".to_owned()),
+            "cols.txt" => Ok("N\nmetadata.name\n".to_owned()),
+            other => Err(format!("open {other}: no such file or directory")),
+        };
+        Format::parse(output, Flags { tables: true, ..Flags::default() }, &mut read)
+    }
+
+    fn pod() -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "managedFields": [{"manager": "m"}]}})
+    }
+
+    fn printed(output: &str) -> String {
+        Printer::new(parse(output).unwrap(), false).object(&pod()).unwrap()
+    }
+
+    #[test]
+    fn formats() {
+        assert_eq!(printed("name"), "pod/web\n");
+        assert_eq!(printed("yaml"), "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n");
+        assert!(printed("json").starts_with("{\n    \"apiVersion\": \"v1\",\n"));
+        assert!(!printed("kyaml").contains("managedFields"));
+        assert_eq!(printed("jsonpath={.metadata.name}"), "web");
+        assert_eq!(printed("jsonpath={.metadata.managedFields[0].manager}"), "m");
+        assert_eq!(printed("jsonpath-as-json={.metadata.name}"), "[\n    \"web\"\n]\n");
+        assert_eq!(printed("jsonpath-file=path.txt"), "Pod");
+        assert_eq!(printed("custom-columns=N:.metadata.name"), "N\nweb\n");
+        assert_eq!(printed("custom-columns-file=cols.txt"), "N\nweb\n");
+    }
+
+    #[test]
+    fn lists_and_documents() {
+        let mut yaml = Printer::new(Format::Yaml, false);
+        assert!(yaml.object(&pod()).unwrap().starts_with("apiVersion"));
+        assert!(yaml.object(&pod()).unwrap().starts_with("---\napiVersion"));
+        let empty = Printer::new(Format::Yaml, false).list(vec![]).unwrap();
+        assert_eq!(empty, "apiVersion: v1\nitems: []\nkind: List\nmetadata:\n  resourceVersion: \"\"\n");
+        assert_eq!(Printer::new(Format::Name, false).list(vec![pod(), pod()]).unwrap(), "pod/web\npod/web\n");
+        assert!(!Printer::new(Format::Yaml, false).list(vec![pod()]).unwrap().contains("managedFields"));
+        let event = Printer::new(Format::Yaml, false).event("ADDED", &pod()).unwrap();
+        assert!(event.starts_with("object:\n") && event.contains("managedFields") && event.ends_with("type: ADDED\n"));
+    }
+
+    #[test]
+    fn refusals() {
+        let cases = [
+            ("jsonpath", "template format specified but no template given"),
+            ("jsonpath={.a", "error parsing jsonpath {.a, unclosed action"),
+            ("jsonpath-file=nope", "error reading --template nope, open nope: no such file or directory"),
+            (
+                "xml",
+                "unable to match a printer suitable for the output format \"xml\", allowed formats are: custom-columns,custom-columns-file,go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-file,kyaml,name,template,templatefile,wide,yaml",
+            ),
+        ];
+        for (output, expected) in cases {
+            assert_eq!(parse(output).unwrap_err(), expected);
+        }
+        assert!(Format::parse("wide", Flags::default(), &mut |_| Ok(String::new())).is_err());
+    }
+
+    #[test]
+    fn a_refused_key_shows_template_and_object() {
+        let flags = Flags { missing_keys: MissingKeys::Refuse, ..Flags::default() };
+        let format = Format::parse("jsonpath={.data.zz}{\"\\n\"}", flags, &mut |_| Ok(String::new())).unwrap();
+        let error = Printer::new(format, false).object(&json!({"data": {"a": "1"}, "n": [1, null, true]})).unwrap_err();
+        let expected = "error executing jsonpath \"{.data.zz}{\\\"\\\\n\\\"}\": Error executing template: zz is not found. Printing more information for debugging the template:\n\
+             \ttemplate was:\n\t\t{.data.zz}{\"\\n\"}\n\tobject given to jsonpath engine was:\n\
+             \t\tmap[string]interface {}{\"data\":map[string]interface {}{\"a\":\"1\"}, \"n\":[]interface {}{1, interface {}(nil), true}}\n";
+        assert_eq!(error, expected);
+    }
+}
