@@ -1,1 +1,67 @@
-//! (being built)
+//! The front door: the only way to write.
+//!
+//! Knows: the verbs (create, update, patch, apply, delete, bind, and reading) and the one pipeline that every write passes:
+//! decode, default, admit, validate, check the revision, put. The pipeline works on a [`Ledger`], which is a store's transaction
+//! for the command line and the overlay of a beat for the loops, so that both pass the same checks.
+//! Never: decides what should exist, never starts anything, never prints.
+//! Start reading at [`create`](create::create), then [`front::Api`].
+
+pub mod admission;
+pub mod apply;
+pub mod bootstrap;
+pub mod create;
+pub mod delete;
+pub mod front;
+pub mod ledger;
+pub mod patch;
+pub mod read;
+pub mod rules;
+pub mod update;
+pub mod watch;
+
+pub use front::Api;
+pub use ledger::Ledger;
+
+use crate::object::{Object, Status};
+
+/// What the front door answers with.
+pub type Result<T> = std::result::Result<T, Status>;
+
+/// What is done about fields that the kind does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FieldValidation {
+    /// They are errors: kubectl's default.
+    #[default]
+    Strict,
+    /// They are warnings: the server's default.
+    Warn,
+    /// They are dropped.
+    Ignore,
+}
+
+/// How a write is to be made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// See [`FieldValidation`].
+    pub field_validation: FieldValidation,
+    /// Everything is done but the keeping.
+    pub dry_run: bool,
+}
+
+/// A write that went through.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The object as it now stands (or last stood).
+    pub object: Object,
+    /// What the writer should be told.
+    pub warnings: Vec<String>,
+    /// Whether anything was written.
+    pub changed: bool,
+}
+
+impl Reply {
+    /// A write that changed something.
+    pub fn changed(object: Object, warnings: Vec<String>) -> Reply {
+        Reply { object, warnings, changed: true }
+    }
+}

@@ -1,0 +1,122 @@
+//! Delete: graceful for pods, through finalizers for all kinds.
+
+use super::ledger::Ledger;
+use super::{Reply, Result, read};
+use crate::kinds::Kind;
+use crate::object::{Key, Object, Status, time};
+use crate::world::Propagation;
+use jiff::SignedDuration;
+
+/// How to delete. Kubernetes: `DeleteOptions`.
+#[derive(Clone, Debug, Default)]
+pub struct DeleteOptions {
+    /// Seconds of grace; none for the object's own.
+    pub grace: Option<i64>,
+    /// What happens to dependents.
+    pub propagation: Propagation,
+    /// Only if the uid is this one.
+    pub uid: Option<String>,
+    /// Only if the revision is this one.
+    pub revision: Option<String>,
+}
+
+/// Namespaces that nobody may delete.
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// Deletes an object, or marks it: `changed` in the answer is false when it only was marked further.
+pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteOptions) -> Result<Reply> {
+    let old = read::get(ledger, key)?;
+    check_preconditions(kind, &old, options)?;
+    if kind.resource == "namespaces" && PROTECTED.contains(&&*key.name) {
+        return Err(Status::forbidden(kind.resource, &key.name, "this namespace may not be deleted"));
+    }
+    let mut object = old.clone();
+    add_finalizer(&mut object, options.propagation);
+    let grace = grace_of(kind, &object, options);
+    let first = object.deletion().is_none();
+    if first {
+        mark(ledger, kind, &mut object, grace);
+    } else {
+        shorten(&mut object, grace);
+    }
+    if is_due(kind, &object) {
+        return Ok(Reply::changed(ledger.remove(key, object)?, Vec::new()));
+    }
+    if object == old {
+        return Ok(Reply { object: old, warnings: Vec::new(), changed: false });
+    }
+    Ok(Reply::changed(ledger.put(key, object)?, Vec::new()))
+}
+
+/// Whether an object that is being deleted has nothing left to wait for: no finalizer, no grace.
+pub fn is_due(kind: &Kind, object: &Object) -> bool {
+    let waits_for_grace = object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) > 0;
+    let namespace_content = kind.resource == "namespaces" && !object.items(&["spec", "finalizers"]).is_empty();
+    object.deletion().is_some() && object.finalizers().is_empty() && !waits_for_grace && !namespace_content
+}
+
+fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> Result<()> {
+    let refuse = |what: &str, wanted: &str, actual: &str| {
+        let detail = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}");
+        Err(Status::conflict(kind.resource, old.name(), &detail))
+    };
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != old.uid()) {
+        return refuse("UID", uid, old.uid());
+    }
+    let actual = old.text(&["metadata", "resourceVersion"]).unwrap_or_default();
+    match options.revision.as_deref().filter(|revision| *revision != actual) {
+        Some(revision) => refuse("ResourceVersion", revision, actual),
+        None => Ok(()),
+    }
+}
+
+/// Foreground and orphan deletion wait for the garbage collector, which takes these finalizers away.
+fn add_finalizer(object: &mut Object, propagation: Propagation) {
+    let finalizer = match propagation {
+        Propagation::Background => return,
+        Propagation::Foreground => "foregroundDeletion",
+        Propagation::Orphan => "orphan",
+    };
+    let mut finalizers: Vec<String> = object.finalizers().into_iter().map(str::to_owned).collect();
+    if !finalizers.iter().any(|known| known == finalizer) {
+        finalizers.push(finalizer.to_owned());
+        object.set(&["metadata", "finalizers"], finalizers);
+    }
+}
+
+/// Only pods that run somewhere have a grace; the kubelet there ends it (`pkg/registry/core/pod`: CheckGracefulDelete).
+fn grace_of(kind: &Kind, object: &Object, options: &DeleteOptions) -> i64 {
+    if kind.resource != "pods" {
+        return 0;
+    }
+    let unbound = object.text(&["spec", "nodeName"]).is_none_or(str::is_empty);
+    let ended = matches!(object.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
+    if unbound || ended {
+        return 0;
+    }
+    let own = object.int(&["spec", "terminationGracePeriodSeconds"]).unwrap_or(30);
+    match options.grace.unwrap_or(own) {
+        negative if negative < 0 => 1,
+        grace => grace,
+    }
+}
+
+fn mark(ledger: &dyn Ledger, kind: &Kind, object: &mut Object, grace: i64) {
+    let at = ledger.now() + SignedDuration::from_secs(grace);
+    object.set(&["metadata", "deletionTimestamp"], time::rfc3339(at));
+    object.set(&["metadata", "deletionGracePeriodSeconds"], grace);
+    if kind.generation {
+        object.set(&["metadata", "generation"], object.generation() + 1);
+    }
+    if kind.resource == "namespaces" {
+        object.set(&["status", "phase"], "Terminating");
+    }
+}
+
+/// A later delete may only shorten the grace.
+fn shorten(object: &mut Object, grace: i64) {
+    let known = object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
+    let Some(at) = object.deletion().filter(|_| grace < known) else { return };
+    object.set(&["metadata", "deletionTimestamp"], time::rfc3339(at - SignedDuration::from_secs(known - grace)));
+    object.set(&["metadata", "deletionGracePeriodSeconds"], grace);
+}

@@ -1,0 +1,33 @@
+//! What the pipeline reads from and writes to.
+
+use super::Result;
+use crate::object::{Key, Object, Resource, Time};
+
+/// A consistent state that can be read and changed: a store's transaction, or the overlay of a beat.
+pub trait Ledger {
+    /// One object.
+    fn get(&self, key: &Key) -> Result<Option<Object>>;
+
+    /// The objects of a resource, in one namespace or in all, ordered by namespace and name.
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>>;
+
+    /// Whether an object exists; cheaper than reading it.
+    fn exists(&self, key: &Key) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// Keeps an object, gives it the next revision, and returns it as kept.
+    fn put(&mut self, key: &Key, object: Object) -> Result<Object>;
+
+    /// Takes an object away; `last` is its last state, which watchers are told.
+    fn remove(&mut self, key: &Key, last: Object) -> Result<Object>;
+
+    /// The time that goes into the objects.
+    fn now(&self) -> Time;
+
+    /// Chance, for uids and generated names.
+    fn random(&mut self) -> u64;
+
+    /// N of the cluster's 127.N.0.0/16.
+    fn network(&self) -> u8;
+}

@@ -1,0 +1,58 @@
+//! Reading: get, and list with selectors.
+
+use super::Result;
+use super::ledger::Ledger;
+use crate::kinds::{self, Kind};
+use crate::object::selector::{FieldSelector, Selector};
+use crate::object::{Key, Object, Reason, Status};
+
+/// Which objects of a list are wanted.
+#[derive(Default, Clone)]
+pub struct Wanted {
+    /// By labels.
+    pub labels: Option<Selector>,
+    /// By fields.
+    pub fields: Option<FieldSelector>,
+}
+
+impl Wanted {
+    /// Whether an object is wanted.
+    pub fn admits(&self, kind: &Kind, object: &Object) -> bool {
+        let labels = self.labels.as_ref().is_none_or(|selector| selector.matches(|key| object.label(key)));
+        labels && self.fields.as_ref().is_none_or(|selector| fields_match(kind, object, selector))
+    }
+
+    /// Refuses selectors on fields that the kind cannot be selected by.
+    pub fn check(&self, kind: &Kind) -> Result<()> {
+        let Some(selector) = &self.fields else { return Ok(()) };
+        let probe = Object(serde_json::json!({}));
+        for (field, _, _) in selector.requirements() {
+            if kinds::selectable(kind.resource.0, &probe, field).is_none() {
+                let message = format!("field label not supported: {field}");
+                return Err(Status::new(Reason::BadRequest, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fields_match(kind: &Kind, object: &Object, selector: &FieldSelector) -> bool {
+    selector.requirements().iter().all(|(field, op, value)| {
+        let actual = kinds::selectable(kind.resource.0, object, field).unwrap_or_default();
+        op.holds(&actual, value)
+    })
+}
+
+/// One object, or 404.
+pub fn get(ledger: &dyn Ledger, key: &Key) -> Result<Object> {
+    ledger.get(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))
+}
+
+/// The wanted objects of a kind, in one namespace or in all.
+pub fn list(ledger: &dyn Ledger, kind: &Kind, namespace: Option<&str>, wanted: &Wanted) -> Result<Vec<Object>> {
+    wanted.check(kind)?;
+    let namespace = namespace.filter(|_| kind.namespaced);
+    let mut objects = ledger.list(kind.resource, namespace)?;
+    objects.retain(|object| wanted.admits(kind, object));
+    Ok(objects)
+}

@@ -1,0 +1,76 @@
+//! What the server does with metadata: it owns some of the fields, whoever writes.
+
+use crate::object::Object;
+use serde_json::Value;
+
+/// Fields of metadata that only the server sets; an update carries them over from the stored object.
+const OWNED: [&str; 5] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+
+/// Carries over what a writer may not change.
+pub fn carry_over(new: &mut Object, old: &Object) {
+    for field in OWNED {
+        match old.at(&["metadata", field]) {
+            Some(value) => new.set(&["metadata", field], value.clone()),
+            None => {
+                new.unset(&["metadata", field]);
+            }
+        }
+    }
+    new.unset(&["metadata", "selfLink"]);
+}
+
+/// Whether the two differ in anything but metadata and status: what `generation` counts.
+pub fn spec_differs(new: &Object, old: &Object) -> bool {
+    let rest = |object: &Object| -> Vec<(String, Value)> {
+        let map = object.0.as_object().cloned().unwrap_or_default();
+        map.into_iter().filter(|(name, _)| name != "metadata" && name != "status").collect()
+    };
+    rest(new) != rest(old)
+}
+
+/// Whether the two are the same but for the revision: such a write is not made.
+pub fn same(new: &Object, old: &Object) -> bool {
+    let (mut new, mut old) = (new.clone(), old.clone());
+    new.unset(&["metadata", "resourceVersion"]);
+    old.unset(&["metadata", "resourceVersion"]);
+    new == old
+}
+
+/// Drops maps and lists that Kubernetes does not store when they are empty.
+pub fn drop_empty(object: &mut Object) {
+    for field in ["labels", "annotations", "finalizers", "ownerReferences", "managedFields"] {
+        let empty = match object.at(&["metadata", field]) {
+            Some(Value::Object(map)) => map.is_empty(),
+            Some(Value::Array(list)) => list.is_empty(),
+            Some(Value::Null) => true,
+            _ => false,
+        };
+        if empty {
+            object.unset(&["metadata", field]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_writer_cannot_change_what_the_server_owns() {
+        let old = Object(json!({"metadata": {"name": "a", "uid": "1", "generation": 3}, "spec": {}}));
+        let mut new = Object(json!({"metadata": {"name": "a", "uid": "2", "deletionTimestamp": "x"}, "spec": {}}));
+        carry_over(&mut new, &old);
+        assert_eq!(new, old);
+    }
+
+    #[test]
+    fn generation_counts_spec_only() {
+        let old = Object(json!({"metadata": {"name": "a"}, "spec": {"n": 1}, "status": {"n": 1}}));
+        let status = Object(json!({"metadata": {"name": "b"}, "spec": {"n": 1}, "status": {"n": 2}}));
+        let spec = Object(json!({"metadata": {"name": "a"}, "spec": {"n": 2}, "status": {"n": 1}}));
+        assert!(!spec_differs(&status, &old));
+        assert!(spec_differs(&spec, &old));
+    }
+}

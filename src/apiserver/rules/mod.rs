@@ -1,0 +1,5 @@
+//! The pure rules of the pipeline: what happens to metadata, names and generations.
+
+pub mod addresses;
+pub mod metadata;
+pub mod names;

@@ -1,0 +1,137 @@
+//! Update: the pipeline for an object that exists, whole, status alone, or binding.
+
+use super::admission::{self, Request};
+use super::create::{check, create, decode, key_of};
+use super::ledger::Ledger;
+use super::rules::metadata;
+use super::{Options, Reply, Result, delete, read};
+use crate::kinds::Kind;
+use crate::object::{Key, Object, Reason, Resource, Status, time};
+use serde_json::json;
+
+/// Which part of an object a write is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Metadata and spec; status stays as it is for kinds with a status subresource.
+    Main,
+    /// Status alone.
+    Status,
+    /// `spec.finalizers` of a namespace (`/finalize`).
+    Finalize,
+}
+
+/// Replaces an object, or its status.
+pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, options: &Options) -> Result<Reply> {
+    let key = key_of(kind, body);
+    let Some(old) = ledger.get(&key)? else {
+        if kind.create_on_update && part == Part::Main {
+            return create(ledger, kind, body, options);
+        }
+        return Err(Status::not_found(kind.resource, &key.name));
+    };
+    check_preconditions(kind, body, &old)?;
+    let mut warnings = Vec::new();
+    let mut object = decode(kind, body, options, &mut warnings)?;
+    keep_other_parts(kind, &mut object, &old, part);
+    metadata::carry_over(&mut object, &old);
+    (kind.prepare)(&mut object, Some(&old));
+    let mut request = Request { kind, object: &mut object, old: Some(&old), warnings: &mut warnings, dry_run: options.dry_run };
+    admission::mutate(ledger, &mut request)?;
+    check(kind, &object, Some(&old))?;
+    let mut request = Request { kind, object: &mut object, old: Some(&old), warnings: &mut warnings, dry_run: options.dry_run };
+    admission::validate(ledger, &mut request)?;
+    if kind.generation && metadata::spec_differs(&object, &old) {
+        object.set(&["metadata", "generation"], old.generation() + 1);
+    }
+    if metadata::same(&object, &old) {
+        return Ok(Reply { object: old, warnings, changed: false });
+    }
+    if delete::is_due(kind, &object) {
+        return Ok(Reply::changed(ledger.remove(&key, object)?, warnings));
+    }
+    Ok(Reply::changed(ledger.put(&key, object)?, warnings))
+}
+
+fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> Result<()> {
+    let version = body.text(&["metadata", "resourceVersion"]).unwrap_or_default();
+    if version.is_empty() && !kind.unconditional_update {
+        let field = crate::kinds::FieldError {
+            field: "metadata.resourceVersion".into(),
+            reason: "FieldValueInvalid",
+            message: "Invalid value: 0: must be specified for an update".into(),
+        };
+        return Err(crate::kinds::field::invalid(kind.kind, kind.resource, old.name(), &[field]));
+    }
+    if !version.is_empty() && version != "0" && Some(version) != old.text(&["metadata", "resourceVersion"]) {
+        return Err(Status::modified(kind.resource, old.name()));
+    }
+    let uid = body.uid();
+    if !uid.is_empty() && uid != old.uid() {
+        let detail =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.uid());
+        return Err(Status::conflict(kind.resource, old.name(), &detail));
+    }
+    Ok(())
+}
+
+fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) {
+    let keep = |object: &mut Object, field: &str| match old.at(&[field]) {
+        Some(value) => object.set(&[field], value.clone()),
+        None => {
+            object.unset(&[field]);
+        }
+    };
+    match part {
+        Part::Main if kind.status => keep(object, "status"),
+        Part::Main => {}
+        Part::Status => {
+            let status = object.at(&["status"]).cloned();
+            *object = old.clone();
+            match status {
+                Some(status) => object.set(&["status"], status),
+                None => {
+                    object.unset(&["status"]);
+                }
+            }
+        }
+        Part::Finalize => {
+            let finalizers = object.at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));
+            *object = old.clone();
+            object.set(&["spec", "finalizers"], finalizers);
+        }
+    }
+}
+
+/// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
+pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result<Object> {
+    let mut object = read::get(ledger, pod)?;
+    let refuse = |detail: String| Status::conflict(Resource("pods/binding"), &pod.name, &detail);
+    if !uid.is_empty() && object.uid() != uid {
+        return Err(refuse(format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object.uid())));
+    }
+    if object.deletion().is_some() {
+        return Err(refuse(format!("pod {} is being deleted, cannot be assigned to a host", pod.name)));
+    }
+    if let Some(taken) = object.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()) {
+        return Err(refuse(format!("pod {} is already assigned to node {taken:?}", pod.name)));
+    }
+    if node.is_empty() {
+        return Err(Status::new(Reason::Invalid, "target.name: Required value"));
+    }
+    object.set(&["spec", "nodeName"], node);
+    let generation = object.generation();
+    set_condition(&mut object, json!({
+        "type": "PodScheduled", "status": "True", "observedGeneration": generation,
+        "lastProbeTime": null, "lastTransitionTime": time::rfc3339(ledger.now()),
+    }));
+    object.set(&["metadata", "generation"], generation + 1);
+    ledger.put(pod, object)
+}
+
+/// Puts a condition in place of the one of the same type.
+fn set_condition(object: &mut Object, condition: serde_json::Value) {
+    let mut conditions = object.items(&["status", "conditions"]).to_vec();
+    conditions.retain(|known| known["type"] != condition["type"]);
+    conditions.push(condition);
+    object.set(&["status", "conditions"], conditions);
+}
