@@ -124,7 +124,6 @@ pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result
         "type": "PodScheduled", "status": "True", "observedGeneration": generation,
         "lastProbeTime": null, "lastTransitionTime": time::rfc3339(ledger.now()),
     }));
-    object.set(&["metadata", "generation"], generation + 1);
     ledger.put(pod, object)
 }
 

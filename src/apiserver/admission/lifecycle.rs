@@ -1,0 +1,26 @@
+//! NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out.
+
+use super::Request;
+use crate::apiserver::Result;
+use crate::apiserver::ledger::Ledger;
+use crate::object::{Cause, Key, Resource, Status};
+
+/// Admits a write.
+pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+    if !request.kind.namespaced || request.old.is_some() {
+        return Ok(());
+    }
+    let name = request.object.namespace();
+    let namespaces = Resource("namespaces");
+    let Some(namespace) = ledger.get(&Key::new(namespaces, "", name))? else {
+        return Err(Status::not_found(namespaces, name));
+    };
+    if namespace.deletion().is_none() {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {name} because it is being terminated");
+    let mut status = Status::forbidden(request.kind.resource, request.object.name(), &why);
+    let message = format!("namespace {name} is being terminated");
+    status.causes.push(Cause { reason: "NamespaceTerminating".into(), field: "metadata.namespace".into(), message });
+    Err(status)
+}

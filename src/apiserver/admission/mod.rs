@@ -1,0 +1,56 @@
+//! Admission: what the server adds to and refuses of a write that is well-formed in itself.
+//!
+//! Two tables, as in Kubernetes: plugins that may change the object run before validation, plugins that only refuse after it.
+//! A new plugin is one file and one line.
+
+mod lifecycle;
+mod pod_priority;
+mod pod_tolerations;
+mod service_account;
+mod service_addresses;
+
+use super::Result;
+use super::ledger::Ledger;
+use crate::kinds::Kind;
+use crate::object::Object;
+
+/// A write on its way through admission.
+pub struct Request<'a> {
+    /// Its kind.
+    pub kind: &'a Kind,
+    /// The object as it is to be kept.
+    pub object: &'a mut Object,
+    /// The object as it stands; none on create.
+    pub old: Option<&'a Object>,
+    /// What the writer will be told.
+    pub warnings: &'a mut Vec<String>,
+    /// Whether nothing will be kept.
+    pub dry_run: bool,
+}
+
+impl Request<'_> {
+    /// Whether this creates an object of the resource.
+    fn creates(&self, resource: &str) -> bool {
+        self.old.is_none() && self.kind.resource.0 == resource
+    }
+}
+
+/// One plugin.
+type Plugin = fn(&mut dyn Ledger, &mut Request<'_>) -> Result<()>;
+
+/// Plugins that may change the object, in order.
+const MUTATING: &[Plugin] =
+    &[lifecycle::admit, service_account::admit, pod_priority::admit, pod_tolerations::admit];
+
+/// Plugins that run on a valid object, in order. Addresses are given out last, so that nothing refused takes one.
+const VALIDATING: &[Plugin] = &[service_addresses::admit];
+
+/// Before validation.
+pub fn mutate(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+    MUTATING.iter().try_for_each(|plugin| plugin(ledger, request))
+}
+
+/// After validation.
+pub fn validate(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+    VALIDATING.iter().try_for_each(|plugin| plugin(ledger, request))
+}

@@ -1,0 +1,29 @@
+//! DefaultTolerationSeconds: a pod stays five minutes on a node that stops answering, unless it says otherwise.
+
+use super::Request;
+use crate::apiserver::Result;
+use crate::apiserver::ledger::Ledger;
+use serde_json::{Value, json};
+
+const SECONDS: i64 = 300;
+
+/// Admits a write.
+pub fn admit(_ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+    if !request.creates("pods") {
+        return Ok(());
+    }
+    let mut tolerations = request.object.items(&["spec", "tolerations"]).to_vec();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        if !tolerations.iter().any(|known| tolerates(known, key)) {
+            let default = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS});
+            tolerations.push(default);
+        }
+    }
+    request.object.set(&["spec", "tolerations"], tolerations);
+    Ok(())
+}
+
+fn tolerates(toleration: &Value, key: &str) -> bool {
+    let text = |field: &str| toleration[field].as_str().unwrap_or_default();
+    (text("key") == key || text("key").is_empty()) && (text("effect") == "NoExecute" || text("effect").is_empty())
+}

@@ -1,0 +1,90 @@
+//! Apply, as kubectl's client side does it: three-way merge of what was applied last, what is applied now, and what stands.
+
+use super::create::{create, key_of};
+use super::ledger::Ledger;
+use super::patch::{PatchType, patch};
+use super::update::Part;
+use super::{Options, Result};
+use crate::kinds::Kind;
+use crate::object::{Object, Reason, Status, merge};
+use serde_json::{Value, json};
+
+/// The annotation that holds what was applied last.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What apply did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The object is new.
+    Created,
+    /// It was changed.
+    Configured,
+    /// It already was what the manifest says.
+    Unchanged,
+}
+
+/// The object as it stands after an apply.
+pub struct Applied {
+    /// What was done.
+    pub outcome: Outcome,
+    /// The object.
+    pub object: Object,
+    /// What the user should be told.
+    pub warnings: Vec<String>,
+}
+
+/// Applies one manifest, whose namespace is filled in.
+pub fn apply(ledger: &mut dyn Ledger, kind: &Kind, manifest: &Object, overwrite: bool, options: &Options) -> Result<Applied> {
+    let modified = with_last_applied(manifest);
+    let key = key_of(kind, manifest);
+    let Some(live) = ledger.get(&key)? else {
+        let reply = create(ledger, kind, &modified, options)?;
+        return Ok(Applied { outcome: Outcome::Created, object: reply.object, warnings: reply.warnings });
+    };
+    let mut warnings = Vec::new();
+    let original = live.annotation(LAST_APPLIED).and_then(|text| serde_json::from_str::<Value>(text).ok());
+    if live.annotation(LAST_APPLIED).is_none() {
+        warnings.push(missing_annotation(kind, live.name()));
+    }
+    let change = three_way(kind, original.as_ref(), &modified, &live, overwrite)?;
+    if change.as_object().is_some_and(serde_json::Map::is_empty) {
+        return Ok(Applied { outcome: Outcome::Unchanged, object: live, warnings });
+    }
+    let language = if merge::schema_for(&kind.api_version(), kind.kind).is_some() { PatchType::Strategic } else { PatchType::Merge };
+    let reply = patch(ledger, kind, &key, language, &change, Part::Main, options)?;
+    warnings.extend(reply.warnings);
+    let outcome = if reply.changed { Outcome::Configured } else { Outcome::Unchanged };
+    Ok(Applied { outcome, object: reply.object, warnings })
+}
+
+/// The patch that leads from the live object to the manifest; empty when nothing is to be done.
+pub fn three_way(kind: &Kind, original: Option<&Value>, modified: &Object, live: &Object, overwrite: bool) -> Result<Value> {
+    let nothing = json!({});
+    let original = original.unwrap_or(&nothing);
+    let made = match merge::schema_for(&kind.api_version(), kind.kind) {
+        Some(schema) => merge::three_way_strategic(original, &modified.0, &live.0, schema, overwrite),
+        None => merge::three_way_json_merge(original, &modified.0, &live.0),
+    };
+    made.map_err(|error| Status::new(Reason::BadRequest, error.to_string()))
+}
+
+/// The manifest with the annotation that remembers it: compact JSON of the manifest without that annotation, ended by a newline.
+pub fn with_last_applied(manifest: &Object) -> Object {
+    let mut remembered = manifest.clone();
+    if !remembered.at(&["metadata", "annotations"]).is_some_and(Value::is_object) {
+        remembered.set(&["metadata", "annotations"], json!({}));
+    }
+    remembered.unset(&["metadata", "annotations", LAST_APPLIED]);
+    let mut modified = remembered.clone();
+    modified.set(&["metadata", "annotations", LAST_APPLIED], format!("{}\n", remembered.0));
+    modified
+}
+
+fn missing_annotation(kind: &Kind, name: &str) -> String {
+    format!(
+        "resource {}/{name} is missing the {LAST_APPLIED} annotation which is required by kubectl apply. \
+         kubectl apply should only be used on resources created declaratively by either kubectl create --save-config \
+         or kubectl apply. The missing annotation will be patched automatically.",
+        kind.resource.plural()
+    )
+}

@@ -1,0 +1,43 @@
+//! What every new cluster has: its namespaces, priority classes, and the `kubernetes` Service.
+
+use super::create::create;
+use super::ledger::Ledger;
+use super::rules::addresses;
+use super::{Options, Result};
+use crate::kinds;
+use crate::object::{Object, Reason, Status};
+use serde_json::{Value, json};
+
+/// Namespaces of every cluster.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Fills an empty state.
+pub fn fill(ledger: &mut dyn Ledger) -> Result<()> {
+    for name in NAMESPACES {
+        put(ledger, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))?;
+    }
+    for (name, value) in [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)] {
+        let description = "Used for system critical pods that must run in the cluster.";
+        let class = json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+            "value": value, "description": description,
+        });
+        if kinds::by_kind("scheduling.k8s.io/v1", "PriorityClass").is_some() {
+            put(ledger, class)?;
+        }
+    }
+    let ip = addresses::first_service_ip(ledger.network());
+    put(ledger, json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"clusterIP": ip, "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
+    }))
+}
+
+fn put(ledger: &mut dyn Ledger, body: Value) -> Result<()> {
+    let object = Object(body);
+    let kind = kinds::by_kind(object.api_version(), object.kind()).ok_or_else(|| {
+        Status::new(Reason::InternalError, format!("kind {} is not in the catalogue; this is a bug", object.kind()))
+    })?;
+    create(ledger, kind, &object, &Options::default()).map(|_| ())
+}

@@ -1,0 +1,207 @@
+//! The door for one command: a store, and each verb as one transaction.
+
+use super::ledger::Ledger;
+use super::{Result, bootstrap};
+use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::store::{Access, OpenError, Read, Store, StoreError, Stored, Txn};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a command waits for its turn to write.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// N of the cluster's 127.N.0.0/16, in the store's metadata.
+pub const NETWORK: &str = "network";
+
+/// A store behind the front door.
+pub struct Api {
+    store: Store,
+    actor: String,
+}
+
+impl Api {
+    /// Opens the cluster's state, and fills it with what every cluster has when it is new. `actor` is who writes, for the log.
+    pub fn open(path: &Path, access: Access, actor: &str) -> std::result::Result<Api, OpenError> {
+        let mut api = Api { store: Store::open(path, access)?, actor: actor.into() };
+        api.fill_when_new(path)?;
+        Ok(api)
+    }
+
+    /// A cluster in memory, for tests and rehearsals.
+    pub fn in_memory(actor: &str) -> std::result::Result<Api, OpenError> {
+        let mut api = Api { store: Store::in_memory()?, actor: actor.into() };
+        api.fill_when_new(Path::new(":memory:"))?;
+        Ok(api)
+    }
+
+    fn fill_when_new(&mut self, path: &Path) -> std::result::Result<(), OpenError> {
+        let is_new = self.read(|snapshot| Ok(snapshot.revision()? == 0)).unwrap_or(false);
+        if is_new {
+            let filled = self.write(false, |ledger| bootstrap::fill(ledger));
+            filled.map_err(|status| OpenError::unusable(path, &status.message))?;
+        }
+        Ok(())
+    }
+
+    /// The store, for the rooms above that tail its log.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The store, for the beat's own transactions.
+    pub fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    /// Reads in one consistent snapshot.
+    pub fn read<T>(&self, read: impl FnOnce(&dyn Read) -> std::result::Result<T, StoreError>) -> Result<T> {
+        let snapshot = self.store.read().map_err(|error| refused(&error))?;
+        read(&snapshot).map_err(|error| refused(&error))
+    }
+
+    /// Looks at the state through the eyes of the pipeline, in one snapshot, without writing.
+    pub fn look<T>(&self, look: impl FnOnce(&dyn Ledger) -> Result<T>) -> Result<T> {
+        let snapshot = self.store.read().map_err(|error| refused(&error))?;
+        look(&Looking { snapshot: &snapshot })
+    }
+
+    /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise.
+    pub fn write<T>(&mut self, dry_run: bool, write: impl FnOnce(&mut dyn Ledger) -> Result<T>) -> Result<T> {
+        let actor = self.actor.clone();
+        let txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
+        let mut ledger = Writing::new(txn, actor)?;
+        let done = write(&mut ledger)?;
+        if !dry_run && ledger.wrote {
+            ledger.txn.commit().map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
+        }
+        Ok(done)
+    }
+}
+
+/// What a store's error means to a caller of the API.
+pub fn refused(error: &StoreError) -> Status {
+    match error {
+        StoreError::Expired { floor } => {
+            Status::new(Reason::Expired, format!("too old resource version (the oldest one kept is {floor})"))
+        }
+        StoreError::Busy { .. } => Status::new(Reason::Timeout, error.to_string()),
+        _ => Status::new(Reason::InternalError, error.to_string()),
+    }
+}
+
+/// A stored body as an object.
+pub fn object_of(stored: &Stored) -> Result<Object> {
+    let body = serde_json::from_str(&stored.body);
+    body.map(Object).map_err(|error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", stored.key)))
+}
+
+fn objects_of(stored: Vec<Stored>) -> Result<Vec<Object>> {
+    stored.iter().map(object_of).collect()
+}
+
+fn network_of(read: &dyn Read) -> u8 {
+    read.meta(NETWORK).ok().flatten().and_then(|text| text.parse().ok()).unwrap_or(77)
+}
+
+/// A snapshot as a ledger that refuses to write.
+struct Looking<'a> {
+    snapshot: &'a dyn Read,
+}
+
+/// A store's transaction as a ledger.
+pub struct Writing<'a> {
+    txn: Txn<'a>,
+    actor: String,
+    now: Time,
+    network: u8,
+    wrote: bool,
+}
+
+impl<'a> Writing<'a> {
+    fn new(txn: Txn<'a>, actor: String) -> Result<Writing<'a>> {
+        let network = network_of(&txn);
+        Ok(Writing { txn, actor, now: Time::now(), network, wrote: false })
+    }
+}
+
+impl Ledger for Looking<'_> {
+    fn get(&self, key: &Key) -> Result<Option<Object>> {
+        self.snapshot.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()
+    }
+
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>> {
+        objects_of(self.snapshot.list(resource, namespace).map_err(|error| refused(&error))?)
+    }
+
+    fn put(&mut self, key: &Key, _object: Object) -> Result<Object> {
+        Err(read_only(key))
+    }
+
+    fn remove(&mut self, key: &Key, _last: Object) -> Result<Object> {
+        Err(read_only(key))
+    }
+
+    fn now(&self) -> Time {
+        Time::now()
+    }
+
+    fn random(&mut self) -> u64 {
+        0
+    }
+
+    fn network(&self) -> u8 {
+        network_of(self.snapshot)
+    }
+}
+
+fn read_only(key: &Key) -> Status {
+    Status::new(Reason::InternalError, format!("{key}: a write in a read-only look; this is a bug"))
+}
+
+impl Ledger for Writing<'_> {
+    fn get(&self, key: &Key) -> Result<Option<Object>> {
+        self.txn.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()
+    }
+
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>> {
+        objects_of(self.txn.list(resource, namespace).map_err(|error| refused(&error))?)
+    }
+
+    fn put(&mut self, key: &Key, mut object: Object) -> Result<Object> {
+        let uid = object.uid().to_owned();
+        let body = |revision: u64| stamped(&mut object, revision);
+        self.txn.put(key, &uid, body, &self.actor, self.now).map_err(|error| refused(&error))?;
+        self.wrote = true;
+        Ok(object)
+    }
+
+    fn remove(&mut self, key: &Key, mut last: Object) -> Result<Object> {
+        let body = |revision: u64| stamped(&mut last, revision);
+        self.txn.remove(key, body, &self.actor, self.now).map_err(|error| refused(&error))?;
+        self.wrote = true;
+        Ok(last)
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn random(&mut self) -> u64 {
+        random()
+    }
+
+    fn network(&self) -> u8 {
+        self.network
+    }
+}
+
+/// Puts the revision into the object and gives its text.
+fn stamped(object: &mut Object, revision: u64) -> String {
+    object.set(&["metadata", "resourceVersion"], revision.to_string());
+    object.0.to_string()
+}
+
+/// Chance from the system. Without it nothing safe can be named, so zero is never answered twice in practice: the caller retries on a taken name.
+pub fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| Time::now().as_nanosecond() as u64)
+}

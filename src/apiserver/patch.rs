@@ -1,0 +1,63 @@
+//! Patch: an edit of the object as it stands, applied and then updated through the pipeline.
+
+use super::ledger::Ledger;
+use super::update::{Part, update};
+use super::{Options, Reply, Result, read};
+use crate::kinds::Kind;
+use crate::object::{Key, Object, Reason, Status, merge, patch};
+use serde_json::Value;
+
+/// The language that a patch is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchType {
+    /// Kubernetes' own merge, which knows the keys of lists.
+    Strategic,
+    /// RFC 7386.
+    Merge,
+    /// RFC 6902.
+    Json,
+}
+
+/// Patches an object, or its status.
+pub fn patch(
+    ledger: &mut dyn Ledger,
+    kind: &Kind,
+    key: &Key,
+    kind_of_patch: PatchType,
+    patch: &Value,
+    part: Part,
+    options: &Options,
+) -> Result<Reply> {
+    let old = read::get(ledger, key)?;
+    let mut new = Object(patched(kind, &old, kind_of_patch, patch)?);
+    for (field, value) in [("name", old.name()), ("namespace", old.namespace())] {
+        if new.text(&["metadata", field]).unwrap_or_default() != value {
+            let message = format!("the {field} of the object ({}) does not match the {field} on the URL ({value})",
+                new.text(&["metadata", field]).unwrap_or_default());
+            return Err(Status::new(Reason::BadRequest, message));
+        }
+    }
+    // A patch without resourceVersion relies on none: the edit was made of the object as it stands.
+    if new.text(&["metadata", "resourceVersion"]).is_none() {
+        new.set(&["metadata", "resourceVersion"], old.text(&["metadata", "resourceVersion"]).unwrap_or_default());
+    }
+    update(ledger, kind, &new, part, options)
+}
+
+/// The body that a patch makes of an object.
+pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Value) -> Result<Value> {
+    let bad = |text: String| Status::new(Reason::BadRequest, text);
+    match kind_of_patch {
+        PatchType::Merge if change.is_object() => Ok(patch::json_merge(&old.0, change)),
+        PatchType::Json => patch::json_patch(&old.0, change)
+            .map_err(|error| Status { reason: Reason::Invalid, ..bad(error.to_string()) }.about(kind.resource, old.name())),
+        PatchType::Strategic if change.is_object() => {
+            let Some(schema) = merge::schema_for(&kind.api_version(), kind.kind) else {
+                let text = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+                return Err(Status::new(Reason::UnsupportedMediaType, text));
+            };
+            merge::strategic_merge(&old.0, change, schema).map_err(|error| bad(error.to_string()))
+        }
+        _ => Err(bad("error decoding patch: a patch of this type is a map".into())),
+    }
+}

@@ -1,0 +1,85 @@
+//! Watch: the log as events, through a selection.
+
+use super::Result;
+use super::front::{object_of, refused};
+use super::read::Wanted;
+use crate::kinds::Kind;
+use crate::object::Object;
+use crate::store::{Change, LogEntry, Read};
+
+/// What happened to an object, seen through a selection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// It entered the selection.
+    Added,
+    /// It changed inside the selection.
+    Modified,
+    /// It left the selection, or is gone.
+    Deleted,
+}
+
+impl EventKind {
+    /// As the wire has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            EventKind::Added => "ADDED",
+            EventKind::Modified => "MODIFIED",
+            EventKind::Deleted => "DELETED",
+        }
+    }
+}
+
+/// One event of a watch.
+#[derive(Clone, Debug)]
+pub struct WatchEvent {
+    /// What happened.
+    pub kind: EventKind,
+    /// The object; for DELETED its last state, with the revision of the deletion.
+    pub object: Object,
+}
+
+/// Which objects a watch is about.
+pub struct Watched<'a> {
+    /// Their kind.
+    pub kind: &'a Kind,
+    /// Their namespace; none for all.
+    pub namespace: Option<&'a str>,
+    /// Their selection.
+    pub wanted: &'a Wanted,
+}
+
+/// Most log entries read at once.
+const BATCH: usize = 1000;
+
+/// The events after a revision, and the revision up to which they go. 410 when the revision is no longer kept.
+pub fn events_after(read: &dyn Read, watched: &Watched<'_>, revision: u64) -> Result<(Vec<WatchEvent>, u64)> {
+    let entries = read.log_after(revision, BATCH).map_err(|error| refused(&error))?;
+    let last = entries.last().map_or(revision, |entry| entry.revision);
+    let mut events = Vec::new();
+    for entry in &entries {
+        events.extend(event(watched, entry)?);
+    }
+    Ok((events, last))
+}
+
+fn event(watched: &Watched<'_>, entry: &LogEntry) -> Result<Option<WatchEvent>> {
+    let (stored, gone) = match &entry.change {
+        Change::Put(stored) => (stored, false),
+        Change::Removed(stored) => (stored, true),
+    };
+    let here = watched.namespace.is_none_or(|namespace| !watched.kind.namespaced || &*stored.key.namespace == namespace);
+    if stored.key.resource != watched.kind.resource || !here {
+        return Ok(None);
+    }
+    let object = object_of(stored)?;
+    let before = entry.previous.as_ref().and_then(|text| serde_json::from_str(text).ok()).map(Object);
+    let was_in = before.is_some_and(|before| watched.wanted.admits(watched.kind, &before));
+    let is_in = !gone && watched.wanted.admits(watched.kind, &object);
+    let kind = match (was_in, is_in) {
+        (false, false) => return Ok(None),
+        (false, true) => EventKind::Added,
+        (true, true) => EventKind::Modified,
+        (true, false) => EventKind::Deleted,
+    };
+    Ok(Some(WatchEvent { kind, object }))
+}
