@@ -196,7 +196,7 @@ impl Ledger for Writing<'_> {
 }
 
 /// Puts the revision into the object and gives its text.
-fn stamped(object: &mut Object, revision: u64) -> String {
+pub fn stamped(object: &mut Object, revision: u64) -> String {
     object.set(&["metadata", "resourceVersion"], revision.to_string());
     object.0.to_string()
 }

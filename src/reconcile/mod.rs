@@ -1,1 +1,38 @@
-//! (being built)
+//! The heartbeat: reads what changed, asks the loops for plans, commits them, carries out their effects, and waits.
+//!
+//! Knows: which loops there are ([`loops`]), what is due ([`queue`]), how many plans become one transaction ([`beat`]), who may
+//! lead ([`leader`]), and when to look again. Wake-ups are hints; what counts is the store's log and the resync.
+//! Never: decides what should be (the loops do), never writes around the API server, never prints (it tells a [`Narrator`]).
+//! Start reading at [`Control`], then [`beat`].
+
+pub mod beat;
+pub mod convergence;
+pub mod effects;
+pub mod events;
+pub mod leader;
+pub mod ledger;
+pub mod loops;
+pub mod node;
+pub mod queue;
+pub mod tail;
+pub mod watch;
+
+use crate::object::{Key, Time};
+
+/// One thing that happened, for people who watch.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// When.
+    pub at: Time,
+    /// Which loop, or `reconcile` itself.
+    pub by: &'static str,
+    /// What it was about.
+    pub about: Option<Key>,
+    /// What was done and why.
+    pub text: String,
+}
+
+/// Is told what happens, line by line.
+pub type Narrator<'a> = dyn FnMut(&Line) + 'a;
+
+pub use watch::{Control, Ending, Settings};

@@ -10,6 +10,8 @@ pub struct Facts {
     pub pods: Pods,
     /// Nodes by name.
     pub nodes: HashMap<Str, NodeFacts>,
+    /// Plans that the API server refused, by loop and key: what the loop shows as a condition or an event.
+    pub refusals: HashMap<(&'static str, Key), Refusal>,
     /// Whether every shim that the last control plane left has been asked: no start is planned before.
     pub inventory_complete: bool,
 }
@@ -60,6 +62,34 @@ impl Pods {
     /// Those that carry, or carried, this name.
     pub fn named(&self, key: &Key) -> impl Iterator<Item = (&Str, &PodFacts)> {
         self.by_key.get(key).into_iter().flatten().filter_map(|uid| self.by_uid.get_key_value(uid))
+    }
+}
+
+/// The last refusal of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The API server's words.
+    pub message: String,
+    /// Since when it says the same.
+    pub since: Time,
+}
+
+impl Facts {
+    /// Notes that a plan was refused; true when the words are new.
+    pub fn refuse(&mut self, by: &'static str, about: &Key, message: &str, now: Time) -> bool {
+        let place = (by, about.clone());
+        let is_new = self.refusals.get(&place).is_none_or(|known| known.message != message);
+        if is_new {
+            self.refusals.insert(place, Refusal { message: message.to_owned(), since: now });
+        }
+        is_new
+    }
+
+    /// Notes that a plan went through.
+    pub fn forget_refusal(&mut self, by: &'static str, about: &Key) {
+        if !self.refusals.is_empty() {
+            self.refusals.remove(&(by, about.clone()));
+        }
     }
 }
 

@@ -15,8 +15,7 @@ impl World {
 
     /// The keys staged since the last commit or rollback, each once, in order of their first change.
     pub fn staged(&self) -> Vec<Key> {
-        let mut seen = HashSet::new();
-        self.undo.iter().map(|(key, _)| key).filter(|key| seen.insert(*key)).cloned().collect()
+        self.staged_since(0)
     }
 
     /// The row as it was before the stage was opened.
@@ -37,8 +36,31 @@ impl World {
 
     /// The commit failed: the picture is again what it was.
     pub fn drop_staged(&mut self) {
-        while let Some((key, before)) = self.undo.pop() {
-            self.replace(key, before);
+        self.undo_to(0);
+    }
+
+    /// A mark in the open stage, to undo to or to list from.
+    pub fn stage_mark(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// How many writes are staged.
+    pub fn staged_count(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// The keys staged since a mark, each once.
+    pub fn staged_since(&self, mark: usize) -> Vec<Key> {
+        let mut seen = HashSet::new();
+        self.undo[mark..].iter().map(|(key, _)| key).filter(|key| seen.insert(*key)).cloned().collect()
+    }
+
+    /// Undoes what was staged since a mark.
+    pub fn undo_to(&mut self, mark: usize) {
+        while self.undo.len() > mark {
+            if let Some((key, before)) = self.undo.pop() {
+                self.replace(key, before);
+            }
         }
     }
 }

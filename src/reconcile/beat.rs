@@ -1,0 +1,258 @@
+//! One beat: the log is tailed under the write lock, due keys are planned, and all that they want written is one commit.
+//!
+//! A plan is never stale, because nobody else can write meanwhile; it sees what the plans before it wrote, because they are
+//! staged in the World; it is never half-applied, because its writes are undone when one of them is refused.
+
+use super::events::Recorder;
+use super::ledger::Overlay;
+use super::queue::{Item, Queue};
+use super::{Line, Narrator, tail};
+use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::update::{Part, bind, update};
+use crate::apiserver::{Ledger, Options, create, front};
+use crate::kinds::{self, Kind};
+use crate::object::{Key, Object, Reason, Status, Str, Time};
+use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
+use crate::world::{Effect, Loop, Plan, Verb, World};
+use std::time::{Duration, Instant};
+
+/// How long a beat may hold the write lock.
+const HOLD: Duration = Duration::from_millis(5);
+
+/// How many rows a beat may write.
+const ROWS: usize = 500;
+
+/// How long a beat waits for its turn to write.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Everything a beat works on.
+pub struct Beat<'a> {
+    /// The picture.
+    pub world: &'a mut World,
+    /// What is due.
+    pub queue: &'a mut Queue,
+    /// The loops.
+    pub loops: &'a [&'static Loop],
+    /// Events to record, now or in a later beat.
+    pub recorder: &'a mut Recorder,
+    /// Chance.
+    pub chance: &'a mut dyn FnMut() -> u64,
+    /// The epoch that this leader leads in.
+    pub epoch: u64,
+    /// Is told what was done.
+    pub narrator: &'a mut Narrator<'a>,
+}
+
+/// What a beat came to.
+#[derive(Default)]
+pub struct Done {
+    /// To be carried out now that the commit stands.
+    pub effects: Vec<Effect>,
+    /// How many rows were written.
+    pub rows: usize,
+}
+
+/// Why a beat could not be.
+#[derive(Debug)]
+pub enum Failed {
+    /// Somebody with a higher epoch leads now.
+    Deposed,
+    /// The store refused; nothing was written.
+    Store(StoreError),
+    /// The outcome of the commit is not known: the store has to be reopened, and the World read anew.
+    Unknown(CommitError),
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Failed {
+        Failed::Store(error)
+    }
+}
+
+/// The meta entry that holds the highest epoch.
+pub const EPOCH: &str = "epoch";
+
+impl Beat<'_> {
+    /// Plans and commits what is due. Gives the effects to carry out.
+    pub fn run(&mut self, store: &mut Store, now: Time) -> Result<Done, Failed> {
+        self.world.now = now;
+        // Most of the log is read before the lock is taken.
+        tail::catch_up(&store.read()?, self.world, self.loops, self.queue, now)?;
+        if !self.queue.is_due(now) && !self.recorder.is_due(now) {
+            return Ok(Done::default());
+        }
+        let mut txn = store.write(PATIENCE)?;
+        if txn.meta(EPOCH)?.and_then(|text| text.parse().ok()) != Some(self.epoch) {
+            return Err(Failed::Deposed);
+        }
+        tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
+        let mut attempts = Vec::new();
+        let mut done = Done::default();
+        self.plan_what_is_due(&mut attempts, &mut done.effects);
+        self.record_events();
+        match self.commit(txn, attempts) {
+            Ok(rows) => done.rows = rows,
+            Err(error) => {
+                self.world.drop_staged();
+                return Err(error);
+            }
+        }
+        Ok(done)
+    }
+
+    fn plan_what_is_due(&mut self, attempts: &mut Vec<Attempt>, effects: &mut Vec<Effect>) {
+        let start = Instant::now();
+        let mut planned = 0;
+        while planned < ROWS && start.elapsed() < HOLD {
+            let Some(item) = self.queue.pop(self.world.now) else { break };
+            planned += self.plan_one(item, attempts, effects).max(1);
+        }
+    }
+
+    /// Asks one loop about one key and stages what it wants. Gives how many writes there were.
+    fn plan_one(&mut self, item: Item, attempts: &mut Vec<Attempt>, effects: &mut Vec<Effect>) -> usize {
+        let each = self.loops[item.0];
+        self.world.seed = (self.chance)();
+        let plan: Plan = (each.plan)(self.world, &item.1);
+        let now = self.world.now;
+        let mut mine = Vec::new();
+        let stage = self.world.stage_mark();
+        for write in &plan.writes {
+            match self.stage(each, &write.verb, &mut mine) {
+                Ok(()) => self.tell(each.name, &item.1, &write.why),
+                Err(status) => {
+                    // A plan is applied whole or not at all.
+                    self.world.undo_to(stage);
+                    self.tell(each.name, &item.1, &format!("{}: refused: {status}", write.why));
+                    let changed = self.world.facts.refuse(each.name, &item.1, &status.message, now);
+                    self.queue.add_failed(item.clone(), now);
+                    if changed {
+                        self.queue.add(item, now);
+                    }
+                    return 0;
+                }
+            }
+        }
+        self.world.facts.forget_refusal(each.name, &item.1);
+        self.queue.forget_failures(&item);
+        for key in self.world.staged_since(stage) {
+            let before = self.world.before(&key).cloned();
+            tail::concern(self.world, self.loops, self.queue, before.as_ref(), &key, now);
+        }
+        attempts.extend(mine);
+        self.recorder.extend(each.name, plan.events, now);
+        effects.extend(plan.effects);
+        if let Some(at) = plan.wake {
+            self.queue.add(item, at.max(now));
+        }
+        plan.writes.len()
+    }
+
+    fn stage(&mut self, each: &Loop, verb: &Verb, attempts: &mut Vec<Attempt>) -> Result<(), Status> {
+        let revision = self.world.revision + self.world.staged_count() as u64;
+        let mut ledger = Overlay { world: self.world, revision, chance: self.chance };
+        let options = Options::default();
+        match verb {
+            Verb::Create(object) => {
+                create::create(&mut ledger, kind_of(object)?, object, &options)?;
+            }
+            Verb::Update(object) => {
+                let part = if object.kind() == "Namespace" && object.deletion().is_some() { Part::Finalize } else { Part::Main };
+                update(&mut ledger, kind_of(object)?, object, part, &options)?;
+            }
+            Verb::Status(object) => {
+                update(&mut ledger, kind_of(object)?, object, Part::Status, &options)?;
+            }
+            Verb::Delete { key, uid, grace, propagation } => stage_delete(&mut ledger, key, uid, *grace, *propagation)?,
+            Verb::Bind { pod, uid, node } => {
+                bind(&mut ledger, pod, uid, node)?;
+            }
+            Verb::Attempt { pod_uid, container, attempt } => attempts.push(Attempt {
+                pod_uid: pod_uid.to_string(),
+                container: container.to_string(),
+                attempt: *attempt,
+                epoch: self.epoch,
+            }),
+        }
+        let _ = each;
+        Ok(())
+    }
+
+    fn record_events(&mut self) {
+        let revision = self.world.revision + self.world.staged_count() as u64;
+        let now = self.world.now;
+        let mut ledger = Overlay { world: self.world, revision, chance: self.chance };
+        self.recorder.flush(&mut ledger, now);
+    }
+
+    /// Writes the last state of every staged row, in order of their first change.
+    fn commit(&mut self, mut txn: Txn<'_>, attempts: Vec<Attempt>) -> Result<usize, Failed> {
+        let mut written: Vec<(Key, Str)> = Vec::new();
+        let (mut rows, mut revision) = (0, self.world.revision);
+        for key in self.world.staged() {
+            let before = self.world.before(&key).is_some();
+            let by = "reconcile";
+            match self.world.get(&key).map(|row| row.object()) {
+                Some(mut object) => {
+                    let uid = object.uid().to_owned();
+                    let mut text = Str::from("");
+                    let body = |revision: u64| {
+                        object.set(&["metadata", "resourceVersion"], revision.to_string());
+                        let body = object.0.to_string();
+                        text = body.as_str().into();
+                        body
+                    };
+                    revision = txn.put(&key, &uid, body, by, self.world.now)?;
+                    written.push((key, text));
+                    rows += 1;
+                }
+                None if before => {
+                    let last = self.world.before(&key).map(|row| row.object()).unwrap_or(Object(serde_json::Value::Null));
+                    revision = txn.remove(&key, |revision| front::stamped(&mut last.clone(), revision), by, self.world.now)?;
+                    rows += 1;
+                }
+                // Made and gone within this beat: nobody saw it.
+                None => {}
+            }
+        }
+        for attempt in &attempts {
+            txn.record_attempt(attempt)?;
+        }
+        if rows > 0 || !attempts.is_empty() {
+            txn.commit().map_err(|error| match error {
+                CommitError::Refused(error) => Failed::Store(error),
+                unknown => Failed::Unknown(unknown),
+            })?;
+        }
+        self.world.keep_staged(written);
+        self.world.revision = revision;
+        Ok(rows)
+    }
+
+    fn tell(&mut self, by: &'static str, about: &Key, text: &str) {
+        (self.narrator)(&Line { at: self.world.now, by, about: Some(about.clone()), text: text.to_owned() });
+    }
+}
+
+fn kind_of(object: &Object) -> Result<&'static Kind, Status> {
+    kinds::by_kind(object.api_version(), object.kind()).ok_or_else(|| {
+        Status::new(Reason::NotFound, format!("no kind {} in {}", object.kind(), object.api_version()))
+    })
+}
+
+/// An object that is gone already is as it should be.
+fn stage_delete(
+    ledger: &mut dyn Ledger,
+    key: &Key,
+    uid: &str,
+    grace: Option<i64>,
+    propagation: crate::world::Propagation,
+) -> Result<(), Status> {
+    let kind = kinds::by_resource(key.resource)
+        .ok_or_else(|| Status::new(Reason::NotFound, format!("no resource {}", key.resource)))?;
+    let options = DeleteOptions { grace, propagation, uid: Some(uid.to_owned()), revision: None };
+    match delete(ledger, kind, key, &options) {
+        Err(status) if status.reason == Reason::NotFound => Ok(()),
+        other => other.map(|_| ()),
+    }
+}

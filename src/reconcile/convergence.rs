@@ -1,0 +1,193 @@
+//! Has the world become what was asked for? Pure: it looks at the World and says what is missing, object by object.
+
+use crate::object::{Key, Object};
+use crate::world::{Row, World};
+use serde_json::Value;
+
+/// An object that is not what its spec asks for, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    /// Which.
+    pub key: Key,
+    /// What is missing, in words.
+    pub why: String,
+}
+
+/// Everything that is not as asked for; empty means converged.
+///
+/// A workload is when its status has reached its spec; a Job when it has ended well or runs as asked; a pod when it is Ready or
+/// has succeeded. What another object owns is left to that object's line, unless it is a pod that says why.
+pub fn unmet(world: &World) -> Vec<Unmet> {
+    world.all().filter_map(|row| Some(Unmet { key: row.key.clone(), why: missing(world, row)? })).collect()
+}
+
+fn missing(world: &World, row: &Row) -> Option<String> {
+    if row.is_deleting() {
+        let waits = if row.finalizers.is_empty() { String::new() } else { format!(", waits for finalizers {}", row.finalizers.join(", ")) };
+        return Some(format!("is being deleted{waits}"));
+    }
+    let object = match row.key.resource.0 {
+        "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "daemonsets.apps" | "jobs.batch" => row.object(),
+        "replicationcontrollers" => row.object(),
+        "pods" if row.controller().is_none() => row.object(),
+        _ => return None,
+    };
+    let why = match row.key.resource.0 {
+        "pods" => pod(&object),
+        "jobs.batch" => job(&object),
+        "daemonsets.apps" => daemon_set(&object),
+        _ if row.controller().is_some() => None,
+        _ => replicas(&object),
+    }?;
+    Some(format!("{why}{}", troubled_pod(world, row)))
+}
+
+fn count(object: &Object, field: &str) -> i64 {
+    object.int(&["status", field]).unwrap_or(0)
+}
+
+fn observed(object: &Object) -> bool {
+    object.int(&["status", "observedGeneration"]).unwrap_or(0) >= object.generation()
+}
+
+fn replicas(object: &Object) -> Option<String> {
+    let wanted = object.int(&["spec", "replicas"]).unwrap_or(1);
+    if !observed(object) {
+        return Some("its newest spec has not been looked at".into());
+    }
+    if let Some(condition) = condition(object, "Progressing").filter(|one| one["reason"] == "ProgressDeadlineExceeded") {
+        return Some(condition["message"].as_str().unwrap_or("progress deadline exceeded").to_owned());
+    }
+    let paused = object.at(&["spec", "paused"]).is_some_and(|paused| paused == true);
+    let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+    let counts = counts.iter().filter(|field| match **field {
+        "updatedReplicas" => object.kind() != "ReplicaSet" && object.kind() != "ReplicationController" && !paused,
+        _ => true,
+    });
+    let short = counts.map(|field| (field, count(object, field))).find(|(_, count)| *count != wanted);
+    short.map(|(field, count)| format!("{field} is {count} of {wanted}"))
+}
+
+fn daemon_set(object: &Object) -> Option<String> {
+    let wanted = count(object, "desiredNumberScheduled");
+    if !observed(object) {
+        return Some("its newest spec has not been looked at".into());
+    }
+    let counts = ["updatedNumberScheduled", "numberReady", "numberAvailable"];
+    let short = counts.iter().map(|field| (field, count(object, field))).find(|(_, count)| *count != wanted);
+    short.map(|(field, count)| format!("{field} is {count} of {wanted}"))
+}
+
+fn condition<'a>(object: &'a Object, kind: &str) -> Option<&'a Value> {
+    object.items(&["status", "conditions"]).iter().find(|one| one["type"] == kind)
+}
+
+fn holds(object: &Object, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|one| one["status"] == "True")
+}
+
+fn job(object: &Object) -> Option<String> {
+    if holds(object, "Complete") || holds(object, "Suspended") {
+        return None;
+    }
+    if let Some(failed) = condition(object, "Failed").filter(|one| one["status"] == "True") {
+        let text = |field: &str| failed[field].as_str().unwrap_or_default().to_owned();
+        return Some(format!("failed: {}: {}", text("reason"), text("message")));
+    }
+    let parallel = object.int(&["spec", "parallelism"]).unwrap_or(1);
+    let left = object.int(&["spec", "completions"]).map_or(parallel, |all| all - count(object, "succeeded"));
+    let wanted = parallel.min(left);
+    let ready = count(object, "ready");
+    (ready < wanted).then(|| format!("{ready} of {wanted} pods run"))
+}
+
+fn pod(object: &Object) -> Option<String> {
+    let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
+    match phase {
+        "Succeeded" => None,
+        "Running" if holds(object, "Ready") => None,
+        _ => Some(trouble(object).unwrap_or_else(|| format!("is {phase}"))),
+    }
+}
+
+/// Why a pod is not running, in the words of its status.
+fn trouble(pod: &Object) -> Option<String> {
+    let statuses = pod.items(&["status", "initContainerStatuses"]).iter().chain(pod.items(&["status", "containerStatuses"]));
+    for status in statuses {
+        for state in ["waiting", "terminated"] {
+            let Some(reason) = status["state"][state]["reason"].as_str() else { continue };
+            if reason == "Completed" || reason == "PodInitializing" || reason == "ContainerCreating" {
+                continue;
+            }
+            let message = status["state"][state]["message"].as_str().map(|text| format!(": {text}")).unwrap_or_default();
+            return Some(format!("container {} is {reason}{message}", status["name"].as_str().unwrap_or_default()));
+        }
+    }
+    let unscheduled = condition(pod, "PodScheduled").filter(|one| one["status"] == "False")?;
+    Some(format!("{}: {}", unscheduled["reason"].as_str()?, unscheduled["message"].as_str()?))
+}
+
+/// The first pod below an owner that says what is wrong with it.
+fn troubled_pod(world: &World, owner: &Row) -> String {
+    let below = world.dependents(&owner.uid).flat_map(|row| {
+        let own = (row.key.resource == "pods").then_some(row);
+        own.into_iter().chain(world.dependents(&row.uid).filter(|row| row.key.resource == "pods"))
+    });
+    let said = below.filter(|row| !row.pod().is_some_and(|pod| pod.ready)).find_map(|row| {
+        let object = row.object();
+        trouble(&object).map(|why| format!(" (pod {}: {why})", row.key.name))
+    });
+    said.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Resource;
+    use serde_json::json;
+
+    fn world(objects: &[(&'static str, Value)]) -> World {
+        let mut world = World::new(crate::object::Time::UNIX_EPOCH);
+        for (resource, body) in objects {
+            let object = Object(body.clone());
+            let key = Key::new(Resource(resource), object.namespace(), object.name());
+            world.put(key, body.to_string().into());
+        }
+        world
+    }
+
+    fn deployment(available: i64) -> (&'static str, Value) {
+        ("deployments.apps", json!({
+            "kind": "Deployment", "metadata": {"name": "web", "namespace": "default", "uid": "d", "generation": 2},
+            "spec": {"replicas": 3},
+            "status": {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": available, "availableReplicas": available},
+        }))
+    }
+
+    #[test]
+    fn a_deployment_converges_when_all_replicas_are_available() {
+        assert_eq!(unmet(&world(&[deployment(3)])), []);
+        assert_eq!(unmet(&world(&[deployment(1)]))[0].why, "readyReplicas is 1 of 3");
+    }
+
+    #[test]
+    fn a_crash_loop_is_not_converged_and_says_so() {
+        let pod = |waiting: Value| ("pods", json!({
+            "metadata": {"name": "p", "namespace": "default", "uid": "p"},
+            "status": {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"waiting": waiting}}]},
+        }));
+        let unmet = unmet(&world(&[pod(json!({"reason": "CrashLoopBackOff", "message": "back-off 10s"}))]));
+        assert_eq!(unmet[0].why, "container c is CrashLoopBackOff: back-off 10s");
+    }
+
+    #[test]
+    fn a_failed_job_is_not_converged_a_running_one_is() {
+        let job = |status: Value| ("jobs.batch", json!({
+            "metadata": {"name": "j", "namespace": "default", "uid": "j"}, "spec": {"parallelism": 1, "completions": 1}, "status": status,
+        }));
+        assert_eq!(unmet(&world(&[job(json!({"active": 1, "ready": 1}))])), []);
+        assert_eq!(unmet(&world(&[job(json!({}))]))[0].why, "0 of 1 pods run");
+        let failed = json!({"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "m"}]});
+        assert_eq!(unmet(&world(&[job(failed)]))[0].why, "failed: BackoffLimitExceeded: m");
+    }
+}

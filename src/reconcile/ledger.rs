@@ -1,0 +1,56 @@
+//! The overlay of a beat as a ledger: writes are staged in the World, so that the next plan sees them.
+
+use crate::apiserver::{Ledger, Result};
+use crate::object::{Key, Object, Resource, Time};
+use crate::world::World;
+
+/// The World with the writes of this beat on top.
+pub struct Overlay<'a> {
+    /// The picture that plans see.
+    pub world: &'a mut World,
+    /// Revision given to the last staged write; the real one is given at the commit.
+    pub revision: u64,
+    /// Chance.
+    pub chance: &'a mut dyn FnMut() -> u64,
+}
+
+impl Ledger for Overlay<'_> {
+    fn get(&self, key: &Key) -> Result<Option<Object>> {
+        Ok(self.world.get(key).map(|row| row.object()))
+    }
+
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>> {
+        let rows = self.world.list(resource.0);
+        let wanted = rows.filter(|row| namespace.is_none_or(|namespace| &*row.key.namespace == namespace));
+        Ok(wanted.map(|row| row.object()).collect())
+    }
+
+    fn exists(&self, key: &Key) -> Result<bool> {
+        Ok(self.world.get(key).is_some())
+    }
+
+    fn put(&mut self, key: &Key, mut object: Object) -> Result<Object> {
+        self.revision += 1;
+        object.set(&["metadata", "resourceVersion"], self.revision.to_string());
+        self.world.stage(key.clone(), Some(object.clone()));
+        Ok(object)
+    }
+
+    fn remove(&mut self, key: &Key, last: Object) -> Result<Object> {
+        self.revision += 1;
+        self.world.stage(key.clone(), None);
+        Ok(last)
+    }
+
+    fn now(&self) -> Time {
+        self.world.now
+    }
+
+    fn random(&mut self) -> u64 {
+        (self.chance)()
+    }
+
+    fn network(&self) -> u8 {
+        self.world.settings.network
+    }
+}

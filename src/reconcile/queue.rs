@@ -1,0 +1,119 @@
+//! What is due: keys by loop, each at most once, with delays and a backoff for keys that fail.
+
+use crate::object::{Key, Time};
+use jiff::SignedDuration;
+use std::collections::{BTreeSet, HashMap};
+
+/// First pause after a failure; doubled each time (client-go: ItemExponentialFailureRateLimiter).
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_millis(5);
+
+/// Longest pause after failures.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(1000);
+
+/// A key of a loop; the loop by its place in the table.
+pub type Item = (usize, Key);
+
+/// Keys to look at, ordered by when.
+#[derive(Default)]
+pub struct Queue {
+    order: BTreeSet<(Time, u64, Item)>,
+    places: HashMap<Item, (Time, u64)>,
+    failures: HashMap<Item, u32>,
+    sequence: u64,
+}
+
+impl Queue {
+    /// Looks at a key at a moment; a key that already waits keeps the earlier one.
+    pub fn add(&mut self, item: Item, at: Time) {
+        if let Some((known, sequence)) = self.places.get(&item).copied() {
+            if known <= at {
+                return;
+            }
+            self.order.remove(&(known, sequence, item.clone()));
+        }
+        self.sequence += 1;
+        self.places.insert(item.clone(), (at, self.sequence));
+        self.order.insert((at, self.sequence, item));
+    }
+
+    /// Looks at a key again after it failed, later with each failure in a row.
+    pub fn add_failed(&mut self, item: Item, now: Time) {
+        let failures = self.failures.entry(item.clone()).or_default();
+        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(20)).min(LONGEST_PAUSE);
+        *failures += 1;
+        self.add(item, now + pause);
+    }
+
+    /// A key went well: its failures are forgotten.
+    pub fn forget_failures(&mut self, item: &Item) {
+        self.failures.remove(item);
+    }
+
+    /// The next key that is due, taken out.
+    pub fn pop(&mut self, now: Time) -> Option<Item> {
+        let first = self.order.first().filter(|(at, _, _)| *at <= now)?.clone();
+        self.order.remove(&first);
+        self.places.remove(&first.2);
+        Some(first.2)
+    }
+
+    /// When the next key is due.
+    pub fn next(&self) -> Option<Time> {
+        self.order.first().map(|(at, _, _)| *at)
+    }
+
+    /// Whether anything is due.
+    pub fn is_due(&self, now: Time) -> bool {
+        self.next().is_some_and(|at| at <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Resource;
+
+    fn item(name: &str) -> Item {
+        (0, Key::new(Resource("pods"), "default", name))
+    }
+
+    fn at(seconds: i64) -> Time {
+        Time::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn a_key_waits_once_and_at_the_earlier_moment() {
+        let mut queue = Queue::default();
+        queue.add(item("a"), at(10));
+        queue.add(item("a"), at(5));
+        queue.add(item("a"), at(20));
+        queue.add(item("b"), at(7));
+        assert_eq!(queue.next(), Some(at(5)));
+        assert_eq!(queue.pop(at(4)), None);
+        assert_eq!(queue.pop(at(30)), Some(item("a")));
+        assert_eq!(queue.pop(at(30)), Some(item("b")));
+        assert_eq!(queue.pop(at(30)), None);
+    }
+
+    #[test]
+    fn failures_double_the_pause_until_forgotten() {
+        let mut queue = Queue::default();
+        let pauses: Vec<i128> = (0..4)
+            .map(|_| {
+                queue.add_failed(item("a"), at(0));
+                let next = queue.next().unwrap();
+                queue.pop(next);
+                next.as_nanosecond() / 1_000_000
+            })
+            .collect();
+        assert_eq!(pauses, [5, 10, 20, 40]);
+        queue.forget_failures(&item("a"));
+        queue.add_failed(item("a"), at(0));
+        assert_eq!(queue.next().unwrap().as_millisecond(), 5);
+        for _ in 0..100 {
+            queue.add_failed(item("b"), at(0));
+            let next = queue.places[&item("b")].0;
+            assert!(next <= at(1000));
+        }
+    }
+}

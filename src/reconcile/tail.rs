@@ -1,0 +1,72 @@
+//! From the store's log to the World, and from a changed row to the keys that it concerns.
+
+use super::queue::Queue;
+use crate::object::{Key, Time};
+use crate::store::{Change, Read, StoreError};
+use crate::world::{Loop, Row, World};
+use std::sync::Arc;
+
+/// Most log entries taken in at once.
+const BATCH: usize = 2000;
+
+/// Fills an empty World with everything that there is.
+pub fn load(read: &dyn Read, world: &mut World) -> Result<(), StoreError> {
+    world.revision = read.revision()?;
+    for stored in read.list_all()? {
+        world.put(stored.key, stored.body);
+    }
+    Ok(())
+}
+
+/// Takes in what was written since the World's revision; the keys concerned become due now.
+pub fn catch_up(
+    read: &dyn Read,
+    world: &mut World,
+    loops: &[&Loop],
+    queue: &mut Queue,
+    now: Time,
+) -> Result<(), StoreError> {
+    loop {
+        let entries = read.log_after(world.revision, BATCH)?;
+        let Some(last) = entries.last().map(|entry| entry.revision) else { return Ok(()) };
+        for entry in entries {
+            let stored = entry.change.stored();
+            let key = stored.key.clone();
+            let before = world.get(&key).cloned();
+            match &entry.change {
+                Change::Put(stored) => world.put(key.clone(), stored.body.clone()),
+                Change::Removed(_) => world.remove(&key),
+            }
+            concern(world, loops, queue, before.as_ref(), &key, now);
+        }
+        world.revision = last;
+    }
+}
+
+/// Makes due whatever a change of this key concerns, going by the row as it was and as it is.
+pub fn concern(
+    world: &World,
+    loops: &[&Loop],
+    queue: &mut Queue,
+    before: Option<&Arc<Row>>,
+    key: &Key,
+    now: Time,
+) {
+    let after = world.get(key);
+    for (place, each) in loops.iter().enumerate() {
+        for row in [before, after].into_iter().flatten() {
+            for root in (each.concerns)(world, row) {
+                queue.add((place, root), now);
+            }
+        }
+    }
+}
+
+/// Makes every root of every loop due: the resync, and the start.
+pub fn everything(world: &World, loops: &[&Loop], queue: &mut Queue, at: Time) {
+    for (place, each) in loops.iter().enumerate() {
+        for row in world.list(each.root) {
+            queue.add((place, row.key.clone()), at);
+        }
+    }
+}
