@@ -27,11 +27,14 @@ pub fn fill(ledger: &mut dyn Ledger) -> Result<()> {
         }
     }
     let ip = addresses::first_service_ip(ledger.network());
-    put(ledger, json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
-        "spec": {"clusterIP": ip, "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
-    }))
+    put(
+        ledger,
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {"clusterIP": ip, "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
+        }),
+    )
 }
 
 fn put(ledger: &mut dyn Ledger, body: Value) -> Result<()> {

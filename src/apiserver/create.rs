@@ -32,7 +32,8 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
         break;
     }
     let key = key_of(kind, &object);
-    let mut request = Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
+    let mut request =
+        Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::mutate(ledger, &mut request)?;
     check(kind, &object, None)?;
     if let Some(existing) = ledger.get(&key)? {
@@ -42,7 +43,8 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
         }
         return Err(status);
     }
-    let mut request = Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
+    let mut request =
+        Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::validate(ledger, &mut request)?;
     Ok(Reply::changed(ledger.put(&key, object)?, warnings))
 }
@@ -52,7 +54,8 @@ pub fn decode(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<
     let mut unknown = Vec::new();
     let normalized = (kind.normalize)(&body.0, &mut |path| unknown.push(format!("unknown field \"{path}\"")));
     let refuse = |text: String| {
-        let message = format!("{} in version {:?} cannot be handled as a {}: {text}", kind.kind, kind.version, kind.kind);
+        let message =
+            format!("{} in version {:?} cannot be handled as a {}: {text}", kind.kind, kind.version, kind.kind);
         Status::new(Reason::BadRequest, message)
     };
     let mut object = Object(normalized.map_err(|error| refuse(error.to_string()))?);

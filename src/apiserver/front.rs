@@ -38,7 +38,7 @@ impl Api {
         let is_new = self.read(|snapshot| Ok(snapshot.revision()? == 0)).unwrap_or(false);
         if is_new {
             let filled = self.write(false, |ledger| bootstrap::fill(ledger));
-            filled.map_err(|status| OpenError::unusable(path, &status.message))?;
+            filled.map_err(|status| OpenError::Store(StoreError::Io { path: path.into(), what: status.message }))?;
         }
         Ok(())
     }
@@ -92,7 +92,8 @@ pub fn refused(error: &StoreError) -> Status {
 /// A stored body as an object.
 pub fn object_of(stored: &Stored) -> Result<Object> {
     let body = serde_json::from_str(&stored.body);
-    body.map(Object).map_err(|error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", stored.key)))
+    body.map(Object)
+        .map_err(|error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", stored.key)))
 }
 
 fn objects_of(stored: Vec<Stored>) -> Result<Vec<Object>> {

@@ -25,9 +25,8 @@ impl Wanted {
     /// Refuses selectors on fields that the kind cannot be selected by.
     pub fn check(&self, kind: &Kind) -> Result<()> {
         let Some(selector) = &self.fields else { return Ok(()) };
-        let probe = Object(serde_json::json!({}));
         for (field, _, _) in selector.requirements() {
-            if kinds::selectable(kind.resource.0, &probe, field).is_none() {
+            if !kinds::selectable::is_selectable(kind.resource, field) {
                 let message = format!("field label not supported: {field}");
                 return Err(Status::new(Reason::BadRequest, message));
             }
@@ -37,10 +36,7 @@ impl Wanted {
 }
 
 fn fields_match(kind: &Kind, object: &Object, selector: &FieldSelector) -> bool {
-    selector.requirements().iter().all(|(field, op, value)| {
-        let actual = kinds::selectable(kind.resource.0, object, field).unwrap_or_default();
-        op.holds(&actual, value)
-    })
+    selector.matches(|field| kinds::selectable(kind.resource, object, field).unwrap_or_default())
 }
 
 /// One object, or 404.

@@ -35,10 +35,12 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     keep_other_parts(kind, &mut object, &old, part);
     metadata::carry_over(&mut object, &old);
     (kind.prepare)(&mut object, Some(&old));
-    let mut request = Request { kind, object: &mut object, old: Some(&old), warnings: &mut warnings, dry_run: options.dry_run };
+    let mut request =
+        Request { kind, object: &mut object, old: Some(&old), warnings: &mut warnings, dry_run: options.dry_run };
     admission::mutate(ledger, &mut request)?;
     check(kind, &object, Some(&old))?;
-    let mut request = Request { kind, object: &mut object, old: Some(&old), warnings: &mut warnings, dry_run: options.dry_run };
+    let mut request =
+        Request { kind, object: &mut object, old: Some(&old), warnings: &mut warnings, dry_run: options.dry_run };
     admission::validate(ledger, &mut request)?;
     if kind.generation && metadata::spec_differs(&object, &old) {
         object.set(&["metadata", "generation"], old.generation() + 1);
@@ -67,8 +69,7 @@ fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> Result<()> {
     }
     let uid = body.uid();
     if !uid.is_empty() && uid != old.uid() {
-        let detail =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.uid());
+        let detail = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.uid());
         return Err(Status::conflict(kind.resource, old.name(), &detail));
     }
     Ok(())
@@ -107,7 +108,10 @@ pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result
     let mut object = read::get(ledger, pod)?;
     let refuse = |detail: String| Status::conflict(Resource("pods/binding"), &pod.name, &detail);
     if !uid.is_empty() && object.uid() != uid {
-        return Err(refuse(format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object.uid())));
+        return Err(refuse(format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            object.uid()
+        )));
     }
     if object.deletion().is_some() {
         return Err(refuse(format!("pod {} is being deleted, cannot be assigned to a host", pod.name)));
@@ -120,10 +124,13 @@ pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result
     }
     object.set(&["spec", "nodeName"], node);
     let generation = object.generation();
-    set_condition(&mut object, json!({
-        "type": "PodScheduled", "status": "True", "observedGeneration": generation,
-        "lastProbeTime": null, "lastTransitionTime": time::rfc3339(ledger.now()),
-    }));
+    set_condition(
+        &mut object,
+        json!({
+            "type": "PodScheduled", "status": "True", "observedGeneration": generation,
+            "lastProbeTime": null, "lastTransitionTime": time::rfc3339(ledger.now()),
+        }),
+    );
     ledger.put(pod, object)
 }
 

@@ -67,7 +67,8 @@ fn event(watched: &Watched<'_>, entry: &LogEntry) -> Result<Option<WatchEvent>> 
         Change::Put(stored) => (stored, false),
         Change::Removed(stored) => (stored, true),
     };
-    let here = watched.namespace.is_none_or(|namespace| !watched.kind.namespaced || &*stored.key.namespace == namespace);
+    let here =
+        watched.namespace.is_none_or(|namespace| !watched.kind.namespaced || &*stored.key.namespace == namespace);
     if stored.key.resource != watched.kind.resource || !here {
         return Ok(None);
     }

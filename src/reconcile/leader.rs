@@ -4,7 +4,7 @@
 //! transaction's check and goes with every effect, so that a leader that was paused and replaced can do nothing.
 
 use super::beat::EPOCH;
-use crate::store::{Read, Store, StoreError};
+use crate::store::{Read, Store};
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
@@ -51,10 +51,10 @@ fn open(path: &Path) -> std::io::Result<File> {
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)
 }
 
-fn raise_epoch(store: &mut Store) -> Result<u64, StoreError> {
+fn raise_epoch(store: &mut Store) -> anyhow::Result<u64> {
     let mut txn = store.write(Duration::from_secs(30))?;
     let epoch = txn.meta(EPOCH)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) + 1;
     txn.set_meta(EPOCH, &epoch.to_string())?;
-    txn.commit().map_err(|error| StoreError::other(&error.to_string()))?;
+    txn.commit()?;
     Ok(epoch)
 }

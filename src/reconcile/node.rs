@@ -157,7 +157,7 @@ fn pretended(pod: &Object) -> PodFacts {
         let Some(state) = state_of(status) else { continue };
         let attempt = status["restartCount"].as_u64().unwrap_or(0) as u32;
         let name: crate::object::Str = status["name"].as_str().unwrap_or_default().into();
-        facts.containers.insert(name, ContainerFacts { attempt, state, stopping: None, last: None, probes: Default::default() });
+        facts.containers.insert(name, ContainerFacts { attempt, state, stopping: None, last: None, probes: Default::default(), refusals: 0 });
     }
     facts
 }

@@ -9,6 +9,7 @@ pub mod control;
 pub mod facts;
 pub mod plan;
 pub mod report;
+pub mod resources;
 pub mod row;
 mod select;
 mod staged;
@@ -20,7 +21,8 @@ pub use facts::{
 };
 pub use plan::{Effect, Event, EventType, Plan, Propagation, Verb, Write};
 pub use report::Report;
-pub use row::{Fields, Phase, PodFields, Requests, Row};
+pub use resources::{NodeFields, Requests, Taint};
+pub use row::{Fields, Phase, PodFields, Row};
 pub use workload::{Counts, WorkloadFields};
 
 use crate::object::{Key, Resource, Str, Time};

@@ -1,5 +1,6 @@
 //! One object in the picture: its text and the fields that loops search by, read once when the row is made.
 
+use super::resources::{NodeFields, Requests};
 use super::workload::{WorkloadFields, selects_pods};
 use crate::object::{Key, Object, OwnerRef, Str, Time};
 use serde_json::Value;
@@ -40,6 +41,8 @@ enum Body {
 pub enum Fields {
     /// Pods.
     Pod(Box<PodFields>),
+    /// Nodes.
+    Node(Box<NodeFields>),
     /// Kinds that select pods.
     Workload(Box<WorkloadFields>),
     /// Kinds without such fields.
@@ -112,28 +115,12 @@ impl PodFields {
     }
 }
 
-/// Resources asked for, in the scheduler's units (semantics: init containers and sidecars counted as Kubernetes does).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Requests {
-    /// CPU in thousandths of a core.
-    pub cpu_milli: i64,
-    /// Memory in bytes.
-    pub memory: i64,
-    /// Ephemeral storage in bytes.
-    pub ephemeral: i64,
-    /// Extended resources by name.
-    pub others: std::collections::BTreeMap<Str, i64>,
-    /// CPU as the scheduler scores it: 100m for each container that asks for none.
-    pub scored_cpu_milli: i64,
-    /// Memory as the scheduler scores it: 200 MiB for each container that asks for none.
-    pub scored_memory: i64,
-}
-
 impl Row {
     /// The row of an object.
     pub fn new(key: Key, object: Object) -> Row {
         let fields = match key.resource.0 {
             "pods" => Fields::Pod(Box::new(pod_fields(&object))),
+            "nodes" => Fields::Node(Box::new(NodeFields::of(&object))),
             _ if selects_pods(key.resource) => Fields::Workload(Box::new(WorkloadFields::of(key.resource, &object))),
             _ => Fields::None,
         };
@@ -204,6 +191,14 @@ impl Row {
         self.key.namespace == row.key.namespace && self.workload().is_some_and(selected)
     }
 
+    /// A node's fields.
+    pub fn node(&self) -> Option<&NodeFields> {
+        match &self.fields {
+            Fields::Node(fields) => Some(fields),
+            _ => None,
+        }
+    }
+
     /// A pod that counts as running or about to run: neither ended nor being deleted (Kubernetes: IsPodActive).
     pub fn is_active_pod(&self) -> bool {
         self.pod().is_some_and(|pod| !pod.phase.is_terminal()) && !self.is_deleting()
@@ -230,7 +225,7 @@ fn pod_fields(pod: &Object) -> PodFields {
         scheduler: pod.text(&["spec", "schedulerName"]).unwrap_or("default-scheduler").into(),
         deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
         restarts: restarts.max().unwrap_or(0),
-        requests: Requests::default(),
+        requests: Requests::of_pod(pod),
     }
 }
 

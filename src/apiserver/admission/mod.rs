@@ -39,8 +39,7 @@ impl Request<'_> {
 type Plugin = fn(&mut dyn Ledger, &mut Request<'_>) -> Result<()>;
 
 /// Plugins that may change the object, in order.
-const MUTATING: &[Plugin] =
-    &[lifecycle::admit, service_account::admit, pod_priority::admit, pod_tolerations::admit];
+const MUTATING: &[Plugin] = &[lifecycle::admit, service_account::admit, pod_priority::admit, pod_tolerations::admit];
 
 /// Plugins that run on a valid object, in order. Addresses are given out last, so that nothing refused takes one.
 const VALIDATING: &[Plugin] = &[service_addresses::admit];

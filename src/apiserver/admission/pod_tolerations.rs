@@ -15,7 +15,8 @@ pub fn admit(_ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> 
     let mut tolerations = request.object.items(&["spec", "tolerations"]).to_vec();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         if !tolerations.iter().any(|known| tolerates(known, key)) {
-            let default = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS});
+            let default =
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS});
             tolerations.push(default);
         }
     }

@@ -90,9 +90,15 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &
         match wanted.or(kept).or_else(|| addresses::free_node_port(ledger.random(), &taken)) {
             Some(number) if wanted.is_some() && !addresses::NODE_PORTS.contains(&number) => {
                 let range = format!("{}-{}", addresses::NODE_PORTS.start(), addresses::NODE_PORTS.end());
-                errors.invalid(&path, number, &format!("provided port is not in the valid range. The range of valid ports is {range}"));
+                errors.invalid(
+                    &path,
+                    number,
+                    &format!("provided port is not in the valid range. The range of valid ports is {range}"),
+                );
             }
-            Some(number) if taken.contains(&number) => errors.invalid(&path, number, "provided port is already allocated"),
+            Some(number) if taken.contains(&number) => {
+                errors.invalid(&path, number, "provided port is already allocated")
+            }
             Some(number) => {
                 taken.insert(number);
                 port["nodePort"] = number.into();

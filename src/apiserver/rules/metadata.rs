@@ -4,8 +4,7 @@ use crate::object::Object;
 use serde_json::Value;
 
 /// Fields of metadata that only the server sets; an update carries them over from the stored object.
-const OWNED: [&str; 5] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+const OWNED: [&str; 5] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
 
 /// Carries over what a writer may not change.
 pub fn carry_over(new: &mut Object, old: &Object) {

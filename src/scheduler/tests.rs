@@ -1,0 +1,112 @@
+//! Tables: which node, or which message.
+
+use super::*;
+use crate::object::Time;
+use serde_json::{Value, json};
+
+fn node(name: &str, cpu: &str, extra: Value) -> Value {
+    let mut node = json!({
+        "kind": "Node", "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}},
+    });
+    json_patch::merge(&mut node, &extra);
+    node
+}
+
+fn pod(name: &str, spec: Value) -> Value {
+    let mut pod = json!({"kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"containers": [{"name": "c", "image": "x"}]}});
+    json_patch::merge(&mut pod, &json!({"spec": spec}));
+    pod
+}
+
+fn asking(name: &str, cpu: &str) -> Value {
+    pod(name, json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}))
+}
+
+fn world(objects: &[Value]) -> World {
+    let mut world = World::new(Time::UNIX_EPOCH);
+    for body in objects {
+        let object = Object(body.clone());
+        let resource = if object.kind() == "Node" { "nodes" } else { "pods" };
+        world.put(
+            Key::new(crate::object::Resource(resource), object.namespace(), object.name()),
+            body.to_string().into(),
+        );
+    }
+    world
+}
+
+fn outcome(objects: &[Value], name: &str) -> String {
+    let plan = plan(&world(objects), &Key::new(crate::object::Resource("pods"), "default", name));
+    match &plan.writes[..] {
+        [write] => match &write.verb {
+            Verb::Bind { node, .. } => node.to_string(),
+            Verb::Status(pod) => pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap().to_owned(),
+            other => format!("{other:?}"),
+        },
+        other => format!("{} writes", other.len()),
+    }
+}
+
+#[test]
+fn a_pod_goes_where_it_fits() {
+    let small = node("small", "1", json!({}));
+    let large = node("large", "4", json!({}));
+    assert_eq!(outcome(&[small.clone(), large.clone(), asking("p", "2")], "p"), "large");
+    let full = {
+        let mut other = asking("other", "3500m");
+        other["spec"]["nodeName"] = "large".into();
+        other
+    };
+    let message = outcome(&[small, large, full, asking("p", "2")], "p");
+    assert_eq!(
+        message,
+        "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: \
+         2 No preemption victims found for incoming pod."
+    );
+}
+
+#[test]
+fn every_plugin_has_its_words() {
+    let cordoned = node("a", "4", json!({"spec": {"unschedulable": true}}));
+    let tainted = node("b", "4", json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}}));
+    let plain = node("c", "4", json!({}));
+    let picky = pod("p", json!({"nodeSelector": {"disk": "ssd"}}));
+    assert_eq!(
+        outcome(&[cordoned, tainted.clone(), plain, picky], "p"),
+        "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint {k: v}, \
+         1 node(s) were unschedulable. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    );
+    let tolerant = pod("p", json!({"tolerations": [{"key": "k", "operator": "Exists"}]}));
+    assert_eq!(outcome(&[tainted, tolerant], "p"), "b");
+    assert_eq!(outcome(&[pod("p", json!({}))], "p"), "no nodes available to schedule pods");
+}
+
+#[test]
+fn preferences_decide_between_nodes_that_fit() {
+    let plain = node("a", "4", json!({}));
+    let ssd = node("b", "4", json!({"metadata": {"labels": {"disk": "ssd"}}}));
+    let term = json!({"weight": 10, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}});
+    let likes =
+        pod("p", json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}}));
+    assert_eq!(outcome(&[plain, ssd, likes], "p"), "b");
+}
+
+#[test]
+fn what_is_said_once_is_not_written_again() {
+    let mut waiting = pod("p", json!({}));
+    let said = outcome(&[waiting.clone()], "p");
+    waiting["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]});
+    let plan = plan(&world(&[waiting]), &Key::new(crate::object::Resource("pods"), "default", "p"));
+    assert!(plan.is_empty() && plan.events.is_empty() && !plan.waits.is_empty());
+}
+
+#[test]
+fn host_ports_are_taken_once() {
+    let ports = json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080}]}]});
+    let mut first = pod("first", ports.clone());
+    first["spec"]["nodeName"] = "a".into();
+    let message = outcome(&[node("a", "4", json!({})), first, pod("p", ports)], "p");
+    assert!(message.contains("1 node(s) didn't have free ports for the requested pod ports"), "{message}");
+}

@@ -1,0 +1,45 @@
+//! Whether a pod bears a taint (Kubernetes: `Toleration.ToleratesTaint`).
+
+use crate::world::Taint;
+use serde_json::Value;
+
+/// Whether one toleration bears a taint.
+pub fn tolerates(toleration: &Value, taint: &Taint) -> bool {
+    let text = |field: &str| toleration[field].as_str().unwrap_or_default();
+    let effect = text("effect").is_empty() || text("effect") == taint.effect;
+    let key = text("key").is_empty() || text("key") == taint.key;
+    let value = match text("operator") {
+        "" | "Equal" => text("value") == taint.value,
+        "Exists" => true,
+        _ => false,
+    };
+    effect && key && value
+}
+
+/// The first of the taints that no toleration bears.
+pub fn untolerated<'a>(tolerations: &[Value], taints: impl Iterator<Item = &'a Taint>) -> Option<&'a Taint> {
+    let mut taints = taints;
+    taints.find(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tolerations_match_by_key_value_and_effect() {
+        let taint = Taint { key: "gpu".into(), value: "yes".into(), effect: "NoSchedule".into() };
+        let cases = [
+            (json!({"operator": "Exists"}), true),
+            (json!({"key": "gpu", "operator": "Exists"}), true),
+            (json!({"key": "gpu", "value": "yes"}), true),
+            (json!({"key": "gpu", "value": "no"}), false),
+            (json!({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}), false),
+            (json!({"key": "other", "operator": "Exists"}), false),
+        ];
+        for (toleration, expected) in cases {
+            assert_eq!(tolerates(&toleration, &taint), expected, "{toleration}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Resources in the scheduler's units: what pods ask for, what nodes offer.
+
+use crate::object::quantity::Quantity;
+use crate::object::{Object, Str};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// CPU that a container without a request counts as when nodes are scored (Kubernetes: DefaultMilliCPURequest).
+const SCORED_CPU_MILLI: i64 = 100;
+
+/// Memory that a container without a request counts as when nodes are scored (Kubernetes: DefaultMemoryRequest, 200 MiB).
+const SCORED_MEMORY: i64 = 200 * 1024 * 1024;
+
+/// Resources asked for, as Kubernetes counts them (init containers, sidecars and overhead included).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// CPU in thousandths of a core.
+    pub cpu_milli: i64,
+    /// Memory in bytes.
+    pub memory: i64,
+    /// Ephemeral storage in bytes.
+    pub ephemeral: i64,
+    /// Extended resources by name.
+    pub others: BTreeMap<Str, i64>,
+    /// CPU as the scheduler scores it.
+    pub scored_cpu_milli: i64,
+    /// Memory as the scheduler scores it.
+    pub scored_memory: i64,
+}
+
+impl Requests {
+    /// What a pod asks of a node: the larger of what its containers need together and what its init containers need on the way,
+    /// plus overhead; requests of the pod as a whole hold where they are set.
+    pub fn of_pod(pod: &Object) -> Requests {
+        let mut total = Requests::default();
+        for container in pod.items(&["spec", "containers"]) {
+            total.add(&Requests::of_container(container));
+        }
+        let mut sidecars = Requests::default();
+        let mut peak = Requests::default();
+        for container in pod.items(&["spec", "initContainers"]) {
+            let own = Requests::of_container(container);
+            if container["restartPolicy"] == "Always" {
+                sidecars.add(&own);
+                peak.raise(&sidecars);
+            } else {
+                let mut on_the_way = sidecars.clone();
+                on_the_way.add(&own);
+                peak.raise(&on_the_way);
+            }
+        }
+        total.add(&sidecars);
+        total.raise(&peak);
+        if let Some(whole) = pod.at(&["spec", "resources", "requests"]) {
+            total.replace(whole);
+        }
+        if let Some(overhead) = pod.at(&["spec", "overhead"]) {
+            total.add(&Requests::of_list(overhead));
+        }
+        total
+    }
+
+    fn of_container(container: &Value) -> Requests {
+        let mut own = Requests::of_list(&container["resources"]["requests"]);
+        let asks = |name: &str| !container["resources"]["requests"][name].is_null();
+        own.scored_cpu_milli = if asks("cpu") { own.cpu_milli } else { SCORED_CPU_MILLI };
+        own.scored_memory = if asks("memory") { own.memory } else { SCORED_MEMORY };
+        own
+    }
+
+    /// A resource list: names and quantities.
+    pub fn of_list(list: &Value) -> Requests {
+        let mut own = Requests::default();
+        for (name, quantity) in list.as_object().into_iter().flatten() {
+            let quantity =
+                quantity.as_str().and_then(|text| Quantity::parse(text).ok()).unwrap_or(Quantity::from_int(0));
+            match name.as_str() {
+                "cpu" => own.cpu_milli = quantity.milli(),
+                "memory" => own.memory = quantity.value(),
+                "ephemeral-storage" => own.ephemeral = quantity.value(),
+                "pods" => {}
+                other => {
+                    own.others.insert(other.into(), quantity.value());
+                }
+            }
+        }
+        (own.scored_cpu_milli, own.scored_memory) = (own.cpu_milli, own.memory);
+        own
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Requests) {
+        self.cpu_milli += other.cpu_milli;
+        self.memory += other.memory;
+        self.ephemeral += other.ephemeral;
+        self.scored_cpu_milli += other.scored_cpu_milli;
+        self.scored_memory += other.scored_memory;
+        for (name, amount) in &other.others {
+            *self.others.entry(name.clone()).or_default() += amount;
+        }
+    }
+
+    /// Raises each to at least another's.
+    fn raise(&mut self, other: &Requests) {
+        self.cpu_milli = self.cpu_milli.max(other.cpu_milli);
+        self.memory = self.memory.max(other.memory);
+        self.ephemeral = self.ephemeral.max(other.ephemeral);
+        self.scored_cpu_milli = self.scored_cpu_milli.max(other.scored_cpu_milli);
+        self.scored_memory = self.scored_memory.max(other.scored_memory);
+        for (name, amount) in &other.others {
+            let known = self.others.entry(name.clone()).or_default();
+            *known = (*known).max(*amount);
+        }
+    }
+
+    fn replace(&mut self, list: &Value) {
+        let whole = Requests::of_list(list);
+        if !list["cpu"].is_null() {
+            (self.cpu_milli, self.scored_cpu_milli) = (whole.cpu_milli, whole.cpu_milli);
+        }
+        if !list["memory"].is_null() {
+            (self.memory, self.scored_memory) = (whole.memory, whole.memory);
+        }
+    }
+}
+
+/// What loops search by in nodes.
+#[derive(Clone, Debug, Default)]
+pub struct NodeFields {
+    /// `status.allocatable`.
+    pub allocatable: Requests,
+    /// `status.allocatable.pods`.
+    pub pods: i64,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// Condition Ready: True, False, or unknown to the node controller.
+    pub ready: Option<bool>,
+}
+
+/// A taint of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value, often empty.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+impl NodeFields {
+    /// Reads them from a node.
+    pub fn of(node: &Object) -> NodeFields {
+        let allocatable = node.at(&["status", "allocatable"]).unwrap_or(&Value::Null);
+        let pods = allocatable["pods"].as_str().and_then(|text| Quantity::parse(text).ok()).map_or(0, Quantity::value);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let taint = |taint: &Value| Taint {
+            key: text(&taint["key"]),
+            value: text(&taint["value"]),
+            effect: text(&taint["effect"]),
+        };
+        let ready = node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready");
+        NodeFields {
+            allocatable: Requests::of_list(allocatable),
+            pods,
+            taints: node.items(&["spec", "taints"]).iter().map(taint).collect(),
+            unschedulable: node.at(&["spec", "unschedulable"]).is_some_and(|value| value == true),
+            ready: ready.and_then(|one| match one["status"].as_str() {
+                Some("True") => Some(true),
+                Some("False") => Some(false),
+                _ => None,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_asks_for_the_larger_of_its_phases() {
+        let container = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
+        let sidecar = json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": "50m"}}});
+        let pod = |init: Value| {
+            Object(json!({"spec": {
+                "containers": [container("100m"), container("200m")], "initContainers": init, "overhead": {"cpu": "10m"},
+            }}))
+        };
+        assert_eq!(Requests::of_pod(&pod(json!([]))).cpu_milli, 310);
+        assert_eq!(Requests::of_pod(&pod(json!([container("1")]))).cpu_milli, 1010);
+        assert_eq!(Requests::of_pod(&pod(json!([sidecar]))).cpu_milli, 360);
+        let early_sidecar = json!([sidecar, container("1")]);
+        assert_eq!(Requests::of_pod(&pod(early_sidecar)).cpu_milli, 1060);
+    }
+
+    #[test]
+    fn containers_without_requests_are_scored_as_if_they_had_some() {
+        let pod = Object(json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}));
+        let requests = Requests::of_pod(&pod);
+        assert_eq!((requests.cpu_milli, requests.scored_cpu_milli), (0, 200));
+        assert_eq!(requests.scored_memory, 400 * 1024 * 1024);
+    }
+}
