@@ -17,14 +17,15 @@ pub struct Candidate<'a> {
 
 /// All nodes, ordered by name.
 pub fn candidates(world: &World) -> Vec<Candidate<'_>> {
-    let candidate = |row| {
-        let fields = Row::node(row)?;
-        let pods: Vec<&Arc<Row>> = world.pods_on(&row.key.name).filter(|pod| !has_ended(pod)).collect();
-        let mut used = Requests::default();
-        pods.iter().filter_map(|pod| pod.pod()).for_each(|pod| used.add(&pod.requests));
-        Some(Candidate { row, fields, used, pods })
-    };
-    world.list("nodes").filter_map(candidate).collect()
+    world.list("nodes").filter_map(|row| candidate(world, row)).collect()
+}
+
+fn candidate<'a>(world: &'a World, row: &'a Arc<Row>) -> Option<Candidate<'a>> {
+    let fields = row.node()?;
+    let pods: Vec<&Arc<Row>> = world.pods_on(&row.key.name).filter(|pod| !has_ended(pod)).collect();
+    let mut used = Requests::default();
+    pods.iter().filter_map(|pod| pod.pod()).for_each(|pod| used.add(&pod.requests));
+    Some(Candidate { row, fields, used, pods })
 }
 
 fn has_ended(pod: &Row) -> bool {
