@@ -178,13 +178,14 @@ fn hold(expected: &[(&str, usize, usize)], count: fn(&str) -> (usize, usize)) {
 
 #[test]
 fn defaults_are_those_of_kubernetes() {
-    hold(&[("defaults-services", 9, 9), ("defaults-cluster", 1, 1), ("defaults-config-rbac", 5, 5)], stored_alike);
+    hold(&[("defaults-services", 13, 13), ("defaults-cluster", 8, 8), ("defaults-config-rbac", 16, 16)], stored_alike);
 }
 
-/// Not alike: addresses and node ports outside their ranges, which `apiserver` refuses when it hands them out.
+/// Not alike: addresses and node ports outside their ranges, which `apiserver` refuses when it hands them out, and the
+/// order of two keys of a quota, which is chance in Go.
 #[test]
 fn refusals_are_worded_as_kubernetes_words_them() {
-    hold(&[("invalid-meta", 23, 23), ("invalid-others", 34, 36)], refusals_alike);
+    hold(&[("invalid-meta", 26, 26), ("invalid-others", 63, 66)], refusals_alike);
 }
 
 #[test]

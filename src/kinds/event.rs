@@ -1,4 +1,4 @@
-//! Event (core/v1).
+//! Event (core/v1; events.k8s.io/v1 is read and becomes core/v1).
 
 use super::{DecodeError, Errors, Kind, Path, Typed, omit, typed};
 use k8s_openapi::api::core::v1::Event;
@@ -10,19 +10,45 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     create_on_update: true,
+    also: &["events.k8s.io/v1"],
     normalize,
     ..Kind::of::<Event>("events", "v1", "Event")
 };
 
 /// Times of an Event are stored as `null` when they are not known, so that clients print `<nil>`.
 fn normalize(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
-    let mut event = typed::normalize::<Event>(body, unknown)?;
+    let mut event = match body["apiVersion"].as_str() {
+        Some("events.k8s.io/v1") => typed::normalize::<Event>(&from_events_group(body), unknown)?,
+        _ => typed::normalize::<Event>(body, unknown)?,
+    };
     for name in ["eventTime", "firstTimestamp", "lastTimestamp"] {
         if event.get(name).is_none() {
             event[name] = Value::Null;
         }
     }
     Ok(event)
+}
+
+/// Names of the newer group's fields, and what they are called here.
+const RENAMED: &[(&str, &str)] = &[
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedCount", "count"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+];
+
+fn from_events_group(body: &Value) -> Value {
+    let mut body = body.clone();
+    body["apiVersion"] = "v1".into();
+    for (theirs, ours) in RENAMED {
+        if let Some(value) = body.as_object_mut().and_then(|map| map.remove(*theirs)) {
+            body[*ours] = value;
+        }
+    }
+    body
 }
 
 impl Typed for Event {

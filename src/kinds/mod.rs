@@ -5,35 +5,68 @@
 //! Start reading at [`ALL`]; a new kind is one new file and one line there.
 
 pub mod address;
+pub mod amount;
 pub mod field;
 pub mod metadata;
 pub mod names;
 pub mod omit;
+pub mod rbac;
 pub mod read;
+pub mod resource_names;
 pub mod selectable;
 pub mod typed;
 pub mod view;
+pub mod webhook;
 pub mod workload;
 
+pub mod api_service;
+pub mod certificate_signing_request;
+pub mod cluster_role;
+pub mod cluster_role_binding;
 pub mod config_map;
 pub mod controller_revision;
 pub mod cron_job;
+pub mod csi_driver;
+pub mod csi_node;
+pub mod custom_resource_definition;
 pub mod daemon_set;
 pub mod deployment;
 pub mod endpoint_slice;
+pub mod endpoints;
 pub mod event;
+pub mod flow_schema;
+pub mod horizontal_pod_autoscaler;
+pub mod ingress;
+pub mod ingress_class;
 pub mod job;
 pub mod lease;
+pub mod limit_range;
+pub mod mutating_webhook_configuration;
 pub mod namespace;
+pub mod network_policy;
 pub mod node;
+pub mod persistent_volume;
+pub mod persistent_volume_claim;
 pub mod pod;
+pub mod pod_disruption_budget;
 pub mod pod_template;
+pub mod priority_class;
+pub mod priority_level_configuration;
 pub mod replica_set;
 pub mod replication_controller;
+pub mod resource_quota;
+pub mod role;
+pub mod role_binding;
+pub mod runtime_class;
 pub mod secret;
 pub mod service;
 pub mod service_account;
 pub mod stateful_set;
+pub mod storage_class;
+pub mod validating_admission_policy;
+pub mod validating_admission_policy_binding;
+pub mod validating_webhook_configuration;
+pub mod volume_attachment;
 
 pub use field::{Errors, FieldError, NameRule, Path};
 pub use metadata::validate_metadata;
@@ -54,6 +87,8 @@ pub struct Kind {
     pub kind: &'static str,
     /// Short names that kubectl accepts: `deploy`.
     pub short: &'static [&'static str],
+    /// Other `apiVersion`s under which the same objects are read and asked for.
+    pub also: &'static [&'static str],
     /// Whether its objects live in a namespace.
     pub namespaced: bool,
     /// Groups of kinds that can be named at once: `all`.
@@ -86,6 +121,7 @@ impl Kind {
             version,
             kind,
             short: &[],
+            also: &[],
             namespaced: true,
             categories: &[],
             status: true,
@@ -125,29 +161,59 @@ impl Kind {
 /// Every kind, in the order of Kubernetes' discovery (core first, then by group).
 pub static ALL: &[&Kind] = &[
     &config_map::KIND,
+    &endpoints::KIND,
     &event::KIND,
+    &limit_range::KIND,
     &namespace::KIND,
     &node::KIND,
+    &persistent_volume_claim::KIND,
+    &persistent_volume::KIND,
     &pod::KIND,
     &pod_template::KIND,
     &replication_controller::KIND,
+    &resource_quota::KIND,
     &secret::KIND,
     &service_account::KIND,
     &service::KIND,
+    &mutating_webhook_configuration::KIND,
+    &validating_admission_policy::KIND,
+    &validating_admission_policy_binding::KIND,
+    &validating_webhook_configuration::KIND,
+    &custom_resource_definition::KIND,
+    &api_service::KIND,
     &controller_revision::KIND,
     &daemon_set::KIND,
     &deployment::KIND,
     &replica_set::KIND,
     &stateful_set::KIND,
+    &horizontal_pod_autoscaler::KIND,
     &cron_job::KIND,
     &job::KIND,
+    &certificate_signing_request::KIND,
     &lease::KIND,
     &endpoint_slice::KIND,
+    &flow_schema::KIND,
+    &priority_level_configuration::KIND,
+    &ingress_class::KIND,
+    &ingress::KIND,
+    &network_policy::KIND,
+    &runtime_class::KIND,
+    &pod_disruption_budget::KIND,
+    &cluster_role_binding::KIND,
+    &cluster_role::KIND,
+    &role_binding::KIND,
+    &role::KIND,
+    &priority_class::KIND,
+    &csi_driver::KIND,
+    &csi_node::KIND,
+    &storage_class::KIND,
+    &volume_attachment::KIND,
 ];
 
 /// The kind of an object by its `apiVersion` and `kind`.
 pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
-    ALL.iter().copied().find(|known| known.kind == kind && known.api_version() == api_version)
+    let served = |known: &Kind| known.api_version() == api_version || known.also.contains(&api_version);
+    ALL.iter().copied().find(|known| known.kind == kind && served(known))
 }
 
 /// The kind of a resource, `deployments.apps`.
@@ -160,10 +226,11 @@ pub fn by_name(name: &str) -> Option<&'static Kind> {
     let lower = name.to_ascii_lowercase();
     let (word, rest) = lower.split_once('.').unwrap_or((lower.as_str(), ""));
     let named = |kind: &Kind| kind.short.contains(&word) || kind.resource.plural() == word || kind.singular() == word;
-    let in_group = |kind: &Kind| {
-        let group = kind.resource.group();
-        rest.is_empty() || group == rest || rest == kind.version || rest == format!("{}.{group}", kind.version)
+    let in_version = |api_version: &str| {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        rest.is_empty() || group == rest || version == rest || format!("{version}.{group}") == rest
     };
+    let in_group = |kind: &Kind| in_version(&kind.api_version()) || kind.also.iter().any(|other| in_version(other));
     let by_short = ALL.iter().copied().find(|kind| rest.is_empty() && kind.short.contains(&word));
     by_short.or_else(|| ALL.iter().copied().find(|kind| named(kind) && in_group(kind)))
 }

@@ -1,0 +1,42 @@
+//! Quantities, and numbers that may be percentages.
+
+use super::{Errors, Path, names};
+use crate::object::Quantity;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::json;
+
+/// The amount of a quantity that was checked when it was read.
+pub fn quantity(text: &Text) -> Quantity {
+    Quantity::parse(&text.0).unwrap_or_default()
+}
+
+/// A number of zero or more.
+pub fn check_not_negative(number: i64, path: &Path, errors: &mut Errors) {
+    if number < 0 {
+        errors.invalid(path, number, "must be greater than or equal to 0");
+    }
+}
+
+/// A number of zero or more, or a percentage.
+pub fn check_count_or_percent(value: &IntOrString, path: &Path, errors: &mut Errors) {
+    match value {
+        IntOrString::Int(number) => check_not_negative((*number).into(), path, errors),
+        IntOrString::String(text) => errors.each_invalid(path, text.as_str(), names::percent(text)),
+    }
+}
+
+/// A percentage, if it is one, of at most 100.
+pub fn check_at_most_all(value: &IntOrString, path: &Path, errors: &mut Errors) {
+    if percent(value).is_some_and(|percent| percent > 100) {
+        errors.invalid(path, json!(value), "must not be greater than 100%");
+    }
+}
+
+/// The number before the `%`.
+pub fn percent(value: &IntOrString) -> Option<i64> {
+    match value {
+        IntOrString::String(text) if names::percent(text).is_empty() => text.strip_suffix('%')?.parse().ok(),
+        _ => None,
+    }
+}

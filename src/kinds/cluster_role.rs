@@ -1,0 +1,30 @@
+//! ClusterRole (rbac.authorization.k8s.io/v1).
+
+use super::{Errors, Kind, NameRule, Path, Typed, metadata, omit, rbac};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    namespaced: false,
+    status: false,
+    generation: false,
+    create_on_update: true,
+    name_rule: NameRule::PathSegment,
+    ..Kind::of::<ClusterRole>("clusterroles.rbac.authorization.k8s.io", "v1", "ClusterRole")
+};
+
+impl Typed for ClusterRole {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        rbac::omit_empty(self.rules.get_or_insert_default());
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        rbac::check_rules(self.rules.as_deref().unwrap_or_default(), false, errors);
+        let selectors = self.aggregation_rule.iter().flat_map(|rule| rule.cluster_role_selectors.iter().flatten());
+        for (index, selector) in selectors.enumerate() {
+            let path = Path::root("aggregationRule").child("clusterRoleSelectors").index(index);
+            metadata::check_selector(selector, &path, errors);
+        }
+    }
+}

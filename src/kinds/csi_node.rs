@@ -1,0 +1,32 @@
+//! CSINode (storage.k8s.io/v1).
+
+use super::{Errors, Kind, Path, Typed, names, omit};
+use k8s_openapi::api::storage::v1::CSINode;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    namespaced: false,
+    status: false,
+    generation: false,
+    unconditional_update: false,
+    ..Kind::of::<CSINode>("csinodes.storage.k8s.io", "v1", "CSINode")
+};
+
+impl Typed for CSINode {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        for (index, driver) in self.spec.drivers.iter().enumerate() {
+            let path = Path::root("spec").child("drivers").index(index);
+            match driver.name.as_str() {
+                "" => errors.required(&path.child("name"), ""),
+                name => errors.each_invalid(&path.child("name"), name, names::subdomain(&name.to_lowercase())),
+            }
+            if driver.node_id.is_empty() {
+                errors.required(&path.child("nodeID"), "");
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Endpoints (core/v1), which EndpointSlices have replaced.
+
+use super::address::{self, Loopback};
+use super::{Errors, Kind, Path, Typed, names, omit};
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints};
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["ep"],
+    status: false,
+    generation: false,
+    create_on_update: true,
+    ..Kind::of::<Endpoints>("endpoints", "v1", "Endpoints")
+};
+
+/// Who writes them; kloop's own controller may name loopback addresses, since pods live on them.
+pub const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+/// The value of [`MANAGED_BY`] on those that are made from a Service's selector.
+pub const CONTROLLER: &str = "endpoint-controller";
+
+impl Typed for Endpoints {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        omit::empty(&mut self.subsets);
+        for subset in self.subsets.iter_mut().flatten() {
+            omit::empty(&mut subset.addresses);
+            omit::empty(&mut subset.not_ready_addresses);
+            omit::empty(&mut subset.ports);
+            for port in subset.ports.iter_mut().flatten() {
+                omit::empty(&mut port.name);
+                port.protocol.get_or_insert_with(|| "TCP".to_owned());
+            }
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let ours = self.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
+        let loopback = if ours.is_some_and(|by| by == CONTROLLER) { Loopback::Allowed } else { Loopback::Refused };
+        for (index, subset) in self.subsets.iter().flatten().enumerate() {
+            let path = Path::root("subsets").index(index);
+            if subset.addresses.is_none() && subset.not_ready_addresses.is_none() {
+                errors.required(&path, "must specify `addresses` or `notReadyAddresses`");
+            }
+            for (field, all) in [("addresses", &subset.addresses), ("notReadyAddresses", &subset.not_ready_addresses)] {
+                for (index, address) in all.iter().flatten().enumerate() {
+                    check_address(address, loopback, &path.child(field).index(index), errors);
+                }
+            }
+            let ports = subset.ports.as_deref().unwrap_or_default();
+            for (index, port) in ports.iter().enumerate() {
+                check_port(port, ports.len() > 1, &path.child("ports").index(index), errors);
+            }
+        }
+    }
+}
+
+fn check_address(address: &EndpointAddress, loopback: Loopback, path: &Path, errors: &mut Errors) {
+    address::check_destination(&address.ip, loopback, &path.child("ip"), errors);
+    if let Some(hostname) = address.hostname.as_deref().filter(|hostname| !hostname.is_empty()) {
+        errors.each_invalid(&path.child("hostname"), hostname, names::label(hostname));
+    }
+    if let Some(node) = &address.node_name {
+        errors.each_invalid(&path.child("nodeName"), node.as_str(), names::subdomain(node));
+    }
+}
+
+fn check_port(port: &EndpointPort, several: bool, path: &Path, errors: &mut Errors) {
+    match port.name.as_deref().unwrap_or_default() {
+        "" if several => errors.required(&path.child("name"), ""),
+        "" => {}
+        name => errors.each_invalid(&path.child("name"), name, names::label(name)),
+    }
+    errors.each_invalid(&path.child("port"), port.port, names::port(port.port.into()));
+    address::check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);
+}

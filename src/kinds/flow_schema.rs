@@ -1,0 +1,30 @@
+//! FlowSchema (flowcontrol.apiserver.k8s.io/v1). Kept as written: kloop's one front door needs no fair queues.
+
+use super::{Errors, Kind, NameRule, Typed, omit, typed};
+use crate::object::Object;
+use k8s_openapi::api::flowcontrol::v1::FlowSchema;
+use serde_json::json;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    namespaced: false,
+    name_rule: NameRule::PathSegment,
+    ..Kind::of::<FlowSchema>("flowschemas.flowcontrol.apiserver.k8s.io", "v1", "FlowSchema")
+};
+
+impl Typed for FlowSchema {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        self.spec.get_or_insert_default().matching_precedence.get_or_insert(1000);
+        self.status.get_or_insert_default();
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        typed::keep_status(new, old);
+        if old.is_none() {
+            new.set(&["status"], json!({}));
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+}

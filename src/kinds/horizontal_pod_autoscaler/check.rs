@@ -1,0 +1,155 @@
+//! What an autoscaler's spec may not say (`ValidateHorizontalPodAutoscaler`), in Kubernetes' order.
+
+use crate::kinds::amount::quantity;
+use crate::kinds::{Errors, Path, names};
+use k8s_openapi::api::autoscaling::v2::{
+    CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscalerSpec, MetricSpec, MetricTarget,
+};
+use serde_json::json;
+
+const MOST_PERIOD_SECONDS: i32 = 1800;
+const MOST_WINDOW_SECONDS: i32 = 3600;
+
+/// All checks of a spec.
+pub fn spec(spec: &HorizontalPodAutoscalerSpec, old: Option<&HorizontalPodAutoscalerSpec>, errors: &mut Errors) {
+    let path = Path::root("spec");
+    let min = spec.min_replicas;
+    if let Some(min) = min.filter(|min| *min < 1) {
+        errors.invalid(&path.child("minReplicas"), min, "must be greater than or equal to 1");
+    }
+    let max = path.child("maxReplicas");
+    if spec.max_replicas < 1 {
+        errors.required(&max, "must be set and greater than 0");
+    }
+    if min.is_some_and(|min| spec.max_replicas < min) {
+        errors.invalid(&max, spec.max_replicas, "must be greater than or equal to `minReplicas`");
+    }
+    let same = old.is_some_and(|old| old.scale_target_ref.api_version == spec.scale_target_ref.api_version);
+    check_target(&spec.scale_target_ref, same, &path.child("scaleTargetRef"), errors);
+    let metrics = spec.metrics.as_deref().unwrap_or_default();
+    for (index, metric) in metrics.iter().enumerate() {
+        check_metric(metric, &path.child("metrics").index(index), errors);
+    }
+    let from_outside = |metric: &MetricSpec| matches!(metric.type_.as_str(), "Object" | "External");
+    if min == Some(0) && !metrics.iter().any(from_outside) {
+        let detail = "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.forbidden(&path.child("metrics"), detail);
+    }
+    if let Some(behavior) = &spec.behavior {
+        let path = path.child("behavior");
+        for (field, rules) in [("scaleUp", &behavior.scale_up), ("scaleDown", &behavior.scale_down)] {
+            if let Some(rules) = rules {
+                check_rules(rules, &path.child(field), errors);
+            }
+        }
+    }
+}
+
+fn check_target(target: &CrossVersionObjectReference, known_version: bool, path: &Path, errors: &mut Errors) {
+    for (field, value) in [("kind", &target.kind), ("name", &target.name)] {
+        match value.as_str() {
+            "" => errors.required(&path.child(field), ""),
+            text => errors.each_invalid(&path.child(field), text, names::path_segment(text)),
+        }
+    }
+    let version = target.api_version.as_deref().unwrap_or_default();
+    let core = target.kind == "ReplicationController" && version == "v1";
+    let problem = match version.split('/').count() {
+        1 if !core => "apiVersion must specify API group".to_owned(),
+        1 | 2 => return,
+        _ => format!("unexpected GroupVersion string: {version}"),
+    };
+    if !known_version {
+        errors.invalid(&path.child("apiVersion"), version, &problem);
+    }
+}
+
+fn check_metric(metric: &MetricSpec, path: &Path, errors: &mut Errors) {
+    let sources = [
+        ("ContainerResource", "containerResource", metric.container_resource.as_ref().map(|source| &source.target)),
+        ("External", "external", metric.external.as_ref().map(|source| &source.target)),
+        ("Object", "object", metric.object.as_ref().map(|source| &source.target)),
+        ("Pods", "pods", metric.pods.as_ref().map(|source| &source.target)),
+        ("Resource", "resource", metric.resource.as_ref().map(|source| &source.target)),
+    ];
+    if metric.type_.is_empty() {
+        errors.required(&path.child("type"), "must specify a metric source type");
+    }
+    let Some((_, own, target)) = sources.iter().find(|(kind, ..)| *kind == metric.type_) else {
+        errors.unsupported(&path.child("type"), metric.type_.as_str(), &sources.map(|(kind, ..)| kind));
+        return;
+    };
+    match target {
+        None => errors.required(&path.child(own), "must populate information for the given metric source"),
+        Some(target) => {
+            let resource = matches!(metric.type_.as_str(), "Resource" | "ContainerResource");
+            check_amounts(target, resource, &path.child(own).child("target"), errors);
+        }
+    }
+    for (_, field, _) in sources.iter().filter(|(_, field, target)| field != own && target.is_some()) {
+        errors.forbidden(&path.child(field), "must populate the given metric source only");
+    }
+}
+
+fn check_amounts(target: &MetricTarget, resource: bool, path: &Path, errors: &mut Errors) {
+    if target.type_.is_empty() {
+        errors.required(&path.child("type"), "must specify a metric target type");
+    }
+    if !matches!(target.type_.as_str(), "Utilization" | "Value" | "AverageValue") {
+        let detail = "must be either Utilization, Value, or AverageValue";
+        errors.invalid(&path.child("type"), target.type_.as_str(), detail);
+    }
+    for (field, value) in [("value", &target.value), ("averageValue", &target.average_value)] {
+        if let Some(text) = value.as_ref().filter(|text| quantity(text).is_negative() || quantity(text).is_zero()) {
+            errors.invalid(&path.child(field), text.0.as_str(), "must be positive");
+        }
+    }
+    if let Some(percent) = target.average_utilization.filter(|percent| *percent < 1) {
+        errors.invalid(&path.child("averageUtilization"), percent, "must be greater than 0");
+    }
+    if resource && target.average_utilization.is_none() && target.average_value.is_none() {
+        let detail = "must set either a target raw value or a target utilization";
+        errors.required(&path.child("averageUtilization"), detail);
+    }
+    if resource && target.average_utilization.is_some() && target.average_value.is_some() {
+        let detail = "may not set both a target raw value and a target utilization";
+        errors.forbidden(&path.child("averageValue"), detail);
+    }
+}
+
+fn check_rules(rules: &HPAScalingRules, path: &Path, errors: &mut Errors) {
+    let window = path.child("stabilizationWindowSeconds");
+    match rules.stabilization_window_seconds {
+        Some(seconds) if seconds < 0 => {
+            errors.invalid(&window, seconds, "must be greater than or equal to zero");
+        }
+        Some(seconds) if seconds > MOST_WINDOW_SECONDS => {
+            errors.invalid(&window, seconds, &format!("must be less than or equal to {MOST_WINDOW_SECONDS}"));
+        }
+        _ => {}
+    }
+    let choices = ["Disabled", "Max", "Min"];
+    if let Some(other) = rules.select_policy.as_deref().filter(|text| !choices.contains(text)) {
+        errors.unsupported(&path.child("selectPolicy"), other, &choices);
+    }
+    let policies = rules.policies.as_deref().unwrap_or_default();
+    if policies.is_empty() {
+        errors.required(&path.child("policies"), "must specify at least one Policy");
+    }
+    for (index, policy) in policies.iter().enumerate() {
+        let path = path.child("policies").index(index);
+        if !matches!(policy.type_.as_str(), "Pods" | "Percent") {
+            errors.unsupported(&path.child("type"), json!(policy.type_), &["Percent", "Pods"]);
+        }
+        if policy.value <= 0 {
+            errors.invalid(&path.child("value"), policy.value, "must be greater than zero");
+        }
+        if policy.period_seconds <= 0 {
+            errors.invalid(&path.child("periodSeconds"), policy.period_seconds, "must be greater than zero");
+        }
+        if policy.period_seconds > MOST_PERIOD_SECONDS {
+            let detail = format!("must be less than or equal to {MOST_PERIOD_SECONDS}");
+            errors.invalid(&path.child("periodSeconds"), policy.period_seconds, &detail);
+        }
+    }
+}

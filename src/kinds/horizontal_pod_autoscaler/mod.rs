@@ -1,0 +1,99 @@
+//! HorizontalPodAutoscaler (autoscaling/v2; v1 is read and becomes v2).
+
+mod check;
+
+use super::{DecodeError, Errors, Kind, Typed, omit, typed};
+use crate::object::Object;
+use k8s_openapi::api::autoscaling::v2::{
+    HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler, MetricSpec, MetricTarget, ResourceMetricSource,
+};
+use serde_json::{Value, json};
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["hpa"],
+    categories: &["all"],
+    generation: false,
+    also: &["autoscaling/v1"],
+    normalize,
+    ..Kind::of::<HorizontalPodAutoscaler>("horizontalpodautoscalers.autoscaling", "v2", "HorizontalPodAutoscaler")
+};
+
+const DEFAULT_CPU_PERCENT: i32 = 80;
+
+fn normalize(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
+    let mut autoscaler = match body["apiVersion"].as_str() {
+        Some("autoscaling/v1") => typed::normalize::<HorizontalPodAutoscaler>(&from_v1(body), unknown)?,
+        _ => typed::normalize::<HorizontalPodAutoscaler>(body, unknown)?,
+    };
+    if autoscaler["status"].get("currentMetrics").is_none() {
+        autoscaler["status"]["currentMetrics"] = Value::Null;
+    }
+    Ok(autoscaler)
+}
+
+/// The only metric that v1 knows becomes one of v2's list.
+fn from_v1(body: &Value) -> Value {
+    let mut body = body.clone();
+    body["apiVersion"] = "autoscaling/v2".into();
+    let taken = |part: &mut Value, field: &str| part.as_object_mut().and_then(|map| map.remove(field));
+    if let Some(percent) = body.get_mut("spec").and_then(|spec| taken(spec, "targetCPUUtilizationPercentage")) {
+        let target = json!({"type": "Utilization", "averageUtilization": percent});
+        body["spec"]["metrics"] = json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]);
+    }
+    if let Some(status) = body.get_mut("status") {
+        taken(status, "currentCPUUtilizationPercentage");
+    }
+    body
+}
+
+impl Typed for HorizontalPodAutoscaler {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = &mut self.spec;
+        omit::empty(&mut spec.scale_target_ref.api_version);
+        spec.min_replicas.get_or_insert(1);
+        omit::empty(&mut spec.metrics);
+        spec.metrics.get_or_insert_with(|| vec![default_metric()]);
+        if let Some(behavior) = &mut spec.behavior {
+            let up = behavior.scale_up.get_or_insert_default();
+            up.stabilization_window_seconds.get_or_insert(0);
+            default_rules(up, &[("Percent", 100), ("Pods", 4)]);
+            default_rules(behavior.scale_down.get_or_insert_default(), &[("Percent", 100)]);
+        }
+        omit::empty(&mut self.status.get_or_insert_default().current_replicas);
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        typed::keep_status(new, old);
+        if old.is_none() {
+            new.set(&["status"], json!({"currentMetrics": null, "desiredReplicas": 0}));
+        }
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        check::spec(&self.spec, old.map(|old| &old.spec), errors);
+    }
+}
+
+fn default_metric() -> MetricSpec {
+    let target = MetricTarget {
+        type_: "Utilization".to_owned(),
+        average_utilization: Some(DEFAULT_CPU_PERCENT),
+        ..MetricTarget::default()
+    };
+    let resource = Some(ResourceMetricSource { name: "cpu".to_owned(), target });
+    MetricSpec { type_: "Resource".to_owned(), resource, ..MetricSpec::default() }
+}
+
+fn default_rules(rules: &mut HPAScalingRules, policies: &[(&str, i32)]) {
+    rules.select_policy.get_or_insert_with(|| "Max".to_owned());
+    rules.policies.get_or_insert_with(|| {
+        let policy = |(kind, value): &(&str, i32)| HPAScalingPolicy {
+            type_: (*kind).to_owned(),
+            value: *value,
+            period_seconds: 15,
+        };
+        policies.iter().map(policy).collect()
+    });
+}

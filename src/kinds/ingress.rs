@@ -1,0 +1,147 @@
+//! Ingress (networking.k8s.io/v1).
+
+use super::{Errors, Kind, Path, Typed, names, omit, typed};
+use crate::object::Object;
+use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, IngressBackend, IngressRule, IngressServiceBackend};
+use serde_json::{Value, json};
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind { short: &["ing"], ..Kind::of::<Ingress>("ingresses.networking.k8s.io", "v1", "Ingress") };
+
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
+impl Typed for Ingress {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = self.spec.get_or_insert_default();
+        omit::empty(&mut spec.rules);
+        omit::empty(&mut spec.tls);
+        for rule in spec.rules.iter_mut().flatten() {
+            omit::empty(&mut rule.host);
+            for path in rule.http.iter_mut().flat_map(|http| &mut http.paths) {
+                omit::empty(&mut path.path);
+            }
+        }
+        self.status.get_or_insert_default().load_balancer.get_or_insert_default();
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        typed::keep_status(new, old);
+        if old.is_none() {
+            new.set(&["status", "loadBalancer"], json!({}));
+        }
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let spec = self.spec.clone().unwrap_or_default();
+        let annotated = self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(CLASS_ANNOTATION));
+        if old.is_none() && annotated && spec.ingress_class_name.is_some() {
+            let path = Path::root("annotations").child(CLASS_ANNOTATION);
+            let class = self.metadata.annotations.as_ref().and_then(|all| all.get(CLASS_ANNOTATION));
+            errors.invalid(&path, json!(class), "can not be set when the class field is also set");
+        }
+        let path = Path::root("spec");
+        let rules = spec.rules.as_deref().unwrap_or_default();
+        if rules.is_empty() && spec.default_backend.is_none() {
+            errors.invalid(&path, Value::Null, "either `defaultBackend` or `rules` must be specified");
+        }
+        if let Some(backend) = &spec.default_backend {
+            check_backend(backend, &path.child("defaultBackend"), errors);
+        }
+        for (index, rule) in rules.iter().enumerate() {
+            check_rule(rule, &path.child("rules").index(index), errors);
+        }
+        for (index, tls) in spec.tls.iter().flatten().enumerate() {
+            let path = path.child("tls").index(index);
+            for (index, host) in tls.hosts.iter().flatten().enumerate() {
+                check_host(host, &path.child("hosts").index(index), errors);
+            }
+            if let Some(secret) = tls.secret_name.as_deref().filter(|secret| !secret.is_empty()) {
+                errors.each_invalid(&path.child("secretName"), secret, names::subdomain(secret));
+            }
+        }
+        if let Some(class) = &spec.ingress_class_name {
+            errors.each_invalid(&path.child("ingressClassName"), class.as_str(), names::subdomain(class));
+        }
+    }
+}
+
+fn check_rule(rule: &IngressRule, path: &Path, errors: &mut Errors) {
+    if let Some(host) = &rule.host {
+        if host.parse::<std::net::IpAddr>().is_ok() {
+            errors.invalid(&path.child("host"), host.as_str(), "must be a DNS name, not an IP address");
+        }
+        check_host(host, &path.child("host"), errors);
+    }
+    let Some(http) = &rule.http else { return };
+    let path = path.child("http").child("paths");
+    if http.paths.is_empty() {
+        errors.required(&path, "");
+    }
+    for (index, entry) in http.paths.iter().enumerate() {
+        check_path(entry, &path.index(index), errors);
+    }
+}
+
+fn check_host(host: &str, path: &Path, errors: &mut Errors) {
+    let problems = if host.contains('*') { names::wildcard_subdomain(host) } else { names::subdomain(host) };
+    errors.each_invalid(path, host, problems);
+}
+
+fn check_path(entry: &HTTPIngressPath, path: &Path, errors: &mut Errors) {
+    let (at, text) = (path.child("path"), entry.path.as_deref().unwrap_or_default());
+    match entry.path_type.as_str() {
+        "" => return errors.required(&path.child("pathType"), "pathType must be specified"),
+        "Exact" | "Prefix" => {
+            if !text.starts_with('/') {
+                errors.invalid(&at, text, "must be an absolute path");
+            }
+            for part in ["//", "/./", "/../", "%2f", "%2F"].iter().filter(|part| text.contains(**part)) {
+                errors.invalid(&at, text, &format!("must not contain '{part}'"));
+            }
+            for end in ["/..", "/."].iter().filter(|end| text.ends_with(**end)) {
+                errors.invalid(&at, text, &format!("cannot end with '{end}'"));
+            }
+        }
+        "ImplementationSpecific" => {
+            if !text.is_empty() && !text.starts_with('/') {
+                errors.invalid(&at, text, "must be an absolute path");
+            }
+        }
+        other => {
+            errors.unsupported(&path.child("pathType"), other, &["Exact", "ImplementationSpecific", "Prefix"]);
+        }
+    }
+    check_backend(&entry.backend, &path.child("backend"), errors);
+}
+
+fn check_backend(backend: &IngressBackend, path: &Path, errors: &mut Errors) {
+    match (&backend.service, &backend.resource) {
+        (Some(_), Some(_)) => errors.invalid(path, "", "cannot set both resource and service backends"),
+        (None, None) => errors.invalid(path, "", "resource or service backend is required"),
+        (Some(service), None) => check_service(service, path, errors),
+        (None, Some(resource)) => {
+            for (field, value) in [("kind", &resource.kind), ("name", &resource.name)] {
+                if value.is_empty() {
+                    errors.required(&path.child("resource").child(field), "");
+                }
+            }
+        }
+    }
+}
+
+fn check_service(service: &IngressServiceBackend, path: &Path, errors: &mut Errors) {
+    let name = path.child("service").child("name");
+    match service.name.as_str() {
+        "" => errors.required(&name, ""),
+        text => errors.each_invalid(&name, text, names::label(text)),
+    }
+    let port = service.port.clone().unwrap_or_default();
+    let at = path.child("service").child("port");
+    match (port.name.filter(|name| !name.is_empty()), port.number.filter(|number| *number != 0)) {
+        (Some(_), Some(_)) => errors.invalid(path, "", "cannot set both port name & port number"),
+        (Some(name), None) => errors.each_invalid(&at.child("name"), name.as_str(), names::port_name(&name)),
+        (None, Some(number)) => errors.each_invalid(&at.child("number"), number, names::port(number.into())),
+        (None, None) => errors.required(path, "port name or number is required"),
+    }
+}

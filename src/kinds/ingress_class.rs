@@ -1,0 +1,64 @@
+//! IngressClass (networking.k8s.io/v1).
+
+use super::{Errors, Kind, Path, Typed, names, omit};
+use k8s_openapi::api::networking::v1::IngressClass;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    namespaced: false,
+    status: false,
+    ..Kind::of::<IngressClass>("ingressclasses.networking.k8s.io", "v1", "IngressClass")
+};
+
+impl Typed for IngressClass {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = self.spec.get_or_insert_default();
+        omit::empty(&mut spec.controller);
+        if let Some(parameters) = &mut spec.parameters {
+            parameters.scope.get_or_insert_with(|| "Cluster".to_owned());
+        }
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let Some(spec) = &self.spec else { return };
+        let path = Path::root("spec");
+        if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
+            errors.immutable(&path.child("controller"), &spec.controller, &old.controller);
+        }
+        if let Some(controller) = &spec.controller {
+            check_domain_path(controller, &path.child("controller"), errors);
+        }
+        if let Some(parameters) = &spec.parameters {
+            let path = path.child("parameters");
+            for (field, value) in [("kind", &parameters.kind), ("name", &parameters.name)] {
+                if value.is_empty() {
+                    errors.required(&path.child(field), "");
+                } else {
+                    errors.each_invalid(&path.child(field), value.as_str(), names::path_segment(value));
+                }
+            }
+            match parameters.scope.as_deref() {
+                Some("Namespace") if parameters.namespace.is_none() => {
+                    let detail = "`parameters.scope` is set to 'Namespace'";
+                    errors.required(&path.child("namespace"), detail);
+                }
+                Some("Cluster") if parameters.namespace.is_some() => {
+                    errors.forbidden(&path.child("namespace"), "`parameters.scope` is set to 'Cluster'");
+                }
+                None | Some("Cluster" | "Namespace") => {}
+                Some(other) => errors.unsupported(&path.child("scope"), other, &["Cluster", "Namespace"]),
+            }
+        }
+    }
+}
+
+/// `example.com/name`.
+fn check_domain_path(text: &str, path: &Path, errors: &mut Errors) {
+    match text.split_once('/') {
+        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
+            errors.each_invalid(path, host, names::subdomain(host));
+        }
+        _ => errors.invalid(path, text, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+}

@@ -1,0 +1,124 @@
+//! LimitRange (core/v1).
+
+use super::amount::quantity;
+use super::{Errors, Kind, Path, Typed, omit, resource_names};
+use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["limits"],
+    status: false,
+    generation: false,
+    create_on_update: true,
+    ..Kind::of::<LimitRange>("limitranges", "v1", "LimitRange")
+};
+
+type Amounts = BTreeMap<String, Quantity>;
+
+impl Typed for LimitRange {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        for item in &mut self.spec.get_or_insert_default().limits {
+            if item.type_ == "Container" {
+                default_item(item);
+            }
+            let maps = [
+                &mut item.default,
+                &mut item.default_request,
+                &mut item.max,
+                &mut item.min,
+                &mut item.max_limit_request_ratio,
+            ];
+            maps.into_iter().for_each(omit::empty);
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let limits = self.spec.as_ref().map(|spec| spec.limits.as_slice()).unwrap_or_default();
+        for (index, item) in limits.iter().enumerate() {
+            let path = Path::root("spec").child("limits").index(index);
+            if item.type_.is_empty() {
+                errors.required(&path.child("type"), "");
+            }
+            if limits[..index].iter().any(|other| other.type_ == item.type_) {
+                errors.duplicate(&path.child("type"), item.type_.as_str());
+            }
+            check_item(item, &path, errors);
+        }
+    }
+}
+
+/// What a maximum says is the default limit too; what the limit or the minimum says is the default request.
+fn default_item(item: &mut LimitRangeItem) {
+    let fill = |to: &mut Option<Amounts>, from: &Option<Amounts>| {
+        let to = to.get_or_insert_default();
+        for (name, amount) in from.iter().flatten() {
+            to.entry(name.clone()).or_insert_with(|| amount.clone());
+        }
+    };
+    fill(&mut item.default, &item.max);
+    fill(&mut item.default_request, &item.default);
+    fill(&mut item.default_request, &item.min);
+}
+
+fn check_item(item: &LimitRangeItem, path: &Path, errors: &mut Errors) {
+    let check_names = |amounts: &Option<Amounts>, field: &str, errors: &mut Errors| {
+        for name in amounts.iter().flatten().map(|(name, _)| name) {
+            let path = path.child(field).key(name);
+            match item.type_.as_str() {
+                "Pod" | "Container" => resource_names::check_container(name, &path, errors),
+                _ => resource_names::check(name, &path, errors),
+            }
+        }
+    };
+    check_names(&item.max, "max", errors);
+    check_names(&item.min, "min", errors);
+    for (field, amounts) in [("default", &item.default), ("defaultRequest", &item.default_request)] {
+        if item.type_ != "Pod" {
+            check_names(amounts, field, errors);
+        } else if amounts.as_ref().is_some_and(|amounts| !amounts.is_empty()) {
+            errors.forbidden(&path.child(field), "may not be specified when `type` is 'Pod'");
+        }
+    }
+    let has_storage = |amounts: &Option<Amounts>| amounts.as_ref().is_some_and(|all| all.contains_key("storage"));
+    if item.type_ == "PersistentVolumeClaim" && !has_storage(&item.min) && !has_storage(&item.max) {
+        let detail = "either minimum or maximum storage value is required, but neither was provided";
+        errors.required(&path.child("limits"), detail);
+    }
+    let maps = [&item.max, &item.min, &item.default, &item.default_request, &item.max_limit_request_ratio];
+    let names: BTreeSet<&String> = maps.into_iter().flatten().flat_map(BTreeMap::keys).collect();
+    for name in names {
+        check_order(item, name, path, errors);
+    }
+}
+
+/// Minimum, default request, default limit, maximum: in this order they may not fall.
+fn check_order(item: &LimitRangeItem, name: &str, path: &Path, errors: &mut Errors) {
+    let amount = |amounts: &Option<Amounts>| amounts.as_ref().and_then(|amounts| amounts.get(name).map(quantity));
+    let (min, max) = (amount(&item.min), amount(&item.max));
+    let (request, limit) = (amount(&item.default_request), amount(&item.default));
+    let pairs = [
+        ("min", min, "min value", max, "max value", min),
+        ("defaultRequest", min, "min value", request, "default request value", request),
+        ("defaultRequest", request, "default request value", max, "max value", request),
+        ("defaultRequest", request, "default request value", limit, "default limit value", request),
+        ("default", min, "min value", limit, "default value", min),
+        ("default", limit, "default value", max, "max value", max),
+    ];
+    for (field, low, low_name, high, high_name, shown) in pairs {
+        if let (Some(low), Some(high), Some(shown)) = (low, high, shown)
+            && low > high
+        {
+            let detail = format!("{low_name} {low} is greater than {high_name} {high}");
+            errors.invalid(&path.child(field).key(name), shown.to_string(), &detail);
+        }
+    }
+    if let Some(ratio) = amount(&item.max_limit_request_ratio)
+        && ratio.as_f64() < 1.0
+    {
+        let path = path.child("maxLimitRequestRatio").key(name);
+        errors.invalid(&path, ratio.to_string(), &format!("ratio {ratio} is less than 1"));
+    }
+}

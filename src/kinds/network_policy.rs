@@ -1,0 +1,132 @@
+//! NetworkPolicy (networking.k8s.io/v1).
+
+use super::address::check_protocol;
+use super::{Errors, Kind, Path, Typed, metadata, names, omit};
+use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::json;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["netpol"],
+    status: false,
+    ..Kind::of::<NetworkPolicy>("networkpolicies.networking.k8s.io", "v1", "NetworkPolicy")
+};
+
+impl Typed for NetworkPolicy {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = self.spec.get_or_insert_default();
+        spec.pod_selector.get_or_insert_default();
+        omit::empty(&mut spec.policy_types);
+        omit::empty(&mut spec.ingress);
+        omit::empty(&mut spec.egress);
+        if spec.policy_types.is_none() {
+            let egress = spec.egress.is_some().then(|| "Egress".to_owned());
+            spec.policy_types = Some(std::iter::once("Ingress".to_owned()).chain(egress).collect());
+        }
+        let ingress = spec.ingress.iter_mut().flatten().filter_map(|rule| rule.ports.as_mut());
+        let egress = spec.egress.iter_mut().flatten().filter_map(|rule| rule.ports.as_mut());
+        for port in ingress.chain(egress).flatten() {
+            port.protocol.get_or_insert_with(|| "TCP".to_owned());
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let Some(spec) = &self.spec else { return };
+        let path = Path::root("spec");
+        if let Some(selector) = &spec.pod_selector {
+            metadata::check_selector(selector, &path.child("podSelector"), errors);
+        }
+        for (index, rule) in spec.ingress.iter().flatten().enumerate() {
+            let path = path.child("ingress").index(index);
+            check_rule(rule.ports.as_deref(), ("from", rule.from.as_deref()), &path, errors);
+        }
+        for (index, rule) in spec.egress.iter().flatten().enumerate() {
+            let path = path.child("egress").index(index);
+            check_rule(rule.ports.as_deref(), ("to", rule.to.as_deref()), &path, errors);
+        }
+        let types = spec.policy_types.as_deref().unwrap_or_default();
+        if types.len() > 2 {
+            errors.invalid(&path.child("policyTypes"), json!(types), "may not specify more than two policyTypes");
+            return;
+        }
+        for (index, name) in types.iter().enumerate() {
+            if !matches!(name.as_str(), "Ingress" | "Egress") {
+                let path = path.child("policyTypes").index(index);
+                errors.unsupported_as_listed(&path, name.as_str(), &["Ingress", "Egress"]);
+            }
+        }
+    }
+}
+
+fn check_rule(
+    ports: Option<&[NetworkPolicyPort]>,
+    (side, peers): (&str, Option<&[NetworkPolicyPeer]>),
+    path: &Path,
+    errors: &mut Errors,
+) {
+    for (index, port) in ports.unwrap_or_default().iter().enumerate() {
+        check_port(port, &path.child("ports").index(index), errors);
+    }
+    for (index, peer) in peers.unwrap_or_default().iter().enumerate() {
+        check_peer(peer, &path.child(side).index(index), errors);
+    }
+}
+
+fn check_port(port: &NetworkPolicyPort, path: &Path, errors: &mut Errors) {
+    check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);
+    let end = path.child("endPort");
+    match &port.port {
+        Some(IntOrString::Int(number)) => {
+            errors.each_invalid(&path.child("port"), *number, names::port((*number).into()));
+            if let Some(last) = port.end_port {
+                if last < *number {
+                    errors.invalid(&end, last, "must be greater than or equal to `port`");
+                }
+                errors.each_invalid(&end, last, names::port(last.into()));
+            }
+        }
+        Some(IntOrString::String(name)) => {
+            if let Some(last) = port.end_port {
+                errors.invalid(&end, last, "may not be specified when `port` is non-numeric");
+            }
+            errors.each_invalid(&path.child("port"), name.as_str(), names::port_name(name));
+        }
+        None => {
+            if let Some(last) = port.end_port {
+                errors.invalid(&end, last, "may not be specified when `port` is not specified");
+            }
+        }
+    }
+}
+
+fn check_peer(peer: &NetworkPolicyPeer, path: &Path, errors: &mut Errors) {
+    if let Some(selector) = &peer.pod_selector {
+        metadata::check_selector(selector, &path.child("podSelector"), errors);
+    }
+    if let Some(selector) = &peer.namespace_selector {
+        metadata::check_selector(selector, &path.child("namespaceSelector"), errors);
+    }
+    let selects = peer.pod_selector.is_some() || peer.namespace_selector.is_some();
+    match &peer.ip_block {
+        None if !selects => errors.required(path, "must specify a peer"),
+        None => {}
+        Some(block) => {
+            check_block(block, &path.child("ipBlock"), errors);
+            if selects {
+                errors.forbidden(path, "may not specify both ipBlock and another peer");
+            }
+        }
+    }
+}
+
+fn check_block(block: &IPBlock, path: &Path, errors: &mut Errors) {
+    if block.cidr.is_empty() {
+        return errors.required(&path.child("cidr"), "");
+    }
+    errors.each_invalid(&path.child("cidr"), block.cidr.as_str(), names::cidr(&block.cidr));
+    for (index, cidr) in block.except.iter().flatten().enumerate() {
+        errors.each_invalid(&path.child("except").index(index), cidr.as_str(), names::cidr(cidr));
+    }
+}

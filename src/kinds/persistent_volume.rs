@@ -1,0 +1,166 @@
+//! PersistentVolume (core/v1).
+
+use super::amount::quantity;
+use super::{Errors, Kind, Path, Typed, names, omit, typed};
+use crate::object::Object;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
+use serde_json::{Value, json};
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["pv"],
+    namespaced: false,
+    generation: false,
+    ..Kind::of::<PersistentVolume>("persistentvolumes", "v1", "PersistentVolume")
+};
+
+/// The fields that say what holds the data; a volume has exactly one, and it stays.
+const SOURCES: &[&str] = &[
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+
+impl Typed for PersistentVolume {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = self.spec.get_or_insert_default();
+        omit::empty(&mut spec.storage_class_name);
+        omit::empty(&mut spec.access_modes);
+        omit::empty(&mut spec.mount_options);
+        omit::empty(&mut spec.capacity);
+        spec.persistent_volume_reclaim_policy.get_or_insert_with(|| "Retain".to_owned());
+        spec.volume_mode.get_or_insert_with(|| "Filesystem".to_owned());
+        if let Some(host) = &mut spec.host_path {
+            host.type_.get_or_insert_default();
+        }
+        let status = self.status.get_or_insert_default();
+        status.phase.get_or_insert_with(|| "Pending".to_owned());
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        typed::keep_status(new, old);
+        if old.is_none() {
+            new.set(&["status", "phase"], "Pending");
+        }
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let path = Path::root("spec");
+        let Some(spec) = &self.spec else { return };
+        let modes = spec.access_modes.as_deref().unwrap_or_default();
+        if modes.is_empty() {
+            errors.required(&path.child("accessModes"), "");
+        }
+        check_access_modes(modes, &path.child("accessModes"), errors);
+        check_capacity(spec, &path.child("capacity"), errors);
+        let policies = ["Delete", "Recycle", "Retain"];
+        if let Some(other) = spec.persistent_volume_reclaim_policy.as_deref().filter(|text| !policies.contains(text)) {
+            errors.unsupported(&path.child("persistentVolumeReclaimPolicy"), other, &policies);
+        }
+        check_sources(spec, &path, errors);
+        if let Some(class) = &spec.storage_class_name {
+            errors.each_invalid(&path.child("storageClassName"), class.as_str(), names::subdomain(class));
+        }
+        check_volume_mode(spec.volume_mode.as_deref(), &path.child("volumeMode"), errors);
+        if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
+            let (now, before) = (json!(spec), json!(old));
+            if SOURCES.iter().any(|source| now.get(source) != before.get(source)) {
+                let path = path.child("persistentvolumesource");
+                errors.forbidden(&path, "spec.persistentvolumesource is immutable after creation");
+            }
+            errors.immutable(&path.child("volumeMode"), &spec.volume_mode, &old.volume_mode);
+        }
+    }
+}
+
+/// How a volume may be mounted.
+pub fn check_access_modes(modes: &[String], path: &Path, errors: &mut Errors) {
+    let known = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+    for other in modes.iter().filter(|mode| !known.contains(&mode.as_str())) {
+        errors.unsupported(path, other.as_str(), &known);
+    }
+    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
+        errors.forbidden(path, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+/// Files or a device.
+pub fn check_volume_mode(mode: Option<&str>, path: &Path, errors: &mut Errors) {
+    let known = ["Block", "Filesystem"];
+    if let Some(other) = mode.filter(|mode| !known.contains(mode)) {
+        errors.unsupported(path, other, &known);
+    }
+}
+
+fn check_capacity(spec: &PersistentVolumeSpec, path: &Path, errors: &mut Errors) {
+    let capacity = spec.capacity.iter().flatten();
+    if capacity.clone().next().is_none() {
+        errors.required(path, "");
+    }
+    if capacity.clone().map(|(name, _)| name.as_str()).ne(["storage"]) {
+        errors.unsupported(path, json!(spec.capacity), &["storage"]);
+    }
+    for (name, amount) in capacity {
+        let exact = quantity(amount);
+        if exact.is_zero() || exact.is_negative() {
+            errors.invalid(&path.key(name), amount.0.as_str(), "must be greater than zero");
+        }
+    }
+}
+
+fn check_sources(spec: &PersistentVolumeSpec, path: &Path, errors: &mut Errors) {
+    let body = json!(spec);
+    let set: Vec<&str> = SOURCES.iter().copied().filter(|source| body.get(source).is_some()).collect();
+    if set.is_empty() {
+        errors.required(path, "must specify a volume type");
+    }
+    for source in set.iter().skip(1) {
+        errors.forbidden(&path.child(source), "may not specify more than 1 volume type");
+    }
+    let Some(source) = set.first() else { return };
+    let (at, path) = (&body[source], path.child(source));
+    let text = |field: &str| at.get(field).and_then(Value::as_str).unwrap_or_default();
+    let needed: &[&str] = match *source {
+        "hostPath" | "local" => &["path"],
+        "nfs" => &["server", "path"],
+        "csi" => &["driver", "volumeHandle"],
+        _ => &[],
+    };
+    for field in needed.iter().filter(|field| text(field).is_empty()) {
+        errors.required(&path.child(field), "");
+    }
+    if matches!(*source, "hostPath" | "local") && text("path").split('/').any(|part| part == "..") {
+        errors.invalid(&path.child("path"), text("path"), "must not contain '..'");
+    }
+    if *source == "nfs" && !text("path").is_empty() && !text("path").starts_with('/') {
+        errors.invalid(&path.child("path"), text("path"), "must be an absolute path");
+    }
+    if *source == "local" && spec.node_affinity.is_none() {
+        errors.required(&Path::root("metadata").child("annotations"), "Local volume requires node affinity");
+    }
+    let recycles = spec.persistent_volume_reclaim_policy.as_deref() == Some("Recycle");
+    if *source == "hostPath" && recycles && text("path") == "/" {
+        let path = Path::root("spec").child("persistentVolumeReclaimPolicy");
+        errors.forbidden(&path, "may not be 'recycle' for a hostPath mount of '/'");
+    }
+}

@@ -1,0 +1,69 @@
+//! PodDisruptionBudget (policy/v1).
+
+use super::{Errors, Kind, Path, Typed, amount, metadata, omit, typed};
+use crate::object::Object;
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use serde_json::json;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["pdb"],
+    unconditional_update: false,
+    ..Kind::of::<PodDisruptionBudget>("poddisruptionbudgets.policy", "v1", "PodDisruptionBudget")
+};
+
+impl Typed for PodDisruptionBudget {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        self.spec.get_or_insert_default();
+        let status = self.status.get_or_insert_default();
+        for count in [
+            &mut status.current_healthy,
+            &mut status.desired_healthy,
+            &mut status.disruptions_allowed,
+            &mut status.expected_pods,
+        ] {
+            count.get_or_insert(0);
+        }
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        typed::keep_status(new, old);
+        if old.is_none() {
+            let nothing = json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
+            new.set(&["status"], nothing);
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let Some(spec) = &self.spec else { return };
+        let path = Path::root("spec");
+        if spec.min_available.is_some() && spec.max_unavailable.is_some() {
+            let detail = "minAvailable and maxUnavailable cannot be both set";
+            errors.invalid_text(&path, &as_go_prints(spec), detail);
+        }
+        for (field, value) in [("minAvailable", &spec.min_available), ("maxUnavailable", &spec.max_unavailable)] {
+            if let Some(value) = value {
+                amount::check_count_or_percent(value, &path.child(field), errors);
+                amount::check_at_most_all(value, &path.child(field), errors);
+            }
+        }
+        if let Some(selector) = &spec.selector {
+            metadata::check_selector(selector, &path.child("selector"), errors);
+        }
+        let policies = ["AlwaysAllow", "IfHealthyBudget"];
+        if let Some(other) = spec.unhealthy_pod_eviction_policy.as_deref().filter(|text| !policies.contains(text)) {
+            errors.unsupported(&path.child("unhealthyPodEvictionPolicy"), other, &policies);
+        }
+    }
+}
+
+fn as_go_prints(spec: &PodDisruptionBudgetSpec) -> String {
+    format!(
+        r#"{{"MinAvailable":{},"Selector":{},"MaxUnavailable":{},"UnhealthyPodEvictionPolicy":{}}}"#,
+        json!(spec.min_available),
+        json!(spec.selector),
+        json!(spec.max_unavailable),
+        json!(spec.unhealthy_pod_eviction_policy)
+    )
+}

@@ -1,0 +1,57 @@
+//! PriorityClass (scheduling.k8s.io/v1).
+
+use super::{Errors, Kind, Path, Typed, omit};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["pc"],
+    namespaced: false,
+    status: false,
+    ..Kind::of::<PriorityClass>("priorityclasses.scheduling.k8s.io", "v1", "PriorityClass")
+};
+
+/// Above this, values belong to the system.
+pub const HIGHEST_OF_USERS: i32 = 1_000_000_000;
+/// The classes that come with the system, and their values.
+pub const OF_SYSTEM: &[(&str, i32)] =
+    &[("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
+impl Typed for PriorityClass {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        omit::empty(&mut self.description);
+        omit::empty(&mut self.global_default);
+        self.value.get_or_insert(0);
+        self.preemption_policy.get_or_insert_with(|| "PreemptLowerPriority".to_owned());
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        if let Some(old) = old {
+            if self.value != old.value {
+                errors.forbidden(&Path::root("value"), "may not be changed in an update.");
+            }
+            errors.immutable(&Path::root("preemptionPolicy"), &self.preemption_policy, &old.preemption_policy);
+            return;
+        }
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        let value = self.value.unwrap_or_default();
+        if name.starts_with("system-") {
+            let known = OF_SYSTEM.iter().find(|(known, _)| *known == name);
+            let problem = match known {
+                None => format!("{name} is not a known system priority class"),
+                Some((_, right)) if *right != value => format!("value of {name} PriorityClass must be {right}"),
+                Some(_) => return,
+            };
+            let reserved = "priority class names with 'system-' prefix are reserved for system use only.";
+            errors.forbidden(&Path::root("metadata").child("name"), &format!("{reserved} error: {problem}"));
+        } else if value > HIGHEST_OF_USERS {
+            let detail = format!("maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}");
+            errors.forbidden(&Path::root("value"), &detail);
+        }
+        let policies = ["Never", "PreemptLowerPriority"];
+        if let Some(other) = self.preemption_policy.as_deref().filter(|text| !policies.contains(text)) {
+            errors.unsupported(&Path::root("preemptionPolicy"), other, &policies);
+        }
+    }
+}

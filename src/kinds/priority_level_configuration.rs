@@ -1,0 +1,37 @@
+//! PriorityLevelConfiguration (flowcontrol.apiserver.k8s.io/v1). Kept as written: kloop's one front door needs no fair queues.
+
+use super::{Errors, Kind, NameRule, Typed, omit, typed};
+use crate::object::Object;
+use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
+use serde_json::json;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    namespaced: false,
+    name_rule: NameRule::PathSegment,
+    ..Kind::of::<PriorityLevelConfiguration>(
+        "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+        "v1",
+        "PriorityLevelConfiguration",
+    )
+};
+
+impl Typed for PriorityLevelConfiguration {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        if let Some(limited) = self.spec.as_mut().and_then(|spec| spec.limited.as_mut()) {
+            limited.nominal_concurrency_shares.get_or_insert(30);
+            limited.lendable_percent.get_or_insert(0);
+        }
+        self.status.get_or_insert_default();
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        typed::keep_status(new, old);
+        if old.is_none() {
+            new.set(&["status"], json!({}));
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+}

@@ -1,0 +1,74 @@
+//! Names of resources that are counted and measured: `cpu`, `requests.memory`, `count/pods`, `example.com/gpu`.
+
+use super::{Errors, Path, names};
+
+const MEASURED: &[&str] = &[
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "requests.storage",
+];
+const COUNTED: &[&str] = &[
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+/// Whether a quota may limit it without a domain.
+pub fn is_quota(name: &str) -> bool {
+    let huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
+    huge || MEASURED.contains(&name) || COUNTED.contains(&name)
+}
+
+/// Whether it is one of Kubernetes' own names.
+pub fn is_standard(name: &str) -> bool {
+    is_quota(name) || name == "storage"
+}
+
+/// Whether containers may ask for it without a domain.
+pub fn is_container(name: &str) -> bool {
+    matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
+}
+
+/// A resource that Kubernetes counts and knows nothing else about, such as `example.com/gpu`.
+pub fn is_extended(name: &str) -> bool {
+    name.contains('/')
+        && !name.contains("kubernetes.io/")
+        && !name.starts_with("requests.")
+        && names::qualified(&format!("requests.{name}")).is_empty()
+}
+
+/// Whether amounts of it are whole.
+pub fn is_integer(name: &str) -> bool {
+    COUNTED.contains(&name) || is_extended(name)
+}
+
+/// A name that Kubernetes knows, or one with a domain.
+pub fn check(name: &str, path: &Path, errors: &mut Errors) {
+    let problems = names::qualified(name);
+    if problems.is_empty() && !name.contains('/') && !is_standard(name) {
+        errors.invalid(path, name, "must be a standard resource type or fully qualified");
+    }
+    errors.each_invalid(path, name, problems);
+}
+
+/// A name that containers may use.
+pub fn check_container(name: &str, path: &Path, errors: &mut Errors) {
+    let before = errors.0.len();
+    check(name, path, errors);
+    if errors.0.len() == before && !name.contains('/') && !is_container(name) {
+        errors.invalid(path, name, "must be a standard resource for containers");
+    }
+}

@@ -1,0 +1,25 @@
+//! Role (rbac.authorization.k8s.io/v1).
+
+use super::{Errors, Kind, NameRule, Typed, omit, rbac};
+use k8s_openapi::api::rbac::v1::Role;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    namespaced: true,
+    status: false,
+    generation: false,
+    create_on_update: true,
+    name_rule: NameRule::PathSegment,
+    ..Kind::of::<Role>("roles.rbac.authorization.k8s.io", "v1", "Role")
+};
+
+impl Typed for Role {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        rbac::omit_empty(self.rules.get_or_insert_default());
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        rbac::check_rules(self.rules.as_deref().unwrap_or_default(), true, errors);
+    }
+}

@@ -1,0 +1,26 @@
+//! RoleBinding (rbac.authorization.k8s.io/v1).
+
+use super::{Errors, Kind, NameRule, Typed, omit, rbac};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    namespaced: true,
+    status: false,
+    generation: false,
+    create_on_update: true,
+    name_rule: NameRule::PathSegment,
+    ..Kind::of::<RoleBinding>("rolebindings.rbac.authorization.k8s.io", "v1", "RoleBinding")
+};
+
+impl Typed for RoleBinding {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        rbac::default_binding(&mut self.role_ref, &mut self.subjects);
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let roles = (&self.role_ref, old.map(|old| &old.role_ref));
+        rbac::check_binding(roles, self.subjects.as_deref(), true, errors);
+    }
+}

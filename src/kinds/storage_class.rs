@@ -1,0 +1,53 @@
+//! StorageClass (storage.k8s.io/v1).
+
+use super::{Errors, Kind, Path, Typed, names, omit};
+use k8s_openapi::api::storage::v1::StorageClass;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["sc"],
+    namespaced: false,
+    status: false,
+    generation: false,
+    ..Kind::of::<StorageClass>("storageclasses.storage.k8s.io", "v1", "StorageClass")
+};
+
+impl Typed for StorageClass {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        omit::empty(&mut self.mount_options);
+        omit::empty(&mut self.parameters);
+        omit::empty(&mut self.allowed_topologies);
+        self.reclaim_policy.get_or_insert_with(|| "Delete".to_owned());
+        self.volume_binding_mode.get_or_insert_with(|| "Immediate".to_owned());
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        if let Some(old) = old {
+            let mut fixed = |field: &str, same: bool| {
+                if !same {
+                    errors.forbidden(&Path::root(field), &format!("updates to {field} are forbidden."));
+                }
+            };
+            fixed("parameters", self.parameters == old.parameters);
+            fixed("provisioner", self.provisioner == old.provisioner);
+            fixed("reclaimPolicy", self.reclaim_policy == old.reclaim_policy);
+            errors.immutable(&Path::root("volumeBindingMode"), &self.volume_binding_mode, &old.volume_binding_mode);
+        }
+        let path = Path::root("provisioner");
+        match self.provisioner.as_str() {
+            "" => errors.required(&path, ""),
+            name => errors.each_invalid(&path, name, names::qualified(&name.to_lowercase())),
+        }
+        for key in self.parameters.iter().flatten().map(|(key, _)| key).filter(|key| key.is_empty()) {
+            errors.invalid(&Path::root("parameters"), key.as_str(), "field must not be empty.");
+        }
+        let mut one_of = |field: &str, value: &Option<String>, known: &[&str]| {
+            if let Some(other) = value.as_deref().filter(|value| !known.contains(value)) {
+                errors.unsupported(&Path::root(field), other, known);
+            }
+        };
+        one_of("reclaimPolicy", &self.reclaim_policy, &["Delete", "Retain"]);
+        one_of("volumeBindingMode", &self.volume_binding_mode, &["Immediate", "WaitForFirstConsumer"]);
+    }
+}

@@ -1,0 +1,58 @@
+//! ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1).
+
+use super::{Errors, Kind, Path, Typed, omit, typed, webhook};
+use crate::object::Object;
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use serde_json::json;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    namespaced: false,
+    categories: &["api-extensions"],
+    unconditional_update: false,
+    ..Kind::of::<ValidatingAdmissionPolicy>(
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "v1",
+        "ValidatingAdmissionPolicy",
+    )
+};
+
+impl Typed for ValidatingAdmissionPolicy {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = self.spec.get_or_insert_default();
+        spec.failure_policy.get_or_insert_with(|| "Fail".to_owned());
+        if let Some(resources) = &mut spec.match_constraints {
+            webhook::default_match(resources);
+        }
+        self.status.get_or_insert_default();
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        typed::keep_status(new, old);
+        if old.is_none() {
+            new.set(&["status"], json!({}));
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let path = Path::root("spec");
+        let Some(spec) = &self.spec else { return };
+        let validates = spec.validations.as_ref().is_some_and(|all| !all.is_empty());
+        let annotates = spec.audit_annotations.as_ref().is_some_and(|all| !all.is_empty());
+        if !validates && !annotates {
+            let detail = "validations or auditAnnotations must contain at least one item";
+            errors.required(&path.child("validations"), detail);
+            errors.required(&path.child("auditAnnotations"), detail);
+        }
+        if spec.match_constraints.is_none() {
+            errors.required(&path.child("matchConstraints"), "");
+        }
+        for (index, validation) in spec.validations.iter().flatten().enumerate() {
+            if validation.expression.trim().is_empty() {
+                let path = path.child("validations").index(index).child("expression");
+                errors.required(&path, "expression is not specified");
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! ValidatingAdmissionPolicyBinding (admissionregistration.k8s.io/v1).
+
+use super::{Errors, Kind, Path, Typed, omit, webhook};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    namespaced: false,
+    categories: &["api-extensions"],
+    status: false,
+    unconditional_update: false,
+    ..Kind::of::<ValidatingAdmissionPolicyBinding>(
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+        "v1",
+        "ValidatingAdmissionPolicyBinding",
+    )
+};
+
+impl Typed for ValidatingAdmissionPolicyBinding {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        if let Some(resources) = &mut self.spec.match_resources {
+            webhook::default_match(resources);
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let path = Path::root("spec");
+        if self.spec.policy_name.is_empty() {
+            errors.required(&path.child("policyName"), "");
+        }
+        let actions = path.child("validationActions");
+        let known = ["Audit", "Deny", "Warn"];
+        if self.spec.validation_actions.is_empty() {
+            errors.required(&actions, "at least one validation action is required");
+        }
+        for action in self.spec.validation_actions.iter().filter(|action| !known.contains(&action.as_str())) {
+            errors.unsupported(&actions, action.as_str(), &known);
+        }
+    }
+}

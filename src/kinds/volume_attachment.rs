@@ -1,0 +1,48 @@
+//! VolumeAttachment (storage.k8s.io/v1).
+
+use super::{Errors, Kind, Path, Typed, omit, typed};
+use crate::object::Object;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use serde_json::json;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    namespaced: false,
+    generation: false,
+    unconditional_update: false,
+    ..Kind::of::<VolumeAttachment>("volumeattachments.storage.k8s.io", "v1", "VolumeAttachment")
+};
+
+impl Typed for VolumeAttachment {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        self.status.get_or_insert_default();
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        typed::keep_status(new, old);
+        if old.is_none() {
+            new.set(&["status"], json!({"attached": false}));
+        }
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let path = Path::root("spec");
+        if let Some(old) = old {
+            errors.immutable(&path, &self.spec, &old.spec);
+        }
+        if self.spec.attacher.is_empty() {
+            errors.required(&path.child("attacher"), "");
+        }
+        if self.spec.node_name.is_empty() {
+            errors.required(&path.child("nodeName"), "");
+        }
+        let source = &self.spec.source;
+        if source.persistent_volume_name.is_none() && source.inline_volume_spec.is_none() {
+            errors.required(
+                &path.child("source"),
+                "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
+            );
+        }
+    }
+}
