@@ -96,6 +96,18 @@ impl Errors {
         self.push(path, "FieldValueInvalid", Self::with_detail(format!("Invalid value: {value}"), detail));
     }
 
+    /// `Invalid value: detail`, the value left unsaid.
+    pub fn invalid_unsaid(&mut self, path: &Path, detail: &str) {
+        self.push(path, "FieldValueInvalid", format!("Invalid value: {detail}"));
+    }
+
+    /// A number that may not be below nothing.
+    pub fn non_negative(&mut self, path: &Path, number: Option<impl Into<i64>>) {
+        if let Some(number) = number.map(Into::into).filter(|number| *number < 0) {
+            self.invalid(path, number, "must be greater than or equal to 0");
+        }
+    }
+
     /// `field is immutable`, when it was changed.
     pub fn immutable<T: PartialEq + Serialize>(&mut self, path: &Path, new: &T, old: &T) {
         if new != old {
@@ -116,11 +128,16 @@ impl Errors {
         self.unsupported_as_listed(path, value, &sorted);
     }
 
+    /// As [`Errors::unsupported`] with the value as Go prints it.
+    pub fn unsupported_text(&mut self, path: &Path, value: &str, supported: &[&str]) {
+        let known: Vec<String> = supported.iter().map(|word| format!("{word:?}")).collect();
+        let message = format!("Unsupported value: {value}: supported values: {}", known.join(", "));
+        self.push(path, "FieldValueNotSupported", message);
+    }
+
     /// As [`Errors::unsupported`], for the few places (RBAC, policy types) where Kubernetes does not sort what it supports.
     pub fn unsupported_as_listed(&mut self, path: &Path, value: impl Into<Value>, supported: &[&str]) {
-        let known: Vec<String> = supported.iter().map(|word| format!("{word:?}")).collect();
-        let message = format!("Unsupported value: {}: supported values: {}", value.into(), known.join(", "));
-        self.push(path, "FieldValueNotSupported", message);
+        self.unsupported_text(path, &value.into().to_string(), supported);
     }
 
     /// `Duplicate value: <json>`.

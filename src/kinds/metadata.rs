@@ -107,7 +107,8 @@ fn check_change(new: &Object, old: &Object, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_annotations(annotations: &BTreeMap<String, String>, path: &Path, errors: &mut Errors) {
+/// Keys of annotations, and how much they hold together.
+pub fn check_annotations(annotations: &BTreeMap<String, String>, path: &Path, errors: &mut Errors) {
     for key in annotations.keys() {
         errors.each_invalid(path, key.as_str(), names::qualified(&key.to_lowercase()));
     }

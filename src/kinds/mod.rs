@@ -7,6 +7,7 @@
 pub mod address;
 pub mod amount;
 pub mod field;
+pub mod go;
 pub mod metadata;
 pub mod names;
 pub mod omit;
@@ -14,6 +15,7 @@ pub mod rbac;
 pub mod read;
 pub mod resource_names;
 pub mod selectable;
+pub mod selector;
 pub mod typed;
 pub mod view;
 pub mod webhook;

@@ -4,16 +4,29 @@
 //! Never: decides where a pod runs or what becomes of it.
 //! Start reading at [`KIND`].
 
+mod containers;
 pub mod defaults;
+mod dns;
+mod env;
 pub mod facts;
+pub mod internal;
+mod mounts;
+mod paths;
+mod ports;
 mod prepare;
+mod probes;
+mod resources;
+pub mod scheduling;
+mod security;
+pub mod spec;
+mod update;
 mod volumes;
 
 pub use facts::{Requests, condition, is_ready, qos_class, requests};
 
-use super::{Errors, Kind, Typed};
+use super::{Errors, Kind, Path, Typed};
 use crate::object::Object;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind { short: &["po"], categories: &["all"], ..Kind::of::<Pod>("pods", "v1", "Pod") };
@@ -29,5 +42,13 @@ impl Typed for Pod {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let none = PodSpec::default();
+        let spec = self.spec.as_ref().unwrap_or(&none);
+        spec::check_pod(spec, &Path::root("spec"), errors);
+        match old {
+            None => spec::check_new_pod(spec, &Path::root("spec"), errors),
+            Some(old) => update::check(spec, old.spec.as_ref().unwrap_or(&none), &Path::root("spec"), errors),
+        }
+    }
 }

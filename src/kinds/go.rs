@@ -1,0 +1,172 @@
+//! Values as Go prints its own structs, which have no JSON names and leave nothing out: some of Kubernetes' refusals show them.
+//!
+//! Knows: how to lay a JSON value out by a table of fields, on one line or indented, and how two layouts differ.
+//! Never: knows a kind's tables. Start reading at [`lay_out`].
+
+use serde_json::Value;
+
+/// One field of a Go struct.
+pub type Field = (&'static str, &'static str, Shape);
+
+/// What a field holds, and so what is printed when it is left out.
+#[derive(Clone, Copy)]
+pub enum Shape {
+    /// A text, `""` when left out.
+    Text,
+    /// A number, `0` when left out.
+    Number,
+    /// A truth, `false` when left out.
+    Bool,
+    /// Anything behind a pointer, or a map: `null` when left out.
+    Pointer,
+    /// A struct in place, printed whole when left out.
+    Struct(&'static [Field]),
+    /// A struct behind a pointer.
+    Optional(&'static [Field]),
+    /// A list of structs.
+    List(&'static [Field]),
+    /// A value whose Go names are its JSON names with a capital.
+    Plain,
+    /// A list of such values.
+    Plains,
+}
+
+/// A value laid out: fields in Go's order.
+pub enum Layout {
+    /// As JSON prints it.
+    Leaf(String),
+    /// A list.
+    List(Vec<Layout>),
+    /// A struct or map.
+    Map(Vec<(String, Layout)>),
+}
+
+/// Lays a JSON object out by its table.
+pub fn lay_out(value: &Value, fields: &[Field]) -> Layout {
+    Layout::Map(fields.iter().map(|(go, json, shape)| ((*go).to_owned(), field(&value[*json], *shape))).collect())
+}
+
+fn field(value: &Value, shape: Shape) -> Layout {
+    let zero = |zero: &str| Layout::Leaf(if value.is_null() { zero.to_owned() } else { value.to_string() });
+    match (shape, value) {
+        (Shape::Text, _) => zero("\"\""),
+        (Shape::Number, _) => zero("0"),
+        (Shape::Bool, _) => zero("false"),
+        (Shape::Struct(fields), value) => lay_out(value, fields),
+        (_, Value::Null) => Layout::Leaf("null".into()),
+        (Shape::Pointer, value) => as_is(value),
+        (Shape::Optional(fields), value) => lay_out(value, fields),
+        (Shape::List(fields), Value::Array(items)) => {
+            Layout::List(items.iter().map(|item| lay_out(item, fields)).collect())
+        }
+        (Shape::List(_) | Shape::Plain | Shape::Plains, value) => plain(value),
+    }
+}
+
+fn as_is(value: &Value) -> Layout {
+    match value {
+        Value::Array(items) => Layout::List(items.iter().map(as_is).collect()),
+        Value::Object(map) => Layout::Map(map.iter().map(|(name, value)| (name.clone(), as_is(value))).collect()),
+        leaf => Layout::Leaf(leaf.to_string()),
+    }
+}
+
+fn plain(value: &Value) -> Layout {
+    let capital = |name: &str| {
+        let mut letters = name.chars();
+        letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    };
+    match value {
+        Value::Array(items) => Layout::List(items.iter().map(plain).collect()),
+        Value::Object(map) => Layout::Map(map.iter().map(|(name, value)| (capital(name), plain(value))).collect()),
+        leaf => Layout::Leaf(leaf.to_string()),
+    }
+}
+
+impl Layout {
+    /// On one line.
+    pub fn compact(&self) -> String {
+        match self {
+            Layout::Leaf(text) => text.clone(),
+            Layout::List(items) => {
+                let items: Vec<String> = items.iter().map(Layout::compact).collect();
+                format!("[{}]", items.join(","))
+            }
+            Layout::Map(fields) => {
+                let fields: Vec<String> =
+                    fields.iter().map(|(name, value)| format!("\"{name}\":{}", value.compact())).collect();
+                format!("{{{}}}", fields.join(","))
+            }
+        }
+    }
+
+    /// On many lines, each level one blank further in.
+    fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.write(0, "", "", &mut lines);
+        lines
+    }
+
+    fn write(&self, depth: usize, head: &str, tail: &str, lines: &mut Vec<String>) {
+        let indent = " ".repeat(depth);
+        let mut all = |open: &str, parts: Vec<(String, &Layout)>, close: &str| {
+            lines.push(format!("{indent}{head}{open}"));
+            let last = parts.len().saturating_sub(1);
+            for (index, (head, part)) in parts.into_iter().enumerate() {
+                part.write(depth + 1, &head, if index == last { "" } else { "," }, lines);
+            }
+            lines.push(format!("{indent}{close}{tail}"));
+        };
+        match self {
+            Layout::Leaf(text) => lines.push(format!("{indent}{head}{text}{tail}")),
+            Layout::List(items) if items.is_empty() => lines.push(format!("{indent}{head}[]{tail}")),
+            Layout::Map(fields) if fields.is_empty() => lines.push(format!("{indent}{head}{{}}{tail}")),
+            Layout::List(items) => all("[", items.iter().map(|item| (String::new(), item)).collect(), "]"),
+            Layout::Map(fields) => {
+                all("{", fields.iter().map(|(name, value)| (format!("\"{name}\": "), value)).collect(), "}");
+            }
+        }
+    }
+}
+
+/// How two layouts differ, as a unified diff of one hunk with three lines of context.
+pub fn difference(old: &Layout, new: &Layout) -> String {
+    let (old, new) = (old.lines(), new.lines());
+    let start = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let (old_rest, new_rest) = (&old[start..], &new[start..]);
+    let end = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(old, new)| old == new).count();
+    let before = &old[start.saturating_sub(3)..start];
+    let after = &old_rest[old_rest.len() - end..];
+    let after = &after[..after.len().min(3)];
+    let (gone, come) = (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
+    let count = |changed: &[String]| before.len() + changed.len() + after.len();
+    let from = start - before.len() + 1;
+    let mut text = format!("@@ -{from},{} +{from},{} @@", count(gone), count(come));
+    for (mark, lines) in [(' ', before), ('-', gone), ('+', come), (' ', after)] {
+        lines.iter().for_each(|line| text.push_str(&format!("\n{mark}{line}")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const FIELDS: &[Field] =
+        &[("Name", "name", Shape::Text), ("Count", "count", Shape::Number), ("Args", "args", Shape::Pointer)];
+
+    #[test]
+    fn nothing_is_left_out() {
+        let layout = lay_out(&json!({"name": "a"}), FIELDS);
+        assert_eq!(layout.compact(), r#"{"Name":"a","Count":0,"Args":null}"#);
+    }
+
+    #[test]
+    fn differences_have_context() {
+        let (old, new) =
+            (lay_out(&json!({"name": "a"}), FIELDS), lay_out(&json!({"name": "a", "args": ["x"]}), FIELDS));
+        let expected = "@@ -1,5 +1,7 @@\n {\n  \"Name\": \"a\",\n  \"Count\": 0,\n- \"Args\": null\n+ \"Args\": [\n+  \"x\"\n+ ]\n }";
+        assert_eq!(difference(&old, &new), expected);
+    }
+}

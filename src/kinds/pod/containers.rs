@@ -1,0 +1,117 @@
+//! Checks of containers, init containers and what they have in common.
+
+use super::mounts::{self, Volumes};
+use super::probes::{self, Role};
+use super::{env, facts, ports, resources, security};
+use crate::kinds::{Errors, Path, names};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use std::collections::BTreeSet;
+
+const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
+const MESSAGE_POLICIES: [&str; 2] = ["FallbackToLogsOnError", "File"];
+
+/// Checks the containers of a pod.
+pub fn check(spec: &PodSpec, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+    let path = path.child("containers");
+    if spec.containers.is_empty() {
+        return errors.required(&path, "");
+    }
+    let mut seen = BTreeSet::new();
+    for (index, container) in spec.containers.iter().enumerate() {
+        let path = path.index(index);
+        check_common(container, volumes, &path, errors);
+        if !seen.insert(container.name.as_str()) {
+            errors.duplicate(&path.child("name"), container.name.as_str());
+        }
+        check_care(container, spec, &path, errors);
+        if let Some(policy) = container.restart_policy.as_deref() {
+            let known = ["Always", "Never", "OnFailure"];
+            if !known.contains(&policy) {
+                errors.unsupported(&path.child("restartPolicy"), policy, &known);
+            }
+        }
+    }
+    ports::check_conflicts(&spec.containers, &path, errors);
+}
+
+/// Checks the init containers; those that run on beside the containers may have probes and hooks.
+pub fn check_init(spec: &PodSpec, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+    let path = path.child("initContainers");
+    let mut seen: BTreeSet<&str> = spec.containers.iter().map(|container| container.name.as_str()).collect();
+    for (index, container) in spec.init_containers.iter().flatten().enumerate() {
+        let at = path.index(index);
+        check_common(container, volumes, &at, errors);
+        if !container.name.is_empty() && !seen.insert(container.name.as_str()) {
+            errors.duplicate(&at.child("name"), container.name.as_str());
+        }
+        ports::check_conflicts(std::slice::from_ref(container), &path, errors);
+        if facts::is_sidecar(container) {
+            check_care(container, spec, &at, errors);
+            continue;
+        }
+        let care = [
+            ("lifecycle", container.lifecycle.is_some()),
+            ("livenessProbe", container.liveness_probe.is_some()),
+            ("readinessProbe", container.readiness_probe.is_some()),
+            ("startupProbe", container.startup_probe.is_some()),
+        ];
+        for (field, _) in care.iter().filter(|(_, set)| *set) {
+            let detail = "may not be set for init containers without restartPolicy=Always";
+            errors.forbidden(&at.child(field), detail);
+        }
+    }
+}
+
+/// Hooks and probes.
+fn check_care(container: &Container, spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    let grace = spec.termination_grace_period_seconds.unwrap_or(30);
+    probes::check_lifecycle(container.lifecycle.as_ref(), grace, &path.child("lifecycle"), errors);
+    let probes = [
+        ("livenessProbe", &container.liveness_probe, Role::Liveness),
+        ("readinessProbe", &container.readiness_probe, Role::Readiness),
+        ("startupProbe", &container.startup_probe, Role::Startup),
+    ];
+    for (field, probe, role) in probes {
+        probes::check(probe.as_ref(), role, grace, &path.child(field), errors);
+    }
+}
+
+fn check_common(container: &Container, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+    match container.name.as_str() {
+        "" => errors.required(&path.child("name"), ""),
+        name => errors.each_invalid(&path.child("name"), name, names::label(name)),
+    }
+    if container.image.as_ref().is_none_or(String::is_empty) {
+        errors.required(&path.child("image"), "");
+    }
+    let policy = container.termination_message_policy.as_deref().unwrap_or_default();
+    if !MESSAGE_POLICIES.contains(&policy) {
+        errors.unsupported(&path.child("terminationMessagePolicy"), policy, &MESSAGE_POLICIES);
+    }
+    ports::check(container.ports.as_deref().unwrap_or_default(), &path.child("ports"), errors);
+    env::check(container.env.as_deref().unwrap_or_default(), &path.child("env"), errors);
+    env::check_from(container.env_from.as_deref().unwrap_or_default(), &path.child("envFrom"), errors);
+    mounts::check(container, volumes, path, errors);
+    let policy = container.image_pull_policy.as_deref().unwrap_or_default();
+    if !PULL_POLICIES.contains(&policy) {
+        errors.unsupported(&path.child("imagePullPolicy"), policy, &PULL_POLICIES);
+    }
+    if let Some(all) = &container.resources {
+        resources::check(all, &path.child("resources"), errors);
+    }
+    resources::check_resize(container, &path.child("resizePolicy"), errors);
+    if let Some(context) = &container.security_context {
+        security::check(context, &path.child("securityContext"), errors);
+    }
+}
+
+/// Pods, unlike templates, may not have blanks around an image's name.
+pub fn check_images(containers: &[Container], path: &Path, errors: &mut Errors) {
+    for (index, container) in containers.iter().enumerate() {
+        let image = container.image.as_deref().unwrap_or_default();
+        if image.trim() != image {
+            let detail = "must not have leading or trailing whitespace";
+            errors.invalid(&path.index(index).child("image"), image, detail);
+        }
+    }
+}

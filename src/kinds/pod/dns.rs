@@ -1,0 +1,84 @@
+//! Checks of a pod's names: DNS, host aliases, its own host name.
+
+use crate::kinds::{Errors, Path, names};
+use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
+use serde_json::json;
+
+const POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const NONE: &str = "when `dnsPolicy` is None";
+
+/// Checks the policy.
+pub fn check_policy(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    let policy = spec.dns_policy.as_deref().unwrap_or_default();
+    if !POLICIES.contains(&policy) {
+        errors.unsupported_as_listed(&path.child("dnsPolicy"), policy, &POLICIES);
+    }
+}
+
+/// Checks the servers, search paths and options.
+pub fn check_config(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    let path = path.child("dnsConfig");
+    let none = spec.dns_policy.as_deref() == Some("None");
+    let Some(config) = &spec.dns_config else {
+        if none {
+            errors.required(&path, &format!("must provide `dnsConfig` {NONE}"));
+        }
+        return;
+    };
+    let servers = config.nameservers.as_deref().unwrap_or_default();
+    if none && servers.is_empty() {
+        return errors
+            .required(&path.child("nameservers"), &format!("must provide at least one DNS nameserver {NONE}"));
+    }
+    if servers.len() > 3 {
+        errors.invalid(&path.child("nameservers"), json!(servers), "must not have more than 3 nameservers");
+    }
+    for (index, server) in servers.iter().enumerate() {
+        errors.each_invalid(&path.child("nameservers").index(index), server.as_str(), names::ip(server));
+    }
+    check_searches(config, &path, errors);
+    for (index, option) in config.options.iter().flatten().enumerate() {
+        if option.name.as_ref().is_none_or(String::is_empty) {
+            errors.required(&path.child("options").index(index), "must not be empty");
+        }
+    }
+}
+
+fn check_searches(config: &PodDNSConfig, path: &Path, errors: &mut Errors) {
+    let searches = config.searches.as_deref().unwrap_or_default();
+    let at = path.child("searches");
+    if searches.len() > 32 {
+        errors.invalid(&at, json!(searches), "must not have more than 32 search paths");
+    }
+    if searches.join(" ").len() > 2048 {
+        let detail = "must not have more than 2048 characters (including spaces) in the search list";
+        errors.invalid(&at, json!(searches), detail);
+    }
+    for (index, search) in searches.iter().enumerate() {
+        let name = search.strip_suffix('.').unwrap_or(search);
+        // Kubernetes lets search paths hold underscores and be a lone dot (KEP-4427).
+        if search != "." {
+            errors.each_invalid(&at.index(index), search.as_str(), names::subdomain(&name.replace('_', "-")));
+        }
+    }
+}
+
+/// Checks the pod's own names.
+pub fn check_host(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    for (field, name) in [("hostname", &spec.hostname), ("subdomain", &spec.subdomain)] {
+        if let Some(name) = name {
+            errors.each_invalid(&path.child(field), name.as_str(), names::label(name));
+        }
+    }
+}
+
+/// Checks what goes into the pod's hosts file.
+pub fn check_aliases(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    for (index, alias) in spec.host_aliases.iter().flatten().enumerate() {
+        let path = path.child("hostAliases").index(index);
+        errors.each_invalid(&path.child("ip"), alias.ip.as_str(), names::ip(&alias.ip));
+        for name in alias.hostnames.iter().flatten() {
+            errors.each_invalid(&path.child("hostnames"), name.as_str(), names::subdomain(name));
+        }
+    }
+}

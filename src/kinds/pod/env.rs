@@ -1,0 +1,177 @@
+//! Checks of environment variables and of what they, or files of a volume, are taken from.
+
+use crate::kinds::{Errors, Path, names};
+use crate::object::Quantity;
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, ObjectFieldSelector, ResourceFieldSelector};
+
+const SOURCES: &str =
+    "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+const TWO_SOURCES: &str = "may not have more than one field specified at a time";
+/// Fields of the pod that a variable can hold.
+const IN_ENV: &[&str] = &[
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+];
+/// Fields of the pod that a file can hold.
+const IN_FILES: &[&str] =
+    &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+/// Fields that field selectors of pods know, though neither of the above can hold them.
+const ELSEWHERE: &[&str] = &["spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host"];
+const RESOURCES: &[&str] = &[
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+];
+
+/// Checks variables one by one.
+pub fn check(variables: &[EnvVar], path: &Path, errors: &mut Errors) {
+    for (index, variable) in variables.iter().enumerate() {
+        let path = path.index(index);
+        match variable.name.as_str() {
+            "" => errors.required(&path.child("name"), ""),
+            name => errors.each_invalid(&path.child("name"), name, names::env(name)),
+        }
+        check_source(variable, &path.child("valueFrom"), errors);
+    }
+}
+
+fn check_source(variable: &EnvVar, path: &Path, errors: &mut Errors) {
+    let Some(from) = &variable.value_from else { return };
+    let mut sources = 0;
+    if let Some(field) = &from.field_ref {
+        sources += 1;
+        check_field(field, IN_ENV, &path.child("fieldRef"), errors);
+    }
+    if let Some(resource) = &from.resource_field_ref {
+        sources += 1;
+        check_resource(resource, false, &path.child("resourceFieldRef"), errors);
+    }
+    let map = from.config_map_key_ref.as_ref().map(|of| ("configMapKeyRef", &of.name, &of.key));
+    let secret = from.secret_key_ref.as_ref().map(|of| ("secretKeyRef", &of.name, &of.key));
+    for (field, name, key) in map.into_iter().chain(secret) {
+        sources += 1;
+        check_key(name, key, &path.child(field), errors);
+    }
+    sources += usize::from(from.file_key_ref.is_some());
+    let with_value = variable.value.as_ref().is_some_and(|value| !value.is_empty());
+    match sources {
+        0 => errors.invalid(path, "", SOURCES),
+        _ if with_value => errors.invalid(path, "", "may not be specified when `value` is not empty"),
+        1 => {}
+        _ => errors.invalid(path, "", TWO_SOURCES),
+    }
+}
+
+fn check_key(name: &str, key: &str, path: &Path, errors: &mut Errors) {
+    errors.each_invalid(&path.child("name"), name, names::subdomain(name));
+    match key {
+        "" => errors.required(&path.child("key"), ""),
+        key => errors.each_invalid(&path.child("key"), key, names::config_key(key)),
+    }
+}
+
+/// Checks sources of whole sets of variables.
+pub fn check_from(sources: &[EnvFromSource], path: &Path, errors: &mut Errors) {
+    for (index, source) in sources.iter().enumerate() {
+        let at = path.index(index);
+        if let Some(prefix) = source.prefix.as_deref().filter(|prefix| !prefix.is_empty()) {
+            errors.each_invalid(&at.child("prefix"), prefix, names::env(prefix));
+        }
+        let map = source.config_map_ref.as_ref().map(|of| ("configMapRef", of.name.as_str()));
+        let secret = source.secret_ref.as_ref().map(|of| ("secretRef", of.name.as_str()));
+        let named: Vec<_> = map.into_iter().chain(secret).collect();
+        for (field, name) in &named {
+            if name.is_empty() {
+                errors.required(&at.child(field).child("name"), "");
+            }
+        }
+        match named.len() {
+            0 => errors.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"),
+            1 => {}
+            _ => errors.invalid(path, "", TWO_SOURCES),
+        }
+    }
+}
+
+/// Checks a file's or a variable's field of the pod.
+pub fn check_file_field(field: &ObjectFieldSelector, path: &Path, errors: &mut Errors) {
+    check_field(field, IN_FILES, path, errors);
+}
+
+fn check_field(field: &ObjectFieldSelector, known: &[&str], path: &Path, errors: &mut Errors) {
+    if field.field_path.is_empty() {
+        return errors.required(&path.child("fieldPath"), "");
+    }
+    let at = path.child("fieldPath");
+    let wrong = |what: String| format!("error converting fieldPath: {what}");
+    if field.api_version.as_deref() != Some("v1") {
+        let version = field.api_version.as_deref().unwrap_or_default();
+        return errors.invalid(&at, field.field_path.as_str(), &wrong(format!("unsupported pod version: {version}")));
+    }
+    let subscript = field.field_path.strip_suffix("']").and_then(|text| text.split_once("['"));
+    match subscript {
+        Some(("metadata.labels", key)) => errors.each_invalid(path, key, names::qualified(key)),
+        Some(("metadata.annotations", key)) => {
+            errors.each_invalid(path, key, names::qualified(&key.to_ascii_lowercase()));
+        }
+        Some((other, _)) => errors.invalid(&at, field.field_path.as_str(), &wrong(unknown_field(other))),
+        None if known.contains(&field.field_path.as_str()) => {}
+        None if IN_ENV.iter().chain(IN_FILES).chain(ELSEWHERE).any(|name| *name == field.field_path) => {
+            errors.unsupported(&at, field.field_path.as_str(), known);
+        }
+        None => errors.invalid(&at, field.field_path.as_str(), &wrong(unknown_field(&field.field_path))),
+    }
+}
+
+fn unknown_field(name: &str) -> String {
+    format!("field label not supported: {name}")
+}
+
+/// Checks a file's or a variable's resource of a container.
+pub fn check_resource(resource: &ResourceFieldSelector, in_file: bool, path: &Path, errors: &mut Errors) {
+    if in_file && resource.container_name.as_ref().is_none_or(String::is_empty) {
+        return errors.required(&path.child("containerName"), "");
+    }
+    let name = resource.resource.as_str();
+    let huge = ["limits.hugepages-", "requests.hugepages-"].iter().any(|start| name.starts_with(start));
+    if name.is_empty() {
+        errors.required(&path.child("resource"), "");
+    } else if !huge && !RESOURCES.contains(&name) {
+        errors.unsupported(&path.child("resource"), name, RESOURCES);
+    }
+    check_divisor(resource, path, errors);
+}
+
+fn check_divisor(resource: &ResourceFieldSelector, path: &Path, errors: &mut Errors) {
+    let Some(divisor) = resource.divisor.as_ref().and_then(|text| Quantity::parse(&text.0).ok()) else { return };
+    if divisor.is_zero() {
+        return;
+    }
+    let name = resource.resource.as_str();
+    let (known, unit): (&[&str], &str) = match name.split_once('.').map_or("", |(_, unit)| unit) {
+        "cpu" => (&["1m", "1"], "cpu"),
+        "" => return,
+        unit => (&["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"], unit),
+    };
+    if !known.contains(&divisor.to_string().as_str()) {
+        let detail = format!("only divisor's values {} are supported with the {unit} resource", listed(known));
+        errors.invalid(&path.child("divisor"), name, &detail);
+    }
+}
+
+fn listed(words: &[&str]) -> String {
+    match words {
+        [one, other] => format!("{one} and {other}"),
+        words => words.join(", "),
+    }
+}

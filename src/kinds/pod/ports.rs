@@ -1,0 +1,69 @@
+//! Checks of container ports.
+
+use crate::kinds::{Errors, Path, names};
+use k8s_openapi::api::core::v1::{Container, ContainerPort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use std::collections::BTreeSet;
+
+/// Checks the ports of one container.
+pub fn check(ports: &[ContainerPort], path: &Path, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (index, port) in ports.iter().enumerate() {
+        let path = path.index(index);
+        if let Some(name) = port.name.as_deref() {
+            let problems = names::port_name(name);
+            if problems.is_empty() && !seen.insert(name) {
+                errors.duplicate(&path.child("name"), name);
+            }
+            errors.each_invalid(&path.child("name"), name, problems);
+        }
+        match port.container_port {
+            0 => errors.required(&path.child("containerPort"), ""),
+            number => errors.each_invalid(&path.child("containerPort"), number, names::port(number.into())),
+        }
+        if let Some(number) = port.host_port {
+            errors.each_invalid(&path.child("hostPort"), number, names::port(number.into()));
+        }
+        match port.protocol.as_deref().unwrap_or_default() {
+            "TCP" | "UDP" | "SCTP" => {}
+            "" => errors.required(&path.child("protocol"), ""),
+            other => errors.unsupported(&path.child("protocol"), other, &["TCP", "UDP", "SCTP"]),
+        }
+    }
+}
+
+/// No two containers may want the same port of the node.
+pub fn check_conflicts(containers: &[Container], path: &Path, errors: &mut Errors) {
+    let mut taken = BTreeSet::new();
+    for (index, container) in containers.iter().enumerate() {
+        for (number, port) in container.ports.iter().flatten().enumerate() {
+            let Some(host_port) = port.host_port.filter(|port| *port != 0) else { continue };
+            let protocol = port.protocol.as_deref().unwrap_or_default();
+            let text = format!("{protocol}/{}/{host_port}", port.host_ip.as_deref().unwrap_or_default());
+            if !taken.insert(text.clone()) {
+                errors.duplicate(&path.index(index).child("ports").index(number).child("hostPort"), text);
+            }
+        }
+    }
+}
+
+/// On the node's own network a container's port is the node's.
+pub fn check_host_network(containers: &[Container], path: &Path, errors: &mut Errors) {
+    for (index, container) in containers.iter().enumerate() {
+        for (number, port) in container.ports.iter().flatten().enumerate() {
+            let host_port = port.host_port.unwrap_or(0);
+            if host_port != 0 && host_port != port.container_port {
+                let path = path.index(index).child("ports").index(number).child("hostPort");
+                errors.invalid(&path, host_port, "must match `containerPort` when `hostNetwork` is true");
+            }
+        }
+    }
+}
+
+/// A port by number or by name.
+pub fn check_number_or_name(port: &IntOrString, path: &Path, errors: &mut Errors) {
+    match port {
+        IntOrString::Int(number) => errors.each_invalid(path, *number, names::port((*number).into())),
+        IntOrString::String(name) => errors.each_invalid(path, name.as_str(), names::port_name(name)),
+    }
+}

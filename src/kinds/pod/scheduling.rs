@@ -1,0 +1,188 @@
+//! Checks of where a pod may run: affinity, tolerations, spreading.
+
+use crate::kinds::{Errors, Path, names, selector};
+use k8s_openapi::api::core::v1::{
+    Affinity, NodeAffinity, PodAffinityTerm, PodSpec, Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
+};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// Checks all three kinds of affinity.
+pub fn check_affinity(affinity: Option<&Affinity>, path: &Path, errors: &mut Errors) {
+    let Some(affinity) = affinity else { return };
+    if let Some(nodes) = &affinity.node_affinity {
+        check_nodes(nodes, &path.child("nodeAffinity"), errors);
+    }
+    if let Some(pods) = &affinity.pod_affinity {
+        let path = path.child("podAffinity");
+        check_terms(pods.required_during_scheduling_ignored_during_execution.as_deref(), &path, errors);
+        check_weighted(pods.preferred_during_scheduling_ignored_during_execution.as_deref(), &path, errors);
+    }
+    if let Some(pods) = &affinity.pod_anti_affinity {
+        let path = path.child("podAntiAffinity");
+        check_terms(pods.required_during_scheduling_ignored_during_execution.as_deref(), &path, errors);
+        check_weighted(pods.preferred_during_scheduling_ignored_during_execution.as_deref(), &path, errors);
+    }
+}
+
+fn check_nodes(nodes: &NodeAffinity, path: &Path, errors: &mut Errors) {
+    if let Some(required) = &nodes.required_during_scheduling_ignored_during_execution {
+        selector::check_nodes(required, &path.child(REQUIRED), errors);
+    }
+    let preferred = nodes.preferred_during_scheduling_ignored_during_execution.iter().flatten();
+    for (index, term) in preferred.enumerate() {
+        let path = path.child(PREFERRED).index(index);
+        check_weight(term.weight, &path, errors);
+        selector::check_node_term(&term.preference, &path.child("preference"), errors);
+    }
+}
+
+fn check_weight(weight: i32, path: &Path, errors: &mut Errors) {
+    if !(1..=100).contains(&weight) {
+        errors.invalid(&path.child("weight"), weight, "must be in the range 1-100");
+    }
+}
+
+fn check_terms(terms: Option<&[PodAffinityTerm]>, path: &Path, errors: &mut Errors) {
+    for (index, term) in terms.unwrap_or_default().iter().enumerate() {
+        check_term(term, &path.child(REQUIRED).index(index), errors);
+    }
+}
+
+fn check_weighted(terms: Option<&[WeightedPodAffinityTerm]>, path: &Path, errors: &mut Errors) {
+    for (index, term) in terms.unwrap_or_default().iter().enumerate() {
+        let path = path.child(PREFERRED).index(index);
+        check_weight(term.weight, &path, errors);
+        check_term(&term.pod_affinity_term, &path.child("podAffinityTerm"), errors);
+    }
+}
+
+fn check_term(term: &PodAffinityTerm, path: &Path, errors: &mut Errors) {
+    for (field, labels) in [("labelSelector", &term.label_selector), ("namespaceSelector", &term.namespace_selector)] {
+        if let Some(labels) = labels {
+            selector::check(labels, &path.child(field), errors);
+        }
+    }
+    for namespace in term.namespaces.iter().flatten() {
+        errors.each_invalid(&path.child("namespace"), namespace.as_str(), names::label(namespace));
+    }
+    let at = path.child("topologyKey");
+    if term.topology_key.is_empty() {
+        errors.required(&at, "can not be empty");
+    }
+    errors.each_invalid(&at, term.topology_key.as_str(), names::qualified(&term.topology_key));
+}
+
+/// Checks each toleration.
+pub fn check_tolerations(tolerations: &[Toleration], path: &Path, errors: &mut Errors) {
+    for (index, toleration) in tolerations.iter().enumerate() {
+        check_toleration(toleration, &path.index(index), errors);
+    }
+}
+
+fn check_toleration(toleration: &Toleration, path: &Path, errors: &mut Errors) {
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    let (key, operator) = (part(&toleration.key), part(&toleration.operator));
+    let (value, effect) = (part(&toleration.value), part(&toleration.effect));
+    let at = path.child("operator");
+    if !key.is_empty() {
+        errors.each_invalid(&path.child("key"), key.as_str(), names::qualified(&key));
+    } else if operator != "Exists" {
+        let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        errors.invalid(&at, operator.as_str(), detail);
+    }
+    if toleration.toleration_seconds.is_some() && effect != "NoExecute" {
+        let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+        errors.invalid(&path.child("effect"), effect.as_str(), detail);
+    }
+    match operator.as_str() {
+        "" | "Equal" => {
+            let problems = names::label_value(&value);
+            if !problems.is_empty() {
+                errors.invalid(&at, value.as_str(), &problems.join(";"));
+            }
+        }
+        "Exists" if !value.is_empty() => {
+            errors.invalid(&at, value.as_str(), "value must be empty when `operator` is 'Exists'");
+        }
+        "Exists" => {}
+        other => errors.unsupported(&at, other, &["Equal", "Exists"]),
+    }
+    if !effect.is_empty() {
+        check_effect(&effect, &path.child("effect"), errors);
+    }
+}
+
+/// Checks the effect of a taint or toleration.
+pub fn check_effect(effect: &str, path: &Path, errors: &mut Errors) {
+    let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    if !known.contains(&effect) {
+        errors.unsupported_as_listed(path, effect, &known);
+    }
+}
+
+/// Checks how a pod's likes are to be spread.
+pub fn check_spread(constraints: &[TopologySpreadConstraint], path: &Path, errors: &mut Errors) {
+    for (index, constraint) in constraints.iter().enumerate() {
+        let path = path.index(index);
+        check_constraint(constraint, &path, errors);
+        let pair = |other: &TopologySpreadConstraint| (other.topology_key.clone(), other.when_unsatisfiable.clone());
+        if constraints[..index].iter().any(|before| pair(before) == pair(constraint)) {
+            let (key, action) = pair(constraint);
+            errors.duplicate(&path.child("{topologyKey, whenUnsatisfiable}"), format!("{{{key}, {action}}}"));
+        }
+    }
+}
+
+fn check_constraint(constraint: &TopologySpreadConstraint, path: &Path, errors: &mut Errors) {
+    if constraint.max_skew <= 0 {
+        errors.invalid(&path.child("maxSkew"), constraint.max_skew, "must be greater than zero");
+    }
+    match constraint.topology_key.as_str() {
+        "" => errors.required(&path.child("topologyKey"), "can not be empty"),
+        key => errors.each_invalid(&path.child("topologyKey"), key, names::qualified(key)),
+    }
+    let (action, known) = (constraint.when_unsatisfiable.as_str(), ["DoNotSchedule", "ScheduleAnyway"]);
+    if !known.contains(&action) {
+        errors.unsupported(&path.child("whenUnsatisfiable"), action, &known);
+    }
+    if let Some(domains) = constraint.min_domains {
+        let at = path.child("minDomains");
+        if domains <= 0 {
+            errors.invalid(&at, domains, "must be greater than zero");
+        }
+        if action != "DoNotSchedule" {
+            let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+            errors.invalid(&at, domains, &detail);
+        }
+    }
+    let policies = [
+        ("nodeAffinityPolicy", &constraint.node_affinity_policy),
+        ("nodeTaintsPolicy", &constraint.node_taints_policy),
+    ];
+    for (field, policy) in policies {
+        if let Some(policy) = policy.as_deref().filter(|policy| !["Honor", "Ignore"].contains(policy)) {
+            errors.unsupported(&path.child(field), policy, &["Honor", "Ignore"]);
+        }
+    }
+    if let Some(labels) = &constraint.label_selector {
+        selector::check(labels, &path.child("labelSelector"), errors);
+    }
+}
+
+/// Checks what a pod waits for: gates before scheduling, conditions before readiness.
+pub fn check_gates(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    for (index, gate) in spec.readiness_gates.iter().flatten().enumerate() {
+        let path = path.child("readinessGates").index(index).child("conditionType");
+        errors.each_invalid(&path, gate.condition_type.as_str(), names::qualified(&gate.condition_type));
+    }
+    let gates = spec.scheduling_gates.as_deref().unwrap_or_default();
+    for (index, gate) in gates.iter().enumerate() {
+        let path = path.child("schedulingGates").index(index);
+        errors.each_invalid(&path, gate.name.as_str(), names::qualified(&gate.name));
+        if gates[..index].contains(gate) {
+            errors.duplicate(&path, gate.name.as_str());
+        }
+    }
+}

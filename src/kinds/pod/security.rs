@@ -1,0 +1,115 @@
+//! Checks of the security contexts of a pod and its containers.
+
+use super::internal;
+use super::paths;
+use super::ports::check_host_network;
+use crate::kinds::{Errors, Path, names};
+use k8s_openapi::api::core::v1::{PodSecurityContext, PodSpec, SeccompProfile, SecurityContext, Sysctl};
+
+const MOST_ID: i64 = 2_147_483_647;
+const SYSCTL: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+
+fn check_id(id: Option<i64>, path: &Path, errors: &mut Errors) {
+    if let Some(id) = id {
+        errors.each_invalid(path, id, names::in_range(id, 0, MOST_ID));
+    }
+}
+
+/// Checks what one container may do.
+pub fn check(security: &SecurityContext, path: &Path, errors: &mut Errors) {
+    check_id(security.run_as_user, &path.child("runAsUser"), errors);
+    check_id(security.run_as_group, &path.child("runAsGroup"), errors);
+    if let Some(mount) = security.proc_mount.as_deref().filter(|mount| !["Default", "Unmasked"].contains(mount)) {
+        errors.unsupported(&path.child("procMount"), mount, &["Default", "Unmasked"]);
+    }
+    check_seccomp(security.seccomp_profile.as_ref(), &path.child("seccompProfile"), errors);
+    if security.allow_privilege_escalation != Some(false) {
+        return;
+    }
+    if security.privileged == Some(true) {
+        let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
+        errors.invalid_text(path, &internal::security_context(security), detail);
+    }
+    let added = security.capabilities.iter().filter_map(|capabilities| capabilities.add.as_ref()).flatten();
+    for _ in added.filter(|name| *name == "CAP_SYS_ADMIN") {
+        let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
+        errors.invalid_text(path, &internal::security_context(security), detail);
+    }
+}
+
+fn check_seccomp(profile: Option<&SeccompProfile>, path: &Path, errors: &mut Errors) {
+    let Some(profile) = profile else { return };
+    let file = profile.localhost_profile.as_deref();
+    let at = path.child("localhostProfile");
+    match (profile.type_.as_str(), file) {
+        ("Localhost", None) => errors.required(&at, "must be set when seccomp type is Localhost"),
+        ("Localhost", Some(file)) => paths::check_descending(file, &at, errors),
+        (_, Some(file)) => errors.invalid(&at, file, "can only be set when seccomp type is Localhost"),
+        _ => {}
+    }
+    match profile.type_.as_str() {
+        "Localhost" | "RuntimeDefault" | "Unconfined" => {}
+        "" => errors.required(&path.child("type"), "type is required when seccompProfile is set"),
+        other => errors.unsupported(&path.child("type"), other, &["Localhost", "RuntimeDefault", "Unconfined"]),
+    }
+}
+
+/// Checks what the pod as a whole may do, and its ports on the node's network.
+pub fn check_pod(spec: &PodSpec, spec_path: &Path, errors: &mut Errors) {
+    let path = &spec_path.child("securityContext");
+    if spec.host_network == Some(true) {
+        check_host_network(&spec.containers, &spec_path.child("containers"), errors);
+        let init = spec.init_containers.as_deref().unwrap_or_default();
+        check_host_network(init, &spec_path.child("initContainers"), errors);
+    }
+    let Some(security) = &spec.security_context else { return };
+    check_ids(security, path, errors);
+    if spec.share_process_namespace == Some(true) && spec.host_pid == Some(true) {
+        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+        errors.invalid(&path.child("shareProcessNamespace"), true, detail);
+    }
+    check_sysctls(security.sysctls.as_deref().unwrap_or_default(), &path.child("sysctls"), errors);
+    let policies: [(&str, &Option<String>, &[&str]); 2] = [
+        ("fsGroupChangePolicy", &security.fs_group_change_policy, &["OnRootMismatch", "Always"]),
+        ("supplementalGroupsPolicy", &security.supplemental_groups_policy, &["Merge", "Strict"]),
+    ];
+    for (field, policy, known) in policies {
+        if let Some(policy) = policy.as_deref().filter(|policy| !known.contains(policy)) {
+            errors.unsupported(&path.child(field), policy, known);
+        }
+    }
+    check_seccomp(security.seccomp_profile.as_ref(), &path.child("seccompProfile"), errors);
+}
+
+fn check_ids(security: &PodSecurityContext, path: &Path, errors: &mut Errors) {
+    check_id(security.fs_group, &path.child("fsGroup"), errors);
+    check_id(security.run_as_user, &path.child("runAsUser"), errors);
+    check_id(security.run_as_group, &path.child("runAsGroup"), errors);
+    for (index, group) in security.supplemental_groups.iter().flatten().enumerate() {
+        check_id(Some(*group), &path.child("supplementalGroups").index(index), errors);
+    }
+}
+
+fn check_sysctls(sysctls: &[Sysctl], path: &Path, errors: &mut Errors) {
+    for (index, sysctl) in sysctls.iter().enumerate() {
+        let path = path.index(index).child("name");
+        if sysctl.name.is_empty() {
+            errors.required(&path, "");
+        } else if !is_sysctl(&sysctl.name) {
+            let detail = format!("must have at most 253 characters and match regex {SYSCTL}");
+            errors.invalid(&path, sysctl.name.as_str(), &detail);
+        } else if sysctls[..index].iter().any(|before| before.name == sysctl.name) {
+            errors.duplicate(&path, sysctl.name.as_str());
+        }
+    }
+}
+
+fn is_sysctl(name: &str) -> bool {
+    let end = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let part = |part: &str| {
+        let bytes = part.as_bytes();
+        let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(byte);
+        end(bytes.first()) && end(bytes.last()) && bytes.iter().all(inner)
+    };
+    name.len() <= 253 && name.split(['.', '/']).all(part)
+}

@@ -1,0 +1,105 @@
+//! Checks of a whole pod spec, in the order of Kubernetes (`ValidatePodSpec`).
+
+use super::{containers, dns, scheduling, security, volumes};
+use crate::kinds::{Errors, Path, metadata, names};
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+
+const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
+
+/// Checks the template of a workload.
+pub fn check_template(template: &PodTemplateSpec, path: &Path, errors: &mut Errors) {
+    if let Some(meta) = &template.metadata {
+        let path = path.child("metadata");
+        if let Some(labels) = &meta.labels {
+            metadata::check_labels(labels, &path.child("labels"), errors);
+        }
+        if let Some(annotations) = &meta.annotations {
+            metadata::check_annotations(annotations, &path.child("annotations"), errors);
+        }
+    }
+    let none = PodSpec::default();
+    let (spec, path) = (template.spec.as_ref().unwrap_or(&none), path.child("spec"));
+    check(spec, &path, errors);
+    if spec.ephemeral_containers.is_some() {
+        errors.forbidden(&path.child("ephemeralContainers"), "ephemeral containers not allowed in pod template");
+    }
+}
+
+/// Checks the spec of a pod: that of a template, and what templates may do but pods may not.
+pub fn check_pod(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    check(spec, path, errors);
+    containers::check_images(&spec.containers, &path.child("containers"), errors);
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    containers::check_images(init, &path.child("initContainers"), errors);
+}
+
+/// Checks what a pod may not be born with.
+pub fn check_new_pod(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    if spec.ephemeral_containers.is_some() {
+        errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
+    }
+    if spec.node_name.is_some() && spec.scheduling_gates.is_some() {
+        let detail = "cannot be set until all schedulingGates have been cleared";
+        errors.forbidden(&path.child("nodeName"), detail);
+    }
+}
+
+fn check(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    let volumes = volumes::check(spec.volumes.as_deref().unwrap_or_default(), &path.child("volumes"), errors);
+    containers::check(spec, &volumes, path, errors);
+    containers::check_init(spec, &volumes, path, errors);
+    let policy = spec.restart_policy.as_deref().unwrap_or_default();
+    if !RESTART_POLICIES.contains(&policy) {
+        errors.unsupported_as_listed(&path.child("restartPolicy"), policy, &RESTART_POLICIES);
+    }
+    dns::check_policy(spec, path, errors);
+    if let Some(labels) = &spec.node_selector {
+        metadata::check_labels(labels, &path.child("nodeSelector"), errors);
+    }
+    security::check_pod(spec, path, errors);
+    for (index, secret) in spec.image_pull_secrets.iter().flatten().enumerate() {
+        if secret.name.is_empty() {
+            errors.required(&path.child("imagePullSecrets").index(index).child("name"), "");
+        }
+    }
+    scheduling::check_affinity(spec.affinity.as_ref(), &path.child("affinity"), errors);
+    dns::check_config(spec, path, errors);
+    scheduling::check_gates(spec, path, errors);
+    let spread = spec.topology_spread_constraints.as_deref().unwrap_or_default();
+    scheduling::check_spread(spread, &path.child("topologySpreadConstraints"), errors);
+    check_rest(spec, path, errors);
+}
+
+fn check_rest(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    for (field, name) in [("serviceAccountName", &spec.service_account_name), ("nodeName", &spec.node_name)] {
+        if let Some(name) = name {
+            errors.each_invalid(&path.child(field), name.as_str(), names::subdomain(name));
+        }
+    }
+    if let Some(seconds) = spec.active_deadline_seconds {
+        let problems = names::in_range(seconds, 1, i32::MAX.into());
+        errors.each_invalid(&path.child("activeDeadlineSeconds"), seconds, problems);
+    }
+    dns::check_host(spec, path, errors);
+    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+    scheduling::check_tolerations(tolerations, &path.child("tolerations"), errors);
+    dns::check_aliases(spec, path, errors);
+    for (field, name) in
+        [("priorityClassName", &spec.priority_class_name), ("runtimeClassName", &spec.runtime_class_name)]
+    {
+        if let Some(name) = name {
+            errors.each_invalid(&path.child(field), name.as_str(), names::subdomain(name));
+        }
+    }
+    if let Some(policy) = spec.preemption_policy.as_deref() {
+        let known = ["Never", "PreemptLowerPriority"];
+        if !known.contains(&policy) {
+            errors.unsupported(&path.child("preemptionPolicy"), policy, &known);
+        }
+    }
+    match spec.os.as_ref().map(|os| os.name.as_str()) {
+        Some("") => errors.required(&path.child("os").child("name"), "cannot be empty"),
+        Some("linux" | "windows") | None => {}
+        Some(other) => errors.unsupported(&path.child("os"), other, &["linux", "windows"]),
+    }
+}

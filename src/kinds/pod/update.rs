@@ -1,0 +1,95 @@
+//! Checks of changes to a pod: little of it may change once it is there (`ValidatePodUpdate`).
+
+use super::internal;
+use crate::kinds::{Errors, Path, go};
+use k8s_openapi::api::core::v1::{Container, PodSpec, Toleration};
+use serde_json::Value;
+
+const MAY_CHANGE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
+`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
+`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// Checks a changed spec against the one before.
+pub fn check(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut Errors) {
+    let init = |spec: &PodSpec| spec.init_containers.clone().unwrap_or_default();
+    let lists = [("containers", new.containers.len(), old.containers.len())];
+    for (field, now, before) in lists.into_iter().chain([("initContainers", init(new).len(), init(old).len())]) {
+        if now != before {
+            return errors.forbidden(&path.child(field), "pod updates may not add or remove containers");
+        }
+    }
+    if !check_deadline(new.active_deadline_seconds, old.active_deadline_seconds, path, errors) {
+        return;
+    }
+    check_tolerations(new, old, &path.child("tolerations"), errors);
+    check_gates(new, old, &path.child("schedulingGates"), errors);
+    let rest = without_what_may_change(new, old);
+    if rest != *old {
+        let difference = go::difference(&internal::spec(old), &internal::spec(&rest));
+        errors.forbidden(path, &format!("{MAY_CHANGE}\n{difference}"));
+    }
+}
+
+/// It may be set or shortened; false when the rest need not be looked at.
+fn check_deadline(new: Option<i64>, old: Option<i64>, path: &Path, errors: &mut Errors) -> bool {
+    let path = path.child("activeDeadlineSeconds");
+    match (new, old) {
+        (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            errors.invalid(&path, new, "must be between 0 and 2147483647, inclusive");
+            false
+        }
+        (Some(new), Some(old)) if new > old => {
+            errors.invalid(&path, new, "must be less than or equal to previous value");
+            false
+        }
+        (None, Some(_)) => {
+            errors.invalid(&path, Value::Null, "must not update from a positive integer to nil value");
+            true
+        }
+        _ => true,
+    }
+}
+
+fn check_tolerations(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut Errors) {
+    let timeless = |toleration: &Toleration| Toleration { toleration_seconds: None, ..toleration.clone() };
+    let now: Vec<Toleration> = new.tolerations.iter().flatten().map(timeless).collect();
+    if old.tolerations.iter().flatten().any(|before| !now.contains(&timeless(before))) {
+        errors.forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
+    }
+}
+
+fn check_gates(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut Errors) {
+    let before = old.scheduling_gates.as_deref().unwrap_or_default();
+    for (index, gate) in new.scheduling_gates.iter().flatten().enumerate() {
+        if !before.contains(gate) {
+            errors.forbidden(&path.index(index), "only deletion is allowed, but found new scheduling gate");
+        }
+    }
+}
+
+/// The new spec with everything put back that may change; what still differs may not.
+fn without_what_may_change(new: &PodSpec, old: &PodSpec) -> PodSpec {
+    let mut rest = new.clone();
+    keep_images(&mut rest.containers, &old.containers);
+    if let (Some(new), Some(old)) = (&mut rest.init_containers, &old.init_containers) {
+        keep_images(new, old);
+    }
+    rest.active_deadline_seconds = old.active_deadline_seconds;
+    rest.tolerations.clone_from(&old.tolerations);
+    rest.scheduling_gates.clone_from(&old.scheduling_gates);
+    if old.scheduling_gates.is_some() {
+        rest.node_selector.clone_from(&old.node_selector);
+        rest.affinity.clone_from(&old.affinity);
+    }
+    let negative = old.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0);
+    if negative && new.termination_grace_period_seconds == Some(1) {
+        rest.termination_grace_period_seconds = old.termination_grace_period_seconds;
+    }
+    rest
+}
+
+fn keep_images(new: &mut [Container], old: &[Container]) {
+    for (new, old) in new.iter_mut().zip(old) {
+        new.image.clone_from(&old.image);
+    }
+}

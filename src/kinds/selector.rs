@@ -1,0 +1,111 @@
+//! Checks of label selectors and of node selectors, which many kinds carry.
+
+use super::{Errors, Path, metadata, names};
+use crate::object::Selector;
+use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const VALUES_NEEDED: &str = "must be specified when `operator` is 'In' or 'NotIn'";
+const VALUES_UNWANTED: &str = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+const NO_OPERATOR: &str = "not a valid selector operator";
+
+/// Checks a label selector's keys, operators and values.
+pub fn check(selector: &LabelSelector, path: &Path, errors: &mut Errors) {
+    if let Some(labels) = &selector.match_labels {
+        metadata::check_labels(labels, &path.child("matchLabels"), errors);
+    }
+    for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
+        let path = path.child("matchExpressions").index(index);
+        let values = expression.values.as_deref().unwrap_or_default();
+        match expression.operator.as_str() {
+            "In" | "NotIn" if values.is_empty() => errors.required(&path.child("values"), VALUES_NEEDED),
+            "Exists" | "DoesNotExist" if !values.is_empty() => errors.forbidden(&path.child("values"), VALUES_UNWANTED),
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.invalid(&path.child("operator"), other, NO_OPERATOR),
+        }
+        errors.each_invalid(&path.child("key"), expression.key.as_str(), names::qualified(&expression.key));
+        for (index, value) in values.iter().enumerate() {
+            errors.each_invalid(&path.child("values").index(index), value.as_str(), names::label_value(value));
+        }
+    }
+}
+
+/// Whether it selects by nothing at all.
+pub fn is_empty(selector: &LabelSelector) -> bool {
+    selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+}
+
+/// The selector ready to match; none when it is malformed.
+pub fn ready(selector: &LabelSelector) -> Option<Selector> {
+    Selector::from_label_selector(&serde_json::to_value(selector).ok()?).ok()
+}
+
+/// As Go prints it: labels before expressions.
+pub fn text(selector: &LabelSelector) -> String {
+    let value = serde_json::to_value(selector).unwrap_or_default();
+    let part = |name: &str| value.get(name).map(|part| format!("{}:{part}", json!(name)));
+    let parts: Vec<String> = ["matchLabels", "matchExpressions"].into_iter().filter_map(part).collect();
+    format!("{{{}}}", parts.join(","))
+}
+
+/// Checks the terms that a node must fit.
+pub fn check_nodes(selector: &NodeSelector, path: &Path, errors: &mut Errors) {
+    let path = path.child("nodeSelectorTerms");
+    if selector.node_selector_terms.is_empty() {
+        errors.required(&path, "must have at least one node selector term");
+    }
+    for (index, term) in selector.node_selector_terms.iter().enumerate() {
+        check_node_term(term, &path.index(index), errors);
+    }
+}
+
+/// Checks one term: expressions over labels, and over the node's name.
+pub fn check_node_term(term: &NodeSelectorTerm, path: &Path, errors: &mut Errors) {
+    for (index, requirement) in term.match_expressions.iter().flatten().enumerate() {
+        check_node_label(requirement, &path.child("matchExpressions").index(index), errors);
+    }
+    for (index, requirement) in term.match_fields.iter().flatten().enumerate() {
+        check_node_field(requirement, &path.child("matchFields").index(index), errors);
+    }
+}
+
+fn check_node_label(requirement: &NodeSelectorRequirement, path: &Path, errors: &mut Errors) {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let at = path.child("values");
+    match requirement.operator.as_str() {
+        "In" | "NotIn" if values.is_empty() => errors.required(&at, VALUES_NEEDED),
+        "Exists" | "DoesNotExist" if !values.is_empty() => errors.forbidden(&at, VALUES_UNWANTED),
+        "Gt" | "Lt" if values.len() != 1 => {
+            errors.required(&at, "must be specified single value when `operator` is 'Lt' or 'Gt'");
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+        other => errors.invalid(&path.child("operator"), other, NO_OPERATOR),
+    }
+    errors.each_invalid(&path.child("key"), requirement.key.as_str(), names::qualified(&requirement.key));
+    for (index, value) in values.iter().enumerate() {
+        errors.each_invalid(&at.index(index), value.as_str(), names::label_value(value));
+    }
+}
+
+fn check_node_field(requirement: &NodeSelectorRequirement, path: &Path, errors: &mut Errors) {
+    let count = requirement.values.as_ref().map_or(0, Vec::len);
+    match requirement.operator.as_str() {
+        "In" | "NotIn" if count != 1 => {
+            let detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+            errors.required(&path.child("values"), detail);
+        }
+        "In" | "NotIn" => {}
+        other => errors.invalid(&path.child("operator"), other, NO_OPERATOR),
+    }
+    if requirement.key != "metadata.name" {
+        errors.invalid(&path.child("key"), requirement.key.as_str(), "not a valid field selector key");
+    }
+}
+
+/// Labels as Go prints them: `null` when there are none.
+pub fn labels_value(labels: Option<&BTreeMap<String, String>>) -> Value {
+    labels.map_or(Value::Null, |labels| json!(labels))
+}
