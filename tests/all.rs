@@ -2,4 +2,5 @@
 
 mod golden;
 mod kinds;
+mod runtime;
 mod store;

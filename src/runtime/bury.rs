@@ -1,0 +1,122 @@
+//! What is left of a pod whose shim has died, and how its record is put right.
+
+use super::folder::{self, TERMINATION_LOG};
+use super::process::{self, Identity, Stat};
+use super::wire::{Container, End, Record, State, now};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The reason of an end that nobody saw.
+pub const UNKNOWN: &str = "ContainerStatusUnknown";
+
+/// The attempt that a process belongs to by the environment it was started with: the path of the termination message.
+pub fn mark(pid: i32) -> Option<PathBuf> {
+    process::environment(pid, TERMINATION_LOG).map(PathBuf::from)
+}
+
+/// Kills what a dead shim has left in a pod's folder and settles the record; true when it said anything else before.
+///
+/// Only the holder of the folder's lock may call this. Records of another boot are void: nothing of them runs, nothing is signalled.
+pub fn settle(pod: &Path, record: &mut Record) -> bool {
+    settle_all(&mut [(pod.to_owned(), record)])
+}
+
+/// As [`settle`], for many pods with one look at the machine.
+pub fn settle_all(pods: &mut [(PathBuf, &mut Record)]) -> bool {
+    let boot = process::boot_id();
+    let of_this_boot = |record: &Record| record.boot == boot && !record.left;
+    let dead: Vec<(&Path, &Record)> =
+        pods.iter().filter(|(_, record)| of_this_boot(record)).map(|(pod, record)| (&**pod, &**record)).collect();
+    if !dead.is_empty() {
+        sweep(&dead);
+    }
+    let mut changed = false;
+    for (_, record) in pods.iter_mut() {
+        for container in record.containers.values_mut().filter(|container| is_running(container)) {
+            container.state = State::Ended(unknown(container));
+            changed = true;
+        }
+        record.boot.clone_from(&boot);
+        record.left = true;
+    }
+    changed
+}
+
+fn is_running(container: &Container) -> bool {
+    container.process().is_some()
+}
+
+/// An end that nobody saw is never taken for success.
+fn unknown(container: &Container) -> End {
+    let started = match container.state {
+        State::Running { since, .. } => Some(since),
+        _ => None,
+    };
+    let message = "The container's shim ended before it, so how it ended is not known".to_owned();
+    End { code: 137, signal: None, reason: Some(UNKNOWN.into()), message, started, finished: now() }
+}
+
+/// Kills until nothing of these pods is left. What cannot be killed (it waits in the kernel) is left after two seconds.
+fn sweep(dead: &[(&Path, &Record)]) {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    let mut sessions = HashSet::new();
+    loop {
+        let victims = leftovers(dead, &mut sessions);
+        for victim in &victims {
+            victim.kill();
+        }
+        if victims.is_empty() || Instant::now() > deadline {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Recorded main processes, the members of their sessions, whatever carries the mark of their pods, and everything below those.
+///
+/// A session is the container's only if its leader was seen to be the recorded process: its number may have been handed out again.
+fn leftovers(dead: &[(&Path, &Record)], sessions: &mut HashSet<i32>) -> Vec<Identity> {
+    let everybody: Vec<Stat> = process::everybody().filter(|stat| !stat.zombie).collect();
+    let mains = dead.iter().flat_map(|(_, record)| record.containers.values().filter_map(Container::process));
+    let mains: Vec<Identity> = mains.filter(|main| everybody.iter().any(|stat| stat.identity == *main)).collect();
+    sessions.extend(mains.iter().map(|main| main.pid));
+    let is_marked = |pid: i32| mark(pid).is_some_and(|mark| dead.iter().any(|(pod, _)| mark.starts_with(pod)));
+    let is_root = |stat: &Stat| sessions.contains(&stat.session) || is_marked(stat.identity.pid);
+    let own = std::process::id() as i32;
+    let others = everybody.iter().filter(|stat| stat.identity.pid != own);
+    let mut victims: Vec<Identity> = others.filter(|stat| is_root(stat)).map(|stat| stat.identity).collect();
+    let mut seen: HashSet<i32> = victims.iter().map(|victim| victim.pid).collect();
+    let mut below: HashMap<i32, Vec<Identity>> = HashMap::new();
+    for stat in &everybody {
+        below.entry(stat.parent).or_default().push(stat.identity);
+    }
+    let mut next = 0;
+    while let Some(parent) = victims.get(next).copied() {
+        let children = below.get(&parent.pid).into_iter().flatten();
+        victims.extend(children.filter(|child| child.pid != own && seen.insert(child.pid)));
+        next += 1;
+    }
+    victims
+}
+
+/// Takes over the folders of pods whose shims are gone: kills what they left, settles and fences their records with our epoch.
+/// Each is held by its lock. A folder that a later leader has touched is left to it.
+pub fn take_over(pods: &[PathBuf], epoch: u64) -> Vec<(PathBuf, Record)> {
+    let held = pods.iter().filter_map(|pod| Some((pod.clone(), folder::lock(pod).ok()??)));
+    let mut found: Vec<(PathBuf, rustix::fd::OwnedFd, Record)> = held
+        .map(|(pod, lock)| {
+            let record = folder::read_record(&pod).unwrap_or_default();
+            (pod, lock, record)
+        })
+        .filter(|(_, _, record)| record.epoch <= epoch)
+        .collect();
+    let mut records: Vec<(PathBuf, &mut Record)> =
+        found.iter_mut().map(|(pod, _, record)| (pod.clone(), record)).collect();
+    settle_all(&mut records);
+    for (pod, record) in records {
+        record.epoch = epoch;
+        let _ = folder::write_record(&pod, record);
+    }
+    found.into_iter().map(|(pod, _lock, record)| (pod, record)).collect()
+}

@@ -1,0 +1,180 @@
+//! Where things are in the state folder, and how they are read and written there.
+//!
+//! ```text
+//! <state>/epoch                      the highest epoch that opened it: a shim of a lower one does not begin
+//! <state>/pods/<uid>/                0700; also the shim's lock (flock for as long as it lives) and its working folder
+//!                    record.json     start and exit of every container, by write and rename
+//!                    socket          the shim's socket
+//!                    <container>/<attempt>.log       CRI log; older parts `.1` to `.4`
+//!                    <container>/<attempt>.message   the termination message, as the container wrote it
+//!                    <container>/work/               where a container starts that names no folder
+//! ```
+//!
+//! Paths of sockets have at most 108 bytes, so sockets are named relative to an open folder.
+
+use super::wire::Record;
+use anyhow::{Context, Result, bail};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The record's name in a pod's folder.
+pub const RECORD: &str = "record.json";
+/// The socket's name in a pod's folder.
+pub const SOCKET: &str = "socket";
+/// The variable that tells a container where its termination message goes; it also marks every process of its tree.
+pub const TERMINATION_LOG: &str = "KLOOP_TERMINATION_LOG";
+
+/// Makes the state folder ready, and refuses one that is not ours alone.
+pub fn prepare(state: &Path) -> Result<PathBuf> {
+    private_folder(state)?;
+    let state = fs::canonicalize(state).with_context(|| format!("cannot find {}", state.display()))?;
+    private_folder(&state.join("pods"))?;
+    Ok(state)
+}
+
+/// Makes a folder of mode 0700 unless it is there; refuses links and folders of others.
+pub fn private_folder(path: &Path) -> Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error).with_context(|| format!("cannot make the folder {}", path.display())),
+    }
+    let found = fs::symlink_metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    if !found.is_dir() {
+        bail!("{} is not a folder: move it away, kloop keeps its state there", path.display());
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        bail!("{} belongs to another user: kloop keeps its state only in folders of your own", path.display());
+    }
+    if found.mode() & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+            .with_context(|| format!("cannot close {} to others", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Whether a uid or a container's name can be a file name: nothing that leads elsewhere.
+pub fn is_plain_name(name: &str) -> bool {
+    let fits = !name.is_empty() && name.len() <= 253 && !name.starts_with('.');
+    fits && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// A pod's folder.
+pub fn pod(state: &Path, uid: &str) -> PathBuf {
+    state.join("pods").join(uid)
+}
+
+/// An attempt's log, relative to the pod's folder.
+pub fn log(container: &str, attempt: u32) -> PathBuf {
+    PathBuf::from(format!("{container}/{attempt}.log"))
+}
+
+/// An attempt's termination message, relative to the pod's folder.
+pub fn message(container: &str, attempt: u32) -> PathBuf {
+    PathBuf::from(format!("{container}/{attempt}.message"))
+}
+
+/// The lock of a pod's folder, which its shim holds for life; none while somebody else holds it.
+pub fn lock(pod: &Path) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(CWD, pod, flags, Mode::empty())?;
+    match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(fd)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Connects to a pod's shim without waiting.
+pub fn dial(pod: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(CWD, pod, flags, Mode::empty())?;
+    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}/{SOCKET}", folder.as_fd().as_raw_fd()))?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &address)?;
+    Ok(socket)
+}
+
+/// The record in a pod's folder; none when there is none or it cannot be read.
+pub fn read_record(pod: &Path) -> Option<Record> {
+    serde_json::from_slice(&fs::read(pod.join(RECORD)).ok()?).ok()
+}
+
+/// Puts a record in place of the one before, whole or not at all.
+pub fn write_record(pod: &Path, record: &Record) -> io::Result<()> {
+    replace(&pod.join(RECORD), &serde_json::to_vec(record)?)
+}
+
+/// The highest epoch that has opened the state folder.
+pub fn read_epoch(state: &Path) -> u64 {
+    fs::read_to_string(state.join("epoch")).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Records the epoch, before any shim is asked anything.
+pub fn write_epoch(state: &Path, epoch: u64) -> io::Result<()> {
+    replace(&state.join("epoch"), epoch.to_string().as_bytes())
+}
+
+/// No fsync: a killed process loses nothing that it wrote, and what a machine that lost power left behind is void anyway.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(&fresh)?;
+    file.write_all(content)?;
+    fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_not_plain() {
+        for name in ["", ".", "..", "a/b", "../x", ".hidden", "a b", "a\0b", "ü"] {
+            assert!(!is_plain_name(name), "{name:?}");
+        }
+        for name in ["web-1", "6f1c-2b", "A_b.c"] {
+            assert!(is_plain_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_and_a_garbled_one_is_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let record = Record { boot: "b".into(), epoch: 7, ..Record::default() };
+        write_record(folder.path(), &record).expect("written");
+        assert_eq!(read_record(folder.path()), Some(record));
+        fs::write(folder.path().join(RECORD), "{\"boot\":").expect("written");
+        assert_eq!(read_record(folder.path()), None);
+    }
+
+    #[test]
+    fn a_state_folder_is_closed_to_others_and_never_a_link() {
+        let base = tempfile::tempdir().expect("a folder");
+        let open = base.path().join("open");
+        fs::create_dir(&open).expect("made");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).expect("opened");
+        let state = prepare(&open).expect("taken over");
+        assert_eq!(fs::metadata(&state).expect("there").mode() & 0o777, 0o700);
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(&open, &link).expect("linked");
+        assert!(prepare(&link).is_err());
+    }
+
+    #[test]
+    fn only_one_holds_the_lock() {
+        let base = tempfile::tempdir().expect("a folder");
+        let held = lock(base.path()).expect("possible");
+        assert!(held.is_some());
+        assert!(lock(base.path()).expect("possible").is_none());
+        drop(held);
+        assert!(lock(base.path()).expect("possible").is_some());
+    }
+}

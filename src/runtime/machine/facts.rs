@@ -1,0 +1,51 @@
+//! From a shim's record to the facts that loops think about.
+
+use super::super::wire::{Container, End, Record, State, moment};
+use crate::world::{ContainerFacts, ContainerState, Ended, PodFacts};
+
+/// What a record says of a pod.
+pub fn pod(record: &Record) -> PodFacts {
+    let containers = record.containers.iter().map(|(name, known)| (name.as_str().into(), container(known)));
+    PodFacts {
+        namespace: record.pod.namespace.as_str().into(),
+        name: record.pod.name.as_str().into(),
+        node: record.pod.node.as_str().into(),
+        ip: record.pod.ip.as_str().into(),
+        containers: containers.collect(),
+        removing: None,
+    }
+}
+
+fn container(known: &Container) -> ContainerFacts {
+    ContainerFacts {
+        attempt: known.attempt,
+        state: state(&known.state),
+        stopping: known.stopping.map(moment),
+        last: known.last.as_ref().map(ended),
+        probes: Default::default(),
+    }
+}
+
+/// Where an attempt stands.
+pub fn state(state: &State) -> ContainerState {
+    match state {
+        State::Running { process, since } => {
+            ContainerState::Running { pid: process.pid.unsigned_abs(), since: moment(*since) }
+        }
+        State::Refused { reason, message, at } => {
+            ContainerState::Refused { reason: reason.clone(), message: message.clone(), at: moment(*at) }
+        }
+        State::Ended(end) => ContainerState::Ended(ended(end)),
+    }
+}
+
+fn ended(end: &End) -> Ended {
+    Ended {
+        code: end.code,
+        signal: end.signal,
+        reason: end.reason.clone(),
+        message: end.message.clone(),
+        started: end.started.map(moment),
+        finished: moment(end.finished),
+    }
+}

@@ -1,0 +1,154 @@
+//! The machine that pods run on: effects go in, reports come out.
+//!
+//! Knows: where shims are and how to reach them. A few threads hold the connections, each pod always with the same one.
+//! Never: waits for a shim in the caller's thread, and never decides that something should run.
+//! Start reading at [`Machine::open`], then [`shard`].
+
+mod facts;
+mod link;
+mod shard;
+mod shims;
+
+use super::{bury, folder, image, probe};
+use crate::object::{Str, Time};
+use crate::world::{Effect, PodFacts, Report};
+use anyhow::{Context as _, Result};
+use shard::{Inbox, Order, Shard};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long the inventory waits for shims that are there and do not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Threads that hold connections: starting a shim keeps one busy for about a millisecond.
+const SHARDS: usize = 2;
+
+/// Where effects are carried out: the machine, or its simulated twin.
+pub trait Host {
+    /// Orders an effect; returns at once. Repeating one does no harm.
+    fn carry_out(&mut self, now: Time, effect: &Effect);
+}
+
+/// What every thread of a machine shares.
+struct Context {
+    state: PathBuf,
+    epoch: u64,
+    /// The program that shims are: this one.
+    program: PathBuf,
+    environment: image::Environment,
+    report: Box<dyn Fn(Report) + Send + Sync>,
+}
+
+/// The real machine.
+pub struct Machine {
+    context: Arc<Context>,
+    inboxes: Vec<Arc<Inbox>>,
+    threads: Vec<JoinHandle<()>>,
+    probes: probe::Pool,
+}
+
+impl Machine {
+    /// Takes the state folder for a leader of this epoch. Ask for the [`Machine::inventory`] before ordering anything.
+    pub fn open(state: &Path, epoch: u64, report: Box<dyn Fn(Report) + Send + Sync>) -> Result<Machine> {
+        // The running program itself, even if the file was replaced or removed meanwhile.
+        Machine::open_with(state, epoch, Path::new("/proc/self/exe"), report)
+    }
+
+    /// As [`Machine::open`], with another program for the shims.
+    pub fn open_with(
+        state: &Path,
+        epoch: u64,
+        program: &Path,
+        report: Box<dyn Fn(Report) + Send + Sync>,
+    ) -> Result<Machine> {
+        let state = folder::prepare(state)?;
+        let last = folder::read_epoch(&state);
+        anyhow::ensure!(epoch >= last, "epoch {epoch} is over: {last} has used {} since", state.display());
+        folder::write_epoch(&state, epoch).with_context(|| format!("cannot write in {}", state.display()))?;
+        let environment = image::Environment::of_this_process();
+        let context = Arc::new(Context { state, epoch, program: program.to_owned(), environment, report });
+        let mut machine = Machine { context, inboxes: Vec::new(), threads: Vec::new(), probes: probe::Pool::new() };
+        for number in 0..SHARDS {
+            let inbox = Arc::new(Inbox::new()?);
+            let shard = Shard::new(machine.context.clone(), inbox.clone())?;
+            let thread = std::thread::Builder::new().name(format!("machine-{number}")).spawn(move || shard.run())?;
+            machine.inboxes.push(inbox);
+            machine.threads.push(thread);
+        }
+        Ok(machine)
+    }
+
+    /// Everything that earlier leaders have left, by pod uid. Shims are connected to; what dead ones left is killed and settled.
+    pub fn inventory(&mut self) -> HashMap<Str, PodFacts> {
+        let folders = self.folders();
+        let mut found = HashMap::new();
+        for (path, record) in bury::take_over(&folders, self.context.epoch) {
+            found.insert(uid_of(&path), facts::pod(&record));
+        }
+        let alive: Vec<&PathBuf> = folders.iter().filter(|path| !found.contains_key(&uid_of(path))).collect();
+        let (adopter, adopted) = channel();
+        for path in &alive {
+            let uid = uid_of(path);
+            self.inbox(&uid).put(Order::Adopt(uid.clone(), adopter.clone()));
+        }
+        drop(adopter);
+        let deadline = Instant::now() + PATIENCE;
+        for _ in &alive {
+            match adopted.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok((uid, record)) => drop(found.insert(uid, facts::pod(&record))),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        // A shim that is stopped or busy has not spoken, but its record has.
+        for path in alive {
+            let silent = || folder::read_record(path).map(|record| facts::pod(&record)).unwrap_or_default();
+            found.entry(uid_of(path)).or_insert_with(silent);
+        }
+        found
+    }
+
+    fn folders(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.context.state.join("pods")).into_iter().flatten().flatten();
+        let plain = entries.filter(|entry| entry.file_name().to_str().is_some_and(folder::is_plain_name));
+        plain.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
+    }
+
+    fn inbox(&self, uid: &str) -> &Inbox {
+        let sum = uid.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        &self.inboxes[sum % self.inboxes.len()]
+    }
+}
+
+fn uid_of(path: &Path) -> Str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default().into()
+}
+
+impl Host for Machine {
+    fn carry_out(&mut self, _now: Time, effect: &Effect) {
+        let uid = match effect {
+            Effect::Start(start) => &start.pod_uid,
+            Effect::Stop { pod_uid, .. } | Effect::Remove { pod_uid } => pod_uid,
+            Effect::Probe(probe) if probe::needs_shim(probe) => &probe.pod_uid,
+            Effect::Probe(probe) => {
+                let context = self.context.clone();
+                return self.probes.run(probe.clone(), move |report| (context.report)(report));
+            }
+        };
+        self.inbox(uid).put(Order::Effect(effect.clone()));
+    }
+}
+
+impl Drop for Machine {
+    /// Ends the threads. Shims and their pods go on.
+    fn drop(&mut self) {
+        for inbox in &self.inboxes {
+            inbox.put(Order::Quit);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

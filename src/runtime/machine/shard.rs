@@ -1,0 +1,447 @@
+//! One of the threads that hold the connections to shims: each pod belongs to one, so what is asked of a pod keeps its order.
+//!
+//! A pod has wishes (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
+//! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
+
+use super::super::wire::{Answer, Exec, ExecOutcome, Launch, PodName, Record, Request, State};
+use super::super::{bury, folder, image, probe, wire};
+use super::link::Link;
+use super::{Context, facts, shims};
+use crate::object::Str;
+use crate::world::plan::{Probe, Start};
+use crate::world::{ContainerState, Effect, Report};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::process::{Pid, WaitOptions};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The eventfd's token; connections count from 1.
+const WAKE: u64 = 0;
+/// Between attempts to reach a shim that holds its lock but does not answer.
+const RETRY: Duration = Duration::from_millis(20);
+/// Shims started in a row for one request before it is given up.
+const TRIES: u32 = 3;
+
+/// What a shard is told.
+pub enum Order {
+    /// Carry this out.
+    Effect(Effect),
+    /// Connect to a shim that was there before; its record goes to the asker.
+    Adopt(Str, Sender<(Str, Record)>),
+    /// End the thread. Shims stay.
+    Quit,
+}
+
+/// Where orders wait for their shard.
+pub struct Inbox {
+    orders: Mutex<VecDeque<Order>>,
+    wake: OwnedFd,
+}
+
+impl Inbox {
+    /// An empty one.
+    pub fn new() -> rustix::io::Result<Inbox> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Inbox { orders: Mutex::default(), wake })
+    }
+
+    /// Leaves an order; never waits for the shard.
+    pub fn put(&self, order: Order) {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner).push_back(order);
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn take(&self) -> Option<Order> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+/// What is wanted of one pod, and the way to its shim.
+#[derive(Default)]
+struct Pod {
+    link: Option<Link>,
+    /// The shim, when this process started it and so must reap it.
+    child: Option<Pid>,
+    name: Option<PodName>,
+    /// Starts that were not answered yet.
+    starts: Vec<Launch>,
+    /// Stops that could not be sent yet.
+    stops: Vec<(String, u32, u64)>,
+    /// Attempts last heard to run.
+    running: BTreeMap<String, u32>,
+    execs: HashMap<u64, Box<Probe>>,
+    removing: bool,
+    leaving: bool,
+    /// It was there, and its fate is to be found out even if nothing is wanted of it.
+    lost: bool,
+    adopter: Option<Sender<(Str, Record)>>,
+    tries: u32,
+    retry: Option<Instant>,
+}
+
+/// The thread's state.
+pub struct Shard {
+    context: Arc<Context>,
+    inbox: Arc<Inbox>,
+    epoll: OwnedFd,
+    pods: HashMap<Str, Pod>,
+    tokens: HashMap<u64, Str>,
+    next: u64,
+    /// Shims that have ended and are to be reaped.
+    ended: Vec<Pid>,
+}
+
+impl Shard {
+    /// A shard that takes its orders from this inbox.
+    pub fn new(context: Arc<Context>, inbox: Arc<Inbox>) -> rustix::io::Result<Shard> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &inbox.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        let (pods, tokens) = (HashMap::new(), HashMap::new());
+        Ok(Shard { context, inbox, epoll, pods, tokens, next: 1, ended: Vec::new() })
+    }
+
+    /// Works until told to quit.
+    pub fn run(mut self) {
+        loop {
+            self.listen();
+            self.retry();
+            self.ended.retain(|pid| matches!(rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+            // One order a turn: a report never waits behind a long row of starts.
+            match self.inbox.take() {
+                Some(Order::Effect(effect)) => self.carry_out(effect),
+                Some(Order::Adopt(uid, adopter)) => {
+                    let pod = self.pods.entry(uid.clone()).or_default();
+                    (pod.adopter, pod.lost) = (Some(adopter), true);
+                    self.pursue(&uid);
+                }
+                Some(Order::Quit) => return,
+                None => {}
+            }
+        }
+    }
+
+    fn listen(&mut self) {
+        let timeout = self.timeout();
+        let mut events = Vec::with_capacity(64);
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+        for event in events {
+            let token = event.data.u64();
+            if token == WAKE {
+                let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8][..]);
+            } else if let Some(uid) = self.tokens.get(&token).cloned() {
+                self.hear(&uid);
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        let due = self.pods.values().filter_map(|pod| pod.retry).min();
+        let left = due.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = if self.ended.is_empty() { left } else { Some(left.unwrap_or(RETRY).min(RETRY)) };
+        let left = if self.inbox.is_empty() { left } else { Some(Duration::ZERO) };
+        left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
+    }
+
+    fn retry(&mut self) {
+        let now = Instant::now();
+        let due = self.pods.iter().filter(|(_, pod)| pod.retry.is_some_and(|at| at <= now));
+        for uid in due.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+            self.pursue(&uid);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Start(start) => self.start(&start),
+            Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
+                let pod = self.pods.entry(pod_uid.clone()).or_default();
+                pod.stops.push((container.to_string(), attempt, grace_seconds.max(0) as u64 * 1000));
+                self.pursue(&pod_uid);
+            }
+            Effect::Remove { pod_uid } => {
+                self.pods.entry(pod_uid.clone()).or_default().removing = true;
+                self.pursue(&pod_uid);
+            }
+            Effect::Probe(probe) => self.exec(probe),
+        }
+    }
+
+    fn start(&mut self, start: &Start) {
+        let launch = match image::resolve(start, &self.context.environment) {
+            Ok(launch) => launch,
+            Err(refusal) => return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal),
+        };
+        if !folder::is_plain_name(&start.pod_uid) {
+            let message = format!("{:?} cannot be a pod's uid", start.pod_uid);
+            let refusal = image::Refusal { reason: "CreateContainerError", message };
+            return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal);
+        }
+        let pod = self.pods.entry(start.pod_uid.clone()).or_default();
+        pod.name = Some(PodName {
+            uid: start.pod_uid.to_string(),
+            namespace: start.namespace.to_string(),
+            name: start.pod.to_string(),
+            node: start.node.to_string(),
+            ip: start.ip.to_string(),
+        });
+        pod.starts.retain(|known| known.container != launch.container);
+        pod.starts.push(launch.clone());
+        match &mut pod.link {
+            Some(link) => link.send(self.context.epoch, Request::Start(Box::new(launch))),
+            None => self.pursue(&start.pod_uid),
+        }
+    }
+
+    fn refuse(&self, uid: &Str, container: &str, attempt: u32, refusal: image::Refusal) {
+        let at = wire::moment(wire::now());
+        let state = ContainerState::Refused { reason: refusal.reason.to_owned(), message: refusal.message, at };
+        self.report_state(uid, container, attempt, state);
+    }
+
+    fn report_state(&self, uid: &Str, container: &str, attempt: u32, state: ContainerState) {
+        (self.context.report)(Report::Container { pod_uid: uid.clone(), container: container.into(), attempt, state });
+    }
+
+    fn exec(&mut self, probe: Box<Probe>) {
+        let pod = self.pods.entry(probe.pod_uid.clone()).or_default();
+        let Some(link) = &mut pod.link else {
+            return (self.context.report)(probe::answer(&probe, Err("the pod's shim is not reachable".into())));
+        };
+        let (container, attempt) = (probe.container.to_string(), probe.attempt);
+        let timeout = probe.timeout_seconds.max(1) as u64 * 1000;
+        self.next += 1;
+        let exec = Exec { id: self.next, container, attempt, argv: probe::command(&probe.handler), timeout };
+        pod.execs.insert(exec.id, probe);
+        link.send(self.context.epoch, Request::Exec(Box::new(exec)));
+    }
+
+    /// Does what the pod's wishes need next.
+    fn pursue(&mut self, uid: &Str) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.retry = None;
+        if let Some(link) = &mut pod.link {
+            for (container, attempt, grace) in std::mem::take(&mut pod.stops) {
+                link.send(self.context.epoch, Request::Stop { container, attempt, grace });
+            }
+            if pod.removing {
+                link.send(self.context.epoch, Request::Remove);
+            }
+            return;
+        }
+        let path = folder::pod(&self.context.state, uid);
+        if !folder::is_plain_name(uid) || !path.exists() {
+            return self.without_folder(uid);
+        }
+        if let Ok(socket) = folder::dial(&path) {
+            return self.connect(uid, socket, None);
+        }
+        match bury::take_over(std::slice::from_ref(&path), self.context.epoch).pop() {
+            Some((_, record)) => self.without_shim(uid, &record),
+            None if folder::read_record(&path).is_some_and(|record| record.epoch > self.context.epoch) => {
+                self.pods.remove(uid);
+            }
+            None => pod_mut(&mut self.pods, uid).retry = Some(Instant::now() + RETRY),
+        }
+    }
+
+    fn without_folder(&mut self, uid: &Str) {
+        let pod = pod_mut(&mut self.pods, uid);
+        if pod.removing {
+            return self.removed(uid);
+        }
+        let vanished = Record::default();
+        if pod.starts.is_empty() { self.settled(uid, &vanished) } else { self.spawn(uid) }
+    }
+
+    /// The folder is ours alone now, nothing runs: the record is the truth.
+    fn without_shim(&mut self, uid: &Str, record: &Record) {
+        if pod_mut(&mut self.pods, uid).removing {
+            let _ = std::fs::remove_dir_all(folder::pod(&self.context.state, uid));
+            return self.removed(uid);
+        }
+        self.settled(uid, record);
+        if self.pods.get(uid).is_some_and(|pod| !pod.starts.is_empty()) {
+            self.spawn(uid);
+        }
+    }
+
+    /// Takes a record as the last word of a pod without a shim.
+    fn settled(&mut self, uid: &Str, record: &Record) {
+        let pod = pod_mut(&mut self.pods, uid);
+        for (_, probe) in pod.execs.drain() {
+            (self.context.report)(probe::answer(&probe, Err("the container has ended".into())));
+        }
+        let running = std::mem::take(&mut pod.running);
+        for (container, attempt) in running.iter().filter(|(name, _)| !record.containers.contains_key(*name)) {
+            let end = wire::End {
+                code: 137,
+                reason: Some(bury::UNKNOWN.into()),
+                finished: wire::now(),
+                ..wire::End::default()
+            };
+            self.report_state(uid, container, *attempt, facts::state(&State::Ended(end)));
+        }
+        self.take_state(uid, record);
+        let pod = pod_mut(&mut self.pods, uid);
+        (pod.lost, pod.leaving) = (false, false);
+        pod.stops.clear();
+        if pod.starts.is_empty() {
+            self.pods.remove(uid);
+        }
+    }
+
+    fn removed(&mut self, uid: &Str) {
+        self.forget(uid);
+        (self.context.report)(Report::Removed { pod_uid: uid.clone() });
+    }
+
+    fn forget(&mut self, uid: &Str) {
+        if let Some(pod) = self.pods.remove(uid) {
+            self.ended.extend(pod.child);
+            if let Some(link) = pod.link {
+                self.tokens.remove(&link.token);
+            }
+        }
+    }
+
+    fn spawn(&mut self, uid: &Str) {
+        let pod = pod_mut(&mut self.pods, uid);
+        pod.tries += 1;
+        let spawned = match pod.tries {
+            0..=TRIES => shims::spawn(&self.context, uid).map_err(|error| format!("{error:#}")),
+            _ => Err("its shim ends at once, again and again".to_owned()),
+        };
+        match spawned {
+            Ok((socket, child)) => self.connect(uid, socket, Some(child)),
+            Err(why) => {
+                let starts = std::mem::take(&mut pod.starts);
+                self.forget(uid);
+                for launch in starts {
+                    let message = format!("cannot start the pod's shim: {why}");
+                    let refusal = image::Refusal { reason: "CreateContainerError", message };
+                    self.refuse(uid, &launch.container, launch.attempt, refusal);
+                }
+            }
+        }
+    }
+
+    /// Says hello and everything that is wanted.
+    fn connect(&mut self, uid: &Str, socket: OwnedFd, child: Option<Pid>) {
+        self.next += 1;
+        let token = self.next;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        let pod = pod_mut(&mut self.pods, uid);
+        self.ended.extend(pod.child.take());
+        pod.child = child;
+        pod.leaving = false;
+        if epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(token), flags).is_err() {
+            pod.retry = Some(Instant::now() + RETRY);
+            return;
+        }
+        let mut link = Link::new(socket, token);
+        link.send(self.context.epoch, Request::Hello(pod.name.clone()));
+        for launch in &pod.starts {
+            link.send(self.context.epoch, Request::Start(Box::new(launch.clone())));
+        }
+        pod.link = Some(link);
+        self.tokens.insert(token, uid.clone());
+        self.pursue(uid);
+    }
+
+    fn hear(&mut self, uid: &Str) {
+        let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) else { return };
+        link.flush();
+        let (answers, gone) = link.read();
+        for answer in answers {
+            self.take(uid, answer);
+        }
+        if gone {
+            self.lost(uid);
+        }
+    }
+
+    fn take(&mut self, uid: &Str, answer: Answer) {
+        match answer {
+            Answer::State(record) => {
+                self.take_state(uid, &record);
+                let adopter = self.pods.get_mut(uid).and_then(|pod| pod.adopter.take());
+                if let Some(adopter) = adopter {
+                    let _ = adopter.send((uid.clone(), record));
+                }
+            }
+            Answer::Container { name, container } => self.take_container(uid, &name, &container),
+            Answer::ExecDone { id, outcome, output } => {
+                let probe = self.pods.get_mut(uid).and_then(|pod| pod.execs.remove(&id));
+                if let Some(probe) = probe {
+                    let result = exec_result(&probe, outcome, output);
+                    (self.context.report)(probe::answer(&probe, result));
+                }
+            }
+            Answer::Refused { why, start: Some((container, attempt)) } => {
+                let pod = pod_mut(&mut self.pods, uid);
+                pod.starts.retain(|launch| launch.container != container || launch.attempt != attempt);
+                let refusal = image::Refusal { reason: "CreateContainerError", message: why };
+                self.refuse(uid, &container, attempt, refusal);
+            }
+            // Another leader has taken over: it is for that one to act.
+            Answer::Refused { .. } => {}
+            Answer::Leaving => pod_mut(&mut self.pods, uid).leaving = true,
+            Answer::Removed => self.removed(uid),
+        }
+    }
+
+    fn take_state(&mut self, uid: &Str, record: &Record) {
+        for (name, container) in &record.containers {
+            self.take_container(uid, name, container);
+        }
+    }
+
+    fn take_container(&mut self, uid: &Str, name: &str, container: &wire::Container) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.tries = 0;
+        pod.starts.retain(|launch| launch.container != name || launch.attempt > container.attempt);
+        match container.process() {
+            Some(_) => pod.running.insert(name.to_owned(), container.attempt),
+            None => pod.running.remove(name),
+        };
+        self.report_state(uid, name, container.attempt, facts::state(&container.state));
+    }
+
+    /// The connection broke: the shim left, died, or dropped us.
+    fn lost(&mut self, uid: &Str) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        self.ended.extend(pod.child.take());
+        if let Some(link) = pod.link.take() {
+            self.tokens.remove(&link.token);
+        }
+        if pod.leaving && pod.starts.is_empty() && !pod.removing {
+            self.forget(uid);
+            return;
+        }
+        pod.lost = true;
+        self.pursue(uid);
+    }
+}
+
+fn pod_mut<'a>(pods: &'a mut HashMap<Str, Pod>, uid: &Str) -> &'a mut Pod {
+    pods.entry(uid.clone()).or_default()
+}
+
+fn exec_result(probe: &Probe, outcome: ExecOutcome, output: String) -> Result<(), String> {
+    match outcome {
+        ExecOutcome::Exited(0) => Ok(()),
+        ExecOutcome::Exited(_) => Err(output),
+        ExecOutcome::TimedOut => {
+            let command = probe::command(&probe.handler).join(" ");
+            Err(format!("command timed out: {command:?} timed out after {}s", probe.timeout_seconds.max(1)))
+        }
+        ExecOutcome::Failed(message) => Err(message),
+    }
+}

@@ -1,0 +1,178 @@
+//! Who a process is, who its descendants are, and signals that can reach nobody else.
+//!
+//! A pid alone names nobody: it is handed out again. A process is known by pid and start time within one boot,
+//! and it is only ever signalled through a pidfd that was opened before its identity was checked.
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+/// A process of this boot: pid and start time (field 22 of `/proc/pid/stat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The pid.
+    pub pid: i32,
+    /// When it started, in clock ticks since boot.
+    pub start: u64,
+}
+
+/// What `/proc/pid/stat` tells that the runtime needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Stat {
+    /// Who it is.
+    pub identity: Identity,
+    /// Its parent.
+    pub parent: i32,
+    /// Its session.
+    pub session: i32,
+    /// It has ended and waits to be reaped.
+    pub zombie: bool,
+}
+
+/// The id of this boot of the machine: what another boot recorded about processes is void.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+/// What the kernel tells about a pid now.
+pub fn stat(pid: i32) -> Option<Stat> {
+    parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The program's name stands in parentheses and may itself hold blanks and parentheses: count from the last one.
+fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
+    let rest = &line[line.iter().rposition(|byte| *byte == b')')? + 1..];
+    let mut fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    let start = fields.nth(15)?.parse().ok()?;
+    Some(Stat { identity: Identity { pid, start }, parent, session, zombie: matches!(state, "Z" | "X") })
+}
+
+impl Identity {
+    /// The process that has this pid now.
+    pub fn of(pid: i32) -> Option<Identity> {
+        stat(pid).map(|stat| stat.identity)
+    }
+
+    /// Whether it still runs.
+    pub fn lives(self) -> bool {
+        stat(self.pid).is_some_and(|stat| stat.identity == self && !stat.zombie)
+    }
+
+    /// Sends a signal to exactly this process; false when it is gone.
+    pub fn signal(self, signal: Signal) -> bool {
+        let Some(pid) = Pid::from_raw(self.pid) else { return false };
+        let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+        Identity::of(self.pid) == Some(self) && pidfd_send_signal(fd, signal).is_ok()
+    }
+
+    /// Sends SIGKILL to exactly this process.
+    pub fn kill(self) -> bool {
+        self.signal(Signal::KILL)
+    }
+}
+
+/// The direct children of a process, of all its threads.
+pub fn children(pid: i32) -> Vec<i32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
+    let mut found = Vec::new();
+    for list in lists {
+        match list {
+            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            // Kernels without CONFIG_PROC_CHILDREN: ask everybody for their parent.
+            Err(_) => return everybody().filter(|stat| stat.parent == pid).map(|stat| stat.identity.pid).collect(),
+        }
+    }
+    found
+}
+
+/// Everything below a process, parents before their children.
+pub fn descendants(pid: i32) -> Vec<Stat> {
+    let mut found: Vec<Stat> = children(pid).into_iter().filter_map(stat).collect();
+    let mut next = 0;
+    while let Some(parent) = found.get(next) {
+        let below = children(parent.identity.pid).into_iter().filter_map(stat);
+        found.extend(below.collect::<Vec<_>>());
+        next += 1;
+    }
+    found
+}
+
+/// Every process that can be seen.
+pub fn everybody() -> impl Iterator<Item = Stat> {
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(stat)
+}
+
+/// The value of a variable in the environment that a process was started with; none when it may not be read.
+pub fn environment(pid: i32, name: &str) -> Option<String> {
+    let block = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let entry = block.split(|byte| *byte == 0).find_map(|entry| {
+        let rest = entry.strip_prefix(name.as_bytes())?;
+        rest.strip_prefix(b"=")
+    })?;
+    String::from_utf8(entry.to_vec()).ok()
+}
+
+/// A signal by its number, real-time ones included.
+pub fn signal_from(number: i32) -> Option<Signal> {
+    Signal::from_named_raw(number).or_else(|| {
+        // SAFETY: 35 to 64 are real-time signals that the C library leaves to programs, and are only ever sent from here.
+        (35..=64).contains(&number).then(|| unsafe { Signal::from_raw_unchecked(number) })
+    })
+}
+
+/// The number of a signal by its name in `lifecycle.stopSignal`, as in `SIGUSR1` or `SIGRTMIN+3`.
+pub fn signal_number(name: &str) -> Option<i32> {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
+        "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF",
+        "WINCH", "IO", "PWR", "SYS",
+    ];
+    let name = name.strip_prefix("SIG").unwrap_or(name);
+    let plain = NAMES.iter().position(|known| *known == name).map(|at| at as i32 + 1);
+    let offset = |text: &str, sign: i32| text.parse::<i32>().ok().map(|by| sign * by);
+    plain.or_else(|| match name {
+        "RTMIN" => Some(34),
+        "RTMAX" => Some(64),
+        _ => {
+            let above = name.strip_prefix("RTMIN+").and_then(|by| offset(by, 1)).map(|by| 34 + by);
+            let below = name.strip_prefix("RTMAX-").and_then(|by| offset(by, -1)).map(|by| 64 + by);
+            above.or(below).filter(|number| (34..=64).contains(number))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_confuse_the_fields() {
+        let line = b"7 (a) b) (c) S 3 7 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 99";
+        let stat = parse_stat(7, line).expect("a whole line");
+        assert_eq!((stat.parent, stat.session, stat.identity.start, stat.zombie), (3, 5, 4242, false));
+        assert!(parse_stat(7, b"7 (cut").is_none());
+    }
+
+    #[test]
+    fn this_process_is_itself_and_nobody_else() {
+        let me = Identity::of(std::process::id() as i32).expect("this process runs");
+        assert!(me.lives());
+        let stranger = Identity { start: me.start + 1, ..me };
+        assert!(!stranger.lives());
+        assert!(!stranger.kill(), "a recycled pid is never signalled");
+    }
+
+    #[test]
+    fn signals_by_name() {
+        let table = [("SIGTERM", Some(15)), ("USR1", Some(10)), ("SIGSYS", Some(31)), ("SIGRTMIN+3", Some(37))];
+        let odd = [("SIGRTMAX-1", Some(63)), ("SIGRTMIN+40", None), ("SIGNOPE", None), ("", None)];
+        for (name, number) in table.into_iter().chain(odd) {
+            assert_eq!(signal_number(name), number, "{name}");
+        }
+    }
+}

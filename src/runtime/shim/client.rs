@@ -1,0 +1,95 @@
+//! Connections to the shim: lines in, lines out, and nobody is ever waited for.
+
+use super::super::wire::{self, Answer, Envelope};
+use rustix::net::{RecvFlags, SendFlags, sockopt};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// A request longer than this is nobody's.
+const LONGEST: usize = 8 * 1024 * 1024;
+/// Who reads so slowly that this much piles up is cut off.
+const BACKLOG: usize = 4 * 1024 * 1024;
+
+/// One connection.
+pub struct Client {
+    /// Which.
+    pub id: u64,
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// It said hello and gets every change.
+    pub subscribed: bool,
+    /// It is to be dropped.
+    pub gone: bool,
+    inbox: Vec<u8>,
+    outbox: Vec<u8>,
+}
+
+impl Client {
+    /// A connection that nobody has spoken on.
+    pub fn new(id: u64, socket: OwnedFd) -> Client {
+        Client { id, socket, subscribed: false, gone: false, inbox: Vec::new(), outbox: Vec::new() }
+    }
+
+    /// Whether something waits to be sent.
+    pub fn has_more(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Reads what is there and gives the requests that are whole.
+    pub fn read(&mut self) -> Vec<Envelope> {
+        let mut block = [0; 16 * 1024];
+        match rustix::net::recv(&self.socket, &mut block[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => self.gone = true,
+            Ok((read, _)) => self.inbox.extend_from_slice(&block[..read]),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(_) => self.gone = true,
+        }
+        let mut requests = Vec::new();
+        while let Some(end) = memchr::memchr(b'\n', &self.inbox) {
+            match serde_json::from_slice(&self.inbox[..end]) {
+                Ok(request) => requests.push(request),
+                Err(error) => {
+                    self.tell(&Answer::Refused { why: format!("cannot read the request: {error}"), start: None })
+                }
+            }
+            self.inbox.drain(..=end);
+        }
+        self.inbox.shrink_to(64 * 1024);
+        self.gone |= self.inbox.len() > LONGEST;
+        requests
+    }
+
+    /// Queues an answer and sends what the socket takes.
+    pub fn tell(&mut self, answer: &Answer) {
+        self.outbox.extend(wire::line(answer));
+        self.flush();
+        self.gone |= self.outbox.len() > BACKLOG;
+    }
+
+    /// Sends what the socket takes.
+    pub fn flush(&mut self) {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        while !self.outbox.is_empty() {
+            match rustix::net::send(&self.socket, &self.outbox, flags) {
+                Ok(sent) => drop(self.outbox.drain(..sent)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return,
+                Err(_) => {
+                    self.gone = true;
+                    self.outbox.clear();
+                }
+            }
+        }
+    }
+}
+
+/// Takes a connection, if it is of the same user (or root, who can do anything anyway).
+pub fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
+    let socket = rustix::net::accept_with(listener, flags)?;
+    let peer = sockopt::socket_peercred(&socket)?.uid;
+    if peer != rustix::process::geteuid() && !peer.is_root() {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    Ok(socket)
+}

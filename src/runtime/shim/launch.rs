@@ -1,0 +1,153 @@
+//! From a launch to a process: the program is found, its pipes are laid, it is started.
+
+use super::super::wire::{Launch, now};
+use super::super::{folder, process::Identity, spawn};
+use super::log::{Log, Stream};
+use rustix::fs::{Access, CWD, Mode, OFlags, access, openat};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// A started attempt.
+pub struct Started {
+    /// Its main process.
+    pub process: Identity,
+    /// When it was started.
+    pub since: i64,
+    /// Its outputs.
+    pub streams: Vec<Stream>,
+    /// Where they go.
+    pub log: Log,
+    /// The writing end of its standard input, when that stays open.
+    pub stdin: Option<OwnedFd>,
+}
+
+/// Starts an attempt in a pod's folder, which is also the working folder of this process. The error is a sentence for people.
+pub fn start(pod: &Path, launch: &mut Launch) -> Result<Started, String> {
+    let own = Path::new(&launch.container);
+    folder::private_folder(own).map_err(|error| format!("{error:#}"))?;
+    forget_older(launch);
+    let message = pod.join(folder::message(&launch.container, launch.attempt));
+    launch.env.push((folder::TERMINATION_LOG.into(), message.to_string_lossy().into_owned()));
+    let cwd = match &launch.cwd {
+        Some(cwd) => PathBuf::from(cwd),
+        None => {
+            folder::private_folder(&own.join("work")).map_err(|error| format!("{error:#}"))?;
+            pod.join(own).join("work")
+        }
+    };
+    launch.cwd = Some(cwd.to_string_lossy().into_owned());
+    let mut log = Log::new(folder::log(&launch.container, launch.attempt));
+    log.create();
+    let failed = |error: io::Error| format!("cannot make a pipe: {error}");
+    let (out, stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    let (err, stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    for end in [&out, &err] {
+        rustix::io::ioctl_fionbio(end, true).map_err(|error| failed(error.into()))?;
+    }
+    let (stdin, input) = match launch.stdin {
+        true => pipe_with(PipeFlags::CLOEXEC).map(|(read, write)| (read, Some(write))),
+        false => nothing().map(|null| (null, None)),
+    }
+    .map_err(|error| failed(error.into()))?;
+    let since = now();
+    let pid = run(&launch.argv, &launch.env, &cwd, [&stdin, &stdout, &stderr])?;
+    let process = Identity::of(pid).ok_or("the process cannot be seen in /proc")?;
+    let streams = vec![Stream::new(out, "stdout"), Stream::new(err, "stderr")];
+    Ok(Started { process, since, streams, log, stdin: input })
+}
+
+/// The attempt before this one stays readable (`logs --previous`), older ones go.
+fn forget_older(launch: &Launch) {
+    if let Some(older) = launch.attempt.checked_sub(2) {
+        super::log::forget(&folder::log(&launch.container, older));
+        let _ = fs::remove_file(folder::message(&launch.container, older));
+    }
+}
+
+/// `/dev/null` for reading.
+pub fn nothing() -> rustix::io::Result<OwnedFd> {
+    openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Finds and starts a program; its errors read as those of a container runtime.
+pub fn run(argv: &[String], env: &[(String, String)], cwd: &Path, stdio: [&OwnedFd; 3]) -> Result<i32, String> {
+    let name = argv.first().ok_or("no command specified")?;
+    if !cwd.is_dir() {
+        return Err(format!("chdir to cwd ({:?}) failed: no such file or directory", cwd.display()));
+    }
+    let path = env.iter().rev().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+    let file = find(name, path, cwd)?;
+    let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));
+    let program = spawn::Program {
+        path: text(&file.to_string_lossy())?,
+        argv: argv.iter().map(|part| text(part)).collect::<Result<_, _>>()?,
+        env: env.iter().map(|(name, value)| text(&format!("{name}={value}"))).collect::<Result<_, _>>()?,
+        cwd: text(&cwd.to_string_lossy())?,
+        stdio: stdio.map(|fd| fd.as_fd()),
+    };
+    match spawn::spawn(&program) {
+        Ok(pid) => Ok(pid.as_raw_nonzero().get()),
+        Err(error) => Err(format!("exec {}: {}", file.display(), reason(&error))),
+    }
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOEXEC) => "exec format error".into(),
+        Some(libc::ENOENT) => "no such file or directory (the interpreter that it names is missing)".into(),
+        Some(libc::EACCES) => "permission denied".into(),
+        Some(libc::E2BIG) => "argument list too long".into(),
+        Some(libc::ETXTBSY) => "text file busy".into(),
+        Some(libc::EAGAIN) => "resource temporarily unavailable".into(),
+        _ => error.to_string(),
+    }
+}
+
+/// What exec would run: a name with a slash is a path, any other is looked for on the container's PATH.
+fn find(name: &str, path: &str, cwd: &Path) -> Result<PathBuf, String> {
+    if name.contains('/') {
+        let file = cwd.join(name);
+        let found = fs::metadata(&file).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => format!("exec: {name:?}: permission denied"),
+            _ => format!("exec: {name:?}: stat {name}: no such file or directory"),
+        })?;
+        if found.is_dir() {
+            return Err(format!("exec: {name:?}: is a directory"));
+        }
+        return if may_run(&file) { Ok(file) } else { Err(format!("exec: {name:?}: permission denied")) };
+    }
+    let folders = path.split(':').filter(|folder| !folder.is_empty() && !name.is_empty());
+    let mut candidates = folders.map(|folder| cwd.join(folder).join(name));
+    let found = candidates.find(|file| file.is_file() && may_run(file));
+    found.ok_or_else(|| format!("exec: {name:?}: executable file not found in $PATH"))
+}
+
+fn may_run(file: &Path) -> bool {
+    access(file, Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_found_is_said_as_a_container_runtime_says_it() {
+        let cwd = Path::new("/");
+        let table = [
+            ("nosuchprogram", "exec: \"nosuchprogram\": executable file not found in $PATH"),
+            ("", "exec: \"\": executable file not found in $PATH"),
+            ("/no/such", "exec: \"/no/such\": stat /no/such: no such file or directory"),
+            ("/etc/passwd", "exec: \"/etc/passwd\": permission denied"),
+            ("/etc", "exec: \"/etc\": is a directory"),
+        ];
+        for (name, message) in table {
+            assert_eq!(find(name, "/usr/bin:/bin", cwd).expect_err(name), message);
+        }
+        assert!(find("sh", "/usr/bin:/bin", cwd).is_ok());
+        assert!(find("sh", "", cwd).is_err(), "an empty PATH finds nothing, not even here");
+    }
+}

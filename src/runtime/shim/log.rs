@@ -1,0 +1,320 @@
+//! A container's log: output in, CRI lines out, rotated.
+//!
+//! `2026-01-02T03:04:05.000000006Z stdout F a line`; a line longer than 16 KiB is cut into parts marked `P`. One timestamp serves
+//! all that was read at once, and one write takes it to the file: what a container prints must never wait for its log.
+
+use super::super::wire;
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a line that go into one log line at most.
+const PART: usize = 16 * 1024;
+/// Size at which a new file is begun.
+const FILE_BYTES: u64 = 10 * 1024 * 1024;
+/// Files kept, the one being written included.
+const FILES: u32 = 5;
+/// Read at once.
+const BATCH: usize = 256 * 1024;
+
+/// Where output is read to and log lines are put together; one for all containers of a shim.
+pub struct Desk {
+    input: Box<[u8]>,
+    output: Vec<u8>,
+}
+
+impl Desk {
+    /// An empty desk. Its pages cost nothing until a container prints.
+    pub fn new() -> Desk {
+        Desk { input: vec![0; BATCH].into_boxed_slice(), output: Vec::new() }
+    }
+}
+
+/// The files of one attempt's log.
+pub struct Log {
+    path: PathBuf,
+    file: Option<OwnedFd>,
+    size: u64,
+    lost: u64,
+}
+
+impl Log {
+    /// A log that is opened with its first line.
+    pub fn new(path: PathBuf) -> Log {
+        Log { path, file: None, size: 0, lost: 0 }
+    }
+
+    /// Makes the file, so that there is something to read even from a container that never prints.
+    pub fn create(&mut self) {
+        // A failure shows again, and counts, with the first write.
+        let _ = self.file();
+    }
+
+    /// Appends whole lines. What cannot be written is dropped and counted: the container must not stand still because a disk is full.
+    fn append(&mut self, lines: &[u8]) {
+        if self.size > 0 && self.size + lines.len() as u64 > FILE_BYTES {
+            self.rotate();
+        }
+        if self.lost > 0 {
+            let notice = format!("{} stderr F kloop: {} bytes of log could not be written\n", stamp(), self.lost);
+            if self.put(notice.as_bytes()).is_ok() {
+                self.lost = 0;
+            }
+        }
+        if self.put(lines).is_err() {
+            self.lost += lines.len() as u64;
+        }
+    }
+
+    fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match rustix::io::write(self.file()?, bytes) {
+                Ok(written) => {
+                    self.size += written as u64;
+                    bytes = &bytes[written..];
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Never follows a link and never writes into a file that has a second name or is no file: the folder may have been tampered with.
+    fn file(&mut self) -> io::Result<&OwnedFd> {
+        if self.file.is_none() {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW;
+            let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+            let file = openat(CWD, &self.path, flags, Mode::RUSR | Mode::WUSR)?;
+            let found = fstat(&file)?;
+            let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
+            if !is_file || found.st_nlink != 1 {
+                return Err(io::Error::other("the log is not a file of its own"));
+            }
+            self.size = found.st_size as u64;
+            self.file = Some(file);
+        }
+        self.file.as_ref().ok_or_else(|| io::Error::other("no log file"))
+    }
+
+    /// `0.log` becomes `0.log.1`, that `0.log.2`, and so on; the oldest goes.
+    fn rotate(&mut self) {
+        self.file = None;
+        self.size = 0;
+        for age in (1..FILES).rev() {
+            let from = if age == 1 { self.path.clone() } else { rotated(&self.path, age - 1) };
+            let _ = fs::rename(from, rotated(&self.path, age));
+        }
+    }
+
+    /// The end of what was logged, without the marks of the format: at most 80 lines and 2,048 bytes.
+    pub fn tail(&self) -> String {
+        let whole = fs::read(&self.path).unwrap_or_default();
+        let recent = &whole[whole.len().saturating_sub(80 * 1024)..];
+        let lines: Vec<&[u8]> = recent.split_inclusive(|byte| *byte == b'\n').collect();
+        let last = lines[lines.len().saturating_sub(80)..].iter().map(|line| {
+            let text = line.splitn(4, |byte| *byte == b' ').nth(3).unwrap_or_default();
+            String::from_utf8_lossy(text)
+        });
+        let text: String = last.collect();
+        let mut from = text.len().saturating_sub(2048);
+        while !text.is_char_boundary(from) {
+            from += 1;
+        }
+        text[from..].to_owned()
+    }
+}
+
+/// An older file of a log.
+fn rotated(path: &Path, age: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{age}"));
+    name.into()
+}
+
+/// Removes every file of an attempt.
+pub fn forget(path: &Path) {
+    let _ = fs::remove_file(path);
+    for age in 1..FILES {
+        let _ = fs::remove_file(rotated(path, age));
+    }
+}
+
+/// One of a container's two outputs.
+pub struct Stream {
+    /// The reading end of the pipe.
+    pub fd: OwnedFd,
+    tag: &'static str,
+    /// A line's beginning whose end has not come yet.
+    held: Vec<u8>,
+    /// Reads in a row that found the pipe full.
+    pressed: u32,
+}
+
+/// Whether there may be more to read.
+#[derive(PartialEq)]
+pub enum Flow {
+    /// Bytes came.
+    More,
+    /// Nothing for now.
+    Dry,
+    /// Nobody can write any more.
+    Closed,
+}
+
+impl Stream {
+    /// `tag` is `stdout` or `stderr`.
+    pub fn new(fd: OwnedFd, tag: &'static str) -> Stream {
+        Stream { fd, tag, held: Vec::new(), pressed: 0 }
+    }
+
+    /// Reads once and logs what came.
+    pub fn pump(&mut self, desk: &mut Desk, log: &mut Log) -> Flow {
+        let read = match rustix::io::read(&self.fd, &mut desk.input[..]) {
+            Ok(0) => return Flow::Closed,
+            Ok(read) => read,
+            Err(Errno::AGAIN | Errno::INTR) => return Flow::Dry,
+            Err(_) => return Flow::Closed,
+        };
+        self.widen(read);
+        desk.output.clear();
+        frame(self.tag, &stamp(), &desk.input[..read], &mut self.held, &mut desk.output);
+        if !desk.output.is_empty() {
+            log.append(&desk.output);
+        }
+        Flow::More
+    }
+
+    /// Logs the last line even though no newline ends it.
+    pub fn finish(&mut self, log: &mut Log) {
+        if !self.held.is_empty() {
+            let mut line = Vec::new();
+            put_line(self.tag, &stamp(), b'F', &[&self.held], &mut line);
+            self.held.clear();
+            log.append(&line);
+        }
+    }
+
+    /// A pipe that is found full again and again gets four times its size: 64 KiB is a few thousand switches per 100 MB.
+    fn widen(&mut self, read: usize) {
+        self.pressed = if read >= 60 * 1024 { self.pressed + 1 } else { 0 };
+        if self.pressed == 16 {
+            let _ = rustix::pipe::fcntl_setpipe_size(&self.fd, BATCH);
+        }
+    }
+}
+
+fn stamp() -> String {
+    format!("{:.9}", wire::moment(wire::now()))
+}
+
+/// Cuts input into log lines; the beginning of an unfinished line is held back for the next time.
+fn frame(tag: &str, stamp: &str, mut input: &[u8], held: &mut Vec<u8>, out: &mut Vec<u8>) {
+    while !input.is_empty() {
+        let end = memchr::memchr(b'\n', input);
+        let mut line = &input[..end.unwrap_or(input.len())];
+        while held.len() + line.len() > PART {
+            let (now, later) = line.split_at(PART - held.len());
+            put_line(tag, stamp, b'P', &[held, now], out);
+            held.clear();
+            line = later;
+        }
+        let Some(end) = end else {
+            held.extend_from_slice(line);
+            return;
+        };
+        put_line(tag, stamp, b'F', &[held, line], out);
+        held.clear();
+        input = &input[end + 1..];
+    }
+}
+
+fn put_line(tag: &str, stamp: &str, kind: u8, content: &[&[u8]], out: &mut Vec<u8>) {
+    out.extend_from_slice(stamp.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(tag.as_bytes());
+    out.extend_from_slice(&[b' ', kind, b' ']);
+    for part in content {
+        out.extend_from_slice(part);
+    }
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(chunks: &[&[u8]]) -> (String, Vec<u8>) {
+        let (mut held, mut out) = (Vec::new(), Vec::new());
+        for chunk in chunks {
+            frame("stdout", "T", chunk, &mut held, &mut out);
+        }
+        (String::from_utf8_lossy(&out).into_owned(), held)
+    }
+
+    #[test]
+    fn lines_are_put_together_across_reads() {
+        let (out, held) = framed(&[b"one\ntw", b"o\n", b"\n", b"rest"]);
+        assert_eq!(out, "T stdout F one\nT stdout F two\nT stdout F \n");
+        assert_eq!(held, b"rest");
+    }
+
+    #[test]
+    fn long_lines_are_cut_into_parts() {
+        let long = vec![b'x'; 2 * PART + 1];
+        let (out, held) = framed(&[&long[..PART + 5], &long[PART + 5..], b"\n"]);
+        let kinds: Vec<(&str, usize)> = out.lines().map(|line| (&line[..11], line.len() - 11)).collect();
+        assert_eq!(kinds, [("T stdout P ", PART), ("T stdout P ", PART), ("T stdout F ", 1)]);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn files_are_rotated_and_the_oldest_goes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("0.log");
+        let mut log = Log::new(path.clone());
+        let block = vec![b'a'; (FILE_BYTES / 2) as usize];
+        for _ in 0..2 * (FILES + 2) {
+            log.append(&block);
+        }
+        let mut names: Vec<String> = fs::read_dir(folder.path())
+            .expect("readable")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+            .collect();
+        names.sort();
+        assert_eq!(names, ["0.log", "0.log.1", "0.log.2", "0.log.3", "0.log.4"]);
+        assert!(fs::metadata(&path).expect("there").len() <= FILE_BYTES);
+        forget(&path);
+        assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0);
+    }
+
+    #[test]
+    fn a_log_that_is_a_link_is_not_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "precious").expect("written");
+        for (name, hard) in [("soft.log", false), ("hard.log", true)] {
+            let path = folder.path().join(name);
+            if hard {
+                fs::hard_link(&victim, &path).expect("linked");
+            } else {
+                std::os::unix::fs::symlink(&victim, &path).expect("linked");
+            }
+            let mut log = Log::new(path);
+            log.append(b"line\n");
+            assert_eq!(log.lost, 5);
+        }
+        assert_eq!(fs::read(&victim).expect("there"), b"precious");
+    }
+
+    #[test]
+    fn the_tail_is_text_without_marks() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut log = Log::new(folder.path().join("0.log"));
+        log.append(b"T stdout F one\nT stderr F two words\n");
+        assert_eq!(log.tail(), "one\ntwo words\n");
+    }
+}

@@ -1,0 +1,373 @@
+//! The shim: one small process per pod that outlives the control plane.
+//!
+//! Knows: its pod's processes, their pipes, their logs and the record of their starts and ends. One thread, one `poll`.
+//! It is the subreaper of the pod's processes: nothing that a container starts gets away, however it forks.
+//! Never: decides anything about the pod; it does what a leader asks, and refuses leaders of the past and attempts of the past.
+//!
+//! SIGHUP and SIGINT are ignored. SIGTERM means that the machine goes down or that somebody ends every kloop process: containers are
+//! left alone, and the shim leaves when the last one has ended. Otherwise it leaves a while after the last one has ended (the record
+//! stays and the next shim goes on from it), or when it is told to remove the pod.
+//! Start reading at [`Shim::run`].
+
+mod client;
+mod launch;
+mod log;
+mod requests;
+mod tree;
+
+use super::process::{self, Identity};
+use super::wire::{Answer, Container, End, Launch, Record, State, now};
+use super::{bury, folder};
+use client::Client;
+use log::{Desk, Flow, Log, Stream};
+use requests::Running;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::process::{WaitOptions, WaitStatus};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a shim without work stays, so that a quick restart need not start a new one.
+const LINGER: Duration = Duration::from_secs(10);
+/// Between two looks at processes that were killed and are still there.
+const KILL_PAUSE: Duration = Duration::from_millis(5);
+
+/// Runs the shim of the pod whose folder is the working folder; standard input is the leader's connection.
+pub fn main() -> io::Result<()> {
+    // SAFETY: nothing is open yet but standard input, output and error; what else was inherited belongs to nobody here.
+    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+    let leader = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    rustix::stdio::dup2_stdin(launch::nothing()?)?;
+    let _ = rustix::thread::set_name(c"shim");
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    rustix::thread::set_no_new_privs(true)?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let Some(mut shim) = Shim::open(leader)? else { return Ok(()) };
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    shim.run()
+}
+
+/// A container whose main process runs, or has ended while something that it started has not.
+struct Live {
+    name: String,
+    launch: Launch,
+    process: Identity,
+    since: i64,
+    streams: Vec<Stream>,
+    log: Log,
+    /// Held open for a container that wants its standard input open.
+    _stdin: Option<OwnedFd>,
+    /// When SIGKILL follows.
+    deadline: Option<Instant>,
+    /// How the main process ended.
+    end: Option<End>,
+}
+
+/// Everything a shim has in its hands.
+struct Shim {
+    pod: PathBuf,
+    record: Record,
+    live: Vec<Live>,
+    execs: Vec<Running>,
+    clients: Vec<Client>,
+    listener: OwnedFd,
+    signals: UnixStream,
+    told_to_leave: Arc<AtomicBool>,
+    desk: Desk,
+    next_client: u64,
+    removing: bool,
+    /// Since when nothing runs and nothing was asked.
+    idle: Instant,
+    _lock: OwnedFd,
+}
+
+/// What a descriptor that became ready stands for.
+#[derive(Clone, Copy)]
+enum Source {
+    Signals,
+    Listener,
+    Client(u64),
+    Output(i32, usize),
+    Exec(i32),
+}
+
+impl Shim {
+    /// None when another shim has this pod.
+    fn open(leader: OwnedFd) -> io::Result<Option<Shim>> {
+        let pod = std::env::current_dir()?;
+        let Some(lock) = folder::lock(&pod)? else { return Ok(None) };
+        let mut record = folder::read_record(&pod).unwrap_or_default();
+        bury::settle(&pod, &mut record);
+        record.left = false;
+        // A leader that has been replaced may have started us just before: what it says then counts no more.
+        record.epoch = record.epoch.max(pod.ancestors().nth(2).map_or(0, folder::read_epoch));
+        let (signals, told_to_leave) = watch_signals()?;
+        let shim = Shim {
+            listener: listen_at(Path::new(folder::SOCKET))?,
+            record,
+            live: Vec::new(),
+            execs: Vec::new(),
+            clients: vec![Client::new(0, leader)],
+            signals,
+            told_to_leave,
+            desk: Desk::new(),
+            next_client: 1,
+            removing: false,
+            idle: Instant::now(),
+            pod,
+            _lock: lock,
+        };
+        Ok(Some(shim))
+    }
+
+    /// Waits for something to happen and sees to it, until there is nothing left to stay for.
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            for source in self.wait()? {
+                self.serve(source);
+            }
+            self.reap();
+            self.meet_deadlines();
+            self.finish_ended();
+            self.clients.retain(|client| !client.gone);
+            if self.removing && self.is_empty() {
+                let _ = std::fs::remove_dir_all(&self.pod);
+                self.tell_all(&Answer::Removed);
+                return Ok(());
+            }
+            if self.may_leave() {
+                self.record.left = true;
+                self.save();
+                self.tell_all(&Answer::Leaving);
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.execs.is_empty() && process::children(std::process::id() as i32).is_empty()
+    }
+
+    fn may_leave(&self) -> bool {
+        let told = self.told_to_leave.load(Ordering::Relaxed);
+        self.live.is_empty() && (told || self.idle.elapsed() >= LINGER) && self.is_empty()
+    }
+
+    fn wait(&self) -> io::Result<Vec<Source>> {
+        let mut sources = vec![Source::Signals, Source::Listener];
+        let mut fds = vec![
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+        ];
+        for client in &self.clients {
+            let flags = if client.has_more() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            fds.push(PollFd::new(&client.socket, flags));
+            sources.push(Source::Client(client.id));
+        }
+        for live in &self.live {
+            for (at, stream) in live.streams.iter().enumerate() {
+                fds.push(PollFd::new(&stream.fd, PollFlags::IN));
+                sources.push(Source::Output(live.process.pid, at));
+            }
+        }
+        for exec in self.execs.iter().filter(|exec| exec.is_open()) {
+            fds.push(PollFd::new(exec.output_fd(), PollFlags::IN));
+            sources.push(Source::Exec(exec.pid()));
+        }
+        let timeout = self.next_deadline().map(|at| {
+            let left = at.saturating_duration_since(Instant::now());
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
+        let ready = fds.iter().zip(sources).filter(|(fd, _)| !fd.revents().is_empty());
+        Ok(ready.map(|(_, source)| source).collect())
+    }
+
+    /// The next moment at which something is due without anything happening.
+    fn next_deadline(&self) -> Option<Instant> {
+        let stops = self.live.iter().filter_map(|live| live.deadline);
+        let execs = self.execs.iter().filter_map(Running::deadline);
+        let is_killing = self.removing || self.live.iter().any(|live| live.end.is_some());
+        let retry = is_killing.then(|| Instant::now() + KILL_PAUSE);
+        let leave = self.live.is_empty().then(|| match self.told_to_leave.load(Ordering::Relaxed) {
+            true => Instant::now() + KILL_PAUSE,
+            false => (self.idle + LINGER).max(Instant::now() + KILL_PAUSE),
+        });
+        stops.chain(execs).chain(retry).chain(leave).min()
+    }
+
+    fn serve(&mut self, source: Source) {
+        match source {
+            Source::Signals => {
+                let mut bytes = [0; 64];
+                while rustix::io::read(&self.signals, &mut bytes[..]).is_ok_and(|read| read == bytes.len()) {}
+            }
+            Source::Listener => {
+                if let Ok(socket) = client::accept(&self.listener) {
+                    self.clients.push(Client::new(self.next_client, socket));
+                    self.next_client += 1;
+                }
+            }
+            Source::Client(id) => self.hear(id),
+            Source::Output(pid, at) => self.pump(pid, at),
+            Source::Exec(pid) => {
+                if let Some(exec) = self.execs.iter_mut().find(|exec| exec.pid() == pid) {
+                    exec.read();
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, id: u64) {
+        let Some(client) = self.clients.iter_mut().find(|client| client.id == id) else { return };
+        client.flush();
+        for envelope in client.read() {
+            self.request(id, envelope);
+        }
+    }
+
+    fn pump(&mut self, pid: i32, at: usize) {
+        let Some(live) = self.live.iter_mut().find(|live| live.process.pid == pid) else { return };
+        let Some(stream) = live.streams.get_mut(at) else { return };
+        if stream.pump(&mut self.desk, &mut live.log) == Flow::Closed {
+            stream.finish(&mut live.log);
+            live.streams.remove(at);
+        }
+    }
+
+    /// Takes in everything that has ended, orphans included.
+    fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            let pid = pid.as_raw_nonzero().get();
+            if let Some(live) = self.live.iter_mut().find(|live| live.process.pid == pid) {
+                live.end = Some(live.ended(status));
+                live.deadline = None;
+            } else if let Some(at) = self.execs.iter().position(|exec| exec.pid() == pid) {
+                let exec = self.execs.remove(at);
+                self.exec_done(exec, status);
+            }
+        }
+    }
+
+    fn meet_deadlines(&mut self) {
+        let now = Instant::now();
+        for live in self.live.iter_mut().filter(|live| live.deadline.is_some_and(|at| at <= now)) {
+            live.deadline = None;
+            tree::kill_from(live.process);
+        }
+        for exec in self.execs.iter_mut().filter(|exec| exec.deadline().is_some_and(|at| at <= now)) {
+            exec.time_out();
+        }
+        if self.removing {
+            tree::kill_all();
+        }
+    }
+
+    /// An attempt has ended when its main process has and nothing that it started is left, as in a pid namespace.
+    fn finish_ended(&mut self) {
+        while let Some(at) = self.live.iter().position(|live| live.end.is_some()) {
+            if self.kill_leftovers(at) > 0 {
+                self.reap();
+                if self.kill_leftovers(at) > 0 {
+                    return;
+                }
+            }
+            let live = self.live.remove(at);
+            self.finish(live);
+        }
+    }
+
+    fn finish(&mut self, mut live: Live) {
+        for stream in &mut live.streams {
+            // Bounded: somebody outside the pod may hold the pipe and go on writing.
+            for _ in 0..64 {
+                if stream.pump(&mut self.desk, &mut live.log) != Flow::More {
+                    break;
+                }
+            }
+            stream.finish(&mut live.log);
+        }
+        let Some(mut end) = live.end.take() else { return };
+        end.message = live.message(&end);
+        if let Some(known) = self.record.containers.get_mut(&live.name) {
+            known.state = State::Ended(end);
+        }
+        self.idle = Instant::now();
+        self.publish(&live.name);
+    }
+
+    /// Records where a container stands, then tells everybody: what was told is never forgotten.
+    fn publish(&mut self, name: &str) {
+        self.save();
+        if let Some(container) = self.record.containers.get(name) {
+            let answer = Answer::Container { name: name.to_owned(), container: container.clone() };
+            self.tell_all(&answer);
+        }
+    }
+
+    fn save(&self) {
+        // A full disk must not end the pod. The leader has been told; only a leader to come would not know.
+        let _ = folder::write_record(Path::new("."), &self.record);
+    }
+
+    fn tell_all(&mut self, answer: &Answer) {
+        for client in self.clients.iter_mut().filter(|client| client.subscribed) {
+            client.tell(answer);
+        }
+    }
+}
+
+impl Live {
+    fn ended(&self, status: WaitStatus) -> End {
+        let signal = status.terminating_signal();
+        let code = signal.map_or_else(|| status.exit_status().unwrap_or(137), |signal| 128 + signal);
+        End { code, signal, started: Some(self.since), finished: now(), ..End::default() }
+    }
+
+    /// What the container left in its termination log, or the end of its log when it failed and asked for that.
+    fn message(&self, end: &End) -> String {
+        let written = tree::read_capped(&folder::message(&self.name, self.launch.attempt), 4096);
+        if written.is_empty() && end.code != 0 && self.launch.message_from_logs { self.log.tail() } else { written }
+    }
+}
+
+impl Container {
+    fn started(launch: &Launch, state: State, before: Option<Container>) -> Container {
+        let last = before.and_then(|before| before.ended().cloned().or(before.last));
+        Container { attempt: launch.attempt, state, stopping: None, last }
+    }
+}
+
+/// SIGCHLD and SIGTERM wake the loop; SIGHUP and SIGINT do nothing. Handlers rather than "ignore", which a child would inherit.
+fn watch_signals() -> io::Result<(UnixStream, Arc<AtomicBool>)> {
+    let (read, write) = UnixStream::pair()?;
+    read.set_nonblocking(true)?;
+    let told_to_leave = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTERM, told_to_leave.clone())?;
+    for signal in [SIGHUP, SIGINT] {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    for signal in [SIGCHLD, SIGTERM] {
+        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+    }
+    Ok((read, told_to_leave))
+}
+
+fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+    let _ = std::fs::remove_file(path);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    bind(&listener, &SocketAddrUnix::new(path)?)?;
+    listen(&listener, 128)?;
+    Ok(listener)
+}

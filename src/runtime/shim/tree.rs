@@ -1,0 +1,68 @@
+//! Whatever the pod's processes have started, and how it is ended.
+
+use super::super::process::{self, Identity, Stat};
+use super::super::{bury, folder};
+use super::{Live, Shim};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::path::Path;
+
+/// Kills a process and everything below it.
+pub fn kill_from(top: Identity) {
+    let below = process::descendants(top.pid);
+    top.kill();
+    kill(&below);
+}
+
+/// Kills everything below this process. Whoever forks meanwhile is met the next time: a killed process cannot fork any more.
+pub fn kill_all() {
+    kill(&process::descendants(std::process::id() as i32));
+}
+
+fn kill(found: &[Stat]) {
+    for stat in found.iter().filter(|stat| !stat.zombie) {
+        stat.identity.kill();
+    }
+}
+
+impl Shim {
+    /// Kills what an ended attempt has left; the number of processes that are still there.
+    ///
+    /// When its main process ends, what it started becomes a child of this process. Every child that is no main process
+    /// of another container and no command run beside one is such a leftover, or one of another container.
+    pub(super) fn kill_leftovers(&self, at: usize) -> usize {
+        let live = &self.live[at];
+        let own = std::process::id() as i32;
+        let is_known = |pid: i32| {
+            let is_main = self.live.iter().any(|other| other.end.is_none() && other.process.pid == pid);
+            let is_exec = self.execs.iter().any(|exec| exec.pid() == pid && !exec.is_of(&live.name));
+            is_main || is_exec
+        };
+        let alone = self.live.iter().all(|other| other.end.is_some());
+        let strangers = process::children(own).into_iter().filter(|pid| !is_known(*pid));
+        let orphans = strangers.filter_map(process::stat).filter(|stat| alone || self.belongs(stat, live));
+        let mut left = 0;
+        for orphan in orphans {
+            left += 1;
+            if !orphan.zombie {
+                kill_from(orphan.identity);
+            }
+        }
+        left
+    }
+
+    /// Its session is the container's, or its environment says so. One that hides both stays until its pod ends.
+    fn belongs(&self, stat: &Stat, live: &Live) -> bool {
+        let is_exec = self.execs.iter().any(|exec| exec.pid() == stat.identity.pid && exec.is_of(&live.name));
+        let mark = self.pod.join(folder::message(&live.name, live.launch.attempt));
+        is_exec || stat.session == live.process.pid || bury::mark(stat.identity.pid).as_deref() == Some(&*mark)
+    }
+}
+
+/// The beginning of a small file that the container wrote; empty for anything that is no plain file.
+pub fn read_capped(path: &Path, limit: usize) -> String {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let Ok(file) = openat(CWD, path, flags, Mode::empty()) else { return String::new() };
+    let mut bytes = vec![0; limit];
+    let read = rustix::io::read(file, &mut bytes[..]).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..read]).into_owned()
+}

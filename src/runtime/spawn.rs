@@ -1,0 +1,108 @@
+//! Starting a process: the one place where it is done.
+//!
+//! `posix_spawn`, because it costs the same for a parent of any size (`fork` of a 1 GiB parent costs 36 ms), and because it alone
+//! gives a child a session of its own, default signal dispositions and an empty signal mask without code that runs between fork and exec.
+
+use rustix::process::Pid;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// What to start.
+pub struct Program<'a> {
+    /// The file; no search is made.
+    pub path: CString,
+    /// Arguments from the name on.
+    pub argv: Vec<CString>,
+    /// The whole environment, `NAME=value`.
+    pub env: Vec<CString>,
+    /// The folder to start in.
+    pub cwd: CString,
+    /// Standard input, output and error. The child gets these and nothing else: every other descriptor of ours closes on exec.
+    pub stdio: [BorrowedFd<'a>; 3],
+}
+
+/// Starts a program as leader of its own session; the error is that of the exec.
+pub fn spawn(program: &Program) -> io::Result<Pid> {
+    let argv = pointers(&program.argv);
+    let envp = pointers(&program.env);
+    let mut actions = Actions::new()?;
+    for (target, fd) in program.stdio.iter().enumerate() {
+        actions.dup2(fd.as_raw_fd(), target as i32)?;
+    }
+    actions.chdir(&program.cwd)?;
+    let attributes = Attributes::fresh_session()?;
+    let mut pid = 0;
+    // SAFETY: every pointer is to a live, nul-terminated string or an initialised structure; both arrays end with a null pointer.
+    check(unsafe {
+        libc::posix_spawn(&mut pid, program.path.as_ptr(), &actions.0, &attributes.0, argv.as_ptr(), envp.as_ptr())
+    })?;
+    Pid::from_raw(pid).ok_or_else(|| io::Error::other("posix_spawn gave no pid"))
+}
+
+fn pointers(strings: &[CString]) -> Vec<*mut libc::c_char> {
+    strings.iter().map(|text| text.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect()
+}
+
+fn check(code: libc::c_int) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+struct Actions(libc::posix_spawn_file_actions_t);
+
+impl Actions {
+    fn new() -> io::Result<Actions> {
+        // SAFETY: all zeroes is a valid value of this C structure, which init then fills.
+        let mut actions = Actions(unsafe { std::mem::zeroed() });
+        // SAFETY: the structure is live and not yet initialised.
+        check(unsafe { libc::posix_spawn_file_actions_init(&mut actions.0) })?;
+        Ok(actions)
+    }
+
+    fn dup2(&mut self, from: i32, to: i32) -> io::Result<()> {
+        // SAFETY: the structure is initialised.
+        check(unsafe { libc::posix_spawn_file_actions_adddup2(&mut self.0, from, to) })
+    }
+
+    fn chdir(&mut self, folder: &CString) -> io::Result<()> {
+        // SAFETY: the structure is initialised; the path is copied by the call.
+        check(unsafe { libc::posix_spawn_file_actions_addchdir_np(&mut self.0, folder.as_ptr()) })
+    }
+}
+
+impl Drop for Actions {
+    fn drop(&mut self) {
+        // SAFETY: initialised in `new`, destroyed once.
+        unsafe { libc::posix_spawn_file_actions_destroy(&mut self.0) };
+    }
+}
+
+struct Attributes(libc::posix_spawnattr_t);
+
+impl Attributes {
+    /// A session of its own, every signal at its default, none blocked (Rust ignores SIGPIPE, which a child would inherit).
+    fn fresh_session() -> io::Result<Attributes> {
+        // SAFETY: all zeroes is a valid value of both C structures, which the calls below fill.
+        let (mut attributes, mut signals) =
+            unsafe { (Attributes(std::mem::zeroed()), std::mem::zeroed::<libc::sigset_t>()) };
+        let flags = libc::POSIX_SPAWN_SETSID as i32 | libc::POSIX_SPAWN_SETSIGDEF | libc::POSIX_SPAWN_SETSIGMASK;
+        // SAFETY: both structures are live; init comes first.
+        unsafe {
+            check(libc::posix_spawnattr_init(&mut attributes.0))?;
+            libc::sigemptyset(&mut signals);
+            check(libc::posix_spawnattr_setsigmask(&mut attributes.0, &signals))?;
+            libc::sigfillset(&mut signals);
+            check(libc::posix_spawnattr_setsigdefault(&mut attributes.0, &signals))?;
+            check(libc::posix_spawnattr_setflags(&mut attributes.0, flags as libc::c_short))?;
+        }
+        Ok(attributes)
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: initialised in `fresh_session`, destroyed once.
+        unsafe { libc::posix_spawnattr_destroy(&mut self.0) };
+    }
+}

@@ -1,0 +1,242 @@
+//! What the control plane and a shim say to each other, and what a shim records on disk.
+//!
+//! One JSON document a line, in both directions, over the shim's Unix socket. A connection first says [`Request::Hello`];
+//! from then on it gets [`Answer::State`] once and every change after. Times are nanoseconds since 1970.
+
+use super::process::Identity;
+use crate::object::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A request and the epoch of the leader that makes it. A shim refuses an epoch below the highest it has seen.
+#[derive(Serialize, Deserialize)]
+pub struct Envelope {
+    /// The leader's epoch.
+    pub epoch: u64,
+    /// What it wants.
+    pub request: Request,
+}
+
+/// What a shim can be asked.
+#[derive(Serialize, Deserialize)]
+pub enum Request {
+    /// Who the pod is, as far as the asker knows; answered by the state, and by every change from then on.
+    Hello(Option<PodName>),
+    /// Starts an attempt.
+    Start(Box<Launch>),
+    /// Sends the stop signal now and SIGKILL after the grace. A later stop only shortens.
+    Stop {
+        /// The container.
+        container: String,
+        /// The attempt.
+        attempt: u32,
+        /// Milliseconds until SIGKILL.
+        grace: u64,
+    },
+    /// Runs a command beside a running container, in its environment.
+    Exec(Box<Exec>),
+    /// Kills everything, deletes the pod's folder and ends the shim.
+    Remove,
+}
+
+/// Whose shim it is.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct PodName {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `spec.nodeName`.
+    pub node: String,
+    /// The pod's address.
+    pub ip: String,
+}
+
+/// One attempt to start, ready to be executed.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct Launch {
+    /// The container.
+    pub container: String,
+    /// The attempt.
+    pub attempt: u32,
+    /// Program and arguments; a program without a slash is looked for on the PATH of `env`.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// The folder to start in; the container's own scratch folder when there is none.
+    pub cwd: Option<String>,
+    /// Whether standard input stays open.
+    pub stdin: bool,
+    /// The signal that asks it to end.
+    pub stop_signal: i32,
+    /// Whether the tail of the log stands in for an empty termination message on errors.
+    pub message_from_logs: bool,
+}
+
+/// A command to run beside a container.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Exec {
+    /// Chosen by the asker, given back with the answer.
+    pub id: u64,
+    /// The container.
+    pub container: String,
+    /// The attempt.
+    pub attempt: u32,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Milliseconds after which it is killed.
+    pub timeout: u64,
+}
+
+/// What a shim answers and reports.
+#[derive(Serialize, Deserialize)]
+pub enum Answer {
+    /// Everything it knows.
+    State(Record),
+    /// Where a container stands now.
+    Container {
+        /// The container.
+        name: String,
+        /// Its newest attempt.
+        container: Container,
+    },
+    /// A command has ended.
+    ExecDone {
+        /// The asker's number.
+        id: u64,
+        /// How.
+        outcome: ExecOutcome,
+        /// What it wrote, at most 10 KiB.
+        output: String,
+    },
+    /// The request was not carried out.
+    Refused {
+        /// Why.
+        why: String,
+        /// The container and the attempt, when it was a start.
+        start: Option<(String, u32)>,
+    },
+    /// Nothing runs any more and nothing was asked for a while: the shim ends, its record stays.
+    Leaving,
+    /// Nothing is left of the pod, its folder included.
+    Removed,
+}
+
+/// How a command beside a container ended.
+#[derive(Serialize, Deserialize, Debug, PartialEq)]
+pub enum ExecOutcome {
+    /// With this code.
+    Exited(i32),
+    /// It was killed at its deadline.
+    TimedOut,
+    /// It could not be started.
+    Failed(String),
+}
+
+/// What a shim keeps on disk, in `record.json`, written whole and renamed into place at every change.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// The boot that the processes belong to.
+    pub boot: String,
+    /// The highest epoch seen.
+    pub epoch: u64,
+    /// Whether the last shim left in order, with nothing of the pod running.
+    #[serde(default)]
+    pub left: bool,
+    /// Whose pod.
+    pub pod: PodName,
+    /// The containers by name.
+    pub containers: BTreeMap<String, Container>,
+}
+
+/// A container's newest attempt.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+pub struct Container {
+    /// Its number, from 0.
+    pub attempt: u32,
+    /// Where it stands.
+    pub state: State,
+    /// When it was asked to stop.
+    pub stopping: Option<i64>,
+    /// How the attempt before it ended.
+    pub last: Option<End>,
+}
+
+/// Where an attempt stands.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+pub enum State {
+    /// Its main process runs.
+    Running {
+        /// The main process.
+        process: Identity,
+        /// Since when.
+        since: i64,
+    },
+    /// It could not be executed.
+    Refused {
+        /// One word.
+        reason: String,
+        /// The sentence.
+        message: String,
+        /// When.
+        at: i64,
+    },
+    /// It has ended, and so has everything that it started.
+    Ended(End),
+}
+
+/// How an attempt ended.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct End {
+    /// Exit code; 128 + signal.
+    pub code: i32,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// One word, when the code does not say it all.
+    pub reason: Option<String>,
+    /// The termination message.
+    pub message: String,
+    /// When it had started.
+    pub started: Option<i64>,
+    /// When it ended.
+    pub finished: i64,
+}
+
+impl Container {
+    /// How the newest attempt ended, if it has.
+    pub fn ended(&self) -> Option<&End> {
+        match &self.state {
+            State::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// The main process, while it runs.
+    pub fn process(&self) -> Option<Identity> {
+        match &self.state {
+            State::Running { process, .. } => Some(*process),
+            _ => None,
+        }
+    }
+}
+
+/// A moment from nanoseconds.
+pub fn moment(nanoseconds: i64) -> Time {
+    Time::from_nanosecond(nanoseconds.into()).unwrap_or(Time::UNIX_EPOCH)
+}
+
+/// Now, in nanoseconds.
+pub fn now() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+/// One message as it goes over the socket.
+pub fn line(message: &impl Serialize) -> Vec<u8> {
+    // Nothing in these types can fail to serialize: every map has text keys.
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
