@@ -158,10 +158,19 @@ pub struct Container {
     pub attempt: u32,
     /// Where it stands.
     pub state: State,
-    /// When it was asked to stop.
-    pub stopping: Option<i64>,
+    /// It was asked to stop.
+    pub stopping: Option<Stopping>,
     /// How the attempt before it ended.
     pub last: Option<End>,
+}
+
+/// A stop that was asked for.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
+pub struct Stopping {
+    /// When.
+    pub since: i64,
+    /// When SIGKILL is due, by the wall clock, for people; the shim itself goes by the monotonic one.
+    pub kill_at: i64,
 }
 
 /// Where an attempt stands.

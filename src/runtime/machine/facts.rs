@@ -1,6 +1,7 @@
 //! From a shim's record to the facts that loops think about.
 
 use super::super::wire::{Container, End, Record, State, moment};
+use crate::world::facts::Stopping;
 use crate::world::{ContainerFacts, ContainerState, Ended, PodFacts};
 
 /// What a record says of a pod.
@@ -17,13 +18,12 @@ pub fn pod(record: &Record) -> PodFacts {
 }
 
 fn container(known: &Container) -> ContainerFacts {
-    ContainerFacts {
-        attempt: known.attempt,
-        state: state(&known.state),
-        stopping: known.stopping.map(moment),
-        last: known.last.as_ref().map(ended),
-        probes: Default::default(),
-    }
+    let stopping = known.stopping.map(|stop| {
+        let since = moment(stop.since);
+        Stopping { since, asked: since, kill_at: moment(stop.kill_at) }
+    });
+    let last = known.last.as_ref().map(ended);
+    ContainerFacts { stopping, last, ..ContainerFacts::new(known.attempt, state(&known.state)) }
 }
 
 /// Where an attempt stands.

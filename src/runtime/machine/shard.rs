@@ -162,7 +162,7 @@ impl Shard {
             Effect::Start(start) => self.start(&start),
             Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
                 let pod = self.pods.entry(pod_uid.clone()).or_default();
-                pod.stops.push((container.to_string(), attempt, grace_seconds.max(0) as u64 * 1000));
+                pod.stops.push((container.to_string(), attempt, (grace_seconds.max(0) as u64).saturating_mul(1000)));
                 self.pursue(&pod_uid);
             }
             Effect::Remove { pod_uid } => {
@@ -215,7 +215,7 @@ impl Shard {
             return (self.context.report)(probe::answer(&probe, Err("the pod's shim is not reachable".into())));
         };
         let (container, attempt) = (probe.container.to_string(), probe.attempt);
-        let timeout = probe.timeout_seconds.max(1) as u64 * 1000;
+        let timeout = (probe.timeout_seconds.max(1) as u64).saturating_mul(1000);
         self.next += 1;
         let exec = Exec { id: self.next, container, attempt, argv: probe::command(&probe.handler), timeout };
         pod.execs.insert(exec.id, probe);

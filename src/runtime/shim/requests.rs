@@ -1,7 +1,7 @@
 //! What a shim is asked, and how it answers.
 
 use super::super::process::{Identity, signal_from};
-use super::super::wire::{Answer, Container, Envelope, Exec, ExecOutcome, Launch, Request, State, now};
+use super::super::wire::{Answer, Container, Envelope, Exec, ExecOutcome, Launch, Request, State, Stopping, now};
 use super::{Live, Shim, launch, tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitStatus};
@@ -10,6 +10,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// Milliseconds that a deadline is ahead at most: some thirty years, so that no sum overflows.
+const LONGEST: u64 = 1 << 40;
 /// What is kept of a command's output.
 const OUTPUT: usize = 10 * 1024;
 
@@ -67,7 +69,10 @@ impl Shim {
 
     fn start(&mut self, client: u64, mut launch: Launch) {
         let before = self.record.containers.get(&launch.container).cloned();
-        if before.as_ref().is_some_and(|before| before.attempt >= launch.attempt) {
+        // An attempt that was refused may be tried again under its number: nothing of it has run.
+        let is_over =
+            |before: &Container| before.attempt == launch.attempt && !matches!(before.state, State::Refused { .. });
+        if before.as_ref().is_some_and(|before| before.attempt > launch.attempt || is_over(before)) {
             return self.remind(client, &launch.container);
         }
         let still_runs = self.live.iter().any(|live| live.name == launch.container);
@@ -106,16 +111,21 @@ impl Shim {
     fn stop(&mut self, client: u64, name: &str, attempt: u32, grace: u64) {
         let running = self.live.iter_mut().find(|live| live.name == name && live.launch.attempt == attempt);
         let Some(live) = running.filter(|live| live.end.is_none()) else { return self.remind(client, name) };
-        let deadline = Instant::now() + Duration::from_millis(grace);
-        live.deadline = Some(live.deadline.map_or(deadline, |known| known.min(deadline)));
         let Some(known) = self.record.containers.get_mut(name) else { return };
-        if known.stopping.is_none() {
-            known.stopping = Some(now());
-            if grace > 0 {
-                live.process.signal(signal_from(live.launch.stop_signal).unwrap_or(Signal::TERM));
-            }
-            self.save();
+        let deadline = Instant::now() + Duration::from_millis(grace.min(LONGEST));
+        match live.deadline {
+            Some(earlier) if earlier <= deadline => return,
+            // The deadline has passed and it is still there: it was frozen, or waits in the kernel.
+            None if known.stopping.is_some() => return tree::kill_from(live.process),
+            _ => live.deadline = Some(deadline),
         }
+        let kill_at = now().saturating_add((grace as i64).saturating_mul(1_000_000));
+        let is_first = known.stopping.is_none();
+        known.stopping = Some(Stopping { since: known.stopping.map_or_else(now, |stop| stop.since), kill_at });
+        if is_first && grace > 0 {
+            live.process.signal(signal_from(live.launch.stop_signal).unwrap_or(Signal::TERM));
+        }
+        self.save();
     }
 
     fn exec(&mut self, client: u64, exec: Exec) {
@@ -137,7 +147,7 @@ impl Shim {
         let cwd = live.launch.cwd.as_deref().unwrap_or("/");
         let pid = launch::run(&exec.argv, &live.launch.env, Path::new(cwd), [&nothing, &output, &output])?;
         let process = Identity::of(pid).ok_or("the process cannot be seen in /proc")?;
-        let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout));
+        let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(LONGEST)));
         let output = Vec::new();
         self.execs.push(Running { exec, client, process, pipe: Some(pipe), output, deadline, timed_out: false });
         Ok(())
