@@ -1,1 +1,84 @@
-//! (being built)
+//! The kubelet: what becomes of the pods that are bound to a node of ours.
+//!
+//! Knows: one pod at a time: its spec, its last status, and what the machine last reported of it. From these it computes the
+//! status to write, the attempts to commit, and the effects to carry out after the commit.
+//! Never: remembers anything between plans (backoff is derived from status and facts), starts a process, reads a clock.
+//! Start reading at [`plan`]; [`pod`] gathers what is known, [`containers`] decides, [`status`] tells.
+
+mod address;
+mod backoff;
+mod command;
+mod conditions;
+mod container_status;
+mod containers;
+mod deadlines;
+mod environment;
+mod events;
+mod fields;
+mod mounts;
+mod phase;
+mod pod;
+mod probes;
+mod simulate;
+mod start;
+mod status;
+mod sweep;
+mod termination;
+
+#[cfg(test)]
+mod machine;
+
+use crate::object::{Key, Str};
+use crate::world::{Loop, NodeFacts, Plan, Row, World};
+use pod::LocalPod;
+
+/// The kubelet's loop.
+pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan };
+
+/// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready: they may wait for it.
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    let of_ours = |pod: &Row| pod.pod().is_some_and(|pod| pod.node.as_ref().is_some_and(|node| is_ours(world, node)));
+    match row.key.resource.0 {
+        "pods" => vec![row.key.clone()],
+        "configmaps" | "secrets" => {
+            let waits = |pod: &Row| pod.pod().is_some_and(|fields| !fields.ready && !fields.phase.is_terminal());
+            let pods = world.list_in("pods", &row.key.namespace);
+            pods.filter(|pod| waits(pod) && of_ours(pod)).map(|pod| pod.key.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn is_ours(world: &World, node: &Str) -> bool {
+    world.facts.nodes.get(node).is_some_and(|node| node.ours)
+}
+
+/// What should be done now about the pod of this name, and about what earlier pods of this name left on the machine.
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    if !world.facts.inventory_complete {
+        plan.wait("the machine has not yet said what runs on it");
+        return plan;
+    }
+    sweep::plan(world, key, &mut plan);
+    let Some((row, node)) = bound_to_us(world, key) else { return plan };
+    let Some(pod) = LocalPod::read(world, row, node) else {
+        plan.wait("the pod cannot be read");
+        return plan;
+    };
+    let order = containers::decide(&pod);
+    let ready_to_write = status::build(&pod, &order);
+    events::of_transitions(&pod, &order, &ready_to_write, &mut plan);
+    status::write(&pod, ready_to_write, &order, &mut plan);
+    if !pod.simulated {
+        order.carry_out(&pod, &mut plan);
+    }
+    termination::finish(&pod, &mut plan);
+    plan
+}
+
+fn bound_to_us<'a>(world: &'a World, key: &Key) -> Option<(&'a Row, &'a NodeFacts)> {
+    let row = world.get(key)?;
+    let node = world.facts.nodes.get(row.pod()?.node.as_ref()?)?;
+    node.ours.then_some((row, node))
+}

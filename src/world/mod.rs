@@ -19,7 +19,7 @@ pub use control::Loop;
 pub use facts::{
     ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Stopping,
 };
-pub use plan::{Effect, Event, EventType, Plan, Propagation, Verb, Write};
+pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Script, Start, Verb, Write};
 pub use report::Report;
 pub use resources::{NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};

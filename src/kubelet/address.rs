@@ -1,0 +1,77 @@
+//! The pod's address: one of the cluster's own range of loopback addresses, kept for the pod's whole life.
+
+use super::pod::LocalPod;
+use super::start::Unready;
+use crate::object::Str;
+
+/// Addresses of pods are 127.N.1.1 to 127.N.127.254: so many third and fourth parts.
+const THIRDS: u32 = 127;
+const FOURTHS: u32 = 254;
+
+/// Simulated pods may be more than there are addresses, and nobody listens on theirs: after so many looks they share.
+const FEW: u32 = 64;
+
+/// The address that the pod has, or gets now; none when all are taken.
+pub fn of(pod: &LocalPod) -> Option<Str> {
+    let has = pod.status.pod_ip.as_deref().filter(|ip| !ip.is_empty());
+    let has = has.or(pod.facts.as_deref().map(|facts| &*facts.ip).filter(|ip| !ip.is_empty()));
+    if let Some(ip) = has {
+        return Some(ip.into());
+    }
+    if pod.spec.host_network == Some(true) {
+        return Some(of_node(pod).into());
+    }
+    let start = hash(&pod.row.uid) % (THIRDS * FOURTHS);
+    let nth = |step| Str::from(nth(pod.world.settings.network, start + step));
+    let looks = if pod.simulated { FEW } else { THIRDS * FOURTHS };
+    let free = (0..looks).map(nth).find(|ip| !is_taken(pod, ip));
+    free.or_else(|| pod.simulated.then(|| nth(0)))
+}
+
+/// The node's address, for pods on the host's network and for `status.hostIP`.
+pub fn of_node(pod: &LocalPod) -> String {
+    let node = pod.spec.node_name.as_deref().and_then(|name| pod.world.find("nodes", "", name));
+    let addresses = node.map(|node| node.object()).and_then(|node| node.at(&["status", "addresses"]).cloned());
+    let addresses = addresses.as_ref().and_then(|list| list.as_array()).map_or(&[][..], Vec::as_slice);
+    let internal = addresses.iter().find(|address| address["type"] == "InternalIP");
+    internal.and_then(|address| address["address"].as_str()).unwrap_or("127.0.0.1").to_owned()
+}
+
+/// Why the pod cannot start when no address is left.
+pub fn exhausted(pod: &LocalPod) -> Unready {
+    let network = pod.world.settings.network;
+    Unready {
+        reason: "FailedCreatePodSandBox",
+        message: format!("Failed to create pod sandbox: no address is free in 127.{network}.1.1-127.{network}.127.254"),
+    }
+}
+
+/// Pods of the store, and what runs still of pods that the store has forgotten.
+fn is_taken(pod: &LocalPod, ip: &str) -> bool {
+    let on_machine = || pod.world.facts.pods.iter().any(|(_, facts)| &*facts.ip == ip);
+    pod.world.pods_at(ip).next().is_some() || (!pod.simulated && on_machine())
+}
+
+fn nth(network: u8, place: u32) -> String {
+    let place = place % (THIRDS * FOURTHS);
+    format!("127.{network}.{}.{}", 1 + place / FOURTHS, 1 + place % FOURTHS)
+}
+
+/// FNV-1a: the same in every process and version.
+fn hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_stay_in_the_range() {
+        let last = THIRDS * FOURTHS - 1;
+        for (place, ip) in [(0, "127.77.1.1"), (253, "127.77.1.254"), (254, "127.77.2.1"), (last, "127.77.127.254")] {
+            assert_eq!(nth(77, place), ip);
+        }
+        assert_eq!(nth(77, last + 1), "127.77.1.1");
+    }
+}

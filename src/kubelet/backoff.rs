@@ -1,0 +1,104 @@
+//! How long to wait before a container is tried again: Kubernetes' numbers, derived from what is written, never from memory.
+
+use crate::object::Time;
+use crate::world::{Ended, Settings};
+use jiff::SignedDuration;
+
+/// For so long a refused image shows its error, before the pause until the next try shows.
+const IMAGE_ERROR_SHOWS: SignedDuration = SignedDuration::from_secs(2);
+
+/// Seconds from the end of an attempt to the start of the next: none after the first attempt and after one that ran twice the
+/// cap (10 minutes), then 10, 20, 40 ... 300.
+///
+/// How far the pauses have grown is seen from the pause before this attempt; the attempt's number bounds it, so that a
+/// control plane that was away for an hour does not count as a long pause.
+pub fn restart(settings: &Settings, attempt: u32, ended: &Ended, last: Option<&Ended>) -> i64 {
+    let ran = ended.started.map_or(0, |started| ended.finished.duration_since(started).as_secs());
+    if attempt == 0 || ran >= 2 * settings.backoff_cap_seconds {
+        return 0;
+    }
+    let by_number = doubled(settings, attempt - 1);
+    let pause = ended.started.zip(last).map(|(started, last)| started.duration_since(last.finished).as_secs());
+    pause.map_or(by_number, |pause| by_number.min(after(settings, pause)))
+}
+
+/// Seconds from the refusal of an image to the next try, after so many refusals.
+pub fn image(settings: &Settings, refusals: u32) -> i64 {
+    doubled(settings, refusals.saturating_sub(1))
+}
+
+/// When the error of a refused image gives way to its pause.
+pub fn image_error_fades(at: Time) -> Option<Time> {
+    at.checked_add(IMAGE_ERROR_SHOWS).ok()
+}
+
+/// The pause that follows one of (at least) so many seconds.
+fn after(settings: &Settings, pause: i64) -> i64 {
+    let steps = (0..63).map(|doublings| doubled(settings, doublings));
+    steps
+        .take_while(|step| *step < settings.backoff_cap_seconds)
+        .find(|step| *step > pause)
+        .map_or(settings.backoff_cap_seconds, |next| next)
+}
+
+fn doubled(settings: &Settings, doublings: u32) -> i64 {
+    let factor = 1i64.checked_shl(doublings.min(40)).unwrap_or(i64::MAX);
+    settings.backoff_seconds.saturating_mul(factor).min(settings.backoff_cap_seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(started: i64, finished: i64) -> Ended {
+        let at = |second| Time::from_second(second).unwrap();
+        Ended {
+            code: 1,
+            signal: None,
+            reason: None,
+            message: String::new(),
+            started: Some(at(started)),
+            finished: at(finished),
+        }
+    }
+
+    #[test]
+    fn pauses_double_to_the_cap() {
+        let settings = Settings::default();
+        let (mut last, mut pauses, mut now) = (None, Vec::new(), 1000);
+        for attempt in 0..9 {
+            let end = ended(now, now + 1);
+            let pause = restart(&settings, attempt, &end, last.as_ref());
+            pauses.push(pause);
+            now += 1 + pause;
+            last = Some(end);
+        }
+        assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 300, 300, 300]);
+    }
+
+    #[test]
+    fn ten_minutes_of_running_start_over() {
+        let settings = Settings::default();
+        let cases = [
+            // (attempt, last end, started, ended, pause)
+            (7, 1000, 1300, 1900, 0),
+            (7, 1000, 1300, 1899, 300),
+            // The attempt after the reset came at once: the first pause follows.
+            (8, 1900, 1900, 1901, 10),
+            (9, 1901, 1911, 1912, 20),
+            // The control plane was away: the number bounds the pause.
+            (1, 1000, 9000, 9001, 10),
+            (3, 1000, 9000, 9001, 40),
+        ];
+        for (attempt, last, started, finished, pause) in cases {
+            let found = restart(&settings, attempt, &ended(started, finished), Some(&ended(0, last)));
+            assert_eq!(found, pause, "attempt {attempt} from {started} to {finished}");
+        }
+    }
+
+    #[test]
+    fn images_wait_by_their_refusals() {
+        let pauses: Vec<i64> = (1..=7).map(|refusals| image(&Settings::default(), refusals)).collect();
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300]);
+    }
+}

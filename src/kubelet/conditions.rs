@@ -1,0 +1,127 @@
+//! The conditions that the node writes into `status.conditions`.
+
+use super::container_status::api_time;
+use super::containers::Order;
+use super::pod::{LocalPod, Role};
+use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
+
+/// One condition's verdict: whether it holds, else (or even so) why.
+struct Verdict {
+    kind: &'static str,
+    holds: bool,
+    reason: Option<&'static str>,
+    message: Option<String>,
+}
+
+/// The node's conditions, then those of others as they stand.
+pub fn of(pod: &LocalPod, order: &Order, status: &PodStatus) -> Vec<PodCondition> {
+    let containers = containers_ready(pod, status);
+    let ready = ready(pod, &containers);
+    let verdicts = [ready_to_start(pod, order), initialized(pod, status), ready, containers, yes("PodScheduled")];
+    let others = pod.status.conditions.iter().flatten();
+    let others = others.filter(|condition| verdicts.iter().all(|verdict| verdict.kind != condition.type_)).cloned();
+    let mut conditions: Vec<PodCondition> = verdicts.iter().map(|verdict| written(pod, verdict)).collect();
+    conditions.extend(others);
+    conditions
+}
+
+/// A condition of the pod as last written.
+pub fn known<'a>(pod: &'a LocalPod, kind: &str) -> Option<&'a PodCondition> {
+    pod.status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
+}
+
+fn yes(kind: &'static str) -> Verdict {
+    Verdict { kind, holds: true, reason: None, message: None }
+}
+
+fn no(kind: &'static str, reason: &'static str, message: Option<String>) -> Verdict {
+    Verdict { kind, holds: false, reason: Some(reason), message }
+}
+
+/// The time of the last transition moves only when the condition turns.
+fn written(pod: &LocalPod, verdict: &Verdict) -> PodCondition {
+    let status = if verdict.holds { "True" } else { "False" };
+    let before = known(pod, verdict.kind).filter(|before| before.status == status);
+    PodCondition {
+        type_: verdict.kind.into(),
+        status: status.into(),
+        reason: verdict.reason.map(str::to_owned),
+        message: verdict.message.clone(),
+        observed_generation: Some(pod.row.generation).filter(|generation| *generation > 0),
+        last_transition_time: before
+            .and_then(|before| before.last_transition_time.clone())
+            .or_else(|| Some(api_time(pod.world.now))),
+        last_probe_time: None,
+    }
+}
+
+fn ready_to_start(pod: &LocalPod, order: &Order) -> Verdict {
+    let kind = "PodReadyToStartContainers";
+    let over = !pod.simulated && pod.has_ended();
+    Verdict { holds: order.ip.is_some() && order.blocked.is_none() && !over, ..yes(kind) }
+}
+
+fn initialized(pod: &LocalPod, status: &PodStatus) -> Verdict {
+    let kind = "Initialized";
+    if status.phase.as_deref() == Some("Succeeded") {
+        return Verdict { reason: Some("PodCompleted"), ..yes(kind) };
+    }
+    let statuses = status.init_container_statuses.iter().flatten();
+    let members = pod.members.iter().filter(|member| member.role != Role::Main);
+    let incomplete = statuses.zip(members).filter(|(status, member)| match member.role {
+        Role::Sidecar => status.started != Some(true),
+        _ => !status.ready,
+    });
+    let names: Vec<&str> = incomplete.map(|(status, _)| status.name.as_str()).collect();
+    match names.is_empty() {
+        true => yes(kind),
+        false => no(
+            kind,
+            "ContainersNotInitialized",
+            Some(format!("containers with incomplete status: [{}]", names.join(" "))),
+        ),
+    }
+}
+
+fn containers_ready(pod: &LocalPod, status: &PodStatus) -> Verdict {
+    let kind = "ContainersReady";
+    match status.phase.as_deref() {
+        Some("Succeeded") => return no(kind, "PodCompleted", None),
+        Some("Failed") => return no(kind, "PodFailed", None),
+        _ => {}
+    }
+    let all: Vec<&ContainerStatus> =
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten()).collect();
+    let counted = pod.members.iter().filter(|member| member.role != Role::Init);
+    let is_ready = |name: &str| all.iter().any(|status| status.name == name && status.ready);
+    let unready: Vec<&str> = counted.map(|member| member.spec.name.as_str()).filter(|name| !is_ready(name)).collect();
+    match unready.is_empty() {
+        true => yes(kind),
+        false => {
+            no(kind, "ContainersNotReady", Some(format!("containers with unready status: [{}]", unready.join(" "))))
+        }
+    }
+}
+
+/// Ready is ContainersReady, and every readiness gate's condition.
+fn ready(pod: &LocalPod, containers: &Verdict) -> Verdict {
+    let kind = "Ready";
+    if !containers.holds {
+        return Verdict { kind, holds: false, reason: containers.reason, message: containers.message.clone() };
+    }
+    let gates = pod.spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.as_str());
+    let closed: Vec<String> = gates
+        .filter_map(|gate| match known(pod, gate) {
+            None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
+            Some(condition) if condition.status == "True" => None,
+            Some(condition) => {
+                let status = &condition.status;
+                Some(format!("the status of pod readiness gate {gate:?} is not \"True\", but {status}"))
+            }
+        })
+        .collect();
+    match closed.is_empty() {
+        true => yes(kind),
+        false => no(kind, "ReadinessGatesNotReady", Some(closed.join(", "))),
+    }
+}

@@ -1,0 +1,156 @@
+//! One entry of `status.containerStatuses`.
+
+use super::containers::{Order, Step};
+use super::pod::{LocalPod, Member, Role, State};
+use super::{backoff, probes, simulate};
+use crate::object::Time;
+use crate::world::Ended;
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
+
+/// The statuses of members with the given roles, in the order of the spec.
+pub fn of(pod: &LocalPod, order: &Order, wanted: fn(Role) -> bool) -> Vec<ContainerStatus> {
+    let members = pod.members.iter().zip(&order.steps).filter(|(member, _)| wanted(member.role));
+    members.map(|(member, step)| one(pod, member, step)).collect()
+}
+
+/// A moment as status keeps it: in whole seconds.
+pub fn api_time(at: Time) -> ApiTime {
+    ApiTime(Time::from_second(at.as_second()).unwrap_or(at))
+}
+
+fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
+    let told = tell(pod, member, step);
+    let has_run = matches!(told.state, ContainerState { waiting: None, .. });
+    let of_last = |last: &Ended, attempt: u32| ContainerState {
+        terminated: Some(terminated(pod, member, last, attempt)),
+        ..ContainerState::default()
+    };
+    let last_attempt = if told.waits_after_end { told.attempt } else { told.attempt.saturating_sub(1) };
+    let id = match (&told.last, has_run) {
+        (_, true) => Some(id(pod, member, told.attempt)),
+        (Some(_), false) => Some(id(pod, member, last_attempt)),
+        (None, false) => None,
+    };
+    let status = ContainerStatus {
+        name: member.spec.name.clone(),
+        image: member.spec.image.clone().unwrap_or_default(),
+        image_id: if has_run { image_id(pod, member) } else { String::new() },
+        container_id: id,
+        restart_count: i32::try_from(told.attempt).unwrap_or(i32::MAX),
+        ready: is_ready(member, step),
+        started: Some(probes::is_started(member)),
+        last_state: Some(told.last.map(|last| of_last(&last, last_attempt)).unwrap_or_default()),
+        state: Some(told.state),
+        ..ContainerStatus::default()
+    };
+    if pod.simulated { simulate::shape(pod, member, status) } else { status }
+}
+
+/// What to tell of a container's state.
+struct Told {
+    attempt: u32,
+    state: ContainerState,
+    last: Option<Ended>,
+    /// It waits for its next attempt: `last` is how the attempt of this number ended.
+    waits_after_end: bool,
+}
+
+fn tell(pod: &LocalPod, member: &Member, step: &Step) -> Told {
+    let told = |attempt, state, last| Told { attempt, state, last, waits_after_end: false };
+    let ended = member.ended().cloned();
+    let waits_after_end = ended.is_some();
+    let attempt = member.attempt;
+    match (step, &member.state) {
+        (Step::Start(start), _) if start.attempt > attempt => told(start.attempt, usual_wait(pod), ended),
+        (Step::Misconfigured(missing), _) => Told {
+            attempt,
+            state: waiting("CreateContainerConfigError", Some(missing.clone())),
+            last: ended.or(member.last.clone()),
+            waits_after_end,
+        },
+        (Step::BackOff { seconds }, _) => {
+            let what = format!("failed container={} pod={}", member.spec.name, pod.full_name());
+            let message = format!("back-off {} restarting {what}", in_minutes(*seconds));
+            let state = waiting("CrashLoopBackOff", Some(message));
+            Told { attempt, state, last: ended, waits_after_end }
+        }
+        (_, State::New | State::Starting { .. }) => {
+            told(attempt, image_wait(member).unwrap_or_else(|| usual_wait(pod)), member.last.clone())
+        }
+        (_, State::Refused { reason, message, at }) => {
+            told(attempt, refused(pod, member, reason, message, *at), member.last.clone())
+        }
+        (_, State::Running { since }) => {
+            let running = ContainerStateRunning { started_at: Some(api_time(*since)) };
+            told(attempt, ContainerState { running: Some(running), ..Default::default() }, member.last.clone())
+        }
+        (_, State::Ended(ended)) => {
+            let terminated = Some(terminated(pod, member, ended, attempt));
+            told(attempt, ContainerState { terminated, ..Default::default() }, member.last.clone())
+        }
+    }
+}
+
+fn is_ready(member: &Member, step: &Step) -> bool {
+    match member.role {
+        Role::Init => *step == Step::Keep && member.ended().is_some_and(|ended| ended.code == 0),
+        Role::Sidecar | Role::Main => probes::is_ready(member),
+    }
+}
+
+fn waiting(reason: &str, message: Option<String>) -> ContainerState {
+    let waiting = ContainerStateWaiting { reason: Some(reason.into()), message };
+    ContainerState { waiting: Some(waiting), ..ContainerState::default() }
+}
+
+fn usual_wait(pod: &LocalPod) -> ContainerState {
+    let has_init = pod.members.iter().any(|member| member.role != Role::Main);
+    waiting(if has_init { "PodInitializing" } else { "ContainerCreating" }, None)
+}
+
+/// While a refused image is tried again, its error stays to be seen.
+fn image_wait(member: &Member) -> Option<ContainerState> {
+    let tried = member.facts.as_ref().is_some_and(|facts| facts.refusals > 0);
+    let old = member.old.as_ref()?.state.as_ref()?;
+    (tried && old.waiting.is_some()).then(|| old.clone())
+}
+
+fn refused(pod: &LocalPod, member: &Member, reason: &str, message: &str, at: Time) -> ContainerState {
+    let fades = backoff::image_error_fades(at);
+    if reason != "ErrImagePull" || fades.is_none_or(|fades| pod.world.now < fades) {
+        return waiting(reason, Some(message.to_owned()));
+    }
+    let image = member.spec.image.as_deref().unwrap_or_default();
+    waiting("ImagePullBackOff", Some(format!("Back-off pulling image {image:?}: ErrImagePull: {message}")))
+}
+
+fn terminated(pod: &LocalPod, member: &Member, ended: &Ended, attempt: u32) -> ContainerStateTerminated {
+    let usual = if ended.code == 0 { "Completed" } else { "Error" };
+    ContainerStateTerminated {
+        container_id: Some(id(pod, member, attempt)),
+        exit_code: ended.code,
+        signal: None,
+        reason: Some(ended.reason.clone().unwrap_or_else(|| usual.into())),
+        message: Some(ended.message.clone()).filter(|message| !message.is_empty()),
+        started_at: ended.started.map(api_time),
+        finished_at: Some(api_time(ended.finished)),
+    }
+}
+
+fn id(pod: &LocalPod, member: &Member, attempt: u32) -> String {
+    let name = &member.spec.name;
+    if pod.simulated { format!("fake://{name}") } else { format!("kloop://{}/{name}/{attempt}", pod.row.uid) }
+}
+
+fn image_id(pod: &LocalPod, member: &Member) -> String {
+    let image = member.spec.image.as_deref().unwrap_or_default();
+    if pod.simulated { format!("fake://{image}") } else { image.to_owned() }
+}
+
+/// Seconds as Go prints a duration: `10s`, `2m40s`, `5m0s`.
+fn in_minutes(seconds: i64) -> String {
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+}

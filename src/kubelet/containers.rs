@@ -1,0 +1,319 @@
+//! What to do next about each container: init containers in order, sidecars beside them, then the containers.
+
+use super::pod::{LocalPod, Member, Role, State};
+use super::start::{self, Unready};
+use super::{address, backoff, deadlines, mounts, probes, simulate, termination};
+use crate::object::{Str, Time};
+use crate::world::{Effect, Plan, Start, Verb};
+use jiff::SignedDuration;
+
+/// An order that is not answered for so long is given again; it carries the attempt's number, so twice does no harm.
+const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
+
+/// What is to be done about a pod now.
+pub struct Order {
+    /// One step for each member, in their order.
+    pub steps: Vec<Step>,
+    /// The pod's address; none while it cannot have one.
+    pub ip: Option<Str>,
+    /// Why no container of the pod can be made at all.
+    pub blocked: Option<Unready>,
+    /// Moments to look again at.
+    pub wakes: Vec<Time>,
+}
+
+/// What is to be done about one container now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Nothing.
+    Keep,
+    /// Start this attempt.
+    Start(Box<Start>),
+    /// It cannot be configured: something that it refers to is missing.
+    Misconfigured(String),
+    /// It has ended, and is started again after a pause of so many seconds.
+    BackOff {
+        /// The pause.
+        seconds: i64,
+    },
+    /// End the running attempt.
+    Stop {
+        /// Seconds until SIGKILL.
+        grace: i64,
+        /// The event that tells why; none when the stop is only ordered again.
+        event: Option<String>,
+    },
+}
+
+impl Order {
+    fn none(pod: &LocalPod) -> Order {
+        Order { steps: vec![Step::Keep; pod.members.len()], ip: None, blocked: None, wakes: Vec::new() }
+    }
+
+    /// Commits the attempts, and orders what is to be done after the commit.
+    pub fn carry_out(self, pod: &LocalPod, plan: &mut Plan) {
+        for (member, step) in pod.members.iter().zip(self.steps) {
+            match step {
+                Step::Start(start) => {
+                    let (container, attempt) = (start.container.clone(), start.attempt);
+                    let why = format!("attempt {attempt} of container {container} is about to be started");
+                    plan.write(Verb::Attempt { pod_uid: pod.row.uid.clone(), container, attempt }, why);
+                    plan.effects.push(Effect::Start(start));
+                }
+                Step::Stop { grace, .. } => plan.effects.push(Effect::Stop {
+                    pod_uid: pod.row.uid.clone(),
+                    container: member.spec.name.as_str().into(),
+                    attempt: member.attempt,
+                    grace_seconds: grace,
+                }),
+                Step::Keep | Step::Misconfigured(_) | Step::BackOff { .. } => {}
+            }
+        }
+        probes::order(pod, plan);
+    }
+}
+
+/// Decides about every container of a pod.
+pub fn decide(pod: &LocalPod) -> Order {
+    let mut order = Order::none(pod);
+    order.ip = address::of(pod);
+    if termination::is_ending(pod) {
+        termination::decide(pod, &mut order);
+        return order;
+    }
+    order.wakes.extend(deadlines::end(pod));
+    order.wakes.extend(simulate::wake(pod));
+    order.blocked = match &order.ip {
+        None => Some(address::exhausted(pod)),
+        Some(_) => mounts::missing(pod),
+    };
+    for (place, member) in pod.members.iter().enumerate() {
+        if let Some(step) = probes::failed(pod, member) {
+            order.steps[place] = step;
+        }
+    }
+    if order.blocked.is_none() {
+        for place in candidates(pod) {
+            step(pod, place, &mut order);
+        }
+    }
+    order
+}
+
+/// The containers whose turn it is, by their place: they run, or may be started.
+fn candidates(pod: &LocalPod) -> Vec<usize> {
+    let mut turn = Vec::new();
+    let main_ran = pod.of(Role::Main).any(|member| member.facts.is_some());
+    for (place, member) in pod.members.iter().enumerate() {
+        let passed = match member.role {
+            // Once the containers have been started, init containers have had their time.
+            Role::Init if main_ran => continue,
+            Role::Init => member.is_done(),
+            Role::Sidecar => main_ran || probes::is_started(member),
+            Role::Main => true,
+        };
+        if !(member.role == Role::Init && passed) {
+            turn.push(place);
+        }
+        if !passed {
+            break;
+        }
+    }
+    turn
+}
+
+fn step(pod: &LocalPod, place: usize, order: &mut Order) {
+    let member = &pod.members[place];
+    let now = pod.world.now;
+    let settings = &pod.world.settings;
+    match &member.state {
+        State::New => start(pod, place, member.attempt, order),
+        State::Starting { since } if now.duration_since(*since) >= UNANSWERED => {
+            start(pod, place, member.attempt, order)
+        }
+        State::Starting { since } => order.wakes.push(*since + UNANSWERED),
+        State::Refused { at, .. } => {
+            let refusals = member.facts.as_ref().map_or(1, |facts| facts.refusals);
+            let due = *at + SignedDuration::from_secs(backoff::image(settings, refusals));
+            order.wakes.extend(backoff::image_error_fades(*at).filter(|fades| *fades > now));
+            if due > now { order.wakes.push(due) } else { start(pod, place, member.attempt, order) }
+        }
+        State::Ended(_) if member.role != Role::Main && member.facts.is_none() => {
+            start(pod, place, member.attempt + 1, order)
+        }
+        State::Ended(ended) if restarts(pod, member) => {
+            let seconds = backoff::restart(settings, member.attempt, ended, member.last.as_ref());
+            let due = ended.finished + SignedDuration::from_secs(seconds);
+            if due > now {
+                order.steps[place] = Step::BackOff { seconds };
+                order.wakes.push(due);
+            } else {
+                start(pod, place, member.attempt + 1, order);
+            }
+        }
+        State::Ended(_) | State::Running { .. } => {}
+    }
+}
+
+/// Whether a container that has ended is started again.
+pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
+    let Some(ended) = member.ended() else { return false };
+    if matched_rule(member, ended.code) {
+        return true;
+    }
+    let of_pod = pod.spec.restart_policy.as_deref().unwrap_or("Always");
+    let policy = member.spec.restart_policy.as_deref().unwrap_or(of_pod);
+    match (member.role, policy) {
+        (Role::Sidecar, _) => true,
+        (_, "Never") => false,
+        // An init container that has ended well is done, whatever the pod's policy.
+        (Role::Init, _) | (Role::Main, "OnFailure") => ended.code != 0,
+        (Role::Main, _) => true,
+    }
+}
+
+/// KEP-5307: rules of a container by which its exit codes restart it, whatever the policy says.
+fn matched_rule(member: &Member, code: i32) -> bool {
+    let rules = member.spec.restart_policy_rules.iter().flatten();
+    rules.filter(|rule| rule.action == "Restart").filter_map(|rule| rule.exit_codes.as_ref()).any(|codes| {
+        let listed = codes.values.iter().flatten().any(|value| *value == code);
+        (codes.operator == "In") == listed
+    })
+}
+
+/// Orders an attempt, unless it was ordered in this beat already: then its effect waits for the commit.
+fn start(pod: &LocalPod, place: usize, attempt: u32, order: &mut Order) {
+    let member = &pod.members[place];
+    let Some(ip) = &order.ip else { return };
+    if pod.is_staged() && attempt == member.attempt && member.old.is_some() && member.state == State::New {
+        order.wakes.push(pod.world.now + SignedDuration::from_secs(1));
+        return;
+    }
+    order.steps[place] = match start::build(pod, member, attempt, ip) {
+        Ok(start) => Step::Start(Box::new(start)),
+        Err(missing) => Step::Misconfigured(missing),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Act, Machine, pod};
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_comes_to_run_and_is_quiet() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
+        machine.settle();
+        assert_eq!(machine.summary(), "Running c+=running/0");
+        assert_eq!(machine.condition("Ready"), "True");
+        assert_eq!(machine.reasons(), ["Pulled", "Created", "Started"]);
+        let writes = machine.writes;
+        machine.run_to(10_000);
+        assert_eq!(machine.writes, writes, "quiet when right");
+        assert_eq!(machine.starts.len(), 1);
+    }
+
+    #[test]
+    fn crash_loop_by_kubernetes_clock() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
+        machine.act("c", Act::Exit(1, 7)).run_to(1300);
+        let starts: Vec<_> = machine.told().into_iter().filter(|line| line.contains("start")).collect();
+        let expected = [
+            "0 start c#0",
+            "1 start c#1",
+            "12 start c#2",
+            "33 start c#3",
+            "74 start c#4",
+            "155 start c#5",
+            "316 start c#6",
+            "617 start c#7",
+            "918 start c#8",
+            "1219 start c#9",
+        ];
+        assert_eq!(starts, expected);
+        assert_eq!(machine.summary(), "Running c=CrashLoopBackOff/9");
+        let message = "back-off 5m0s restarting failed container=c pod=p_default(uid-p)";
+        assert_eq!(machine.container("c")["state"]["waiting"]["message"], message);
+        assert_eq!(machine.container("c")["lastState"]["terminated"]["exitCode"], 7);
+    }
+
+    #[test]
+    fn a_long_run_starts_the_backoff_over() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
+        machine.act("c", Act::Exit(1, 1)).run_to(100);
+        machine.act("c", Act::Exit(600, 1)).run_to(155);
+        machine.told();
+        machine.act("c", Act::Exit(1, 1)).run_to(800);
+        let starts: Vec<_> = machine.told().into_iter().filter(|line| line.contains("start")).collect();
+        assert_eq!(starts, ["755 start c#6", "766 start c#7", "787 start c#8"]);
+    }
+
+    #[test]
+    fn phases_by_policy_and_exit() {
+        let cases = [
+            ("Always", 0, "Running c=CrashLoopBackOff/1"),
+            ("Always", 3, "Running c=CrashLoopBackOff/1"),
+            ("OnFailure", 0, "Succeeded c=Completed/0"),
+            ("OnFailure", 3, "Running c=CrashLoopBackOff/1"),
+            ("Never", 0, "Succeeded c=Completed/0"),
+            ("Never", 3, "Failed c=Error/0"),
+        ];
+        for (policy, code, expected) in cases {
+            let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a:1"}]});
+            let mut machine = Machine::new(pod(spec));
+            machine.act("c", Act::Exit(1, code)).run_to(5);
+            assert_eq!(machine.summary(), expected, "{policy} {code}");
+        }
+    }
+
+    #[test]
+    fn init_containers_run_in_order() {
+        let spec = json!({
+            "initContainers": [{"name": "i1", "image": "a"}, {"name": "side", "image": "a", "restartPolicy": "Always"},
+                {"name": "i2", "image": "a"}],
+            "containers": [{"name": "z", "image": "a"}, {"name": "b", "image": "a"}],
+        });
+        let mut machine = Machine::new(pod(spec));
+        machine.act("i1", Act::Exit(2, 0)).act("i2", Act::Exit(3, 0)).settle();
+        assert_eq!(
+            machine.summary(),
+            "Pending i1=running/0 side=PodInitializing/0 i2=PodInitializing/0 b=PodInitializing/0 z=PodInitializing/0"
+        );
+        assert_eq!(machine.condition("Initialized"), "ContainersNotInitialized");
+        machine.run_to(60);
+        let story = machine.told();
+        assert_eq!(
+            story,
+            [
+                "0 start i1#0",
+                "2 i1 ends 0",
+                "2 start side#0",
+                "2 start i2#0",
+                "5 i2 ends 0",
+                "5 start z#0",
+                "5 start b#0"
+            ]
+        );
+        assert_eq!(
+            machine.summary(),
+            "Running i1+=Completed/0 side+=running/0 i2+=Completed/0 b+=running/0 z+=running/0"
+        );
+        assert_eq!(machine.condition("Initialized"), "True");
+    }
+
+    #[test]
+    fn a_failed_init_container_is_tried_again_or_fails_the_pod() {
+        let spec = |policy: &str| {
+            let init = json!([{"name": "i", "image": "a"}]);
+            json!({"restartPolicy": policy, "initContainers": init, "containers": [{"name": "c", "image": "a"}]})
+        };
+        let mut machine = Machine::new(pod(spec("Always")));
+        machine.act("i", Act::Exit(1, 1)).run_to(5);
+        assert_eq!(machine.summary(), "Pending i=CrashLoopBackOff/1 c=PodInitializing/0");
+        machine.act("i", Act::Exit(1, 0)).run_to(20);
+        assert_eq!(machine.summary(), "Running i+=Completed/2 c+=running/0");
+        let mut machine = Machine::new(pod(spec("Never")));
+        machine.act("i", Act::Exit(1, 1)).run_to(5);
+        assert_eq!(machine.summary(), "Failed i=Error/0 c=PodInitializing/0");
+    }
+}

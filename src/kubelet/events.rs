@@ -1,0 +1,141 @@
+//! Events of a pod, each told once: when the status that is about to be written differs from the one that stands.
+
+use super::containers::{Order, Step};
+use super::pod::{LocalPod, Member, State};
+use super::{conditions, deadlines, probes};
+use crate::world::{Event, EventType, Plan, ProbeKind};
+use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
+
+/// Tells what has changed. Simulated pods have no events: nothing has happened.
+pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut Plan) {
+    if pod.simulated {
+        return;
+    }
+    let was_blocked =
+        conditions::known(pod, "PodReadyToStartContainers").is_some_and(|condition| condition.status == "False");
+    if let Some(blocked) = order.blocked.as_ref().filter(|_| !was_blocked) {
+        plan.event(pod.row, EventType::Warning, blocked.reason, &*blocked.message);
+    }
+    if new.reason != pod.status.reason && new.reason.as_deref() == Some(deadlines::REASON) {
+        plan.event(pod.row, EventType::Normal, deadlines::REASON, deadlines::MESSAGE);
+    }
+    let statuses = || new.init_container_statuses.iter().flatten().chain(new.container_statuses.iter().flatten());
+    for (member, step) in pod.members.iter().zip(&order.steps) {
+        let mut tell = Teller { pod, member, plan };
+        tell.started();
+        if let Some(status) = statuses().find(|status| status.name == member.spec.name) {
+            tell.waiting(status);
+        }
+        tell.stopped(step);
+    }
+}
+
+/// The part of the spec that an event about a container is about.
+pub fn field_path(member: &Member) -> String {
+    let list = if member.role == super::pod::Role::Main { "containers" } else { "initContainers" };
+    format!("spec.{list}{{{}}}", member.spec.name)
+}
+
+struct Teller<'a, 'p> {
+    pod: &'a LocalPod<'a>,
+    member: &'a Member,
+    plan: &'p mut Plan,
+}
+
+impl Teller<'_, '_> {
+    fn event(&mut self, kind: EventType, reason: &'static str, message: String) {
+        self.plan.events.push(Event {
+            about: self.pod.row.key.clone(),
+            uid: self.pod.row.uid.clone(),
+            field_path: field_path(self.member),
+            kind,
+            reason,
+            message,
+        });
+    }
+
+    /// An attempt has come to run (and may have ended by now) of which status does not tell yet.
+    fn started(&mut self) {
+        let has_run = match &self.member.state {
+            State::Running { .. } => true,
+            State::Ended(ended) => ended.started.is_some() && self.member.facts.is_some(),
+            _ => false,
+        };
+        if !has_run || self.is_told() {
+            return;
+        }
+        let image = self.member.spec.image.clone().unwrap_or_default();
+        let name = self.member.spec.name.clone();
+        self.event(EventType::Normal, "Pulled", format!("Container image {image:?} already present on machine"));
+        self.event(EventType::Normal, "Created", format!("Created container: {name}"));
+        self.event(EventType::Normal, "Started", format!("Started container {name}"));
+    }
+
+    /// Whether status as it stands tells that this attempt has run.
+    fn is_told(&self) -> bool {
+        let Some(old) = &self.member.old else { return false };
+        let same = u32::try_from(old.restart_count) == Ok(self.member.attempt);
+        let state = old.state.clone().unwrap_or_default();
+        let waits_after_end = waiting_reason(old)
+            .is_some_and(|reason| matches!(reason.as_str(), "CrashLoopBackOff" | "CreateContainerConfigError"))
+            && self.member.ended().is_some();
+        same && (state.running.is_some() || state.terminated.is_some() || waits_after_end)
+    }
+
+    fn waiting(&mut self, status: &ContainerStatus) {
+        let new = waiting_reason(status);
+        let Some(reason) = new.filter(|_| self.member.old.as_ref().and_then(waiting_reason) != waiting_reason(status))
+        else {
+            return;
+        };
+        let message = waiting(status).and_then(|waiting| waiting.message.clone()).unwrap_or_default();
+        let image = self.member.spec.image.clone().unwrap_or_default();
+        let name = self.member.spec.name.clone();
+        match reason.as_str() {
+            "ErrImagePull" => {
+                self.event(EventType::Warning, "Failed", format!("Failed to pull image {image:?}: {message}"));
+                self.event(EventType::Warning, "Failed", format!("Error: {reason}"));
+            }
+            "ImagePullBackOff" => {
+                self.event(EventType::Normal, "BackOff", format!("Back-off pulling image {image:?}"));
+                self.event(EventType::Warning, "Failed", format!("Error: {reason}"));
+            }
+            "ErrImageNeverPull" => {
+                let message = format!("Container image {image:?} is not present with pull policy of Never");
+                self.event(EventType::Warning, "ErrImageNeverPull", message);
+                self.event(EventType::Warning, "Failed", format!("Error: {reason}"));
+            }
+            "InvalidImageName" => {
+                self.event(EventType::Warning, "InspectFailed", message);
+                self.event(EventType::Warning, "Failed", format!("Error: {reason}"));
+            }
+            "CreateContainerConfigError" | "CreateContainerError" => {
+                self.event(EventType::Warning, "Failed", format!("Error: {message}"));
+            }
+            "CrashLoopBackOff" => {
+                let pod = self.pod.full_name();
+                let message = format!("Back-off restarting failed container {name} in pod {pod}");
+                self.event(EventType::Warning, "BackOff", message);
+            }
+            _ => {}
+        }
+    }
+
+    fn stopped(&mut self, step: &Step) {
+        let Step::Stop { event: Some(event), .. } = step else { return };
+        for kind in [ProbeKind::Startup, ProbeKind::Liveness] {
+            if let Some(results) = self.member.probe(kind).filter(|_| event.contains("failed")) {
+                probes::unhealthy(self.pod, self.member, kind, results, self.plan);
+            }
+        }
+        self.event(EventType::Normal, "Killing", event.clone());
+    }
+}
+
+fn waiting(status: &ContainerStatus) -> Option<&ContainerStateWaiting> {
+    status.state.as_ref()?.waiting.as_ref()
+}
+
+fn waiting_reason(status: &ContainerStatus) -> Option<String> {
+    waiting(status)?.reason.clone()
+}

@@ -1,0 +1,79 @@
+//! `status.phase`, by the rules of Kubernetes' getPhase.
+
+use super::pod::{LocalPod, Role};
+use super::{deadlines, simulate};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus};
+
+/// The phase that container statuses amount to. A final phase stays; and none is final while anything runs.
+pub fn of(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStatus]) -> &'static str {
+    let old = known(pod.status.phase.as_deref().unwrap_or_default());
+    if is_final(old) {
+        return old;
+    }
+    let new = match () {
+        () if deadlines::is_over(pod) => "Failed",
+        () if simulate::crashes(pod) => "Running",
+        () => from_statuses(pod, init, main),
+    };
+    match is_final(new) && pod.lives() {
+        true => old,
+        false => new,
+    }
+}
+
+fn is_final(phase: &str) -> bool {
+    matches!(phase, "Succeeded" | "Failed")
+}
+
+fn known(phase: &str) -> &'static str {
+    ["Running", "Succeeded", "Failed", "Unknown"].into_iter().find(|known| *known == phase).unwrap_or("Pending")
+}
+
+fn from_statuses(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStatus]) -> &'static str {
+    let policy = pod.spec.restart_policy.as_deref().unwrap_or("Always");
+    let of_pod = init.iter().zip(pod.members.iter().filter(|member| member.role != Role::Main));
+    let mut initializing = false;
+    for (status, member) in of_pod {
+        let code = exit_code(status.state.as_ref());
+        match member.role {
+            Role::Init if code.is_some_and(|code| code != 0) && policy == "Never" => return "Failed",
+            Role::Init => initializing |= code != Some(0),
+            _ => initializing |= !has_been_started(status),
+        }
+    }
+    let count = |wanted: &dyn Fn(&ContainerStatus) -> bool| main.iter().filter(|status| wanted(status)).count();
+    let running = count(&|status| status.state.as_ref().is_some_and(|state| state.running.is_some()));
+    let stopped = count(&|status| exit_of(status).is_some());
+    let succeeded = count(&|status| exit_code(status.state.as_ref()) == Some(0));
+    let waiting = main.len() - running - stopped;
+    match () {
+        () if pod.row.is_deleting() && running == 0 && waiting == 0 => {
+            if stopped == succeeded {
+                "Succeeded"
+            } else {
+                "Failed"
+            }
+        }
+        () if (initializing && running == 0 && stopped == 0) || waiting > 0 => "Pending",
+        () if running > 0 || policy == "Always" => "Running",
+        () if stopped == succeeded => "Succeeded",
+        () if policy == "Never" => "Failed",
+        () => "Running",
+    }
+}
+
+/// How a container ended, now or before the attempt that it waits for.
+fn exit_of(status: &ContainerStatus) -> Option<i32> {
+    let waits = status.state.as_ref().is_some_and(|state| state.waiting.is_some());
+    let last = status.last_state.as_ref().filter(|_| waits);
+    exit_code(status.state.as_ref()).or_else(|| exit_code(last))
+}
+
+fn exit_code(state: Option<&ContainerState>) -> Option<i32> {
+    Some(state?.terminated.as_ref()?.exit_code)
+}
+
+/// A sidecar that has started once holds nothing back, even while it restarts.
+fn has_been_started(status: &ContainerStatus) -> bool {
+    status.started == Some(true) || exit_of(status).is_some()
+}

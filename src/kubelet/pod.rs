@@ -1,0 +1,262 @@
+//! A pod as its node sees it: spec, last status and facts, put together for each container.
+
+use super::simulate;
+use crate::kinds::{pod::facts::is_sidecar, typed};
+use crate::object::{Object, Time};
+use crate::world::{
+    ContainerFacts, ContainerState, Ended, NodeFacts, Phase, PodFacts, ProbeFacts, ProbeKind, Row, World,
+};
+use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, ContainerStatus, Pod, PodSpec, PodStatus};
+use std::borrow::Cow;
+
+/// One pod of a node of ours.
+pub struct LocalPod<'a> {
+    /// The picture.
+    pub world: &'a World,
+    /// The pod's row.
+    pub row: &'a Row,
+    /// The pod as it is stored.
+    pub object: Object,
+    /// Its spec.
+    pub spec: PodSpec,
+    /// Its status as last written.
+    pub status: PodStatus,
+    /// What the machine knows of it.
+    pub facts: Option<Cow<'a, PodFacts>>,
+    /// Init containers, then containers, each in the order of the spec.
+    pub members: Vec<Member>,
+    /// Whether its node only pretends: its machine is computed, and nothing is ordered of it.
+    pub simulated: bool,
+}
+
+/// What a container is in its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Runs to its end before the next one starts.
+    Init,
+    /// An init container with restartPolicy Always: runs beside the containers.
+    Sidecar,
+    /// A container.
+    Main,
+}
+
+/// One container: spec, last status, and where its newest attempt stands.
+pub struct Member {
+    /// What it is in the pod.
+    pub role: Role,
+    /// Its spec.
+    pub spec: Container,
+    /// Its status as last written.
+    pub old: Option<ContainerStatus>,
+    /// The number of the attempt that `state` is about; it is the restart count.
+    pub attempt: u32,
+    /// Where that attempt stands.
+    pub state: State,
+    /// How the attempt before ended.
+    pub last: Option<Ended>,
+    /// What the machine knows of it.
+    pub facts: Option<ContainerFacts>,
+}
+
+/// Where an attempt stands, as far as facts and status tell together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing of this attempt has run.
+    New,
+    /// The start is under way.
+    Starting {
+        /// When it was ordered.
+        since: Time,
+    },
+    /// Nothing of this attempt ran, because it could not be started.
+    Refused {
+        /// Kubernetes' word for it.
+        reason: String,
+        /// What to write instead.
+        message: String,
+        /// When.
+        at: Time,
+    },
+    /// It runs.
+    Running {
+        /// Since when.
+        since: Time,
+    },
+    /// It has ended.
+    Ended(Ended),
+}
+
+impl<'a> LocalPod<'a> {
+    /// Reads a pod; none when its body cannot be decoded.
+    pub fn read(world: &'a World, row: &'a Row, node: &NodeFacts) -> Option<LocalPod<'a>> {
+        let object = row.object();
+        let Pod { spec, status, .. } = typed::view::<Pod>(&object).ok()?;
+        let (spec, status) = (spec?, status.unwrap_or_default());
+        let facts = if node.simulated {
+            Some(Cow::Owned(simulate::pretend(world, row, &object, &spec, &status)))
+        } else {
+            world.facts.pods.get(&row.uid).map(Cow::Borrowed)
+        };
+        let members = members(world, &spec, &status, facts.as_deref());
+        Some(LocalPod { world, row, object, spec, status, facts, members, simulated: node.simulated })
+    }
+
+    /// Whether the phase as last written is final.
+    pub fn has_ended(&self) -> bool {
+        Phase::parse(self.status.phase.as_deref().unwrap_or_default()).is_terminal()
+    }
+
+    /// `spec.terminationGracePeriodSeconds`.
+    pub fn grace_seconds(&self) -> i64 {
+        self.spec.termination_grace_period_seconds.unwrap_or(30)
+    }
+
+    /// Members of one role, in the order of the spec.
+    pub fn of(&self, role: Role) -> impl DoubleEndedIterator<Item = &Member> {
+        self.members.iter().filter(move |member| member.role == role)
+    }
+
+    /// Whether any process of it may run.
+    pub fn lives(&self) -> bool {
+        self.members.iter().any(Member::lives)
+    }
+
+    /// Whether its row is of this beat: what was planned with it is not carried out yet.
+    pub fn is_staged(&self) -> bool {
+        !self.world.before(&self.row.key).is_some_and(|before| std::ptr::eq(&**before, self.row))
+    }
+
+    /// Its name for messages: `name_namespace(uid)`.
+    pub fn full_name(&self) -> String {
+        format!("{}_{}({})", self.row.key.name, self.row.key.namespace, self.row.uid)
+    }
+}
+
+impl Member {
+    /// Whether a process of it runs or is about to.
+    pub fn lives(&self) -> bool {
+        matches!(self.state, State::Starting { .. } | State::Running { .. })
+    }
+
+    /// How its attempt ended.
+    pub fn ended(&self) -> Option<&Ended> {
+        match &self.state {
+            State::Ended(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
+    /// An init container that has done its work in the pod as it runs now. A new machine under the pod starts it over:
+    /// what it prepared may be gone (Kubernetes: a new sandbox).
+    pub fn is_done(&self) -> bool {
+        self.ended().is_some_and(|ended| ended.code == 0) && self.facts.is_some()
+    }
+
+    /// What a probe of this attempt has come to.
+    pub fn probe(&self, kind: ProbeKind) -> Option<&ProbeFacts> {
+        self.facts.as_ref()?.probes.get(&kind)
+    }
+
+    /// The status as last written, if it tells of this same attempt running.
+    pub fn old_while_running(&self) -> Option<&ContainerStatus> {
+        let old = self.old.as_ref()?;
+        let runs = old.state.as_ref().is_some_and(|state| state.running.is_some());
+        (runs && restart_count(Some(old)) == self.attempt).then_some(old)
+    }
+}
+
+fn members(world: &World, spec: &PodSpec, status: &PodStatus, facts: Option<&PodFacts>) -> Vec<Member> {
+    let init = spec.init_containers.iter().flatten().map(|container| {
+        let role = if is_sidecar(container) { Role::Sidecar } else { Role::Init };
+        (role, container, status.init_container_statuses.as_deref())
+    });
+    let main = spec.containers.iter().map(|container| (Role::Main, container, status.container_statuses.as_deref()));
+    let member = |(role, container, statuses): (Role, &Container, Option<&[ContainerStatus]>)| {
+        let old = statuses.unwrap_or_default().iter().find(|status| status.name == container.name).cloned();
+        let facts = facts.and_then(|facts| facts.containers.get(container.name.as_str())).cloned();
+        let (attempt, state, last) = resolve(world.now, old.as_ref(), facts.as_ref());
+        Member { role, spec: container.clone(), old, attempt, state, last, facts }
+    };
+    init.chain(main).map(member).collect()
+}
+
+/// Where a container stands. Facts win over status, except that a committed attempt of which the machine knows nothing yet
+/// is still to be started.
+fn resolve(now: Time, old: Option<&ContainerStatus>, facts: Option<&ContainerFacts>) -> (u32, State, Option<Ended>) {
+    let committed = restart_count(old);
+    let Some(facts) = facts else { return from_status(now, old) };
+    let told = old.and_then(|old| ended_of(old.last_state.as_ref()?.terminated.as_ref()?));
+    if facts.has_ended() && facts.attempt < committed {
+        return (committed, State::New, facts.ended().cloned().or(told));
+    }
+    let state = match facts.state.clone() {
+        ContainerState::Starting { since } => State::Starting { since },
+        ContainerState::Running { since, .. } => State::Running { since },
+        ContainerState::Ended(ended) => State::Ended(ended),
+        // The program was found and could not be run: an end like any other (Kubernetes: StartError, exit code 128).
+        ContainerState::Refused { reason, message, at } if reason == "StartError" => {
+            State::Ended(Ended { code: 128, signal: None, reason: Some(reason), message, started: None, finished: at })
+        }
+        ContainerState::Refused { reason, message, at } => State::Refused { reason, message, at },
+    };
+    // While the next attempt is waited for, status tells this attempt's end as the last one.
+    let is_this =
+        |told: &Ended| matches!(&state, State::Ended(ended) if ended.finished.as_second() == told.finished.as_second());
+    let last = latest(facts.last.clone(), told.filter(|told| !is_this(told)));
+    (facts.attempt, state, last)
+}
+
+/// The machine knows nothing of the container: what ran is lost, what was committed is still to be started.
+fn from_status(now: Time, old: Option<&ContainerStatus>) -> (u32, State, Option<Ended>) {
+    let attempt = restart_count(old);
+    let Some(state) = old.and_then(|old| old.state.as_ref()) else { return (attempt, State::New, None) };
+    let last = old.and_then(|old| ended_of(old.last_state.as_ref()?.terminated.as_ref()?));
+    if let Some(running) = &state.running {
+        return (attempt, State::Ended(lost(now, running.started_at.as_ref().map(|time| time.0))), last);
+    }
+    if let Some(ended) = state.terminated.as_ref().and_then(ended_of) {
+        return (attempt, State::Ended(ended), last);
+    }
+    let waits_for_next = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+    match (waits_for_next, last) {
+        (Some("CrashLoopBackOff" | "CreateContainerConfigError"), Some(last)) => (attempt, State::Ended(last), None),
+        (_, last) => (attempt, State::New, last),
+    }
+}
+
+/// Nobody knows how it ended: never success.
+fn lost(now: Time, started: Option<Time>) -> Ended {
+    Ended {
+        code: 137,
+        signal: None,
+        reason: Some("ContainerStatusUnknown".into()),
+        message: "The container could not be located: what ran it has gone, and nobody saw how it ended".into(),
+        started,
+        finished: now,
+    }
+}
+
+fn latest(one: Option<Ended>, other: Option<Ended>) -> Option<Ended> {
+    match (one, other) {
+        // Status keeps whole seconds: of two accounts of the same end the first is the finer one.
+        (Some(one), Some(other)) => {
+            Some(if other.finished.as_second() > one.finished.as_second() { other } else { one })
+        }
+        (one, other) => one.or(other),
+    }
+}
+
+fn ended_of(state: &ContainerStateTerminated) -> Option<Ended> {
+    Some(Ended {
+        code: state.exit_code,
+        signal: state.signal,
+        reason: state.reason.clone(),
+        message: state.message.clone().unwrap_or_default(),
+        started: state.started_at.as_ref().map(|time| time.0),
+        finished: state.finished_at.as_ref().map_or(Time::UNIX_EPOCH, |time| time.0),
+    })
+}
+
+fn restart_count(old: Option<&ContainerStatus>) -> u32 {
+    old.map_or(0, |old| u32::try_from(old.restart_count).unwrap_or(0))
+}

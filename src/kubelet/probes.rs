@@ -1,0 +1,164 @@
+//! When each probe is due, and what its results come to.
+//!
+//! A startup probe holds the others back; a liveness (or startup) probe that fails too often ends the container; a readiness
+//! probe decides whether the container is ready.
+
+use super::containers::Step;
+use super::pod::{LocalPod, Member, State};
+use crate::object::Time;
+use crate::world::{Effect, Event, EventType, Plan, Probe as Order, ProbeFacts, ProbeKind};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Probe;
+use serde_json::Value;
+
+const KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness];
+
+/// A probe that is not answered for so long after its timeout is ordered again.
+const UNANSWERED_SECONDS: i64 = 5;
+
+/// Whether the container has started: it runs, and its startup probe has succeeded once.
+pub fn is_started(member: &Member) -> bool {
+    if !matches!(member.state, State::Running { .. }) {
+        return false;
+    }
+    let known = member.old_while_running().is_some_and(|old| old.started == Some(true));
+    spec_of(member, ProbeKind::Startup).is_none()
+        || known
+        || member.probe(ProbeKind::Startup).is_some_and(|probe| probe.successes >= 1)
+}
+
+/// Whether the container is ready: it has started, and its readiness probe, if it has one, says so. Between its thresholds a
+/// probe changes nothing.
+pub fn is_ready(member: &Member) -> bool {
+    let Some(spec) = spec_of(member, ProbeKind::Readiness) else { return is_started(member) };
+    let known = member.old_while_running().is_some_and(|old| old.ready);
+    let results = member.probe(ProbeKind::Readiness);
+    let ready = match results {
+        Some(probe) if probe.successes >= spec.success_threshold.unwrap_or(1) => true,
+        Some(probe) if probe.failures >= failure_threshold(spec) => false,
+        _ => known,
+    };
+    is_started(member) && ready
+}
+
+/// The stop of a container that a startup or liveness probe has given up.
+pub fn failed(pod: &LocalPod, member: &Member) -> Option<Step> {
+    let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
+    if stopping || !matches!(member.state, State::Running { .. }) {
+        return None;
+    }
+    let kind = if is_started(member) { ProbeKind::Liveness } else { ProbeKind::Startup };
+    let spec = spec_of(member, kind).filter(|_| is_given_up(member, kind))?;
+    let grace = spec.termination_grace_period_seconds.unwrap_or(pod.grace_seconds());
+    let event = format!("Container {} failed {} probe, will be restarted", member.spec.name, name(kind).to_lowercase());
+    Some(Step::Stop { grace, event: Some(event) })
+}
+
+/// Orders the probes that are due, and says when the next ones are.
+pub fn order(pod: &LocalPod, plan: &mut Plan) {
+    for member in &pod.members {
+        let State::Running { since } = member.state else { continue };
+        let Some(facts) = &member.facts else { continue };
+        for kind in KINDS.into_iter().filter(|kind| runs(pod, member, *kind)) {
+            let Some(spec) = spec_of(member, kind) else { continue };
+            let results = facts.probes.get(&kind).cloned().unwrap_or_default();
+            let due = due(spec, since, &results);
+            if due > pod.world.now {
+                plan.wake_at(due);
+                continue;
+            }
+            unhealthy(pod, member, kind, &results, plan);
+            plan.effects.push(Effect::Probe(Box::new(Order {
+                pod_uid: pod.row.uid.clone(),
+                container: member.spec.name.as_str().into(),
+                attempt: member.attempt,
+                kind,
+                handler: handler(member, spec),
+                ip: pod.facts.as_deref().map(|facts| facts.ip.clone()).unwrap_or_else(|| "".into()),
+                timeout_seconds: i64::from(spec.timeout_seconds.unwrap_or(1)),
+            })));
+        }
+    }
+}
+
+/// Tells of the last failure of a probe. Called once for each result: when the next one is ordered, or the container is stopped.
+pub fn unhealthy(pod: &LocalPod, member: &Member, kind: ProbeKind, results: &ProbeFacts, plan: &mut Plan) {
+    if results.failures == 0 || results.in_flight.is_some() {
+        return;
+    }
+    plan.events.push(Event {
+        about: pod.row.key.clone(),
+        uid: pod.row.uid.clone(),
+        field_path: super::events::field_path(member),
+        kind: EventType::Warning,
+        reason: "Unhealthy",
+        message: format!("{} probe failed: {}", name(kind), results.message),
+    });
+}
+
+/// Which probes run: one that ends the container does not while it ends anyway, and the startup probe holds the others back.
+fn runs(pod: &LocalPod, member: &Member, kind: ProbeKind) -> bool {
+    let ending = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some()) || pod.row.is_deleting();
+    match kind {
+        ProbeKind::Startup => !ending && !is_started(member) && !is_given_up(member, kind),
+        ProbeKind::Liveness => !ending && is_started(member) && !is_given_up(member, kind),
+        ProbeKind::Readiness => is_started(member),
+    }
+}
+
+/// Whether a probe has failed so often that its container is ended.
+fn is_given_up(member: &Member, kind: ProbeKind) -> bool {
+    let failures = member.probe(kind).map_or(0, |probe| probe.failures);
+    spec_of(member, kind).is_some_and(|spec| failures >= failure_threshold(spec))
+}
+
+fn due(spec: &Probe, since: Time, results: &ProbeFacts) -> Time {
+    let seconds = |count: i64| SignedDuration::from_secs(count);
+    match (results.in_flight, results.last) {
+        (Some(asked), _) => asked + seconds(i64::from(spec.timeout_seconds.unwrap_or(1)) + UNANSWERED_SECONDS),
+        (None, Some(last)) => last + seconds(i64::from(spec.period_seconds.unwrap_or(10))),
+        (None, None) => since + seconds(i64::from(spec.initial_delay_seconds.unwrap_or(0))),
+    }
+}
+
+/// The probe of one kind, if the container has it.
+pub fn spec_of(member: &Member, kind: ProbeKind) -> Option<&Probe> {
+    match kind {
+        ProbeKind::Startup => member.spec.startup_probe.as_ref(),
+        ProbeKind::Liveness => member.spec.liveness_probe.as_ref(),
+        ProbeKind::Readiness => member.spec.readiness_probe.as_ref(),
+    }
+}
+
+fn failure_threshold(spec: &Probe) -> i32 {
+    spec.failure_threshold.unwrap_or(3)
+}
+
+fn name(kind: ProbeKind) -> &'static str {
+    match kind {
+        ProbeKind::Startup => "Startup",
+        ProbeKind::Liveness => "Liveness",
+        ProbeKind::Readiness => "Readiness",
+    }
+}
+
+/// The handler as in the spec, with the names of ports resolved.
+fn handler(member: &Member, spec: &Probe) -> Value {
+    let mut handler = serde_json::to_value(spec).unwrap_or_default();
+    if let Some(fields) = handler.as_object_mut() {
+        fields.retain(|field, _| ["exec", "httpGet", "tcpSocket", "grpc"].contains(&field.as_str()));
+    }
+    for action in ["httpGet", "tcpSocket"] {
+        let Some(port) = handler.get_mut(action).and_then(|action| action.get_mut("port")) else { continue };
+        if let Some(number) = port.as_str().and_then(|name| port_number(member, name)) {
+            *port = number.into();
+        }
+    }
+    handler
+}
+
+fn port_number(member: &Member, name: &str) -> Option<i32> {
+    let ports = member.spec.ports.iter().flatten();
+    let named = ports.into_iter().find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port);
+    named.or_else(|| name.parse().ok())
+}

@@ -1,0 +1,68 @@
+//! Everything that the start of an attempt needs.
+
+use super::pod::{LocalPod, Member};
+use super::{command, environment, simulate};
+use crate::object::Str;
+use crate::world::Start;
+use serde_json::json;
+
+/// The annotation by which `apply` records the manifest's folder.
+const MANIFEST_DIR: &str = "kloop.dev/manifest-dir";
+
+/// Why nothing of the pod can be started, as the event that says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unready {
+    /// Reason of the event.
+    pub reason: &'static str,
+    /// Its message.
+    pub message: String,
+}
+
+/// The start of an attempt; or what is missing, in Kubernetes' words.
+pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<Start, String> {
+    let env = environment::of(pod, member, ip)?;
+    let spec = &member.spec;
+    let hostname = hostname(pod);
+    let expanded = |words: &Option<Vec<String>>| {
+        let words = words.iter().flatten();
+        words.map(|word| command::expand(word, &env)).collect::<Vec<_>>()
+    };
+    let stop_signal = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.clone());
+    Ok(Start {
+        pod_uid: pod.row.uid.clone(),
+        namespace: pod.row.key.namespace.clone(),
+        pod: pod.row.key.name.clone(),
+        node: pod.spec.node_name.as_deref().unwrap_or_default().into(),
+        ip: ip.clone(),
+        container: spec.name.as_str().into(),
+        attempt,
+        image: spec.image.clone().unwrap_or_default(),
+        manifest_dir: pod.object.annotation(MANIFEST_DIR).map(str::to_owned),
+        command: expanded(&spec.command),
+        args: expanded(&spec.args),
+        env: [vec![("HOSTNAME".to_owned(), hostname.to_string())], env].concat(),
+        hostname,
+        working_dir: spec.working_dir.clone(),
+        pull_policy: spec.image_pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into()),
+        termination_message_path: spec
+            .termination_message_path
+            .clone()
+            .unwrap_or_else(|| "/dev/termination-log".into()),
+        termination_from_logs: spec.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
+        stdin: spec.stdin.unwrap_or(false),
+        tty: spec.tty.unwrap_or(false),
+        stop_signal: stop_signal.unwrap_or_else(|| "SIGTERM".into()),
+        spec: json!({"container": encoded(spec), "pod": encoded(&pod.spec)}),
+        script: simulate::script(&pod.object, &pod.spec, member.role),
+    })
+}
+
+fn encoded(part: &impl serde::Serialize) -> serde_json::Value {
+    serde_json::to_value(part).unwrap_or_default()
+}
+
+/// `spec.hostname`, or the pod's name; the kernel takes 63 bytes of it at most.
+fn hostname(pod: &LocalPod) -> Str {
+    let name = pod.spec.hostname.as_deref().unwrap_or(&pod.row.key.name);
+    name.get(..63).map_or(name, |short| short.trim_end_matches(['-', '.'])).into()
+}

@@ -1,0 +1,82 @@
+//! `status` of a pod, as its node tells it.
+
+use super::container_status::{self, api_time};
+use super::containers::Order;
+use super::pod::{LocalPod, Role};
+use super::{address, conditions, deadlines, phase};
+use crate::kinds::pod::qos_class;
+use crate::world::{Plan, Verb};
+use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
+use serde_json::Value;
+
+/// The status to be: what is the node's to say, over what others have said.
+pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
+    let mut status = pod.status.clone();
+    if pod.simulated && pod.row.is_deleting() {
+        return status;
+    }
+    let host_ip = address::of_node(pod);
+    let init = container_status::of(pod, order, |role| role != Role::Main);
+    let mut main = container_status::of(pod, order, |role| role == Role::Main);
+    status.phase = Some(phase::of(pod, &init, &main).into());
+    // Kubernetes sorts these by name, and leaves those of init containers in the order of the spec.
+    main.sort_by(|one, other| one.name.cmp(&other.name));
+    status.container_statuses = Some(main);
+    status.init_container_statuses = Some(init).filter(|init| !init.is_empty());
+    if deadlines::is_over(pod) && !pod.has_ended() && status.phase.as_deref() == Some("Failed") {
+        status.reason = Some(deadlines::REASON.into());
+        status.message = Some(deadlines::MESSAGE.into());
+    }
+    status.observed_generation = Some(pod.row.generation).filter(|generation| *generation > 0);
+    status.host_ips = Some(vec![HostIP { ip: host_ip.clone() }]);
+    status.host_ip = Some(host_ip);
+    if let Some(ip) = order.ip.as_deref().filter(|_| order.blocked.is_none()) {
+        status.pod_ip = Some(ip.to_owned());
+        status.pod_ips = Some(vec![PodIP { ip: ip.to_owned() }]);
+    }
+    status.start_time = status.start_time.or_else(|| Some(api_time(pod.world.now)));
+    status.qos_class = status.qos_class.or_else(|| Some(qos_class(&pod.spec).into()));
+    status.conditions = Some(conditions::of(pod, order, &status));
+    status
+}
+
+/// Writes the status if anything in it differs from what is stored, and asks to look again when time alone will change it.
+pub fn write(pod: &LocalPod, status: PodStatus, order: &Order, plan: &mut Plan) {
+    order.wakes.iter().for_each(|at| plan.wake_at(*at));
+    if let Some(blocked) = &order.blocked {
+        plan.wait(&*blocked.message);
+    }
+    if status == pod.status {
+        return;
+    }
+    let why = why(&pod.status, &status);
+    let mut object = pod.object.clone();
+    object.set(&["status"], encoded(&status));
+    plan.write(Verb::Status(object), why);
+}
+
+/// As Go writes it: the time of the last probe of a condition, which pods do not have, is null and not left out.
+fn encoded(status: &PodStatus) -> Value {
+    let mut value = serde_json::to_value(status).unwrap_or_default();
+    for condition in value["conditions"].as_array_mut().into_iter().flatten() {
+        if condition.get("lastProbeTime").is_none() {
+            condition["lastProbeTime"] = Value::Null;
+        }
+    }
+    value
+}
+
+/// The reason of a status write, for people.
+fn why(old: &PodStatus, new: &PodStatus) -> String {
+    let phase = |status: &PodStatus| status.phase.clone().unwrap_or_else(|| "Pending".into());
+    let ready = |status: &PodStatus| {
+        let ready = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready");
+        ready.is_some_and(|condition| condition.status == "True")
+    };
+    match () {
+        () if old.start_time.is_none() => "the pod is accepted by its node".into(),
+        () if phase(old) != phase(new) => format!("the pod is {} now", phase(new)),
+        () if ready(old) != ready(new) => format!("the pod is {} now", if ready(new) { "ready" } else { "not ready" }),
+        () => "its containers have changed".into(),
+    }
+}

@@ -1,0 +1,110 @@
+//! How a pod ends: containers first, then sidecars in reverse order, each with what is left of the grace; then nothing is left of
+//! it on the machine; then it leaves the store.
+
+use super::containers::{Order, Step, restarts};
+use super::deadlines;
+use super::pod::{LocalPod, Member, Role};
+use crate::object::Time;
+use crate::world::{Effect, Plan, PodFacts, Propagation, Verb, World};
+use jiff::SignedDuration;
+
+/// Containers always get so many seconds to end (Kubernetes: minimumGracePeriodInSeconds).
+const LEAST_GRACE: i64 = 2;
+
+/// So long after SIGKILL was due, a stop that is not answered is ordered again.
+const UNANSWERED: SignedDuration = SignedDuration::from_secs(10);
+
+/// So long after its grace a deleted pod is removed by force, answered or not.
+const OVERDUE: SignedDuration = SignedDuration::from_secs(LEAST_GRACE + 1);
+
+/// Whether no container of the pod is to be started any more.
+pub fn is_ending(pod: &LocalPod) -> bool {
+    pod.row.is_deleting() || pod.has_ended() || deadlines::is_over(pod) || init_failed(pod) || is_finished(pod)
+}
+
+/// Every container has ended for good; what still runs are sidecars.
+fn is_finished(pod: &LocalPod) -> bool {
+    pod.of(Role::Main).all(|member| member.ended().is_some() && !restarts(pod, member))
+}
+
+/// An init container has failed and is not tried again: the pod has failed.
+fn init_failed(pod: &LocalPod) -> bool {
+    pod.of(Role::Init).any(|member| member.ended().is_some_and(|ended| ended.code != 0) && !restarts(pod, member))
+}
+
+/// Stops what still runs.
+pub fn decide(pod: &LocalPod, order: &mut Order) {
+    let grace = match pod.row.deletion {
+        Some(end) => seconds_until(pod.world.now, end).max(LEAST_GRACE),
+        None => pod.grace_seconds(),
+    };
+    for (place, member) in pod.members.iter().enumerate() {
+        if member.lives() && has_turn(pod, place) {
+            stop(pod, place, member, grace, order);
+        }
+    }
+}
+
+/// Sidecars wait for the containers, and for the sidecars that were started after them, as long as there is time.
+fn has_turn(pod: &LocalPod, place: usize) -> bool {
+    let late = pod.row.deletion.is_some_and(|end| pod.world.now >= end);
+    let later_lives = pod.members[place + 1..].iter().any(Member::lives);
+    pod.members[place].role != Role::Sidecar || late || !later_lives
+}
+
+fn stop(pod: &LocalPod, place: usize, member: &Member, grace: i64, order: &mut Order) {
+    let now = pod.world.now;
+    let Some(known) = member.facts.as_ref().and_then(|facts| facts.stopping) else {
+        let event = Some(format!("Stopping container {}", member.spec.name));
+        order.steps[place] = Step::Stop { grace, event };
+        return;
+    };
+    let is_shorter = pod.row.is_deleting() && now + SignedDuration::from_secs(grace + 1) < known.kill_at;
+    let ask_again = known.kill_at.max(known.asked) + UNANSWERED;
+    if is_shorter {
+        order.steps[place] = Step::Stop { grace, event: None };
+    } else if now >= ask_again {
+        order.steps[place] = Step::Stop { grace: 0, event: None };
+    } else {
+        order.wakes.push(ask_again);
+    }
+}
+
+/// Takes a deleted pod off the machine, and then out of the store.
+pub fn finish(pod: &LocalPod, plan: &mut Plan) {
+    let Some(end) = pod.row.deletion else { return };
+    let facts = pod.facts.as_deref().filter(|_| !pod.simulated);
+    match facts {
+        Some(facts) if !pod.lives() || pod.world.now >= end + OVERDUE => remove(pod.world, &pod.row.uid, facts, plan),
+        Some(_) => {
+            plan.wait("its containers are ending");
+            plan.wake_at(end + OVERDUE);
+        }
+        None if pod.object.int(&["metadata", "deletionGracePeriodSeconds"]) == Some(0) => {
+            plan.wait(format!("nothing of it runs; it waits for its finalizers: {}", pod.row.finalizers.join(", ")));
+        }
+        None => plan.write(
+            Verb::Delete {
+                key: pod.row.key.clone(),
+                uid: pod.row.uid.clone(),
+                grace: Some(0),
+                propagation: Propagation::Background,
+            },
+            "nothing of the pod is left on its node",
+        ),
+    }
+}
+
+/// Has whatever is left of a pod ended and forgotten; asked again when no answer comes.
+pub fn remove(world: &World, uid: &str, facts: &PodFacts, plan: &mut Plan) {
+    let again = facts.removing.map(|asked| asked + UNANSWERED);
+    match again {
+        Some(again) if again > world.now => plan.wake_at(again),
+        _ => plan.effects.push(Effect::Remove { pod_uid: uid.into() }),
+    }
+}
+
+fn seconds_until(now: Time, end: Time) -> i64 {
+    let left = end.duration_since(now);
+    left.as_secs() + i64::from(left.subsec_nanos() > 0)
+}
