@@ -15,10 +15,19 @@ mod testing;
 
 pub mod deployment;
 pub mod garbage;
+pub mod job;
 pub mod namespace;
 pub mod replicaset;
 pub mod serviceaccount;
+pub mod ttl;
 
 /// Every controller.
-pub static ALL: &[&Loop] =
-    &[&deployment::LOOP, &replicaset::LOOP, &garbage::LOOP, &namespace::LOOP, &serviceaccount::LOOP];
+pub static ALL: &[&Loop] = &[
+    &deployment::LOOP,
+    &replicaset::LOOP,
+    &job::LOOP,
+    &ttl::LOOP,
+    &garbage::LOOP,
+    &namespace::LOOP,
+    &serviceaccount::LOOP,
+];

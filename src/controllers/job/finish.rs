@@ -1,0 +1,141 @@
+//! How Jobs end: first the verdict (SuccessCriteriaMet, FailureTarget), then, when every pod has ended and is counted, the
+//! end (Complete, Failed) (KEP-3998).
+
+use super::{Job, policy};
+use crate::controllers::status;
+use crate::object::Time;
+use crate::world::{EventType, Row};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// How a Job ends, and why.
+pub(super) struct Verdict {
+    pub success: bool,
+    pub reason: String,
+    pub message: String,
+}
+
+/// Whether a Job is over.
+pub fn is_finished(conditions: &[Value]) -> bool {
+    status::is_true(conditions, "Complete") || status::is_true(conditions, "Failed")
+}
+
+impl Verdict {
+    fn failure(reason: &str, message: &str) -> Verdict {
+        Verdict { success: false, reason: reason.into(), message: message.into() }
+    }
+
+    fn success(reason: &str, message: &str) -> Verdict {
+        Verdict { success: true, reason: reason.into(), message: message.into() }
+    }
+
+    /// The verdict that was given earlier; it stands.
+    fn given(conditions: &[Value]) -> Option<Verdict> {
+        let given = |kind, success| {
+            let condition = status::find(conditions, kind).filter(|condition| condition["status"] == "True")?;
+            let text = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
+            Some(Verdict { success, reason: text("reason"), message: text("message") })
+        };
+        given("FailureTarget", false).or_else(|| given("SuccessCriteriaMet", true))
+    }
+}
+
+impl Job<'_> {
+    /// Whether the Job is to end now, and how.
+    pub(super) fn verdict(&mut self) -> Option<Verdict> {
+        if let Some(given) = Verdict::given(&self.conditions) {
+            return Some(given);
+        }
+        if let Some(message) = policy::failing(&self.object, &self.pods) {
+            return Some(Verdict::failure("PodFailurePolicy", &message));
+        }
+        if self.all_failed() > self.spec.backoff_limit || self.restarts_exceed_limit() {
+            return Some(Verdict::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
+        }
+        if self.is_past_deadline() {
+            return Some(Verdict::failure("DeadlineExceeded", "Job was active longer than specified deadline"));
+        }
+        self.index_verdict().or_else(|| {
+            self.is_done().then(|| Verdict::success("CompletionsReached", "Reached expected number of succeeded pods"))
+        })
+    }
+
+    fn is_done(&self) -> bool {
+        let idle = self.active().next().is_none();
+        match self.spec.completions {
+            None => self.all_succeeded() > 0 && idle,
+            Some(completions) => self.all_succeeded() >= completions && idle,
+        }
+    }
+
+    /// With `restartPolicy: OnFailure` the containers' restarts count, as the pods do not fail.
+    fn restarts_exceed_limit(&self) -> bool {
+        if self.object.text(&["spec", "template", "spec", "restartPolicy"]) != Some("OnFailure") {
+            return false;
+        }
+        let restarts: i64 = self.active().filter_map(|pod| Some(pod.pod()?.restarts)).sum();
+        if self.spec.backoff_limit == 0 { restarts > 0 } else { restarts >= self.spec.backoff_limit }
+    }
+
+    fn is_past_deadline(&mut self) -> bool {
+        let (Some(start), Some(seconds)) = (self.start, self.spec.active_deadline) else { return false };
+        let deadline = start.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(Time::MAX);
+        if self.world.now < deadline {
+            self.plan.wake_at(deadline);
+        }
+        self.world.now >= deadline
+    }
+
+    /// What indexes that failed for good, or that are enough, make of the Job.
+    fn index_verdict(&mut self) -> Option<Verdict> {
+        let completions = self.spec.completions.filter(|_| self.spec.indexed)?;
+        if let Some(limit) = self.spec.backoff_limit_per_index {
+            for index in (0..completions).filter(|index| !self.completed.has(*index)) {
+                let given_up =
+                    self.index_failures(index) > limit || policy::fails_index(&self.object, &self.pods, index);
+                if given_up {
+                    self.failed_indexes.0.insert(index);
+                }
+            }
+            let failed = self.failed_indexes.len();
+            if self.object.int(&["spec", "maxFailedIndexes"]).is_some_and(|most| failed > most) {
+                let message = "Job has exceeded the specified maximal number of failed indexes";
+                return Some(Verdict::failure("MaxFailedIndexesExceeded", message));
+            }
+            if failed > 0 && self.completed.len() + failed >= completions && self.active().next().is_none() {
+                return Some(Verdict::failure("FailedIndexes", "Job has failed indexes"));
+            }
+        }
+        let message = policy::succeeding(&self.object, &self.completed, completions)?;
+        Some(Verdict::success("SuccessPolicy", &message))
+    }
+
+    /// Ends the Job: no pod is left running, then the counters are closed.
+    pub(super) fn finish(&mut self, verdict: &Verdict) {
+        let Verdict { success, reason, message } = verdict;
+        let (target, end) = if *success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
+        if !status::is_true(&self.conditions, target) {
+            self.set_condition(target, "True", reason, message);
+        }
+        let active: Vec<&Arc<Row>> = self.active().collect();
+        for pod in &active {
+            self.delete(pod, "its Job has come to an end");
+        }
+        if !active.is_empty() || self.terminating() > 0 || !self.uncounted.is_empty() {
+            return self.plan.wait("waiting for the Job's last pods to end and be counted");
+        }
+        self.set_condition(end, "True", reason, message);
+        if *success {
+            self.event(EventType::Normal, "Completed", "Job completed");
+        } else {
+            self.plan.event(self.owner.row, EventType::Warning, reason_word(reason), message.clone());
+        }
+    }
+}
+
+/// Reasons of events are fixed words.
+fn reason_word(reason: &str) -> &'static str {
+    const REASONS: [&str; 5] =
+        ["BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "MaxFailedIndexesExceeded", "FailedIndexes"];
+    REASONS.into_iter().find(|known| *known == reason).unwrap_or("JobFailed")
+}

@@ -1,0 +1,344 @@
+//! Jobs run pods until enough of them have succeeded, or too many have failed.
+//!
+//! Knows: what a Job asks for, how its ended pods are counted exactly once, and what happens next. How many pods are
+//! wanted and what they look like is in `pods`, how a Job ends in `finish`, policies in `policy`.
+//!
+//! Counting survives a stop between any two writes: an ended pod is first noted in `status.uncountedTerminatedPods`, then
+//! loses its finalizer, and only then moves into the counters (Kubernetes: job tracking with finalizers, KEP-2307).
+
+mod finish;
+mod indexes;
+mod pods;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use super::claim::Owner;
+use super::pods::{BURST, concerned, without_finalizer};
+use super::status;
+use crate::object::selector::Selector;
+use crate::object::{Key, Object, Time, time};
+use crate::world::{EventType, Loop, Phase, Plan, Row, Verb, World};
+use indexes::Indexes;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const ROOT: &str = "jobs.batch";
+/// Finalizer on pods that are not counted yet.
+const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// Label by which the pods of a Job that is gone are found.
+const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// Label and annotation with a pod's completion index.
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// The value of `spec.managedBy` that means this loop.
+const MANAGER: &str = "kubernetes.io/job-controller";
+
+/// The loop of Jobs.
+pub const LOOP: Loop = Loop { name: "job-controller", root: ROOT, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    concerned(world, ROOT, "Job", &["pods"], row)
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    free_pods_of_lost_jobs(world, key, &mut plan);
+    let Some(row) = world.get(key) else { return plan };
+    let object = row.object();
+    if object.text(&["spec", "managedBy"]).is_some_and(|manager| manager != MANAGER) {
+        plan.wait("it is managed by another controller");
+        return plan;
+    }
+    let owner = Owner { row, api_version: "batch/v1", kind: "Job" };
+    let pods = owner.claim(world, "pods", &mut plan);
+    if !plan.is_empty() {
+        return plan;
+    }
+    let finished = finish::is_finished(object.items(&["status", "conditions"]));
+    if finished || row.is_deleting() {
+        for pod in pods.into_iter().filter(|pod| is_tracked(pod)).take(BURST) {
+            free(pod, "its Job is over", &mut plan);
+        }
+        return plan;
+    }
+    Job::new(world, owner, object, pods, plan).think()
+}
+
+/// Pods whose Job is gone are counted by nobody: their finalizer would hold them for ever.
+fn free_pods_of_lost_jobs(world: &World, key: &Key, plan: &mut Plan) {
+    let selector = Selector::from_map([(JOB_NAME, &*key.name)]);
+    for pod in world.pods_matching(&key.namespace, &selector).into_iter().filter(|pod| is_tracked(pod)).take(BURST) {
+        if pod.controller().is_none_or(|owner| owner.kind == "Job" && world.by_uid(&owner.uid).is_none()) {
+            free(pod, "its Job is gone", plan);
+        }
+    }
+}
+
+fn is_tracked(pod: &Row) -> bool {
+    pod.finalizers.iter().any(|one| &**one == TRACKING)
+}
+
+fn free(pod: &Row, why: &str, plan: &mut Plan) {
+    plan.write(Verb::Update(without_finalizer(pod.object(), TRACKING)), why);
+}
+
+/// What a Job asks for.
+struct Spec {
+    parallelism: i64,
+    /// None: a work queue, done when one pod has succeeded and none runs.
+    completions: Option<i64>,
+    indexed: bool,
+    backoff_limit: i64,
+    backoff_limit_per_index: Option<i64>,
+    suspended: bool,
+    active_deadline: Option<i64>,
+    /// Replacements wait until the pod before has really ended.
+    replace_only_failed: bool,
+}
+
+/// Uids of ended pods on their way into the counters.
+#[derive(Clone, Default)]
+struct Uncounted {
+    succeeded: BTreeSet<String>,
+    failed: BTreeSet<String>,
+}
+
+/// A Job being thought about.
+struct Job<'w> {
+    world: &'w World,
+    owner: Owner<'w>,
+    object: Object,
+    spec: Spec,
+    pods: Vec<&'w Arc<Row>>,
+    succeeded: i64,
+    failed: i64,
+    uncounted: Uncounted,
+    completed: Indexes,
+    failed_indexes: Indexes,
+    conditions: Vec<Value>,
+    start: Option<Time>,
+    plan: Plan,
+}
+
+impl Spec {
+    fn of(object: &Object) -> Spec {
+        let int = |name: &str| object.int(&["spec", name]);
+        Spec {
+            parallelism: int("parallelism").unwrap_or(1),
+            completions: int("completions").or_else(|| int("parallelism").is_none().then_some(1)),
+            indexed: object.text(&["spec", "completionMode"]) == Some("Indexed"),
+            backoff_limit: int("backoffLimit").unwrap_or(6),
+            backoff_limit_per_index: int("backoffLimitPerIndex"),
+            suspended: object.at(&["spec", "suspend"]) == Some(&Value::Bool(true)),
+            active_deadline: int("activeDeadlineSeconds"),
+            replace_only_failed: object.text(&["spec", "podReplacementPolicy"]) == Some("Failed"),
+        }
+    }
+}
+
+impl Uncounted {
+    fn of(object: &Object) -> Uncounted {
+        let uids = |name: &str| {
+            let items = object.items(&["status", "uncountedTerminatedPods", name]).iter();
+            items.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        Uncounted { succeeded: uids("succeeded"), failed: uids("failed") }
+    }
+
+    fn has(&self, uid: &str) -> bool {
+        self.succeeded.contains(uid) || self.failed.contains(uid)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.succeeded.is_empty() && self.failed.is_empty()
+    }
+
+    fn to_value(&self) -> Value {
+        let mut value = json!({});
+        for (name, uids) in [("succeeded", &self.succeeded), ("failed", &self.failed)] {
+            if !uids.is_empty() {
+                value[name] = json!(uids);
+            }
+        }
+        value
+    }
+}
+
+impl<'w> Job<'w> {
+    fn new(world: &'w World, owner: Owner<'w>, object: Object, pods: Vec<&'w Arc<Row>>, plan: Plan) -> Job<'w> {
+        let spec = Spec::of(&object);
+        let below = spec.completions.unwrap_or(0);
+        let indexes = |name: &str| Indexes::parse(object.text(&["status", name]).unwrap_or_default(), below);
+        Job {
+            world,
+            owner,
+            pods,
+            succeeded: object.int(&["status", "succeeded"]).unwrap_or(0),
+            failed: object.int(&["status", "failed"]).unwrap_or(0),
+            uncounted: Uncounted::of(&object),
+            completed: indexes("completedIndexes"),
+            failed_indexes: indexes("failedIndexes"),
+            conditions: object.items(&["status", "conditions"]).to_vec(),
+            start: object.time(&["status", "startTime"]),
+            spec,
+            object,
+            plan,
+        }
+    }
+
+    fn think(mut self) -> Plan {
+        self.note_start();
+        self.count_ended();
+        match self.verdict() {
+            Some(verdict) => self.finish(&verdict),
+            None => self.run(),
+        }
+        self.write_status()
+    }
+
+    fn note_start(&mut self) {
+        let now = self.world.now;
+        if self.spec.suspended {
+            if !status::is_true(&self.conditions, "Suspended") {
+                self.set_condition("Suspended", "True", "JobSuspended", "Job suspended");
+                self.event(EventType::Normal, "Suspended", "Job suspended");
+            }
+            self.start = None;
+        } else {
+            if status::is_true(&self.conditions, "Suspended") {
+                self.set_condition("Suspended", "False", "JobResumed", "Job resumed");
+                self.event(EventType::Normal, "Resumed", "Job resumed");
+                self.start = Some(now);
+            }
+            self.start.get_or_insert(now);
+        }
+    }
+
+    /// Brings every ended pod one step further on its way into the counters.
+    fn count_ended(&mut self) {
+        let noted = self.uncounted.clone();
+        let noted_indexes = self.completed.clone();
+        let tracked: BTreeSet<&str> = self.pods.iter().filter(|pod| is_tracked(pod)).map(|pod| &*pod.uid).collect();
+        for uid in noted.succeeded.iter().filter(|uid| !tracked.contains(uid.as_str())) {
+            self.succeeded += 1;
+            self.uncounted.succeeded.remove(uid);
+        }
+        for uid in noted.failed.iter().filter(|uid| !tracked.contains(uid.as_str())) {
+            self.failed += 1;
+            self.uncounted.failed.remove(uid);
+        }
+        let mut freed = 0;
+        for pod in self.pods.clone().into_iter().filter(|pod| is_tracked(pod)) {
+            let index = index_of(pod).filter(|_| self.spec.indexed);
+            let done =
+                noted.has(&pod.uid) || (has_succeeded(pod) && index.is_some_and(|index| noted_indexes.has(index)));
+            if done && freed < BURST {
+                freed += 1;
+                free(pod, "it is counted", &mut self.plan);
+            } else if !done {
+                self.note_ended(pod);
+            }
+        }
+        if self.spec.indexed {
+            self.succeeded = self.completed.len();
+        }
+    }
+
+    /// Notes a pod that has ended and is not counted yet.
+    fn note_ended(&mut self, pod: &'w Arc<Row>) {
+        if has_succeeded(pod) {
+            match index_of(pod).filter(|_| self.spec.indexed) {
+                Some(index) if Some(index) < self.spec.completions => {
+                    self.completed.0.insert(index);
+                }
+                Some(_) => free(pod, "its index is not wanted any more", &mut self.plan),
+                None => {
+                    self.uncounted.succeeded.insert(pod.uid.to_string());
+                }
+            }
+        } else if self.counts_as_failed(pod) {
+            if self.spec.suspended || policy::is_ignored(&self.object, pod) {
+                free(pod, "its failure does not count", &mut self.plan);
+            } else {
+                self.uncounted.failed.insert(pod.uid.to_string());
+            }
+        }
+    }
+
+    /// A pod that is being deleted counts as failed at once, unless replacements wait for its end.
+    fn counts_as_failed(&self, pod: &Row) -> bool {
+        let failed = pod.pod().is_some_and(|pod| pod.phase == Phase::Failed);
+        failed || (pod.is_deleting() && !self.spec.replace_only_failed && !has_succeeded(pod))
+    }
+
+    fn all_succeeded(&self) -> i64 {
+        self.succeeded + self.uncounted.succeeded.len() as i64
+    }
+
+    fn all_failed(&self) -> i64 {
+        self.failed + self.uncounted.failed.len() as i64
+    }
+
+    fn active(&self) -> impl Iterator<Item = &'w Arc<Row>> + use<'w, '_> {
+        self.pods.iter().copied().filter(|pod| pod.is_active_pod())
+    }
+
+    fn terminating(&self) -> usize {
+        let ended = |pod: &Row| pod.pod().is_some_and(|pod| pod.phase.is_terminal());
+        self.pods.iter().filter(|pod| pod.is_deleting() && !ended(pod)).count()
+    }
+
+    fn event(&mut self, kind: EventType, reason: &'static str, message: &str) {
+        self.plan.event(self.owner.row, kind, reason, message);
+    }
+
+    fn set_condition(&mut self, kind: &str, value: &str, reason: &str, message: &str) {
+        let mut condition = status::condition(kind, value, reason, message, self.world.now);
+        condition["lastProbeTime"] = condition["lastTransitionTime"].clone();
+        status::set(&mut self.conditions, condition);
+    }
+
+    fn write_status(mut self) -> Plan {
+        let mut new = status::of(&self.object);
+        let ready = self.active().filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count();
+        status::count(&mut new, "active", self.active().count() as i64);
+        status::count(&mut new, "succeeded", self.succeeded);
+        status::count(&mut new, "failed", self.failed);
+        new.insert("ready".into(), ready.into());
+        new.insert("terminating".into(), self.terminating().into());
+        new.insert("uncountedTerminatedPods".into(), self.uncounted.to_value());
+        if self.completed.len() > 0 {
+            new.insert("completedIndexes".into(), self.completed.to_string().into());
+        }
+        if self.spec.backoff_limit_per_index.is_some() {
+            new.insert("failedIndexes".into(), self.failed_indexes.to_string().into());
+        }
+        match self.start {
+            Some(start) => new.insert("startTime".into(), time::rfc3339(start).into()),
+            None => new.remove("startTime"),
+        };
+        if status::is_true(&self.conditions, "Complete") {
+            new.entry("completionTime").or_insert_with(|| time::rfc3339(self.world.now).into());
+        }
+        status::conditions(&mut new, std::mem::take(&mut self.conditions));
+        status::write(&mut self.plan, self.object, new.into(), "the counts of pods changed");
+        self.plan
+    }
+}
+
+fn has_succeeded(pod: &Row) -> bool {
+    pod.pod().is_some_and(|pod| pod.phase == Phase::Succeeded)
+}
+
+fn index_of(pod: &Row) -> Option<i64> {
+    pod.label(INDEX)?.parse().ok()
+}
+
+/// When a pod that failed ended: its last container's end, or what is known instead.
+fn end_of(pod: &Row) -> Option<Time> {
+    let object = pod.object();
+    let ends = object.items(&["status", "containerStatuses"]).iter();
+    let end = ends.filter_map(|one| one["state"]["terminated"]["finishedAt"].as_str()?.parse::<Time>().ok()).max();
+    end.or(pod.deletion).or_else(|| pod.pod()?.ready_since).or(pod.created)
+}

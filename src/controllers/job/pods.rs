@@ -1,0 +1,199 @@
+//! How many pods a Job wants now, and what they look like.
+
+use super::{INDEX, Job, TRACKING, end_of, has_succeeded, index_of, policy};
+use crate::controllers::pods::{self, BURST, from_template};
+use crate::object::{Object, Time};
+use crate::world::{EventType, Phase, Row, Verb};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How often a pod's index had failed before it was made.
+const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
+
+impl<'w> Job<'w> {
+    /// Makes missing pods, and deletes those that are too many.
+    pub(super) fn run(&mut self) {
+        let active: Vec<&Arc<Row>> = self.active().collect();
+        let wanted = if self.spec.suspended { 0 } else { self.wanted(active.len() as i64) };
+        let excess = self.excess(&active, wanted);
+        for pod in &excess {
+            self.delete(pod, "more pods run than are wanted");
+        }
+        let waiting_for = if self.spec.replace_only_failed { self.terminating() as i64 } else { 0 };
+        let missing = wanted - waiting_for - (active.len() - excess.len()) as i64;
+        if missing > 0 && !self.spec.suspended {
+            self.make(usize::try_from(missing).unwrap_or(0).min(BURST));
+        }
+        let (succeeded, all) = (self.all_succeeded(), self.spec.completions);
+        let goal = all.map_or("one".to_owned(), |all| all.to_string());
+        self.plan.wait(match self.spec.suspended {
+            true => "the Job is suspended".to_owned(),
+            false => format!("{succeeded} of {goal} pods have succeeded, {} are active", active.len()),
+        });
+    }
+
+    fn wanted(&self, active: i64) -> i64 {
+        match self.spec.completions {
+            // A work queue: once one pod has succeeded, the others finish and no new ones come.
+            None if self.all_succeeded() > 0 => active,
+            None => self.spec.parallelism,
+            Some(completions) => {
+                let left = completions - self.all_succeeded() - self.failed_indexes.len();
+                left.min(self.spec.parallelism).max(0)
+            }
+        }
+    }
+
+    /// Active pods to delete: those whose index is taken, done or not wanted, then any, pending ones first.
+    fn excess(&self, active: &[&'w Arc<Row>], wanted: i64) -> Vec<&'w Arc<Row>> {
+        let mut seen = BTreeSet::new();
+        let surplus = |pod: &Row| match index_of(pod) {
+            Some(index) if self.spec.indexed => {
+                !seen.insert(index)
+                    || Some(index) >= self.spec.completions
+                    || self.completed.has(index)
+                    || self.failed_indexes.has(index)
+            }
+            _ => self.spec.indexed,
+        };
+        let mut oldest_first = active.to_vec();
+        oldest_first.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.key.cmp(&b.key)));
+        let (mut excess, mut others): (Vec<_>, Vec<_>) = oldest_first.into_iter().partition({
+            let mut surplus = surplus;
+            move |pod| surplus(pod)
+        });
+        let more = (active.len() as i64 - wanted).max(0) as usize;
+        others.sort_by_key(|pod| {
+            (
+                pod.pod().map(|pod| (pod.node.is_some(), pod.phase == Phase::Running, pod.ready)),
+                std::cmp::Reverse(pod.created),
+            )
+        });
+        excess.extend(others.into_iter().take(more.saturating_sub(excess.len())));
+        excess.truncate(BURST);
+        excess
+    }
+
+    pub(super) fn delete(&mut self, pod: &Row, why: &str) {
+        self.event(EventType::Normal, "SuccessfulDelete", &format!("Deleted pod: {}", pod.key.name));
+        pods::delete(&mut self.plan, pod, why);
+    }
+
+    fn make(&mut self, missing: usize) {
+        if self.spec.backoff_limit_per_index.is_none() {
+            let failures = self.failures_since_success(None);
+            if self.must_back_off(failures) {
+                return;
+            }
+        }
+        let indexes = if self.spec.indexed { self.free_indexes(missing) } else { vec![None; missing] };
+        for (slot, index) in indexes.into_iter().enumerate() {
+            let pod = self.pod(slot, index);
+            self.event(EventType::Normal, "SuccessfulCreate", &format!("Created pod: {}", pod.name()));
+            self.plan.write(Verb::Create(pod), "fewer pods are active than are wanted");
+        }
+    }
+
+    /// Whether failures ask for a pause before the next pod: the first pause doubled for each failure since the last
+    /// success, sixty times the first at most (Kubernetes: 10 s up to 10 min).
+    fn must_back_off(&mut self, (failures, last): (u32, Option<Time>)) -> bool {
+        let Some(last) = last.filter(|_| failures > 0) else { return false };
+        let first = self.world.settings.backoff_seconds;
+        let pause = first.saturating_mul(1 << (failures - 1).min(20)).min(60 * first);
+        let until = last.saturating_add(SignedDuration::from_secs(pause)).unwrap_or(Time::MAX);
+        if self.world.now < until {
+            self.plan.wait(format!(
+                "{failures} pods failed: the next is made in {} s",
+                until.as_second() - self.world.now.as_second()
+            ));
+            self.plan.wake_at(until);
+        }
+        self.world.now < until
+    }
+
+    /// Failures since the last success (of one index, or of all), and when the last was.
+    fn failures_since_success(&self, index: Option<i64>) -> (u32, Option<Time>) {
+        let concerned = || self.pods.iter().filter(|pod| index.is_none() || index_of(pod) == index);
+        let success = concerned().filter(|pod| has_succeeded(pod)).filter_map(|pod| pod.pod()?.ready_since).max();
+        let failed = concerned().filter(|pod| self.counts_as_failed(pod) && !policy::is_ignored(&self.object, pod));
+        let ends = failed.filter_map(|pod| end_of(pod)).filter(|end| success.is_none_or(|success| *end > success));
+        ends.fold((0, None), |(count, last), end| (count + 1, last.max(Some(end))))
+    }
+
+    /// The lowest indexes that no pod runs for, and that are neither done nor given up.
+    fn free_indexes(&mut self, missing: usize) -> Vec<Option<i64>> {
+        let waits = |pod: &&&Arc<Row>| {
+            pod.is_active_pod() || (self.spec.replace_only_failed && pod.is_deleting() && !has_succeeded(pod))
+        };
+        let taken: BTreeSet<i64> = self.pods.iter().filter(waits).filter_map(|pod| index_of(pod)).collect();
+        let all = 0..self.spec.completions.unwrap_or(0);
+        let free: Vec<i64> = all
+            .filter(|index| !taken.contains(index) && !self.completed.has(*index) && !self.failed_indexes.has(*index))
+            .take(missing)
+            .collect();
+        if self.spec.backoff_limit_per_index.is_none() {
+            return free.into_iter().map(Some).collect();
+        }
+        let due = |index: &i64| {
+            let failures = self.failures_since_success(Some(*index));
+            !self.must_back_off(failures)
+        };
+        free.into_iter().filter(due).map(Some).collect()
+    }
+
+    /// A pod of this Job, with its index if it has one.
+    fn pod(&self, slot: usize, index: Option<i64>) -> Object {
+        let template = self.object.at(&["spec", "template"]).unwrap_or(&Value::Null);
+        let mut pod = from_template(&self.owner, template);
+        let job = &*self.owner.row.key.name;
+        let mut finalizers = pod.items(&["metadata", "finalizers"]).to_vec();
+        finalizers.push(TRACKING.into());
+        pod.set(&["metadata", "finalizers"], finalizers);
+        let mut base = format!("{job}-");
+        if let Some(index) = index {
+            base = format!("{job}-{index}-");
+            give_index(&mut pod, job, index);
+            if self.spec.backoff_limit_per_index.is_some() {
+                let failures = self.index_failures(index).to_string();
+                pod.set(&["metadata", "annotations", FAILURE_COUNT], failures);
+            }
+        }
+        pod.set(&["metadata", "generateName"], base.as_str());
+        let name = pods::free_name(self.world, "pods", self.owner.row, &base, slot);
+        pod.set(&["metadata", "name"], name);
+        pod
+    }
+
+    /// How many pods of an index have failed: each pod carries how many failed before it.
+    pub(super) fn index_failures(&self, index: i64) -> i64 {
+        let failed = self.pods.iter().filter(|pod| index_of(pod) == Some(index) && self.counts_as_failed(pod));
+        let counted = failed.filter(|pod| !policy::is_ignored(&self.object, pod));
+        let count = |pod: &Row| pod.object().annotation(FAILURE_COUNT).and_then(|count| count.parse::<i64>().ok());
+        counted.map(|pod| count(pod).unwrap_or(0) + 1).max().unwrap_or(0)
+    }
+}
+
+fn give_index(pod: &mut Object, job: &str, index: i64) {
+    pod.set(&["metadata", "annotations", INDEX], index.to_string());
+    pod.set(&["metadata", "labels", INDEX], index.to_string());
+    pod.set(&["spec", "hostname"], format!("{job}-{index}"));
+    let env = json!({
+        "name": "JOB_COMPLETION_INDEX",
+        "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": format!("metadata.labels['{INDEX}']") } },
+    });
+    for list in ["initContainers", "containers"] {
+        let mut containers = pod.items(&["spec", list]).to_vec();
+        for container in &mut containers {
+            let mut variables = container["env"].as_array().cloned().unwrap_or_default();
+            if variables.iter().all(|known| known["name"] != env["name"]) {
+                variables.push(env.clone());
+                container["env"] = variables.into();
+            }
+        }
+        if !containers.is_empty() {
+            pod.set(&["spec", list], containers);
+        }
+    }
+}

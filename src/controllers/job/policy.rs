@@ -1,0 +1,79 @@
+//! What a Job's pod failure policy and success policy say (KEP-3329, KEP-3998).
+
+use super::index_of;
+use super::indexes::Indexes;
+use crate::object::Object;
+use crate::world::{Phase, Row};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Whether a failed pod's failure is to be ignored.
+pub(super) fn is_ignored(job: &Object, pod: &Row) -> bool {
+    matched(job, pod).is_some_and(|(action, _)| action == "Ignore")
+}
+
+/// The message of the first pod whose failure fails the whole Job.
+pub(super) fn failing(job: &Object, pods: &[&Arc<Row>]) -> Option<String> {
+    pods.iter().filter_map(|pod| matched(job, pod)).find(|(action, _)| action == "FailJob").map(|(_, message)| message)
+}
+
+/// Whether a pod of an index failed in a way that gives the index up.
+pub(super) fn fails_index(job: &Object, pods: &[&Arc<Row>], index: i64) -> bool {
+    let of_index = pods.iter().filter(|pod| index_of(pod) == Some(index));
+    of_index.filter_map(|pod| matched(job, pod)).any(|(action, _)| action == "FailIndex")
+}
+
+/// The first rule that a failed pod matches: its action, and what to say about it.
+fn matched(job: &Object, pod: &Row) -> Option<(String, String)> {
+    let rules = job.items(&["spec", "podFailurePolicy", "rules"]);
+    if rules.is_empty() || pod.pod().is_none_or(|pod| pod.phase != Phase::Failed) {
+        return None;
+    }
+    let object = pod.object();
+    let place = pod.key.path();
+    rules.iter().enumerate().find_map(|(at, rule)| {
+        let action = rule["action"].as_str().unwrap_or_default().to_owned();
+        let rule_text = format!("matching {action} rule at index {at}");
+        let code = failed_container(&object, &rule["onExitCodes"]);
+        let code = code
+            .map(|(name, code)| format!("Container {name} for pod {place} failed with exit code {code} {rule_text}"));
+        let condition = || condition_type(&object, &rule["onPodConditions"]);
+        let message = code.or_else(|| condition().map(|kind| format!("Pod {place} has condition {kind} {rule_text}")));
+        Some((action, message?))
+    })
+}
+
+fn failed_container(pod: &Object, rule: &Value) -> Option<(String, i64)> {
+    let values: Vec<i64> = rule["values"].as_array()?.iter().filter_map(Value::as_i64).collect();
+    let wanted = rule["operator"] == "In";
+    let lists =
+        ["initContainerStatuses", "containerStatuses"].into_iter().flat_map(|list| pod.items(&["status", list]));
+    lists.filter(|one| rule["containerName"].is_null() || rule["containerName"] == one["name"]).find_map(|one| {
+        let code = one["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0)?;
+        (values.contains(&code) == wanted).then(|| (one["name"].as_str().unwrap_or_default().to_owned(), code))
+    })
+}
+
+fn condition_type(pod: &Object, rules: &Value) -> Option<String> {
+    let conditions = pod.items(&["status", "conditions"]);
+    rules.as_array()?.iter().find_map(|rule| {
+        let value = rule["status"].as_str().unwrap_or("True");
+        let hit = conditions.iter().any(|one| one["type"] == rule["type"] && one["status"] == value);
+        hit.then(|| rule["type"].as_str().unwrap_or_default().to_owned())
+    })
+}
+
+/// The message when the indexes that are done satisfy the success policy.
+pub(super) fn succeeding(job: &Object, done: &Indexes, completions: i64) -> Option<String> {
+    let satisfied = |rule: &Value| {
+        let wanted = rule["succeededIndexes"].as_str().map(|text| Indexes::parse(text, completions));
+        let counted = wanted.as_ref().map_or(done.len(), |wanted| wanted.0.intersection(&done.0).count() as i64);
+        match (rule["succeededCount"].as_i64(), wanted) {
+            (Some(count), _) => counted >= count,
+            (None, Some(wanted)) => counted == wanted.len(),
+            (None, None) => false,
+        }
+    };
+    let at = job.items(&["spec", "successPolicy", "rules"]).iter().position(satisfied)?;
+    Some(format!("Matched rules at index {at}"))
+}

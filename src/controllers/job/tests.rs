@@ -1,0 +1,177 @@
+//! Jobs end to end.
+
+use crate::controllers::testing::{Cluster, cluster};
+use crate::world::Propagation;
+use serde_json::Value;
+
+fn job(spec: &str, annotations: &str) -> Cluster {
+    cluster(&format!(
+        "
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: work}}
+spec:
+  {spec}
+  template:
+    metadata: {{annotations: {{{annotations}}}}}
+    spec: {{restartPolicy: Never, containers: [{{name: c, image: 'busybox:1'}}]}}
+"
+    ))
+}
+
+fn status(cluster: &Cluster, name: &str) -> Value {
+    cluster.value("jobs.batch", "work", &format!("/status/{name}"))
+}
+
+#[test]
+fn counts() {
+    for (spec, pods, succeeded) in [
+        ("backoffLimit: 6", 1, 1),
+        ("completions: 5", 5, 5),
+        ("completions: 5\n  parallelism: 2", 5, 5),
+        ("parallelism: 3", 3, 3),
+        ("completions: 3\n  completionMode: Indexed\n  parallelism: 2", 3, 3),
+    ] {
+        for seed in 0..6 {
+            let mut cluster = job(spec, "").seeded(seed);
+            cluster.crashes = seed as u32;
+            cluster.settle();
+            // A work queue makes no new pods once one has succeeded, so a torn run may leave fewer.
+            let torn = seed > 0 && spec == "parallelism: 3";
+            let (pods, succeeded) =
+                if torn { (cluster.count("pods"), cluster.count("pods")) } else { (pods, succeeded) };
+            assert_eq!(status(&cluster, "succeeded"), succeeded, "{spec}");
+            assert_eq!(status(&cluster, "failed"), Value::Null, "{spec}");
+            assert_eq!(cluster.count("pods"), pods, "{spec}");
+            let wanted = "SuccessCriteriaMet=True CompletionsReached, Complete=True CompletionsReached";
+            assert_eq!(cluster.conditions("jobs.batch", "work"), wanted);
+            assert_eq!(status(&cluster, "uncountedTerminatedPods"), serde_json::json!({}));
+            assert!(cluster.world.list("pods").all(|pod| pod.finalizers.is_empty()));
+        }
+    }
+}
+
+#[test]
+fn never_more_than_parallelism_run() {
+    for seed in 0..8 {
+        let mut cluster = job("completions: 7\n  parallelism: 2", "").seeded(seed);
+        cluster.check = Box::new(|world| assert!(world.list("pods").filter(|pod| pod.is_active_pod()).count() <= 2));
+        cluster.settle();
+        assert_eq!(status(&cluster, "succeeded"), 7);
+    }
+}
+
+#[test]
+fn indexed_pods_know_their_index() {
+    let mut cluster = job("completions: 3\n  completionMode: Indexed\n  parallelism: 3", "");
+    cluster.settle();
+    assert_eq!(status(&cluster, "completedIndexes"), "0-2");
+    let mut hosts: Vec<String> = Vec::new();
+    for row in cluster.world.list("pods") {
+        let pod = row.object();
+        let index = pod.annotation(super::INDEX).unwrap().to_owned();
+        assert_eq!(pod.label(super::INDEX), Some(index.as_str()));
+        assert!(pod.name().starts_with(&format!("work-{index}-")));
+        assert_eq!(pod.0["spec"]["containers"][0]["env"][0]["name"], "JOB_COMPLETION_INDEX");
+        hosts.push(pod.text(&["spec", "hostname"]).unwrap().to_owned());
+    }
+    hosts.sort();
+    assert_eq!(hosts.join(" "), "work-0 work-1 work-2");
+}
+
+#[test]
+fn failures_are_retried_with_pauses_up_to_the_limit() {
+    let mut cluster = job("backoffLimit: 2", "fake/exit: '3'");
+    cluster.settle();
+    assert_eq!(cluster.count("pods"), 1);
+    cluster.pass(11);
+    assert_eq!(cluster.count("pods"), 2);
+    cluster.pass(15);
+    assert_eq!(cluster.count("pods"), 2);
+    cluster.pass(10);
+    assert_eq!((cluster.count("pods"), status(&cluster, "failed")), (3, 3.into()));
+    let wanted = "FailureTarget=True BackoffLimitExceeded, Failed=True BackoffLimitExceeded";
+    assert_eq!(cluster.conditions("jobs.batch", "work"), wanted);
+    assert!(cluster.logged("event: BackoffLimitExceeded Job has reached the specified backoff limit"));
+    assert!(!cluster.logged("SuccessfulDelete"));
+}
+
+#[test]
+fn a_deadline_ends_the_job() {
+    let mut cluster = job("activeDeadlineSeconds: 30", "fake/stay: ''");
+    cluster.settle();
+    assert_eq!(status(&cluster, "active"), 1);
+    cluster.pass(31);
+    assert_eq!(status(&cluster, "failed"), 1);
+    let wanted = "FailureTarget=True DeadlineExceeded, Failed=True DeadlineExceeded";
+    assert_eq!(cluster.conditions("jobs.batch", "work"), wanted);
+    assert!(cluster.logged("event: SuccessfulDelete Deleted pod: work-"));
+}
+
+#[test]
+fn suspending_ends_the_pods_and_resuming_brings_them_back() {
+    let mut cluster = job("suspend: true", "");
+    cluster.settle();
+    assert_eq!((cluster.count("pods"), status(&cluster, "startTime")), (0, Value::Null));
+    assert_eq!(cluster.conditions("jobs.batch", "work"), "Suspended=True JobSuspended");
+    cluster.patch("jobs.batch", "work", serde_json::json!({"spec": {"suspend": false}}));
+    cluster.settle();
+    assert_eq!(status(&cluster, "succeeded"), 1);
+    assert!(cluster.conditions("jobs.batch", "work").starts_with("Suspended=False JobResumed"));
+    let mut running = job("suspend: false", "fake/stay: ''");
+    running.settle();
+    running.patch("jobs.batch", "work", serde_json::json!({"spec": {"suspend": true}}));
+    running.settle();
+    assert_eq!((running.count("pods"), status(&running, "failed")), (0, Value::Null));
+}
+
+#[test]
+fn deleting_a_job_takes_its_pods_along() {
+    for propagation in [Propagation::Background, Propagation::Foreground] {
+        let mut cluster = job("backoffLimit: 6", "fake/stay: ''");
+        cluster.settle();
+        assert_eq!(cluster.count("pods"), 1);
+        cluster.delete("jobs.batch", "work", propagation);
+        cluster.settle();
+        assert_eq!((cluster.count("jobs.batch"), cluster.count("pods")), (0, 0), "{propagation:?}");
+    }
+}
+
+#[test]
+fn finished_jobs_go_when_their_time_is_over() {
+    let mut cluster = job("ttlSecondsAfterFinished: 60", "");
+    cluster.pass(59);
+    assert_eq!((cluster.count("jobs.batch"), cluster.count("pods")), (1, 1));
+    cluster.pass(2);
+    assert_eq!((cluster.count("jobs.batch"), cluster.count("pods")), (0, 0));
+}
+
+#[test]
+fn policies_decide() {
+    let fail = "podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [3]}}]}";
+    let mut failing = job(fail, "fake/exit: '3'");
+    failing.settle();
+    assert_eq!(
+        failing.conditions("jobs.batch", "work"),
+        "FailureTarget=True PodFailurePolicy, Failed=True PodFailurePolicy"
+    );
+    let ignore =
+        "backoffLimit: 0\n  podFailurePolicy: {rules: [{action: Ignore, onExitCodes: {operator: In, values: [3]}}]}";
+    let mut ignoring = job(ignore, "fake/exit: '3'");
+    for _ in 0..6 {
+        ignoring.step();
+    }
+    assert_eq!(status(&ignoring, "failed"), Value::Null);
+    let success =
+        "completions: 5\n  parallelism: 1\n  completionMode: Indexed\n  successPolicy: {rules: [{succeededCount: 2}]}";
+    let mut succeeding = job(success, "");
+    succeeding.settle();
+    assert!(succeeding.conditions("jobs.batch", "work").ends_with("Complete=True SuccessPolicy"));
+    let per_index =
+        "completions: 2\n  parallelism: 2\n  completionMode: Indexed\n  backoffLimit: 100\n  backoffLimitPerIndex: 1";
+    let mut indexed = job(per_index, "fake/exit: '1'");
+    indexed.pass(60);
+    assert_eq!(status(&indexed, "failedIndexes"), "0,1");
+    assert!(indexed.conditions("jobs.batch", "work").ends_with("Failed=True FailedIndexes"));
+    assert_eq!(indexed.count("pods"), 4);
+}

@@ -1,0 +1,38 @@
+//! Finished Jobs with `ttlSecondsAfterFinished` are deleted when their time is over (KEP-592).
+
+use super::status;
+use crate::object::{Key, Time};
+use crate::world::{Loop, Plan, Propagation, Row, Verb, World};
+use jiff::SignedDuration;
+
+const ROOT: &str = "jobs.batch";
+
+/// The loop that removes finished Jobs.
+pub const LOOP: Loop = Loop { name: "ttl-after-finished-controller", root: ROOT, concerns, plan };
+
+fn concerns(_: &World, row: &Row) -> Vec<Key> {
+    if row.key.resource == ROOT { vec![row.key.clone()] } else { Vec::new() }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let object = row.object();
+    let Some(seconds) = object.int(&["spec", "ttlSecondsAfterFinished"]) else { return plan };
+    let conditions = object.items(&["status", "conditions"]);
+    let end = ["Complete", "Failed"].into_iter().filter_map(|kind| status::find(conditions, kind));
+    let end = end.filter(|condition| condition["status"] == "True");
+    let Some(end) = end.filter_map(|end| end["lastTransitionTime"].as_str()?.parse::<Time>().ok()).max() else {
+        return plan;
+    };
+    let until = end.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Time::MAX);
+    if world.now < until {
+        plan.wait(format!("the finished Job is deleted in {} s", until.as_second() - world.now.as_second()));
+        plan.wake_at(until);
+    } else {
+        let (key, uid) = (row.key.clone(), row.uid.clone());
+        let verb = Verb::Delete { key, uid, grace: None, propagation: Propagation::Foreground };
+        plan.write(verb, format!("it finished more than {seconds} s ago"));
+    }
+    plan
+}
