@@ -4,6 +4,7 @@ use crate::golden;
 use kloop::kinds::{self, Kind};
 use kloop::object::Object;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Fields that the server or a controller fills in after what the catalogue does.
@@ -67,8 +68,13 @@ fn refusal(kind: &Kind, name: &str, body: Value) -> String {
             );
         }
     };
-    let mut errors = kinds::validate_metadata(&object, None, kind);
-    errors.extend((kind.validate)(&object, None));
+    told(kind, &object, None)
+}
+
+/// What kubectl prints about an object that does not hold; empty when all is well.
+fn told(kind: &Kind, object: &Object, old: Option<&Object>) -> String {
+    let mut errors = kinds::validate_metadata(object, old, kind);
+    errors.extend((kind.validate)(object, old));
     let mut causes: Vec<String> = Vec::new();
     for cause in kinds::field::invalid(kind.kind, kind.resource, object.name(), &errors).causes {
         let text = format!("{}: {}", cause.field, cause.message);
@@ -105,6 +111,49 @@ fn refusals_alike(scenario: &str) -> (usize, usize) {
             alike += 1;
         } else {
             eprintln!("{scenario}/{name}\n  Kubernetes: {recorded}  kloop:      {ours}");
+        }
+    }
+    eprintln!("{scenario}: {alike} of {all} alike");
+    (alike, all)
+}
+
+/// How many of a scenario's patches of single objects are refused or let through alike, of those about some resources.
+///
+/// As JSON merge patches, which is what they come to for resources without lists that merge by key.
+fn changes_alike(scenario: &str) -> (usize, usize) {
+    const RESOURCES: &[&str] = &["svc", "secret", "pvc", "rolebinding"];
+    let Some(folder) = golden::folder(scenario) else { return (0, 0) };
+    let mut objects = BTreeMap::new();
+    for body in file(&folder, "all.yaml") {
+        let Some(kind) = kind_of(&body) else { continue };
+        let mut object = created(kind, body).expect("a body that was created");
+        if kind.kind == "Service" {
+            object.set(&["spec", "clusterIP"], "10.96.0.9");
+            object.set(&["spec", "clusterIPs"], json!(["10.96.0.9"]));
+        }
+        objects.insert((kind.kind, object.name().to_owned()), object);
+    }
+    let (mut alike, mut all) = (0, 0);
+    for step in golden::steps(scenario) {
+        let words: Vec<&str> = step.command.split(' ').collect();
+        let ["kubectl", "patch", resource, name, ..] = words[..] else { continue };
+        let Some(kind) = RESOURCES.contains(&resource).then(|| kinds::by_name(resource)).flatten() else { continue };
+        let (_, patch) = step.command.split_once("-p '").expect("a patch");
+        let patch: Value = serde_json::from_str(patch.trim_end_matches('\'')).expect("json");
+        let old = objects[&(kind.kind, name.to_owned())].clone();
+        let mut body = old.0.clone();
+        json_patch::merge(&mut body, &patch);
+        let mut new = Object((kind.normalize)(&body, &mut |_| {}).expect("a body that decodes"));
+        (kind.prepare)(&mut new, Some(&old));
+        all += 1;
+        let ours = told(kind, &new, Some(&old));
+        if ours == step.stderr {
+            alike += 1;
+        } else {
+            eprintln!("{scenario}: {}\n  Kubernetes: {}  kloop:      {ours}", step.command, step.stderr);
+        }
+        if ours.is_empty() {
+            objects.insert((kind.kind, name.to_owned()), new);
         }
     }
     eprintln!("{scenario}: {alike} of {all} alike");
@@ -199,6 +248,11 @@ fn refusals_are_worded_as_kubernetes_words_them() {
 #[test]
 fn pods_are_refused_as_kubernetes_refuses_them() {
     hold(&[("invalid-pods", 90, 94), ("invalid-workloads", 6, 57)], refusals_alike);
+}
+
+#[test]
+fn fields_that_stay_are_those_of_kubernetes() {
+    hold(&[("invalid-updates", 8, 8)], changes_alike);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! ClusterRole (rbac.authorization.k8s.io/v1).
 
-use super::{Errors, Kind, NameRule, Path, Typed, metadata, omit, rbac};
+use super::{Errors, Kind, NameRule, Path, Typed, omit, rbac, selector};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 
 /// The catalogue's entry.
@@ -24,7 +24,7 @@ impl Typed for ClusterRole {
         let selectors = self.aggregation_rule.iter().flat_map(|rule| rule.cluster_role_selectors.iter().flatten());
         for (index, selector) in selectors.enumerate() {
             let path = Path::root("aggregationRule").child("clusterRoleSelectors").index(index);
-            metadata::check_selector(selector, &path, errors);
+            selector::check(selector, &path, errors);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{Errors, FieldError, Kind, Path, names};
 use crate::object::Object;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -35,32 +34,6 @@ pub fn check_labels(labels: &BTreeMap<String, String>, path: &Path, errors: &mut
     for (key, value) in labels {
         errors.each_invalid(path, key.as_str(), names::qualified(key));
         errors.each_invalid(path, value.as_str(), names::label_value(value));
-    }
-}
-
-/// Both parts of a label selector.
-pub fn check_selector(selector: &LabelSelector, path: &Path, errors: &mut Errors) {
-    if let Some(labels) = &selector.match_labels {
-        check_labels(labels, &path.child("matchLabels"), errors);
-    }
-    for (index, term) in selector.match_expressions.iter().flatten().enumerate() {
-        let path = path.child("matchExpressions").index(index);
-        let values = term.values.as_deref().unwrap_or_default();
-        match term.operator.as_str() {
-            "In" | "NotIn" if values.is_empty() => {
-                errors.required(&path.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.forbidden(&path.child("values"), detail);
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => errors.invalid(&path.child("operator"), other, "not a valid selector operator"),
-        }
-        errors.each_invalid(&path.child("key"), term.key.as_str(), names::qualified(&term.key));
-        for (index, value) in values.iter().enumerate() {
-            errors.each_invalid(&path.child("values").index(index), value.as_str(), names::label_value(value));
-        }
     }
 }
 

@@ -5,13 +5,13 @@
 //! Start reading at [`of_rule`].
 
 use super::field::NameRule;
+/// The forms that selectors need too, which live a floor lower.
+pub use crate::object::label::{
+    key_problems as qualified, subdomain_problems as subdomain, value_problems as label_value,
+};
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
-const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
-const QUALIFIED_TEXT: &str =
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
-const QUALIFIED_EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
 
 /// What is wrong with a name under a kind's rule.
 pub fn of_rule(rule: NameRule, name: &str) -> Vec<String> {
@@ -50,17 +50,6 @@ pub fn label(name: &str) -> Vec<String> {
     problems
 }
 
-/// RFC 1123 subdomain: labels with dots between them, up to 253 characters.
-pub fn subdomain(name: &str) -> Vec<String> {
-    let mut problems = longer_than(name, 253);
-    if !is_subdomain(name) {
-        let rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
-                    and must start and end with an alphanumeric character";
-        problems.push(with_regex(rule, SUBDOMAIN, &["example.com"]));
-    }
-    problems
-}
-
 /// A subdomain after `*.`, for the hosts of an Ingress.
 pub fn wildcard_subdomain(name: &str) -> Vec<String> {
     let mut problems = longer_than(name, 253);
@@ -95,47 +84,6 @@ pub fn path_segment(name: &str) -> Vec<String> {
 fn path_segment_prefix(name: &str) -> Vec<String> {
     let found = ["/", "%"].iter().filter(|banned| name.contains(**banned));
     found.map(|banned| format!("may not contain '{banned}'")).collect()
-}
-
-/// Key of a label, an annotation (in lower case), a finalizer or an extended resource: `[prefix/]name`.
-pub fn qualified(key: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    let parts: Vec<&str> = key.split('/').collect();
-    let name = match parts[..] {
-        [name] => name,
-        [prefix, name] => {
-            let wrong = if prefix.is_empty() { vec!["must be non-empty".to_owned()] } else { subdomain(prefix) };
-            problems.extend(wrong.into_iter().map(|problem| format!("prefix part {problem}")));
-            name
-        }
-        _ => {
-            let rule = with_regex(&format!("a valid label key {QUALIFIED_TEXT}"), QUALIFIED, QUALIFIED_EXAMPLES);
-            return vec![format!("{rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")];
-        }
-    };
-    if name.is_empty() {
-        problems.push("name part must be non-empty".to_owned());
-    } else if name.len() > 63 {
-        problems.push("name part must be no more than 63 bytes".to_owned());
-    }
-    if !is_qualified_part(name) {
-        problems.push(format!("name part {}", with_regex(QUALIFIED_TEXT, QUALIFIED, QUALIFIED_EXAMPLES)));
-    }
-    problems
-}
-
-/// Value of a label: empty, or as the name part of a key.
-pub fn label_value(value: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if value.len() > 63 {
-        problems.push("must be no more than 63 bytes".to_owned());
-    }
-    if !value.is_empty() && !is_qualified_part(value) {
-        let rule = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
-                    and must start and end with an alphanumeric character";
-        problems.push(with_regex(rule, &format!("({QUALIFIED})?"), &["MyValue", "my_value", "12345"]));
-    }
-    problems
 }
 
 /// Name of a container port, as a Service's `targetPort` may use it.
@@ -250,12 +198,6 @@ fn is_label(name: &str) -> bool {
 
 fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
-}
-
-fn is_qualified_part(name: &str) -> bool {
-    let inside = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    let ends = |end: Option<&u8>| end.is_some_and(u8::is_ascii_alphanumeric);
-    inside && ends(name.as_bytes().first()) && ends(name.as_bytes().last())
 }
 
 fn longer_than(name: &str, most: usize) -> Vec<String> {

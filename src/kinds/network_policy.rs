@@ -1,7 +1,7 @@
 //! NetworkPolicy (networking.k8s.io/v1).
 
 use super::address::check_protocol;
-use super::{Errors, Kind, Path, Typed, metadata, names, omit};
+use super::{Errors, Kind, Path, Typed, names, omit, selector};
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
@@ -36,7 +36,7 @@ impl Typed for NetworkPolicy {
         let Some(spec) = &self.spec else { return };
         let path = Path::root("spec");
         if let Some(selector) = &spec.pod_selector {
-            metadata::check_selector(selector, &path.child("podSelector"), errors);
+            selector::check(selector, &path.child("podSelector"), errors);
         }
         for (index, rule) in spec.ingress.iter().flatten().enumerate() {
             let path = path.child("ingress").index(index);
@@ -103,10 +103,10 @@ fn check_port(port: &NetworkPolicyPort, path: &Path, errors: &mut Errors) {
 
 fn check_peer(peer: &NetworkPolicyPeer, path: &Path, errors: &mut Errors) {
     if let Some(selector) = &peer.pod_selector {
-        metadata::check_selector(selector, &path.child("podSelector"), errors);
+        selector::check(selector, &path.child("podSelector"), errors);
     }
     if let Some(selector) = &peer.namespace_selector {
-        metadata::check_selector(selector, &path.child("namespaceSelector"), errors);
+        selector::check(selector, &path.child("namespaceSelector"), errors);
     }
     let selects = peer.pod_selector.is_some() || peer.namespace_selector.is_some();
     match &peer.ip_block {

@@ -1,12 +1,21 @@
 //! Node (core/v1).
 
+use super::go::{self, Field, Shape};
 use super::{Errors, Kind, Path, Typed, names, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
+use serde_json::json;
 
 /// The catalogue's entry.
 pub const KIND: Kind =
     Kind { short: &["no"], namespaced: false, generation: false, ..Kind::of::<Node>("nodes", "v1", "Node") };
+
+const TAINT: &[Field] = &[
+    ("Key", "key", Shape::Text),
+    ("Value", "value", Shape::Text),
+    ("Effect", "effect", Shape::Text),
+    ("TimeAdded", "timeAdded", Shape::Pointer),
+];
 
 impl Typed for Node {
     fn default(&mut self) {
@@ -63,8 +72,7 @@ fn check_taints(taints: &[Taint], path: &Path, errors: &mut Errors) {
         check_effect(&taint.effect, &path.child("effect"), errors);
         let same = |other: &Taint| other.key == taint.key && other.effect == taint.effect;
         if taints[..index].iter().any(same) {
-            let (key, value, effect) = (&taint.key, taint.value.as_deref().unwrap_or_default(), &taint.effect);
-            let text = format!(r#"{{"Key":{key:?},"Value":{value:?},"Effect":{effect:?},"TimeAdded":null}}"#);
+            let text = go::lay_out(&json!(taint), TAINT).compact();
             errors.duplicate_text(&path, &text, "taints must be unique by key and effect pair");
         }
     }

@@ -1,8 +1,9 @@
 //! PersistentVolumeClaim (core/v1).
 
 use super::amount::quantity;
+use super::go::{self, Field, Shape};
 use super::persistent_volume::{check_access_modes, check_volume_mode};
-use super::{Errors, Kind, Path, Typed, metadata, names, omit, typed};
+use super::{Errors, Kind, Path, Typed, names, omit, selector, typed};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
 use serde_json::json;
@@ -13,6 +14,20 @@ pub const KIND: Kind = Kind {
     generation: false,
     ..Kind::of::<PersistentVolumeClaim>("persistentvolumeclaims", "v1", "PersistentVolumeClaim")
 };
+
+/// The spec as Go knows it, for the refusal that shows what was changed.
+const SPEC: &[Field] = &[
+    ("AccessModes", "accessModes", Shape::Pointer),
+    ("Selector", "selector", Shape::Pointer),
+    ("Resources", "resources", Shape::Struct(RESOURCES)),
+    ("VolumeName", "volumeName", Shape::Text),
+    ("StorageClassName", "storageClassName", Shape::Pointer),
+    ("VolumeMode", "volumeMode", Shape::Pointer),
+    ("DataSource", "dataSource", Shape::Plain),
+    ("DataSourceRef", "dataSourceRef", Shape::Plain),
+    ("VolumeAttributesClassName", "volumeAttributesClassName", Shape::Pointer),
+];
+const RESOURCES: &[Field] = &[("Limits", "limits", Shape::Pointer), ("Requests", "requests", Shape::Pointer)];
 
 impl Typed for PersistentVolumeClaim {
     fn default(&mut self) {
@@ -57,7 +72,7 @@ pub fn check_spec(spec: &PersistentVolumeClaimSpec, path: &Path, errors: &mut Er
         errors.required(&path.child("accessModes"), "at least 1 access mode is required");
     }
     if let Some(selector) = &spec.selector {
-        metadata::check_selector(selector, &path.child("selector"), errors);
+        selector::check(selector, &path.child("selector"), errors);
     }
     check_access_modes(modes, &path.child("accessModes"), errors);
     let storage = path.child("resources").key("storage");
@@ -101,9 +116,10 @@ fn check_change(
         }
     }
     if kept != *spec && new.metadata.deletion_timestamp.is_none() {
-        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
-                      bound claims";
-        errors.forbidden(path, detail);
+        let rule = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
+                    bound claims";
+        let laid = |spec: &PersistentVolumeClaimSpec| go::lay_out(&json!(spec), SPEC);
+        errors.forbidden(path, &format!("{rule}\n{}", go::difference(&laid(&kept), &laid(spec))));
     } else if after < before {
         let path = path.child("resources").child("requests").child("storage");
         errors.forbidden(&path, "field can not be less than status.capacity");

@@ -1,8 +1,9 @@
 //! PodDisruptionBudget (policy/v1).
 
-use super::{Errors, Kind, Path, Typed, amount, metadata, omit, typed};
+use super::go::{self, Field, Shape};
+use super::{Errors, Kind, Path, Typed, amount, omit, selector, typed};
 use crate::object::Object;
-use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
 
 /// The catalogue's entry.
@@ -11,6 +12,13 @@ pub const KIND: Kind = Kind {
     unconditional_update: false,
     ..Kind::of::<PodDisruptionBudget>("poddisruptionbudgets.policy", "v1", "PodDisruptionBudget")
 };
+
+const SPEC: &[Field] = &[
+    ("MinAvailable", "minAvailable", Shape::Pointer),
+    ("Selector", "selector", Shape::Pointer),
+    ("MaxUnavailable", "maxUnavailable", Shape::Pointer),
+    ("UnhealthyPodEvictionPolicy", "unhealthyPodEvictionPolicy", Shape::Pointer),
+];
 
 impl Typed for PodDisruptionBudget {
     fn default(&mut self) {
@@ -40,7 +48,7 @@ impl Typed for PodDisruptionBudget {
         let path = Path::root("spec");
         if spec.min_available.is_some() && spec.max_unavailable.is_some() {
             let detail = "minAvailable and maxUnavailable cannot be both set";
-            errors.invalid_text(&path, &as_go_prints(spec), detail);
+            errors.invalid_text(&path, &go::lay_out(&json!(spec), SPEC).compact(), detail);
         }
         for (field, value) in [("minAvailable", &spec.min_available), ("maxUnavailable", &spec.max_unavailable)] {
             if let Some(value) = value {
@@ -49,21 +57,11 @@ impl Typed for PodDisruptionBudget {
             }
         }
         if let Some(selector) = &spec.selector {
-            metadata::check_selector(selector, &path.child("selector"), errors);
+            selector::check(selector, &path.child("selector"), errors);
         }
         let policies = ["AlwaysAllow", "IfHealthyBudget"];
         if let Some(other) = spec.unhealthy_pod_eviction_policy.as_deref().filter(|text| !policies.contains(text)) {
             errors.unsupported(&path.child("unhealthyPodEvictionPolicy"), other, &policies);
         }
     }
-}
-
-fn as_go_prints(spec: &PodDisruptionBudgetSpec) -> String {
-    format!(
-        r#"{{"MinAvailable":{},"Selector":{},"MaxUnavailable":{},"UnhealthyPodEvictionPolicy":{}}}"#,
-        json!(spec.min_available),
-        json!(spec.selector),
-        json!(spec.max_unavailable),
-        json!(spec.unhealthy_pod_eviction_policy)
-    )
 }

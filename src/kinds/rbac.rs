@@ -1,11 +1,15 @@
 //! What the four RBAC kinds share: rules, references to roles, subjects (rbac.authorization.k8s.io/v1).
 
+use super::go::{self, Field, Shape};
 use super::{Errors, Path, names, omit};
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef, Subject};
 use serde_json::json;
 
 /// The API group.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
+
+const ROLE_REF: &[Field] =
+    &[("APIGroup", "apiGroup", Shape::Text), ("Kind", "kind", Shape::Text), ("Name", "name", Shape::Text)];
 
 /// Leaves out the empty parts of rules.
 pub fn omit_empty(rules: &mut [PolicyRule]) {
@@ -83,9 +87,7 @@ pub fn check_binding(
         check_subject(subject, namespaced, &Path::root("subjects").index(index), errors);
     }
     if old.is_some_and(|old| old != role) {
-        let group = role.api_group.as_deref().unwrap_or_default();
-        let text = format!(r#"{{"APIGroup":{group:?},"Kind":{:?},"Name":{:?}}}"#, role.kind, role.name);
-        errors.invalid_text(&path, &text, "cannot change roleRef");
+        errors.invalid_text(&path, &go::lay_out(&json!(role), ROLE_REF).compact(), "cannot change roleRef");
     }
 }
 

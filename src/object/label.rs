@@ -22,7 +22,7 @@ pub fn key_problems(key: &str) -> Vec<String> {
         Some((prefix, name)) if !name.contains('/') => (Some(prefix), name),
         Some(_) => {
             let hint = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
-            return vec![format!("a qualified name {NAME} {hint}")];
+            return vec![format!("a valid label key {NAME} {hint}")];
         }
     };
     match prefix {
@@ -96,7 +96,7 @@ mod tests {
             ("Bad_Prefix/a", "prefix part a lowercase RFC 1123 subdomain must"),
             ("a b", "name part must consist of"),
             ("-a", "name part must consist of"),
-            ("a/b/c", "a qualified name must consist of"),
+            ("a/b/c", "a valid label key must consist of"),
             (&long, "name part must be no more than 63 bytes"),
         ] {
             let problems = key_problems(key);

@@ -2,6 +2,7 @@
 
 use super::{HEADLESS, is_external};
 use crate::kinds::address::{self, Loopback};
+use crate::kinds::go::{self, Field, Shape};
 use crate::kinds::{Errors, Path, metadata, names};
 use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -9,6 +10,15 @@ use serde_json::json;
 
 const KUBELET_PORT: i32 = 10_250;
 const MOST_AFFINITY_SECONDS: i32 = 86_400;
+
+const PORT: &[Field] = &[
+    ("Name", "name", Shape::Text),
+    ("Protocol", "protocol", Shape::Text),
+    ("AppProtocol", "appProtocol", Shape::Pointer),
+    ("Port", "port", Shape::Number),
+    ("TargetPort", "targetPort", Shape::Number),
+    ("NodePort", "nodePort", Shape::Number),
+];
 
 /// All checks of a spec.
 pub fn spec(spec: &ServiceSpec, errors: &mut Errors) {
@@ -206,11 +216,8 @@ fn check_twice(ports: &[ServicePort], path: &Path, errors: &mut Errors) {
     for (index, port) in ports.iter().enumerate() {
         let same = |other: &ServicePort| other.protocol == port.protocol && other.port == port.port;
         if ports[..index].iter().any(same) {
-            let protocol = port.protocol.as_deref().unwrap_or_default();
-            let text = format!(
-                r#"{{"Name":"","Protocol":{protocol:?},"AppProtocol":null,"Port":{},"TargetPort":0,"NodePort":0}}"#,
-                port.port
-            );
+            let key = json!({"protocol": port.protocol, "port": port.port});
+            let text = go::lay_out(&key, PORT).compact();
             errors.duplicate_text(&path.index(index), &text, "");
         }
     }
