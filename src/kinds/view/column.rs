@@ -25,6 +25,11 @@ impl Column {
         Column { name: Cow::Borrowed(name), kind: "integer", wide: false }
     }
 
+    /// A column of truths.
+    pub const fn truth(name: &'static str) -> Column {
+        Column { name: Cow::Borrowed(name), kind: "boolean", wide: false }
+    }
+
     /// A column of text that only `-o wide` shows.
     pub const fn wide(name: &'static str) -> Column {
         Column { name: Cow::Borrowed(name), kind: "string", wide: true }

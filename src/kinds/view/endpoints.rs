@@ -1,0 +1,120 @@
+//! Endpoints and EndpointSlices.
+
+use super::age::since;
+use super::body::{Body, host_port, or};
+use super::service::first_few;
+use super::{Cell, Column, Describe, Related, View, events};
+use crate::object::{Object, Time};
+use serde_json::Value;
+
+/// The view of endpoints.
+pub static ENDPOINTS: View =
+    View { resource: "endpoints", columns: ENDPOINTS_COLUMNS, cells: endpoints_cells, describe: describe_endpoints };
+
+/// The view of endpoint slices.
+pub static SLICE: View = View {
+    resource: "endpointslices.discovery.k8s.io",
+    columns: SLICE_COLUMNS,
+    cells: slice_cells,
+    describe: describe_slice,
+};
+
+const ENDPOINTS_COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Endpoints"), Column::text("Age")];
+
+const SLICE_COLUMNS: &[Column] = &[
+    Column::text("Name"),
+    Column::text("AddressType"),
+    Column::text("Ports"),
+    Column::text("Endpoints"),
+    Column::text("Age"),
+];
+
+/// More than this are counted, not listed.
+const SHOWN: usize = 3;
+
+fn endpoints_cells(endpoints: &Object, now: Time) -> Vec<Cell> {
+    let subsets = endpoints.0.list("subsets");
+    let mut all = Vec::new();
+    for subset in subsets {
+        let addresses: Vec<&str> = subset.list("addresses").iter().map(|address| address.text("ip")).collect();
+        if subset.list("ports").is_empty() {
+            all.extend(addresses.iter().map(|address| (*address).to_owned()));
+        }
+        for port in subset.list("ports") {
+            all.extend(addresses.iter().map(|address| host_port(address, &port.plain("port"))));
+        }
+    }
+    let text = if subsets.is_empty() { "<none>".into() } else { first_few(&all, SHOWN) };
+    vec![endpoints.name().into(), text.into(), since(endpoints.created(), now).into()]
+}
+
+fn slice_cells(slice: &Object, now: Time) -> Vec<Cell> {
+    let body = &slice.0;
+    let ports: Vec<String> = body.list("ports").iter().map(|port| or(&port.plain("port"), "*").to_owned()).collect();
+    let addresses: Vec<String> =
+        body.list("endpoints").iter().flat_map(|endpoint| endpoint.texts("addresses")).map(str::to_owned).collect();
+    vec![
+        slice.name().into(),
+        body.text("addressType").into(),
+        or(&first_few(&ports, SHOWN), "<unset>").into(),
+        or(&first_few(&addresses, SHOWN), "<unset>").into(),
+        since(slice.created(), now).into(),
+    ]
+}
+
+fn ports_table(out: &mut Describe, level: usize, ports: &[Value]) {
+    out.heading(level, "Ports");
+    out.header(level + 1, &["Name", "Port", "Protocol"]);
+    for port in ports {
+        let number = port.plain("port");
+        out.row(level + 1, &[&or(port.text("name"), "<unset>"), &or(&number, "<unset>"), &port.text("protocol")]);
+    }
+}
+
+fn describe_endpoints(endpoints: &Object, related: &dyn Related, out: &mut Describe) {
+    out.name_and_namespace(endpoints);
+    out.labels_and_annotations(endpoints);
+    out.heading(0, "Subsets");
+    for subset in endpoints.0.list("subsets") {
+        for (label, field) in [("Addresses", "addresses"), ("NotReadyAddresses", "notReadyAddresses")] {
+            let addresses: Vec<&str> = subset.list(field).iter().map(|address| address.text("ip")).collect();
+            out.field(1, label, or(&addresses.join(","), "<none>"));
+        }
+        if !subset.list("ports").is_empty() {
+            ports_table(out, 1, subset.list("ports"));
+        }
+        out.blank();
+    }
+    events::of(endpoints, related, out);
+}
+
+fn describe_slice(slice: &Object, related: &dyn Related, out: &mut Describe) {
+    let body = &slice.0;
+    out.name_and_namespace(slice);
+    out.labels_and_annotations(slice);
+    out.field(0, "AddressType", body.text("addressType"));
+    match body.list("ports") {
+        [] => out.line(0, "Ports: <unset>"),
+        ports => ports_table(out, 0, ports),
+    }
+    match body.list("endpoints") {
+        [] => out.line(0, "Endpoints: <none>"),
+        endpoints => {
+            out.heading(0, "Endpoints");
+            endpoints.iter().for_each(|endpoint| one_endpoint(out, endpoint));
+        }
+    }
+    events::of(slice, related, out);
+}
+
+fn one_endpoint(out: &mut Describe, endpoint: &Value) {
+    out.field(1, "- Addresses", or(&endpoint.texts("addresses").join(", "), "<none>"));
+    out.heading(2, "Conditions");
+    out.field(3, "Ready", or(&endpoint.plain("conditions.ready"), "<unset>"));
+    out.field(2, "Hostname", or(endpoint.text("hostname"), "<unset>"));
+    if let Some(target) = endpoint.get("targetRef") {
+        out.field(2, "TargetRef", format_args!("{}/{}", target.text("kind"), target.text("name")));
+    }
+    out.field(2, "NodeName", or(endpoint.text("nodeName"), "<unset>"));
+    out.field(2, "Zone", or(endpoint.text("zone"), "<unset>"));
+}

@@ -1,0 +1,134 @@
+//! Ingresses and their classes.
+
+use super::age::since;
+use super::body::{Body, or};
+use super::service::{endpoints, first_few, load_balancer_addresses, slices_of};
+use super::{Cell, Column, Describe, Related, View, events};
+use crate::object::{Object, Time};
+use serde_json::Value;
+
+/// The view of ingresses.
+pub static VIEW: View = View { resource: "ingresses.networking.k8s.io", columns: COLUMNS, cells, describe };
+
+/// The view of ingress classes.
+pub static CLASS: View = View {
+    resource: "ingressclasses.networking.k8s.io",
+    columns: CLASS_COLUMNS,
+    cells: class_cells,
+    describe: describe_class,
+};
+
+const COLUMNS: &[Column] = &[
+    Column::text("Name"),
+    Column::text("Class"),
+    Column::text("Hosts"),
+    Column::text("Address"),
+    Column::text("Ports"),
+    Column::text("Age"),
+];
+
+const CLASS_COLUMNS: &[Column] =
+    &[Column::text("Name"), Column::text("Controller"), Column::text("Parameters"), Column::text("Age")];
+
+/// More hosts than this are counted, not listed.
+const HOSTS_SHOWN: usize = 3;
+
+fn cells(ingress: &Object, now: Time) -> Vec<Cell> {
+    let body = &ingress.0;
+    let hosts: Vec<String> = body
+        .list("spec.rules")
+        .iter()
+        .map(|rule| rule.text("host").to_owned())
+        .filter(|host| !host.is_empty())
+        .collect();
+    vec![
+        ingress.name().into(),
+        Cell::or_none(body.text("spec.ingressClassName")),
+        or(&first_few(&hosts, HOSTS_SHOWN), "*").into(),
+        load_balancer_addresses(body.at("status.loadBalancer")).into(),
+        if body.list("spec.tls").is_empty() { "80" } else { "80, 443" }.into(),
+        since(ingress.created(), now).into(),
+    ]
+}
+
+fn class_cells(class: &Object, now: Time) -> Vec<Cell> {
+    let parameters = class.0.at("spec.parameters");
+    let text = match (parameters.text("kind"), parameters.text("apiGroup")) {
+        ("", _) => "<none>".into(),
+        (kind, "") => format!("{kind}/{}", parameters.text("name")),
+        (kind, group) => format!("{kind}.{group}/{}", parameters.text("name")),
+    };
+    let controller = class.0.text("spec.controller");
+    vec![class.name().into(), controller.into(), text.into(), since(class.created(), now).into()]
+}
+
+fn describe(ingress: &Object, related: &dyn Related, out: &mut Describe) {
+    let body = &ingress.0;
+    let spec = body.at("spec");
+    let backend = |backend: &Value| backend_text(backend, ingress.namespace(), related);
+    out.field(0, "Name", ingress.name());
+    out.pairs(0, "Labels", &body.pairs("metadata.labels"));
+    out.field(0, "Namespace", ingress.namespace());
+    out.field(0, "Address", load_balancer_addresses(body.at("status.loadBalancer")));
+    out.field(0, "Ingress Class", or(spec.text("ingressClassName"), "<none>"));
+    let default = spec.get("defaultBackend").map_or_else(|| "<default>".into(), backend);
+    out.field(0, "Default backend", &default);
+    if !spec.list("tls").is_empty() {
+        out.heading(0, "TLS");
+    }
+    for tls in spec.list("tls") {
+        let hosts = tls.texts("hosts").join(",");
+        match tls.text("secretName") {
+            "" => out.line(1, format_args!("SNI routes {hosts}")),
+            secret => out.line(1, format_args!("{secret} terminates {hosts}")),
+        }
+    }
+    out.heading(0, "Rules");
+    out.header(1, &["Host", "Path", "Backends"]);
+    let rules: Vec<&Value> = spec.list("rules").iter().filter(|rule| rule.has("http")).collect();
+    for rule in &rules {
+        out.line(1, format_args!("{}\t", or(rule.text("host"), "*")));
+        for path in rule.list("http.paths") {
+            out.line(2, format_args!("\t{} \t{}", path.text("path"), backend(path.at("backend"))));
+        }
+    }
+    if rules.is_empty() {
+        out.row(1, &[&"*", &"*", &default]);
+    }
+    out.annotations(0, "Annotations", &body.pairs("metadata.annotations"));
+    events::of(ingress, related, out);
+}
+
+/// `svc:80 (10.0.0.1:8080)`, with the endpoints behind it.
+fn backend_text(backend: &Value, namespace: &str, related: &dyn Related) -> String {
+    if let Some(resource) = backend.get("resource") {
+        let group = or(resource.text("apiGroup"), "<none>");
+        return format!("APIGroup: {group}, Kind: {}, Name: {}", resource.text("kind"), resource.text("name"));
+    }
+    let Some(wanted) = backend.get("service") else { return String::new() };
+    let (name, number, port_name) = (wanted.text("name"), wanted.int("port.number"), wanted.text("port.name"));
+    let text = if number != 0 { format!("{name}:{number}") } else { format!("{name}:{port_name}") };
+    let Some(service) = related.get("services", namespace, name) else {
+        return format!("{text} (<error: services \"{name}\" not found>)");
+    };
+    let port = service.0.list("spec.ports").iter().find(|port| {
+        (number != 0 && port.int("port") == number) || (!port_name.is_empty() && port.text("name") == port_name)
+    });
+    let port = port.map_or("", |port| port.text("name"));
+    format!("{text} ({})", endpoints(&slices_of(related, namespace, name), port))
+}
+
+fn describe_class(class: &Object, related: &dyn Related, out: &mut Describe) {
+    out.field(0, "Name", class.name());
+    out.labels_and_annotations(class);
+    out.field(0, "Controller", class.0.text("spec.controller"));
+    if let Some(parameters) = class.0.at("spec").get("parameters") {
+        out.heading(0, "Parameters");
+        for (label, field) in [("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name")] {
+            if parameters.has(field) {
+                out.field(1, label, parameters.text(field));
+            }
+        }
+    }
+    events::of(class, related, out);
+}

@@ -1,0 +1,79 @@
+//! NetworkPolicies.
+
+use super::age::since;
+use super::body::{Body, or};
+use super::related::selector;
+use super::{Cell, Column, Describe, Related, View};
+use crate::object::{Object, Time};
+use serde_json::Value;
+
+/// The view of network policies.
+pub static VIEW: View = View { resource: "networkpolicies.networking.k8s.io", columns: COLUMNS, cells, describe };
+
+const COLUMNS: &[Column] = &[Column::text("Name"), Column::text("Pod-Selector"), Column::text("Age")];
+
+fn cells(policy: &Object, now: Time) -> Vec<Cell> {
+    let pods = selector(policy.0.at("spec.podSelector")).to_string();
+    vec![policy.name().into(), pods.into(), since(policy.created(), now).into()]
+}
+
+fn describe(policy: &Object, _related: &dyn Related, out: &mut Describe) {
+    let spec = policy.0.at("spec");
+    let types = spec.texts("policyTypes");
+    out.name_and_namespace(policy);
+    let created = policy.created().map(|created| created.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string());
+    out.field(0, "Created on", created.unwrap_or_default());
+    out.labels_and_annotations(policy);
+    out.heading(0, "Spec");
+    let all = "<none> (Allowing the specific traffic to all pods in this namespace)".to_owned();
+    let pods = selector(spec.at("podSelector"));
+    let pods = if pods.is_everything() { all } else { pods.to_string() };
+    out.line(1, format_args!("PodSelector:     {pods}"));
+    direction(out, "ingress", types.contains(&"Ingress"), spec.list("ingress"), "From", "from", "source");
+    direction(out, "egress", types.contains(&"Egress"), spec.list("egress"), "To", "to", "destination");
+    out.line(1, format_args!("Policy Types: {}", or(&types.join(", "), "<none>")));
+}
+
+fn direction(out: &mut Describe, name: &str, on: bool, rules: &[Value], label: &str, field: &str, end: &str) {
+    if !on {
+        return out.line(1, format_args!("Not affecting {name} traffic"));
+    }
+    out.line(1, format_args!("Allowing {name} traffic:"));
+    if rules.is_empty() {
+        out.line(2, format_args!("<none> (Selected pods are isolated for {name} connectivity)"));
+    }
+    for (at, rule) in rules.iter().enumerate() {
+        if at > 0 {
+            out.line(2, "----------");
+        }
+        if rule.list("ports").is_empty() {
+            out.line(2, "To Port: <any> (traffic allowed to all ports)");
+        }
+        for port in rule.list("ports") {
+            let (number, protocol) = (port.plain("port"), or(port.text("protocol"), "TCP"));
+            match port.at("endPort").as_i64() {
+                Some(last) => out.line(2, format_args!("To Port Range: {number}-{last}/{protocol}")),
+                None => out.line(2, format_args!("To Port: {number}/{protocol}")),
+            }
+        }
+        if rule.list(field).is_empty() {
+            out.line(2, format_args!("{label}: <any> (traffic not restricted by {end})"));
+        }
+        for peer in rule.list(field) {
+            out.line(2, format_args!("{label}:"));
+            one_peer(out, peer);
+        }
+    }
+}
+
+fn one_peer(out: &mut Describe, peer: &Value) {
+    let selectors = [("NamespaceSelector", "namespaceSelector"), ("PodSelector", "podSelector")];
+    for (label, field) in selectors.into_iter().filter(|(_, field)| peer.has(field)) {
+        out.line(3, format_args!("{label}: {}", selector(peer.at(field))));
+    }
+    if let Some(block) = peer.get("ipBlock") {
+        out.line(3, "IPBlock:");
+        out.line(4, format_args!("CIDR: {}", block.text("cidr")));
+        out.line(4, format_args!("Except: {}", block.texts("except").join(", ")));
+    }
+}

@@ -1,0 +1,94 @@
+//! PersistentVolumes.
+
+use super::age::since;
+use super::body::{Body, go_list};
+use super::storage::{access_modes, claim_class};
+use super::{Cell, Column, Describe, Related, View, events, volumes};
+use crate::object::{Object, Time};
+use serde_json::Value;
+
+/// The view of volumes.
+pub static VIEW: View = View { resource: "persistentvolumes", columns: COLUMNS, cells, describe };
+
+const COLUMNS: &[Column] = &[
+    Column::text("Name"),
+    Column::text("Capacity"),
+    Column::text("Access Modes"),
+    Column::text("Reclaim Policy"),
+    Column::text("Status"),
+    Column::text("Claim"),
+    Column::text("StorageClass"),
+    Column::text("VolumeAttributesClass"),
+    Column::text("Reason"),
+    Column::text("Age"),
+    Column::wide("VolumeMode"),
+];
+
+fn claim(body: &Value) -> String {
+    let claim = body.at("spec.claimRef");
+    if claim.is_null() { String::new() } else { format!("{}/{}", claim.text("namespace"), claim.text("name")) }
+}
+
+fn cells(volume: &Object, now: Time) -> Vec<Cell> {
+    let body = &volume.0;
+    let phase = if volume.deletion().is_some() { "Terminating" } else { body.text("status.phase") };
+    let attributes = body.text("spec.volumeAttributesClassName");
+    vec![
+        volume.name().into(),
+        body.plain("spec.capacity.storage").into(),
+        access_modes(&body.texts("spec.accessModes")).into(),
+        body.text("spec.persistentVolumeReclaimPolicy").into(),
+        phase.into(),
+        claim(body).into(),
+        claim_class(body).into(),
+        super::body::or(attributes, "<unset>").into(),
+        body.text("status.reason").into(),
+        since(volume.created(), now).into(),
+        super::body::or(body.text("spec.volumeMode"), "<unset>").into(),
+    ]
+}
+
+fn describe(volume: &Object, related: &dyn Related, out: &mut Describe) {
+    let (body, spec) = (&volume.0, volume.0.at("spec"));
+    out.field(0, "Name", volume.name());
+    out.labels_and_annotations(volume);
+    out.field(0, "Finalizers", go_list(&volume.finalizers()));
+    out.field(0, "StorageClass", claim_class(body));
+    match volume.deletion() {
+        Some(_) => {
+            out.field(0, "Status", format_args!("Terminating (lasts {})", since(volume.deletion(), related.now())))
+        }
+        None => out.field(0, "Status", body.text("status.phase")),
+    }
+    out.field(0, "Claim", claim(body));
+    out.field(0, "Reclaim Policy", spec.text("persistentVolumeReclaimPolicy"));
+    out.field(0, "Access Modes", access_modes(&spec.texts("accessModes")));
+    if spec.has("volumeMode") {
+        out.field(0, "VolumeMode", spec.text("volumeMode"));
+    }
+    out.field(0, "Capacity", spec.plain("capacity.storage"));
+    node_affinity(out, spec.at("nodeAffinity.required"));
+    out.field(0, "Message", body.text("status.message"));
+    out.heading(0, "Source");
+    volumes::source(out, spec);
+    events::of(volume, related, out);
+}
+
+fn node_affinity(out: &mut Describe, required: &Value) {
+    if required.is_null() {
+        return out.field(0, "Node Affinity", "<none>");
+    }
+    out.field(0, "Node Affinity", "");
+    let terms = required.list("nodeSelectorTerms");
+    out.field(1, "Required Terms", if terms.is_empty() { "<none>" } else { "" });
+    for (at, term) in terms.iter().enumerate() {
+        let lines = term.list("matchExpressions").iter().map(|wanted| {
+            let (key, operator) = (wanted.text("key"), wanted.text("operator").to_lowercase());
+            match wanted.texts("values").join(", ") {
+                values if values.is_empty() => format!("{key} {operator}"),
+                values => format!("{key} {operator} [{values}]"),
+            }
+        });
+        out.values(2, &format!("Term {at}"), lines);
+    }
+}

@@ -1,0 +1,298 @@
+//! Kinds with columns of their own that are described field by field.
+
+use super::age::since;
+use super::body::{Body, joined_pairs, or};
+use super::containers::names_and_images;
+use super::limit_range::{CREATED, created_at};
+use super::related::selector;
+use super::{Cell, Column, View, generic};
+use crate::object::{Object, Time, time};
+use serde_json::Value;
+
+const NAME: Column = Column::text("Name");
+const AGE: Column = Column::text("Age");
+
+/// The views of all of them.
+pub static ALL: &[View] = &[
+    View {
+        resource: "customresourcedefinitions.apiextensions.k8s.io",
+        columns: CREATED,
+        cells: created_at,
+        ..generic::VIEW
+    },
+    View {
+        resource: "leases.coordination.k8s.io",
+        columns: &[NAME, Column::text("Holder"), AGE],
+        cells: |lease, now| row(lease, now, [lease.0.text("spec.holderIdentity").into()]),
+        ..generic::VIEW
+    },
+    View {
+        resource: "runtimeclasses.node.k8s.io",
+        columns: &[NAME, Column::text("Handler"), AGE],
+        cells: |class, now| row(class, now, [class.0.text("handler").into()]),
+        ..generic::VIEW
+    },
+    View {
+        resource: "controllerrevisions.apps",
+        columns: &[NAME, Column::text("Controller"), Column::text("Revision"), AGE],
+        cells: |revision, now| row(revision, now, [controller(revision).into(), revision.0.int("revision").into()]),
+        ..generic::VIEW
+    },
+    View {
+        resource: "podtemplates",
+        columns: &[NAME, Column::text("Containers"), Column::text("Images"), Column::text("Pod Labels")],
+        cells: |template, _| {
+            let (names, images) = names_and_images(template.0.at("template.spec"));
+            let labels = joined_pairs(&template.0.pairs("template.metadata.labels"));
+            vec![template.name().into(), names.into(), images.into(), labels.into()]
+        },
+        ..generic::VIEW
+    },
+    View {
+        resource: "componentstatuses",
+        columns: &[NAME, Column::text("Status"), Column::text("Message"), Column::text("Error")],
+        cells: component_status,
+        ..generic::VIEW
+    },
+    View {
+        resource: "certificatesigningrequests.certificates.k8s.io",
+        columns: &[
+            NAME,
+            AGE,
+            Column::text("SignerName"),
+            Column::text("Requestor"),
+            Column::text("RequestedDuration"),
+            Column::text("Condition"),
+        ],
+        cells: signing_request,
+        ..generic::VIEW
+    },
+    View {
+        resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        columns: WEBHOOKS,
+        cells: webhooks,
+        ..generic::VIEW
+    },
+    View {
+        resource: "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        columns: WEBHOOKS,
+        cells: webhooks,
+        ..generic::VIEW
+    },
+    View {
+        resource: "validatingadmissionpolicies.admissionregistration.k8s.io",
+        columns: &[NAME, Column::int("Validations"), Column::text("ParamKind"), AGE],
+        cells: |policy, now| {
+            let count = policy.0.list("spec.validations").len();
+            row(policy, now, [count.into(), param_kind(&policy.0).into()])
+        },
+        ..generic::VIEW
+    },
+    View {
+        resource: "mutatingadmissionpolicies.admissionregistration.k8s.io",
+        columns: &[NAME, Column::int("Mutations"), Column::text("ParamKind"), AGE],
+        cells: |policy, now| {
+            let count = policy.0.list("spec.mutations").len();
+            row(policy, now, [count.into(), param_kind(&policy.0).into()])
+        },
+        ..generic::VIEW
+    },
+    View {
+        resource: "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+        columns: POLICY_BINDING,
+        cells: policy_binding,
+        ..generic::VIEW
+    },
+    View {
+        resource: "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+        columns: POLICY_BINDING,
+        cells: policy_binding,
+        ..generic::VIEW
+    },
+    View {
+        resource: "flowschemas.flowcontrol.apiserver.k8s.io",
+        columns: &[
+            NAME,
+            Column::text("PriorityLevel"),
+            Column::int("MatchingPrecedence"),
+            Column::text("DistinguisherMethod"),
+            AGE,
+            Column::text("MissingPL"),
+        ],
+        cells: flow_schema,
+        ..generic::VIEW
+    },
+    View {
+        resource: "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+        columns: &[
+            NAME,
+            Column::text("Type"),
+            Column::text("NominalConcurrencyShares"),
+            Column::text("Queues"),
+            Column::text("HandSize"),
+            Column::text("QueueLengthLimit"),
+            AGE,
+        ],
+        cells: priority_level,
+        ..generic::VIEW
+    },
+    View {
+        resource: "apiservices.apiregistration.k8s.io",
+        columns: &[NAME, Column::text("Service"), Column::text("Available"), AGE],
+        cells: api_service,
+        ..generic::VIEW
+    },
+    View {
+        resource: "resourceclaims.resource.k8s.io",
+        columns: &[NAME, Column::text("State"), AGE],
+        cells: resource_claim,
+        ..generic::VIEW
+    },
+    View {
+        resource: "resourceslices.resource.k8s.io",
+        columns: &[NAME, Column::text("Node"), Column::text("Driver"), Column::text("Pool"), AGE],
+        cells: |slice, now| {
+            let spec = slice.0.at("spec");
+            let node = or(spec.text("nodeName"), "<unset>");
+            row(slice, now, [node.into(), spec.text("driver").into(), spec.text("pool.name").into()])
+        },
+        ..generic::VIEW
+    },
+];
+
+/// The name, some cells, the age.
+fn row<const N: usize>(object: &Object, now: Time, middle: [Cell; N]) -> Vec<Cell> {
+    let mut cells = vec![object.name().into()];
+    cells.extend(middle);
+    cells.push(since(object.created(), now).into());
+    cells
+}
+
+/// `daemonset.apps/agent`.
+fn controller(object: &Object) -> String {
+    let Some(owner) = object.controller() else { return "<none>".into() };
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let dot = if group.is_empty() { "" } else { "." };
+    format!("{}{dot}{group}/{}", owner.kind.to_lowercase(), owner.name)
+}
+
+fn component_status(component: &Object, _now: Time) -> Vec<Cell> {
+    let healthy = component.0.list("conditions").iter().find(|known| known.text("type") == "Healthy");
+    let (status, message, error) = match healthy {
+        Some(known) if known.text("status") == "True" => ("Healthy", known.text("message"), known.text("error")),
+        Some(known) => ("Unhealthy", known.text("message"), known.text("error")),
+        None => ("Unknown", "", ""),
+    };
+    vec![component.name().into(), status.into(), message.into(), error.into()]
+}
+
+fn signing_request(request: &Object, now: Time) -> Vec<Cell> {
+    let body = &request.0;
+    let duration = body.at("spec.expirationSeconds").as_i64().map_or_else(|| "<none>".into(), time::age);
+    vec![
+        request.name().into(),
+        since(request.created(), now).into(),
+        or(body.text("spec.signerName"), "<none>").into(),
+        body.text("spec.username").into(),
+        duration.into(),
+        signing_state(body).into(),
+    ]
+}
+
+fn signing_state(body: &Value) -> String {
+    let is = |kind: &str| body.list("status.conditions").iter().any(|known| known.text("type") == kind);
+    let mut state = String::from(match () {
+        () if is("Denied") => "Denied",
+        () if is("Approved") => "Approved",
+        () => "Pending",
+    });
+    if is("Failed") {
+        state.push_str(",Failed");
+    }
+    if !body.text("status.certificate").is_empty() {
+        state.push_str(",Issued");
+    }
+    state
+}
+
+const WEBHOOKS: &[Column] = &[NAME, Column::int("Webhooks"), AGE];
+
+fn webhooks(configuration: &Object, now: Time) -> Vec<Cell> {
+    row(configuration, now, [configuration.0.list("webhooks").len().into()])
+}
+
+fn param_kind(body: &Value) -> String {
+    let kind = body.at("spec.paramKind");
+    if kind.is_null() { "<unset>".into() } else { format!("{}/{}", kind.text("apiVersion"), kind.text("kind")) }
+}
+
+const POLICY_BINDING: &[Column] = &[NAME, Column::text("PolicyName"), Column::text("ParamRef"), AGE];
+
+fn policy_binding(binding: &Object, now: Time) -> Vec<Cell> {
+    let parameters = binding.0.at("spec.paramRef");
+    let text = match (parameters.text("namespace"), parameters.text("name")) {
+        (_, "") if parameters.has("selector") => selector(parameters.at("selector")).to_string(),
+        (_, "") => "<unset>".into(),
+        ("", name) => name.to_owned(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    };
+    row(binding, now, [binding.0.text("spec.policyName").into(), text.into()])
+}
+
+fn flow_schema(schema: &Object, now: Time) -> Vec<Cell> {
+    let body = &schema.0;
+    let dangling = body.list("status.conditions").iter().find(|known| known.text("type") == "Dangling");
+    vec![
+        schema.name().into(),
+        body.text("spec.priorityLevelConfiguration.name").into(),
+        body.int("spec.matchingPrecedence").into(),
+        or(body.text("spec.distinguisherMethod.type"), "<none>").into(),
+        since(schema.created(), now).into(),
+        dangling.map_or("?", |known| known.text("status")).into(),
+    ]
+}
+
+fn priority_level(level: &Object, now: Time) -> Vec<Cell> {
+    let limited = level.0.at("spec.limited");
+    let queuing = limited.at("limitResponse.queuing");
+    let number = |value: String| Cell::or_none(&value);
+    row(
+        level,
+        now,
+        [
+            level.0.text("spec.type").into(),
+            number(limited.plain("nominalConcurrencyShares")),
+            number(queuing.plain("queues")),
+            number(queuing.plain("handSize")),
+            number(queuing.plain("queueLengthLimit")),
+        ],
+    )
+}
+
+fn api_service(service: &Object, now: Time) -> Vec<Cell> {
+    let backend = service.0.at("spec.service");
+    let local = backend.is_null();
+    let name = if local { "Local".into() } else { format!("{}/{}", backend.text("namespace"), backend.text("name")) };
+    let available = service.0.list("status.conditions").iter().find(|known| known.text("type") == "Available");
+    let available = match available {
+        Some(known) if known.text("status") == "True" => "True".into(),
+        Some(known) => format!("{} ({})", known.text("status"), known.text("reason")),
+        None => "Unknown".into(),
+    };
+    row(service, now, [name.into(), available.into()])
+}
+
+fn resource_claim(claim: &Object, now: Time) -> Vec<Cell> {
+    let status = claim.0.at("status");
+    let mut states = Vec::new();
+    if claim.deletion().is_some() {
+        states.push("deleted");
+    }
+    match (status.has("allocation"), status.list("reservedFor").is_empty()) {
+        (false, _) if states.is_empty() => states.push("pending"),
+        (false, _) => {}
+        (true, true) => states.push("allocated"),
+        (true, false) => states.extend(["allocated", "reserved"]),
+    }
+    row(claim, now, [states.join(",").into()])
+}
