@@ -8,7 +8,9 @@
 pub mod jsonpath;
 pub mod key;
 pub mod label;
+pub mod merge;
 pub mod meta;
+pub mod patch;
 pub mod quantity;
 pub mod selector;
 pub mod status;

@@ -31,6 +31,10 @@ impl YamlError {
         self
     }
 
+    pub(super) fn too_deep(line: usize) -> YamlError {
+        YamlError { line, message: format!("exceeded max depth of {}", super::MAX_DEPTH) }
+    }
+
     /// go-yaml's account of what the parser found.
     ///
     /// Its scanner counts lines from 1 and its parser from 0, so the latter names the line before: kept, for kubectl's
@@ -85,7 +89,7 @@ impl YamlError {
             ZeroBlockScalarIndent => scanner("found an indentation indicator equal to 0"),
             DuplicateVersionDirective => parser("found duplicate %YAML directive"),
             UnsupportedYamlMajorVersion => parser("found incompatible YAML document"),
-            RecursionLimitExceeded => scanner("exceeded max depth of 255"),
+            RecursionLimitExceeded => YamlError::too_deep(line),
             other => scanner(&other.to_string()),
         }
     }

@@ -22,6 +22,10 @@ use serde_json::Value;
 /// The largest document, in bytes of text: what the API server takes as one request.
 pub const MAX_BYTES: usize = 3 * 1024 * 1024;
 
+/// The deepest nesting: JSON that is nested deeper than 128 levels would not be read back from the store, and lists and
+/// `managedFields` add some to the object's own.
+pub const MAX_DEPTH: usize = 110;
+
 /// One document of a file, with the way back to its lines.
 #[derive(Clone, Debug)]
 pub struct Document {

@@ -239,6 +239,9 @@ impl<'a> Reader<'a> {
             let message = "invalid map key: a map or a list cannot be one".into();
             return Err(YamlError { line, message });
         }
+        if self.stack.len() >= super::MAX_DEPTH {
+            return Err(YamlError::too_deep(line));
+        }
         self.visit_item(line);
         self.stack.push(Open { items, anchor, weight: NODE, line });
         Ok(())

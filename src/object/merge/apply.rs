@@ -1,0 +1,254 @@
+//! Applying a strategic merge patch, to an object or to another patch.
+
+use super::list::{self, Identity};
+use super::schema::{Field, SchemaRef, Strategy};
+use super::{DELETE_FROM, Fields, Merged, PATCH, RETAIN_KEYS, SET_ORDER, fields, malformed};
+use serde_json::Value;
+
+/// What a patch is applied to.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Onto {
+    /// An object: directives are carried out and disappear, and a `null` has nothing more to delete.
+    Object,
+    /// Another patch: directives and `null` are kept for the object.
+    Patch,
+}
+
+/// Applies a strategic merge patch to an object of a built-in kind.
+pub fn strategic_merge(original: &Value, patch: &Value, schema: SchemaRef) -> Merged<Value> {
+    merge_map(fields(original)?, fields(patch)?, schema, Onto::Object).map(Value::Object)
+}
+
+pub(super) fn merge_map(mut original: Fields, mut patch: Fields, schema: SchemaRef, onto: Onto) -> Merged<Fields> {
+    if let Some(directive) = patch.remove(PATCH) {
+        return match directive.as_str() {
+            Some("replace") => Ok(patch),
+            Some("delete") => Ok(Fields::new()),
+            _ => malformed(format!("unknown patch type: {directive} in map: {}", Value::Object(patch))),
+        };
+    }
+    retain_keys(&mut original, &mut patch, onto)?;
+    merge_ordered_lists(&mut original, &mut patch, schema, onto)?;
+    for (key, change) in patch {
+        if let Some(list) = key.strip_prefix(DELETE_FROM) {
+            match onto {
+                Onto::Patch => {
+                    original.insert(key, change);
+                }
+                Onto::Object => delete_from_list(&mut original, list, &change)?,
+            }
+            continue;
+        }
+        if change.is_null() {
+            original.remove(&key);
+            if onto == Onto::Patch {
+                original.insert(key, change);
+            }
+            continue;
+        }
+        let merged = match original.remove(&key) {
+            Some(old) => merge_field(old, change, schema.field(&key), onto)?,
+            None => settled(change, onto),
+        };
+        if let Some(merged) = merged {
+            original.insert(key, merged);
+        }
+    }
+    Ok(original)
+}
+
+fn merge_field(old: Value, change: Value, field: Field, onto: Onto) -> Merged<Option<Value>> {
+    match (old, change) {
+        (Value::Object(old), Value::Object(change)) if field.strategy != Strategy::Replace => {
+            merge_map(old, change, field.of, onto).map(|fields| Some(fields.into()))
+        }
+        (Value::Array(old), Value::Array(change)) => merge_list(old, change, field, onto).map(|list| Some(list.into())),
+        (_, change) => Ok(settled(change, onto)),
+    }
+}
+
+/// A value of a patch that nothing stands against, as it comes into an object: without directives and `null`.
+fn settled(change: Value, onto: Onto) -> Option<Value> {
+    match change {
+        change if onto == Onto::Patch => Some(change),
+        Value::Null => None,
+        Value::Object(fields) => {
+            if fields.get(PATCH).is_some_and(|directive| directive == "delete") {
+                return None;
+            }
+            let plain = fields.into_iter().filter(|(key, _)| !is_directive(key));
+            let settled = plain.filter_map(|(key, value)| Some((key, settled(value, onto)?)));
+            Some(Value::Object(settled.collect()))
+        }
+        Value::Array(list) => {
+            // `$patch: replace` stands in an element of its own.
+            let marker = |element: &Value| element.get(PATCH).is_some_and(|directive| directive == "replace");
+            let settled = list.into_iter().filter(|element| !marker(element)).filter_map(|value| settled(value, onto));
+            Some(Value::Array(settled.collect()))
+        }
+        change => Some(change),
+    }
+}
+
+fn is_directive(key: &str) -> bool {
+    key == PATCH || key == RETAIN_KEYS || key.starts_with(DELETE_FROM) || key.starts_with(SET_ORDER)
+}
+
+/// `$retainKeys` names every key that the map may have afterwards.
+fn retain_keys(original: &mut Fields, patch: &mut Fields, onto: Onto) -> Merged<()> {
+    let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+    if onto == Onto::Patch {
+        let kept = original.entry(RETAIN_KEYS).or_insert_with(|| retained.clone());
+        if *kept != retained {
+            return malformed(format!("{kept} and {retained} are not deep equal"));
+        }
+        return Ok(());
+    }
+    let wrong = "invalid patch format of retainKeys";
+    let Value::Array(retained) = retained else { return malformed(wrong) };
+    let is_retained = |key: &str| retained.iter().any(|name| name == key);
+    let sets = |(key, value): (&String, &Value)| !value.is_null() && !key.starts_with('$') && !is_retained(key);
+    if patch.iter().any(sets) {
+        return malformed(wrong);
+    }
+    original.retain(|key, _| is_retained(key));
+    Ok(())
+}
+
+fn delete_from_list(original: &mut Fields, name: &str, deleted: &Value) -> Merged<()> {
+    let Value::Array(deleted) = deleted else {
+        return malformed(format!("{DELETE_FROM}{name} is not a list"));
+    };
+    if let Some(Value::Array(list)) = original.get_mut(name) {
+        list.retain(|element| !deleted.contains(element));
+    }
+    Ok(())
+}
+
+/// Merges the lists whose order the patch fixes with `$setElementOrder`, and takes them out of the patch.
+fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, schema: SchemaRef, onto: Onto) -> Merged<()> {
+    let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
+    for directive in directives {
+        let Some(order) = patch.remove(&directive) else { continue };
+        if onto == Onto::Patch {
+            let kept = original.entry(&directive).or_insert_with(|| order.clone());
+            if *kept != order {
+                return malformed("invalid patch format of setElementOrder list");
+            }
+        }
+        let Value::Array(order) = order else { return malformed(format!("{directive} is not a list")) };
+        let name = &directive[SET_ORDER.len()..];
+        let field = schema.field(name);
+        let server = list_at(original.get(name), name)?;
+        let change = list_at(patch.remove(name).as_ref(), name)?;
+        let identity = match field.strategy {
+            Strategy::ByKey(key) => Identity::Key(key),
+            _ => Identity::Scalar,
+        };
+        identity.check(&order)?;
+        check_order(change.as_deref().unwrap_or_default(), &order, identity)?;
+        let before = seen_by_go(server.as_deref().unwrap_or_default(), change.as_deref().unwrap_or_default(), identity);
+        let merged = match (server, change) {
+            (None, None) => continue,
+            (Some(server), None) => server,
+            (None, Some(change)) => match settled(change.into(), onto) {
+                Some(Value::Array(list)) => list,
+                _ => Vec::new(),
+            },
+            (Some(server), Some(change)) => merge_list(server, change, field, onto)?,
+        };
+        identity.check(&merged)?;
+        original.insert(name.into(), list::arranged(merged, &order, &before, identity).into());
+    }
+    Ok(())
+}
+
+/// The server's order as Kubernetes sees it while it arranges the merged list.
+///
+/// Its Go code deletes and appends in the memory of the server's own list, so new elements take the places that deleted
+/// ones left at its end, and count as standing there. It shows: `kubectl apply` puts what others added before them.
+fn seen_by_go(server: &[Value], change: &[Value], identity: Identity) -> Vec<Value> {
+    let deleted =
+        |element: &&Value| change.iter().any(|other| list::is_deletion(other) && identity.same(other, element));
+    let stay = server.iter().filter(|element| !deleted(element));
+    let new =
+        change.iter().filter(|element| element.get(PATCH).is_none() && identity.position(server, element).is_none());
+    stay.chain(new).take(server.len()).cloned().collect()
+}
+
+fn list_at(value: Option<&Value>, name: &str) -> Merged<Option<Vec<Value>>> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Array(list)) => Ok(Some(list.clone())),
+        Some(_) => malformed(format!("{name} is not a list")),
+    }
+}
+
+/// The elements that a patch sets must stand in its order list, in that order.
+fn check_order(change: &[Value], order: &[Value], identity: Identity) -> Merged<()> {
+    let mut rest = order.iter();
+    let mut set = change.iter().filter(|element| element.get(PATCH).is_none());
+    if set.all(|element| rest.any(|other| identity.same(element, other))) {
+        return Ok(());
+    }
+    let [change, order] = [change, order].map(|list| Value::from(list.to_vec()));
+    malformed(format!("The order in patch list:\n{change}\n doesn't match $setElementOrder list:\n{order}\n"))
+}
+
+fn merge_list(server: Vec<Value>, change: Vec<Value>, field: Field, onto: Onto) -> Merged<Vec<Value>> {
+    if server.is_empty() && change.is_empty() {
+        return Ok(server);
+    }
+    match field.strategy {
+        Strategy::ByKey(key) if list::holds_maps(&server, &change)? => merge_maps(server, change, key, field, onto),
+        Strategy::ByKey(_) | Strategy::Set => {
+            let both = list::distinct(server.iter().cloned().chain(change.iter().cloned()).collect());
+            Ok(list::arranged(both, &change, &server, Identity::Scalar))
+        }
+        Strategy::Plain | Strategy::Replace => match settled(change.into(), onto) {
+            Some(Value::Array(list)) => Ok(list),
+            _ => Ok(Vec::new()),
+        },
+    }
+}
+
+fn merge_maps(
+    mut server: Vec<Value>,
+    change: Vec<Value>,
+    key: &'static str,
+    field: Field,
+    onto: Onto,
+) -> Merged<Vec<Value>> {
+    let identity = Identity::Key(key);
+    let mut replace = false;
+    let mut elements = Vec::with_capacity(change.len());
+    for element in change {
+        match element.get(PATCH).map(|directive| directive.as_str().unwrap_or_default().to_owned()).as_deref() {
+            None => elements.push(element),
+            Some("delete") => {
+                identity.check(std::slice::from_ref(&element))?;
+                server.retain(|other| !identity.same(other, &element));
+            }
+            Some("replace") => replace = true,
+            Some("merge") => return malformed("merging lists cannot yet be specified in the patch"),
+            Some(other) => return malformed(format!("unknown patch type: {other} in map: {element}")),
+        }
+    }
+    identity.check(&elements)?;
+    if replace {
+        return Ok(elements.into_iter().filter_map(|element| settled(element, onto)).collect());
+    }
+    let before = server.clone();
+    let order = elements.clone();
+    for element in elements {
+        match (identity.position(&server, &element), element) {
+            (Some(index), Value::Object(element)) => {
+                let old = fields(&server[index])?;
+                server[index] = merge_map(old, element, field.of, onto)?.into();
+            }
+            (_, element) => server.extend(settled(element, onto)),
+        }
+    }
+    identity.check(&server)?;
+    Ok(list::arranged(server, &order, &before, identity))
+}

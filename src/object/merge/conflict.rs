@@ -1,0 +1,58 @@
+//! Whether two patches change the same thing differently.
+
+use super::list::{self, Identity};
+use super::schema::{Field, SchemaRef, Strategy};
+use super::{Fields, Merged, PATCH, RETAIN_KEYS};
+use serde_json::Value;
+
+/// Whether two strategic patches of one object do.
+pub(super) fn between(left: &Fields, right: &Fields, schema: SchemaRef) -> Merged<bool> {
+    for (key, left) in left.iter().filter(|(key, _)| *key != PATCH && *key != RETAIN_KEYS) {
+        if let Some(right) = right.get(key)
+            && values(left, right, schema.field(key))?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn values(left: &Value, right: &Value, field: Field) -> Merged<bool> {
+    match (left, right) {
+        // A directive concerns the whole map: it fits only its like.
+        (Value::Object(left), Value::Object(right)) => match (left.get(PATCH), right.get(PATCH)) {
+            (a, b) if a != b => Ok(true),
+            _ if field.strategy == Strategy::Replace => Ok(false),
+            _ => between(left, right, field.of),
+        },
+        (Value::Array(left), Value::Array(right)) => lists(left, right, field),
+        _ => Ok(left != right),
+    }
+}
+
+fn lists(left: &[Value], right: &[Value], field: Field) -> Merged<bool> {
+    if let Strategy::ByKey(key) = field.strategy
+        && list::holds_maps(left, right)?
+    {
+        let identity = Identity::Key(key);
+        for element in left {
+            if let Some(index) = identity.position(right, element)
+                && values(element, &right[index], Field { strategy: Strategy::Plain, ..field })?
+            {
+                return Ok(true);
+            }
+        }
+        return Ok(false);
+    }
+    Ok(field.strategy != Strategy::Set && left != right)
+}
+
+/// Whether two merge patches do.
+pub(super) fn in_json(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            left.iter().any(|(key, left)| right.get(key).is_some_and(|right| in_json(left, right)))
+        }
+        _ => left != right,
+    }
+}

@@ -1,0 +1,91 @@
+//! Patches made from what was applied last, what is to be applied now, and what others have made of the object.
+
+use super::apply::{Onto, merge_map};
+use super::conflict;
+use super::diff::{Want, diff_map};
+use super::schema::SchemaRef;
+use super::{Fields, MergeError, Merged, fields};
+use crate::object::patch::{create_json_merge, json_merge};
+use crate::object::yaml::to_yaml;
+use serde_json::Value;
+
+/// The strategic patch from one version of an object to another.
+pub fn two_way_strategic(original: &Value, modified: &Value, schema: SchemaRef) -> Merged<Value> {
+    let want = Want { additions: true, deletions: true, order: true };
+    diff_map(&fields(original)?, &fields(modified)?, schema, want).map(Value::Object)
+}
+
+/// The strategic patch that `kubectl apply` sends: adds and changes what the live object lacks of the manifest, and
+/// deletes what the manifest applied last had and this one has no more. What others have set stays.
+///
+/// `original` is the manifest applied last, `{}` when there is none. Without `overwrite`, changes that others have made
+/// differently are a conflict.
+pub fn three_way_strategic(
+    original: &Value,
+    modified: &Value,
+    current: &Value,
+    schema: SchemaRef,
+    overwrite: bool,
+) -> Merged<Value> {
+    let (original, modified, current) = (fields(original)?, fields(modified)?, fields(current)?);
+    let additions = Want { additions: true, deletions: false, order: true };
+    let deletions = Want { additions: false, deletions: true, order: true };
+    let delta = diff_map(&current, &modified, schema, additions)?;
+    let gone = diff_map(&original, &modified, schema, deletions)?;
+    let patch = merge_map(gone, delta, schema, Onto::Patch)?;
+    if !overwrite {
+        let changed = diff_map(&original, &current, schema, Want { additions: true, deletions: true, order: false })?;
+        if conflict::between(&patch, &changed, schema)? {
+            return Err(conflict_error(&patch.into(), &changed.into()));
+        }
+    }
+    Ok(Value::Object(patch))
+}
+
+/// The same for custom resources, as a merge patch: their lists have no keys.
+pub fn three_way_json_merge(original: &Value, modified: &Value, current: &Value) -> Merged<Value> {
+    let additions = additions(&fields(&create_json_merge(current, modified))?);
+    let deletions = deletions(&fields(&create_json_merge(original, modified))?);
+    let (additions, deletions) = (Value::Object(additions), Value::Object(deletions));
+    if conflict::in_json(&additions, &deletions) {
+        return Err(conflict_error(&additions, &deletions));
+    }
+    Ok(json_merge(&deletions, &additions))
+}
+
+fn conflict_error(patch: &Value, changed: &Value) -> MergeError {
+    let (patch, changed) = (to_yaml(patch), to_yaml(changed));
+    MergeError::Conflict(format!("patch:\n{patch}\nconflicts with changes made from original to current:\n{changed}\n"))
+}
+
+/// A merge patch without its deletions.
+fn additions(patch: &Fields) -> Fields {
+    let kept = patch.iter().filter_map(|(key, value)| {
+        let value = match value {
+            Value::Null => return None,
+            Value::Object(inner) if !inner.is_empty() => {
+                let inner = additions(inner);
+                if inner.is_empty() {
+                    return None;
+                }
+                inner.into()
+            }
+            other => other.clone(),
+        };
+        Some((key.clone(), value))
+    });
+    kept.collect()
+}
+
+/// The deletions of a merge patch alone.
+fn deletions(patch: &Fields) -> Fields {
+    let kept = patch.iter().filter_map(|(key, value)| match value {
+        Value::Null => Some((key.clone(), Value::Null)),
+        Value::Object(inner) => {
+            let inner = deletions(inner);
+            (!inner.is_empty()).then(|| (key.clone(), inner.into()))
+        }
+        _ => None,
+    });
+    kept.collect()
+}

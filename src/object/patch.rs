@@ -1,0 +1,172 @@
+//! The two plain patch languages: JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
+//!
+//! Knows: how they change a value, within Kubernetes' limits. Never: kinds; for the merge that knows lists by key see
+//! [`super::merge`]. Start reading at [`json_patch`].
+
+use super::yaml::MAX_DEPTH;
+use json_patch::{Patch, PatchOperation};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// The most operations in one JSON patch (`maxJSONPatchOperations` of the API server).
+const MAX_OPERATIONS: usize = 10_000;
+/// What `copy` may add to an object in one patch, in bytes of JSON: copies of copies grow without end otherwise.
+const COPY_BUDGET: usize = 3 * 1024 * 1024;
+
+/// A JSON patch that cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PatchError {
+    /// It is not a list of operations.
+    Decode(String),
+    /// It asks for too much.
+    TooLarge(String),
+    /// An operation does not fit the object, or a `test` fails.
+    Apply(String),
+}
+
+impl fmt::Display for PatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PatchError::Decode(text) | PatchError::TooLarge(text) | PatchError::Apply(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for PatchError {}
+
+/// Applies the operations of a JSON patch, all or none.
+pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError> {
+    let count = operations.as_array().map_or(0, Vec::len);
+    if count > MAX_OPERATIONS {
+        let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}");
+        return Err(PatchError::TooLarge(text));
+    }
+    let Patch(operations) =
+        serde_json::from_value(operations.clone()).map_err(|error| PatchError::Decode(error.to_string()))?;
+    let mut patched = value.clone();
+    let mut copied = 0;
+    for operation in operations {
+        if let PatchOperation::Copy(copy) = &operation {
+            copied += patched.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
+            if copied > COPY_BUDGET {
+                let what = "the accumulated size increase of copy operation";
+                let text = format!("Unable to copy, {what} is {copied}, exceeding the limit {COPY_BUDGET}");
+                return Err(PatchError::TooLarge(text));
+            }
+        }
+        json_patch::patch(&mut patched, &[operation]).map_err(|error| PatchError::Apply(error.to_string()))?;
+    }
+    if is_deeper_than(&patched, MAX_DEPTH) {
+        return Err(PatchError::TooLarge(format!("the patched object exceeds the max depth of {MAX_DEPTH}")));
+    }
+    Ok(patched)
+}
+
+fn is_deeper_than(value: &Value, limit: usize) -> bool {
+    let deeper = |inner: &Value| limit == 0 || is_deeper_than(inner, limit - 1);
+    match value {
+        Value::Array(list) => list.iter().any(deeper),
+        Value::Object(fields) => fields.values().any(deeper),
+        _ => false,
+    }
+}
+
+/// Applies a merge patch: maps merge, `null` deletes, everything else replaces.
+pub fn json_merge(value: &Value, patch: &Value) -> Value {
+    let mut merged = value.clone();
+    json_patch::merge(&mut merged, patch);
+    merged
+}
+
+/// The merge patch that leads from one value to another.
+pub fn create_json_merge(original: &Value, modified: &Value) -> Value {
+    match (original, modified) {
+        (Value::Object(original), Value::Object(modified)) => Value::Object(map_difference(original, modified)),
+        _ => modified.clone(),
+    }
+}
+
+fn map_difference(original: &Map<String, Value>, modified: &Map<String, Value>) -> Map<String, Value> {
+    let mut patch = Map::new();
+    for (key, new) in modified {
+        match (original.get(key), new) {
+            (Some(old), new) if old == new => {}
+            (Some(Value::Object(old)), Value::Object(new)) => {
+                patch.insert(key.clone(), map_difference(old, new).into());
+            }
+            _ => {
+                patch.insert(key.clone(), new.clone());
+            }
+        }
+    }
+    for key in original.keys().filter(|key| !modified.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn operations_apply_in_order() {
+        let value = json!({"a": {"b": [1, 2]}, "x/y": 0});
+        for (operations, wanted) in [
+            (json!([]), value.clone()),
+            (json!([{"op": "add", "path": "/a/b/-", "value": 3}]), json!({"a": {"b": [1, 2, 3]}, "x/y": 0})),
+            (json!([{"op": "add", "path": "/a/b/0", "value": 0}]), json!({"a": {"b": [0, 1, 2]}, "x/y": 0})),
+            (json!([{"op": "replace", "path": "/x~1y", "value": 1}]), json!({"a": {"b": [1, 2]}, "x/y": 1})),
+            (json!([{"op": "test", "path": "/x~1y", "value": 0}, {"op": "remove", "path": "/a"}]), json!({"x/y": 0})),
+            (json!([{"op": "move", "from": "/a/b", "path": "/c"}]), json!({"a": {}, "c": [1, 2], "x/y": 0})),
+            (json!([{"op": "copy", "from": "/a/b/1", "path": "/a/c"}]), json!({"a": {"b": [1, 2], "c": 2}, "x/y": 0})),
+        ] {
+            assert_eq!(json_patch(&value, &operations), Ok(wanted), "{operations}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let value = json!({"a": {"b": 1}});
+        for operations in [
+            json!([{"op": "test", "path": "/a/b", "value": 2}]),
+            json!([{"op": "remove", "path": "/a/none"}]),
+            json!([{"op": "replace", "path": "/none/x", "value": 1}]),
+            json!([{"op": "move", "from": "/a", "path": "/a/b"}]),
+        ] {
+            assert!(matches!(json_patch(&value, &operations), Err(PatchError::Apply(_))), "{operations}");
+        }
+        for operations in [json!([{"op": "fly", "path": "/a"}]), json!({"a": 1}), json!([{"op": "add", "path": "a"}])] {
+            assert!(matches!(json_patch(&value, &operations), Err(PatchError::Decode(_))), "{operations}");
+        }
+    }
+
+    #[test]
+    fn patches_have_limits() {
+        let test = json!({"op": "test", "path": "/a", "value": "x"});
+        let value = json!({"a": "x"});
+        assert!(json_patch(&value, &vec![test.clone(); 10_000].into()).is_ok());
+        assert!(matches!(json_patch(&value, &vec![test; 10_001].into()), Err(PatchError::TooLarge(_))));
+        let long = json!({"a": "x".repeat(100_000)});
+        let copy = json!({"op": "copy", "from": "/a", "path": "/b"});
+        assert!(json_patch(&long, &vec![copy.clone(); 30].into()).is_ok());
+        assert!(matches!(json_patch(&long, &vec![copy; 40].into()), Err(PatchError::TooLarge(_))));
+        let nest = json!({"op": "copy", "from": "", "path": "/b"});
+        assert!(json_patch(&value, &vec![nest.clone(); 50].into()).is_ok());
+        assert!(matches!(json_patch(&value, &vec![nest; 300].into()), Err(PatchError::TooLarge(_))));
+    }
+
+    #[test]
+    fn merge_patches_lead_from_one_to_the_other() {
+        for (original, modified, patch) in [
+            (json!({"a": 1}), json!({"a": 1}), json!({})),
+            (json!({"a": {"b": 1, "c": 2}}), json!({"a": {"b": 1, "d": 3}}), json!({"a": {"c": null, "d": 3}})),
+            (json!({"l": [1, 2]}), json!({"l": [1]}), json!({"l": [1]})),
+            (json!({"a": 1}), json!({"a": {"b": 1}}), json!({"a": {"b": 1}})),
+        ] {
+            assert_eq!(create_json_merge(&original, &modified), patch);
+            assert_eq!(json_merge(&original, &patch), modified);
+        }
+    }
+}
