@@ -18,7 +18,6 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
     }
     let mut object = decode(kind, body, options, &mut warnings)?;
     own_metadata(ledger, kind, &mut object);
-    (kind.prepare)(&mut object, None);
     let generated = object.name().is_empty();
     let base = object.text(&["metadata", "generateName"]).unwrap_or_default().to_owned();
     for attempt in 1.. {
@@ -31,6 +30,8 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
         }
         break;
     }
+    // After the name is known: Jobs and namespaces carry it in a label.
+    (kind.prepare)(&mut object, None);
     let key = key_of(kind, &object);
     let mut request =
         Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };

@@ -83,8 +83,15 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) 
         }
     };
     match part {
-        Part::Main if kind.status => keep(object, "status"),
-        Part::Main => {}
+        Part::Main => {
+            if kind.status {
+                keep(object, "status");
+            }
+            // All that a namespace's spec holds are its finalizers, which `/finalize` alone changes.
+            if kind.resource == "namespaces" {
+                keep(object, "spec");
+            }
+        }
         Part::Status => {
             let status = object.at(&["status"]).cloned();
             *object = old.clone();

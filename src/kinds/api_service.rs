@@ -1,6 +1,6 @@
 //! APIService (apiregistration.k8s.io/v1).
 
-use super::{Errors, Kind, NameRule, Path, Typed, omit, typed};
+use super::{Errors, Kind, NameRule, Path, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
 use serde_json::json;
@@ -27,7 +27,6 @@ impl Typed for APIService {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
             new.set(&["status"], json!({}));
         }

@@ -1,6 +1,6 @@
 //! CertificateSigningRequest (certificates.k8s.io/v1).
 
-use super::{Errors, Kind, NameRule, Path, Typed, omit, typed};
+use super::{Errors, Kind, NameRule, Path, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::json;
@@ -25,7 +25,6 @@ impl Typed for CertificateSigningRequest {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         match old.and_then(|old| old.at(&["spec"])) {
             // What was asked to be signed stays.
             Some(spec) => new.set(&["spec"], spec.clone()),

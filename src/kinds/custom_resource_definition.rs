@@ -1,6 +1,6 @@
 //! CustomResourceDefinition (apiextensions.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, omit, typed};
+use super::{Errors, Kind, Path, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::json;
@@ -37,7 +37,6 @@ impl Typed for CustomResourceDefinition {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
             let versions = new.items(&["spec", "versions"]).iter();
             let stored = versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone());

@@ -1,6 +1,6 @@
 //! FlowSchema (flowcontrol.apiserver.k8s.io/v1). Kept as written: kloop's one front door needs no fair queues.
 
-use super::{Errors, Kind, NameRule, Typed, omit, typed};
+use super::{Errors, Kind, NameRule, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use serde_json::json;
@@ -20,7 +20,6 @@ impl Typed for FlowSchema {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
             new.set(&["status"], json!({}));
         }

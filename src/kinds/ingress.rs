@@ -1,6 +1,6 @@
 //! Ingress (networking.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, names, omit, typed};
+use super::{Errors, Kind, Path, Typed, names, omit};
 use crate::object::Object;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, IngressBackend, IngressRule, IngressServiceBackend};
 use serde_json::{Value, json};
@@ -26,9 +26,8 @@ impl Typed for Ingress {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
-            new.set(&["status", "loadBalancer"], json!({}));
+            new.set(&["status"], json!({"loadBalancer": {}}));
         }
     }
 

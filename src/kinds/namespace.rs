@@ -30,23 +30,17 @@ impl Typed for Namespace {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        match old {
-            // Finalizers of the spec change through `/finalize` alone.
-            Some(old) => {
-                new.set(&["spec"], old.at(&["spec"]).cloned().unwrap_or_default());
-                new.set(&["status"], old.at(&["status"]).cloned().unwrap_or_default());
-            }
-            None => {
-                let mut finalizers = new.items(&["spec", "finalizers"]).to_vec();
-                if !finalizers.contains(&Value::from("kubernetes")) {
-                    finalizers.push("kubernetes".into());
-                }
-                new.set(&["spec", "finalizers"], finalizers);
-                new.set(&["status"], json!({"phase": "Active"}));
-                let name = new.name().to_owned();
-                new.set(&["metadata", "labels", NAME_LABEL], name);
-            }
+        if old.is_some() {
+            return;
         }
+        let mut finalizers = new.items(&["spec", "finalizers"]).to_vec();
+        if !finalizers.contains(&Value::from("kubernetes")) {
+            finalizers.push("kubernetes".into());
+        }
+        new.set(&["spec", "finalizers"], finalizers);
+        new.set(&["status"], json!({"phase": "Active"}));
+        let name = new.name().to_owned();
+        new.set(&["metadata", "labels", NAME_LABEL], name);
     }
 
     fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {

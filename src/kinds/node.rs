@@ -2,7 +2,6 @@
 
 use super::go::{self, Field, Shape};
 use super::{Errors, Kind, Path, Typed, names, omit};
-use crate::object::Object;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use serde_json::json;
 
@@ -17,6 +16,7 @@ const TAINT: &[Field] = &[
     ("TimeAdded", "timeAdded", Shape::Pointer),
 ];
 
+/// A kubelet registers its node together with the first status, so a create keeps it: nothing to prepare.
 impl Typed for Node {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
@@ -32,13 +32,6 @@ impl Typed for Node {
         let status = self.status.get_or_insert_default();
         status.daemon_endpoints.get_or_insert_default().kubelet_endpoint.get_or_insert_default();
         status.node_info.get_or_insert_default();
-    }
-
-    /// A kubelet registers its node together with the first status, so a create keeps it.
-    fn prepare(new: &mut Object, old: Option<&Object>) {
-        if let Some(status) = old.and_then(|old| old.at(&["status"])) {
-            new.set(&["status"], status.clone());
-        }
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut Errors) {

@@ -1,7 +1,7 @@
 //! PersistentVolume (core/v1).
 
 use super::amount::quantity;
-use super::{Errors, Kind, Path, Typed, names, omit, typed};
+use super::{Errors, Kind, Path, Typed, names, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use serde_json::{Value, json};
@@ -58,9 +58,8 @@ impl Typed for PersistentVolume {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
-            new.set(&["status", "phase"], "Pending");
+            new.set(&["status"], json!({"phase": "Pending"}));
         }
     }
 

@@ -3,7 +3,7 @@
 use super::amount::quantity;
 use super::go::{self, Field, Shape};
 use super::persistent_volume::{check_access_modes, check_volume_mode};
-use super::{Errors, Kind, Path, Typed, names, omit, selector, typed};
+use super::{Errors, Kind, Path, Typed, names, omit, selector};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
 use serde_json::json;
@@ -39,9 +39,8 @@ impl Typed for PersistentVolumeClaim {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
-            new.set(&["status", "phase"], "Pending");
+            new.set(&["status"], json!({"phase": "Pending"}));
         }
     }
 

@@ -1,7 +1,7 @@
 //! PodDisruptionBudget (policy/v1).
 
 use super::go::{self, Field, Shape};
-use super::{Errors, Kind, Path, Typed, amount, omit, selector, typed};
+use super::{Errors, Kind, Path, Typed, amount, omit, selector};
 use crate::object::Object;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
@@ -36,7 +36,6 @@ impl Typed for PodDisruptionBudget {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
             let nothing = json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
             new.set(&["status"], nothing);

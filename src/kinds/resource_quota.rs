@@ -1,7 +1,7 @@
 //! ResourceQuota (core/v1).
 
 use super::amount::quantity;
-use super::{Errors, Kind, Path, Typed, omit, resource_names, typed};
+use super::{Errors, Kind, Path, Typed, omit, resource_names};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 use serde_json::json;
@@ -20,7 +20,6 @@ impl Typed for ResourceQuota {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
             new.set(&["status"], json!({}));
         }

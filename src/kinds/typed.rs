@@ -17,7 +17,8 @@ pub trait Typed: DeserializeOwned + Serialize {
     /// Fills in what Kubernetes fills in for fields left out.
     fn default(&mut self) {}
 
-    /// Clears and carries over what a writer may not set: status on create, spec-independent fields on update.
+    /// Clears what a writer may not set on create, and carries over what an update may not change. The status of an
+    /// update is none of its business: whoever updates keeps it, or writes it alone.
     fn prepare(_new: &mut Object, _old: Option<&Object>) {}
 
     /// Says what is wrong with the kind's own fields; metadata is checked for all kinds alike elsewhere.
@@ -59,16 +60,6 @@ pub fn normalize<T: Typed>(body: &Value, unknown: &mut dyn FnMut(String)) -> Res
     typed.read(body);
     typed.default();
     encode(&typed)
-}
-
-/// What most kinds with a status prepare: writers of the object do not write its status.
-pub fn keep_status(new: &mut Object, old: Option<&Object>) {
-    match old.and_then(|old| old.at(&["status"])) {
-        Some(status) => new.set(&["status"], status.clone()),
-        None => {
-            new.unset(&["status"]);
-        }
-    }
 }
 
 /// The JSON of a typed view.

@@ -1,6 +1,6 @@
 //! ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, omit, typed, webhook};
+use super::{Errors, Kind, Path, Typed, omit, webhook};
 use crate::object::Object;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use serde_json::json;
@@ -29,7 +29,6 @@ impl Typed for ValidatingAdmissionPolicy {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
             new.set(&["status"], json!({}));
         }

@@ -1,6 +1,6 @@
 //! VolumeAttachment (storage.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, omit, typed};
+use super::{Errors, Kind, Path, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::json;
@@ -20,7 +20,6 @@ impl Typed for VolumeAttachment {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
             new.set(&["status"], json!({"attached": false}));
         }

@@ -65,7 +65,6 @@ impl Typed for HorizontalPodAutoscaler {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if old.is_none() {
             new.set(&["status"], json!({"currentMetrics": null, "desiredReplicas": 0}));
         }

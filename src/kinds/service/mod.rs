@@ -6,7 +6,7 @@
 mod carry;
 mod check;
 
-use super::{Errors, Kind, NameRule, Typed, omit, typed};
+use super::{Errors, Kind, NameRule, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -51,7 +51,6 @@ impl Typed for Service {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        typed::keep_status(new, old);
         if let Some(old) = old {
             carry::drop_other_types(new, old);
             carry::keep_allocated(new, old);
@@ -59,7 +58,7 @@ impl Typed for Service {
         carry::pair_addresses(new, old);
         carry::name_families(new);
         if old.is_none() {
-            new.set(&["status", "loadBalancer"], serde_json::json!({}));
+            new.set(&["status"], serde_json::json!({"loadBalancer": {}}));
         }
     }
 
