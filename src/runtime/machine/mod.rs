@@ -70,7 +70,7 @@ impl Machine {
         folder::write_epoch(&state, epoch).with_context(|| format!("cannot write in {}", state.display()))?;
         let environment = image::Environment::of_this_process();
         let context = Arc::new(Context { state, epoch, program: program.to_owned(), environment, report });
-        let mut machine = Machine { context, inboxes: Vec::new(), threads: Vec::new(), probes: probe::Pool::new() };
+        let mut machine = Machine { context, inboxes: Vec::new(), threads: Vec::new(), probes: probe::Pool::default() };
         for number in 0..SHARDS {
             let inbox = Arc::new(Inbox::new()?);
             let shard = Shard::new(machine.context.clone(), inbox.clone())?;

@@ -3,7 +3,7 @@
 //! A pod has wishes (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
 
-use super::super::wire::{Answer, Exec, ExecOutcome, Launch, PodName, Record, Request, State};
+use super::super::wire::{Answer, Exec, Launch, PodName, Record, Request, State};
 use super::super::{bury, folder, image, probe, wire};
 use super::link::Link;
 use super::{Context, facts, shims};
@@ -380,7 +380,7 @@ impl Shard {
             Answer::ExecDone { id, outcome, output } => {
                 let probe = self.pods.get_mut(uid).and_then(|pod| pod.execs.remove(&id));
                 if let Some(probe) = probe {
-                    let result = exec_result(&probe, outcome, output);
+                    let result = probe::judge(&probe, outcome, output);
                     (self.context.report)(probe::answer(&probe, result));
                 }
             }
@@ -432,16 +432,4 @@ impl Shard {
 
 fn pod_mut<'a>(pods: &'a mut HashMap<Str, Pod>, uid: &Str) -> &'a mut Pod {
     pods.entry(uid.clone()).or_default()
-}
-
-fn exec_result(probe: &Probe, outcome: ExecOutcome, output: String) -> Result<(), String> {
-    match outcome {
-        ExecOutcome::Exited(0) => Ok(()),
-        ExecOutcome::Exited(_) => Err(output),
-        ExecOutcome::TimedOut => {
-            let command = probe::command(&probe.handler).join(" ");
-            Err(format!("command timed out: {command:?} timed out after {}s", probe.timeout_seconds.max(1)))
-        }
-        ExecOutcome::Failed(message) => Err(message),
-    }
 }

@@ -1,0 +1,88 @@
+//! A few threads that wait for answers, started when they are needed and gone when they are not.
+
+use super::{answer, over_network};
+use crate::world::Report;
+use crate::world::plan::Probe;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Probes that wait at the same time; more of them stand in line.
+const WORKERS: usize = 32;
+/// A thread without work ends after this.
+const LINGER: Duration = Duration::from_secs(30);
+
+type Job = (Box<Probe>, Box<dyn FnOnce(Report) + Send>);
+
+#[derive(Default)]
+struct Line {
+    jobs: VecDeque<Job>,
+    workers: usize,
+    idle: usize,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    line: Mutex<Line>,
+    ready: Condvar,
+}
+
+/// The threads for probes over the network.
+#[derive(Default)]
+pub struct Pool(Arc<Shared>);
+
+impl Pool {
+    /// Runs a probe and hands its report over, from one of the pool's threads.
+    pub fn run(&self, probe: Box<Probe>, report: impl FnOnce(Report) + Send + 'static) {
+        let mut line = self.0.lock();
+        line.jobs.push_back((probe, Box::new(report)));
+        if line.idle >= line.jobs.len() || line.workers >= WORKERS {
+            self.0.ready.notify_one();
+            return;
+        }
+        let shared = self.0.clone();
+        let started = std::thread::Builder::new().name("probe".into()).stack_size(256 * 1024);
+        // Without a thread the probe waits for one of the others; the kubelet takes a probe that stays unanswered as failed.
+        line.workers += usize::from(started.spawn(move || shared.work()).is_ok());
+    }
+}
+
+impl Drop for Pool {
+    /// Those under way end with their timeouts; nobody waits for them.
+    fn drop(&mut self) {
+        let mut line = self.0.lock();
+        line.closed = true;
+        line.jobs.clear();
+        self.0.ready.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        while let Some((probe, report)) = self.next() {
+            report(answer(&probe, over_network(&probe)));
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut line = self.lock();
+        loop {
+            if let Some(job) = line.jobs.pop_front() {
+                return Some(job);
+            }
+            line.idle += 1;
+            let (woken, waited) = self.ready.wait_timeout(line, LINGER).unwrap_or_else(PoisonError::into_inner);
+            line = woken;
+            line.idle -= 1;
+            if line.closed || (waited.timed_out() && line.jobs.is_empty()) {
+                line.workers -= 1;
+                return None;
+            }
+        }
+    }
+}
