@@ -1,6 +1,6 @@
 //! Applying a strategic merge patch, to an object or to another patch.
 
-use super::list::{self, Identity};
+use super::list::{self, Identity, Places};
 use super::schema::{Field, SchemaRef, Strategy};
 use super::{DELETE_FROM, Fields, Merged, PATCH, RETAIN_KEYS, SET_ORDER, fields, malformed};
 use serde_json::Value;
@@ -120,7 +120,8 @@ fn delete_from_list(original: &mut Fields, name: &str, deleted: &Value) -> Merge
         return malformed(format!("{DELETE_FROM}{name} is not a list"));
     };
     if let Some(Value::Array(list)) = original.get_mut(name) {
-        list.retain(|element| !deleted.contains(element));
+        let deleted = Places::of(deleted, Identity::Scalar);
+        list.retain(|element| !deleted.has(element));
     }
     Ok(())
 }
@@ -168,11 +169,10 @@ fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, schema: Schema
 /// Its Go code deletes and appends in the memory of the server's own list, so new elements take the places that deleted
 /// ones left at its end, and count as standing there. It shows: `kubectl apply` puts what others added before them.
 fn seen_by_go(server: &[Value], change: &[Value], identity: Identity) -> Vec<Value> {
-    let deleted =
-        |element: &&Value| change.iter().any(|other| list::is_deletion(other) && identity.same(other, element));
-    let stay = server.iter().filter(|element| !deleted(element));
-    let new =
-        change.iter().filter(|element| element.get(PATCH).is_none() && identity.position(server, element).is_none());
+    let deleted = Places::of(change.iter().filter(|element| list::is_deletion(element)), identity);
+    let known = Places::of(server, identity);
+    let stay = server.iter().filter(|element| !deleted.has(element));
+    let new = change.iter().filter(|element| element.get(PATCH).is_none() && !known.has(element));
     stay.chain(new).take(server.len()).cloned().collect()
 }
 
@@ -213,42 +213,40 @@ fn merge_list(server: Vec<Value>, change: Vec<Value>, field: Field, onto: Onto) 
 }
 
 fn merge_maps(
-    mut server: Vec<Value>,
+    server: Vec<Value>,
     change: Vec<Value>,
     key: &'static str,
     field: Field,
     onto: Onto,
 ) -> Merged<Vec<Value>> {
     let identity = Identity::Key(key);
+    let (elements, directives): (Vec<Value>, Vec<Value>) =
+        change.into_iter().partition(|element| element.get(PATCH).is_none());
     let mut replace = false;
-    let mut elements = Vec::with_capacity(change.len());
-    for element in change {
-        match element.get(PATCH).map(|directive| directive.as_str().unwrap_or_default().to_owned()).as_deref() {
-            None => elements.push(element),
-            Some("delete") => {
-                identity.check(std::slice::from_ref(&element))?;
-                server.retain(|other| !identity.same(other, &element));
-            }
-            Some("replace") => replace = true,
-            Some("merge") => return malformed("merging lists cannot yet be specified in the patch"),
-            Some(other) => return malformed(format!("unknown patch type: {other} in map: {element}")),
+    for element in &directives {
+        match element[PATCH].as_str().unwrap_or_default() {
+            "delete" => identity.check(std::slice::from_ref(element))?,
+            "replace" => replace = true,
+            "merge" => return malformed("merging lists cannot yet be specified in the patch"),
+            other => return malformed(format!("unknown patch type: {other} in map: {element}")),
         }
     }
     identity.check(&elements)?;
     if replace {
         return Ok(elements.into_iter().filter_map(|element| settled(element, onto)).collect());
     }
-    let before = server.clone();
-    let order = elements.clone();
-    for element in elements {
-        match (identity.position(&server, &element), element) {
+    let deleted = Places::of(&directives, identity);
+    let before: Vec<Value> = server.into_iter().filter(|element| !deleted.has(element)).collect();
+    let places = Places::of(&before, identity);
+    let mut merged = before.clone();
+    for element in &elements {
+        match (places.get(element), element) {
             (Some(index), Value::Object(element)) => {
-                let old = fields(&server[index])?;
-                server[index] = merge_map(old, element, field.of, onto)?.into();
+                merged[index] = merge_map(fields(&merged[index])?, element.clone(), field.of, onto)?.into();
             }
-            (_, element) => server.extend(settled(element, onto)),
+            _ => merged.extend(settled(element.clone(), onto)),
         }
     }
-    identity.check(&server)?;
-    Ok(list::arranged(server, &order, &before, identity))
+    identity.check(&merged)?;
+    Ok(list::arranged(merged, &elements, &before, identity))
 }

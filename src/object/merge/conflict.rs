@@ -1,6 +1,6 @@
 //! Whether two patches change the same thing differently.
 
-use super::list::{self, Identity};
+use super::list::{self, Identity, Places};
 use super::schema::{Field, SchemaRef, Strategy};
 use super::{Fields, Merged, PATCH, RETAIN_KEYS};
 use serde_json::Value;
@@ -34,9 +34,9 @@ fn lists(left: &[Value], right: &[Value], field: Field) -> Merged<bool> {
     if let Strategy::ByKey(key) = field.strategy
         && list::holds_maps(left, right)?
     {
-        let identity = Identity::Key(key);
+        let places = Places::of(right, Identity::Key(key));
         for element in left {
-            if let Some(index) = identity.position(right, element)
+            if let Some(index) = places.get(element)
                 && values(element, &right[index], Field { strategy: Strategy::Plain, ..field })?
             {
                 return Ok(true);

@@ -1,8 +1,8 @@
 //! The strategic patch that leads from one version of an object to another.
 
-use super::list::{self, Identity, deletion};
+use super::list::{self, Identity, Places, deletion};
 use super::schema::{Field, SchemaRef, Strategy};
-use super::{DELETE_FROM, Fields, Merged, PATCH, RETAIN_KEYS, SET_ORDER};
+use super::{DELETE_FROM, Fields, Merged, RETAIN_KEYS, SET_ORDER};
 use serde_json::Value;
 use std::cmp::Ordering;
 
@@ -24,11 +24,6 @@ fn diff(original: &Fields, modified: &Fields, schema: SchemaRef, want: Want, ret
     for (key, new) in modified {
         match (original.get(key), new) {
             (Some(old), new) if old == new && schema.field(key).strategy != Strategy::Replace => {}
-            (Some(old), new) if key == PATCH => {
-                if old != new && want.additions {
-                    patch.insert(key.clone(), new.clone());
-                }
-            }
             (Some(Value::Object(old)), Value::Object(new)) => {
                 let field = schema.field(key);
                 if field.strategy == Strategy::Replace {
@@ -86,9 +81,9 @@ fn diff_list(key: &str, old: &[Value], new: &[Value], field: Field, want: Want, 
             (changes, ordered.then(|| new.iter().map(pick).collect::<Vec<_>>()))
         }
         _ => {
-            let missing = |from: &[Value], element: &&Value| !from.contains(element);
-            let gone: Vec<Value> = old.iter().filter(|element| missing(new, element)).cloned().collect();
-            let added: Vec<Value> = new.iter().filter(|element| missing(old, element)).cloned().collect();
+            let (before, after) = (Places::of(old, Identity::Scalar), Places::of(new, Identity::Scalar));
+            let gone: Vec<Value> = old.iter().filter(|element| !after.has(element)).cloned().collect();
+            let added: Vec<Value> = new.iter().filter(|element| !before.has(element)).cloned().collect();
             if want.deletions && !gone.is_empty() {
                 patch.insert(format!("{DELETE_FROM}{key}"), list::distinct(gone).into());
             }

@@ -2,6 +2,7 @@
 
 use super::{Fields, MergeError, Merged, PATCH, malformed};
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 
 /// What tells the elements of a list apart.
 #[derive(Clone, Copy)]
@@ -13,15 +14,16 @@ pub(super) enum Identity {
 }
 
 impl Identity {
-    pub(super) fn same(self, a: &Value, b: &Value) -> bool {
+    /// What two elements share when they are the same.
+    pub(super) fn of(self, element: &Value) -> Option<String> {
         match self {
-            Identity::Key(key) => a.get(key).is_some_and(|value| b.get(key) == Some(value)),
-            Identity::Scalar => a == b,
+            Identity::Key(key) => element.get(key).map(Value::to_string),
+            Identity::Scalar => Some(element.to_string()),
         }
     }
 
-    pub(super) fn position(self, list: &[Value], element: &Value) -> Option<usize> {
-        list.iter().position(|other| self.same(other, element))
+    pub(super) fn same(self, a: &Value, b: &Value) -> bool {
+        self.of(a).is_some_and(|name| self.of(b) == Some(name))
     }
 
     /// Every map must have the key.
@@ -31,7 +33,33 @@ impl Identity {
     }
 }
 
-pub(super) fn no_merge_key(element: &Value, key: &str) -> MergeError {
+/// Where each element of a list stands; the first of those that are the same.
+pub(super) struct Places {
+    identity: Identity,
+    places: HashMap<String, usize>,
+}
+
+impl Places {
+    pub(super) fn of<'a>(list: impl IntoIterator<Item = &'a Value>, identity: Identity) -> Places {
+        let mut places = HashMap::new();
+        for (place, element) in list.into_iter().enumerate() {
+            if let Some(name) = identity.of(element) {
+                places.entry(name).or_insert(place);
+            }
+        }
+        Places { identity, places }
+    }
+
+    pub(super) fn get(&self, element: &Value) -> Option<usize> {
+        self.places.get(&self.identity.of(element)?).copied()
+    }
+
+    pub(super) fn has(&self, element: &Value) -> bool {
+        self.get(element).is_some()
+    }
+}
+
+fn no_merge_key(element: &Value, key: &str) -> MergeError {
     MergeError::Malformed(format!("map: {element} does not contain declared merge key: {key}"))
 }
 
@@ -63,7 +91,8 @@ pub(super) fn deletion(key: &str, value: &Value) -> Value {
 /// Sorted as another list has them; deletions go last.
 pub(super) fn in_order_of(list: Vec<Value>, order: &[Value], identity: Identity) -> Vec<Value> {
     let (deletions, mut sorted): (Vec<_>, Vec<_>) = list.into_iter().partition(is_deletion);
-    sorted.sort_by_key(|element| identity.position(order, element).unwrap_or(usize::MAX));
+    let order = Places::of(order, identity);
+    sorted.sort_by_cached_key(|element| order.get(element).unwrap_or(usize::MAX));
     sorted.extend(deletions);
     sorted
 }
@@ -71,11 +100,11 @@ pub(super) fn in_order_of(list: Vec<Value>, order: &[Value], identity: Identity)
 /// Puts a merged list in order: elements of the patch stand as it orders them, those that only the server knows keep
 /// their place among the ones that both know, and what is new comes before what the server has after it.
 pub(super) fn arranged(merged: Vec<Value>, patch: &[Value], server: &[Value], identity: Identity) -> Vec<Value> {
-    let (ours, theirs): (Vec<_>, Vec<_>) =
-        merged.into_iter().partition(|element| identity.position(patch, element).is_some());
+    let in_patch = Places::of(patch, identity);
+    let (ours, theirs): (Vec<_>, Vec<_>) = merged.into_iter().partition(|element| in_patch.has(element));
     let ours = in_order_of(ours, patch, identity);
     let theirs = in_order_of(theirs, server, identity);
-    let place = |element: &Value| identity.position(server, element);
+    let places = Places::of(server, identity);
     let mut all = Vec::with_capacity(ours.len() + theirs.len());
     let (mut ours, mut theirs) = (ours.into_iter().peekable(), theirs.into_iter().peekable());
     loop {
@@ -83,7 +112,7 @@ pub(super) fn arranged(merged: Vec<Value>, patch: &[Value], server: &[Value], id
             (None, None) => return all,
             (Some(_), None) => theirs.next(),
             (None, Some(_)) => ours.next(),
-            (Some(their), Some(our)) => match (place(their), place(our)) {
+            (Some(their), Some(our)) => match (places.get(their), places.get(our)) {
                 (Some(their), Some(our)) if their < our => theirs.next(),
                 _ => ours.next(),
             },
@@ -94,6 +123,6 @@ pub(super) fn arranged(merged: Vec<Value>, patch: &[Value], server: &[Value], id
 
 /// Without repetitions; the first of each stays.
 pub(super) fn distinct(list: Vec<Value>) -> Vec<Value> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     list.into_iter().filter(|element| seen.insert(element.to_string())).collect()
 }

@@ -149,7 +149,7 @@ const GROUPS: [&str; 23] = [
 pub fn schema_for(api_version: &str, kind: &str) -> Option<SchemaRef> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let known = GROUPS.contains(&group) && !api_version.is_empty();
-    known.then(|| match (group, kind) {
+    let schema: SchemaRef = match (group, kind) {
         ("", "Pod") => &POD,
         ("", "PodTemplate") => &WITH_TEMPLATE,
         ("", "ReplicationController") => &WORKLOAD,
@@ -173,5 +173,6 @@ pub fn schema_for(api_version: &str, kind: &str) -> Option<SchemaRef> {
         | ("networking.k8s.io", "ServiceCIDR")
         | ("flowcontrol.apiserver.k8s.io", _) => &WITH_CONDITIONS,
         _ => &OBJECT,
-    })
+    };
+    known.then_some(schema)
 }

@@ -303,3 +303,15 @@ fn assert_is_in(small: &Value, large: &Value, path: &str) {
         _ => assert_eq!(small, large, "{path}"),
     }
 }
+
+#[test]
+fn long_lists_merge_in_time() {
+    let containers =
+        |from: usize| (from..from + 4_000).map(|n| json!({"name": n.to_string(), "image": "x"})).collect::<Vec<_>>();
+    let (old, new) = (spec(json!({"containers": containers(0)})), spec(json!({"containers": containers(2_000)})));
+    let patch = three_way_strategic(&old, &new, &old, pod(), true).unwrap();
+    assert_eq!(strategic_merge(&old, &patch, pod()).unwrap()["spec"]["containers"].as_array().unwrap().len(), 4_000);
+    let finalizers = |from: usize| json!({"metadata": {"finalizers": (from..from + 4_000).map(|n| n.to_string()).collect::<Vec<_>>()}});
+    let patch = two_way_strategic(&finalizers(0), &finalizers(2_000), pod()).unwrap();
+    assert_eq!(strategic_merge(&finalizers(0), &patch, pod()).unwrap(), finalizers(2_000));
+}
