@@ -154,3 +154,95 @@ fn image_id(pod: &LocalPod, member: &Member) -> String {
 fn in_minutes(seconds: i64) -> String {
     if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Act, Machine, pod};
+    use super::in_minutes;
+    use serde_json::json;
+
+    #[test]
+    fn durations_are_gos() {
+        for (seconds, text) in [(10, "10s"), (80, "1m20s"), (160, "2m40s"), (300, "5m0s")] {
+            assert_eq!(in_minutes(seconds), text);
+        }
+    }
+
+    #[test]
+    fn a_refused_image_backs_off_and_keeps_its_message() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "nope:1"}]})));
+        machine.act("c", Act::Refuse("ErrImagePull")).run_to(1);
+        assert_eq!(machine.summary(), "Pending c=ErrImagePull/0");
+        machine.run_to(3);
+        assert_eq!(machine.summary(), "Pending c=ImagePullBackOff/0");
+        let message = "Back-off pulling image \"nope:1\": ErrImagePull: write it otherwise";
+        assert_eq!(machine.container("c")["state"]["waiting"]["message"], message);
+        machine.run_to(200);
+        let starts = ["0", "10", "30", "70", "150"].map(|second| format!("{second} start c#0"));
+        assert_eq!(machine.told(), starts);
+        machine.act("c", Act::Stay).run_to(320);
+        assert_eq!(machine.summary(), "Running c+=running/0");
+        assert_eq!(machine.reasons()[..4], ["Failed", "Failed", "BackOff", "Failed"]);
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_run_has_ended() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        machine.act("c", Act::Refuse("StartError")).run_to(5);
+        assert_eq!(machine.summary(), "Running c=CrashLoopBackOff/1");
+        let last = machine.container("c")["lastState"]["terminated"].clone();
+        assert_eq!((&last["exitCode"], &last["reason"]), (&json!(128), &json!("StartError")));
+    }
+
+    #[test]
+    fn a_lost_machine_is_never_success() {
+        for (policy, expected) in [
+            ("Always", "Running c+=running/1"),
+            ("OnFailure", "Running c+=running/1"),
+            ("Never", "Failed c=ContainerStatusUnknown/0"),
+        ] {
+            let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a"}]});
+            let mut machine = Machine::new(pod(spec));
+            machine.run_to(5);
+            machine.reboot();
+            machine.run_to(6);
+            assert_eq!(machine.summary(), expected, "{policy}");
+            let state = if policy == "Never" { "state" } else { "lastState" };
+            let ended = machine.container("c")[state]["terminated"].clone();
+            assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(137), &json!("ContainerStatusUnknown")));
+        }
+    }
+
+    #[test]
+    fn a_new_machine_runs_init_containers_again() {
+        let init = json!([{"name": "i", "image": "a"}]);
+        let spec = json!({"initContainers": init, "containers": [{"name": "c", "image": "a"}]});
+        let mut machine = Machine::new(pod(spec));
+        machine.act("i", Act::Exit(1, 0)).run_to(5);
+        machine.told();
+        machine.reboot();
+        machine.run_to(10);
+        assert_eq!(machine.told(), ["5 start i#1", "6 i ends 0", "6 start c#1"]);
+        assert_eq!(machine.summary(), "Running i+=Completed/1 c+=running/1");
+    }
+
+    #[test]
+    fn final_phases_stay() {
+        let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "a"}]});
+        let mut machine = Machine::new(pod(spec));
+        machine.act("c", Act::Exit(1, 0)).run_to(5);
+        let status = machine.status();
+        machine.reboot();
+        machine.run_to(1000);
+        assert_eq!(machine.status(), status);
+        assert_eq!(machine.starts.len(), 1);
+    }
+
+    #[test]
+    fn statuses_are_sorted_by_name() {
+        let containers = json!([{"name": "z", "image": "a"}, {"name": "b", "image": "a"}]);
+        let mut machine = Machine::new(pod(json!({"containers": containers})));
+        machine.settle();
+        assert_eq!(machine.summary(), "Running b+=running/0 z+=running/0");
+    }
+}

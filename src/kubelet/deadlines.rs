@@ -21,3 +21,24 @@ pub fn end(pod: &LocalPod) -> Option<Time> {
 pub fn is_over(pod: &LocalPod) -> bool {
     end(pod).is_some_and(|end| pod.world.now >= end)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Act, Machine, pod};
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_fails_at_its_deadline() {
+        let containers = json!([{"name": "c", "image": "a"}]);
+        let mut machine = Machine::new(pod(
+            json!({"activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 5, "containers": containers}),
+        ));
+        machine.act("c", Act::Stubborn).run_to(22);
+        assert_eq!(machine.status()["phase"], "Running", "no phase is final while anything runs");
+        machine.run_to(60);
+        assert_eq!(machine.told(), ["0 start c#0", "20 stop c in 5", "25 c ends 137"]);
+        assert_eq!(machine.summary(), "Failed c=Error/0");
+        assert_eq!(machine.status()["reason"], "DeadlineExceeded");
+        assert_eq!(machine.reasons().last(), Some(&"DeadlineExceeded"));
+    }
+}

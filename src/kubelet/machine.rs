@@ -16,6 +16,8 @@ pub enum Act {
     Stubborn,
     /// Runs for so many seconds and ends with a code.
     Exit(i64, i32),
+    /// Runs, and answers nothing any more: neither stops nor probes.
+    Deaf,
     /// Is refused for a reason.
     Refuse(&'static str),
 }
@@ -285,6 +287,7 @@ impl Machine {
             Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
                 self.story.push(format!("{} stop {container} in {grace_seconds}", self.second()));
                 let (after, code) = match self.acts.get(&*container) {
+                    Some(Act::Deaf) => return,
                     Some(Act::Stubborn) => (grace_seconds, 137),
                     _ => (0, 143),
                 };
@@ -301,6 +304,9 @@ impl Machine {
                 let ok = self.probes.get(&kind).copied().unwrap_or(true);
                 self.story.push(format!("{} {kind} {}", self.second(), if ok { "ok" } else { "fails" }));
                 let message = if ok { String::new() } else { "no".to_owned() };
+                if matches!(self.acts.get(&*probe.container), Some(Act::Deaf)) {
+                    return;
+                }
                 let at = self.world.now;
                 let (pod_uid, container, attempt, kind) = (probe.pod_uid, probe.container, probe.attempt, probe.kind);
                 self.news.push((at, Report::Probe { pod_uid, container, attempt, kind, ok, message, at }));
@@ -335,7 +341,7 @@ impl Machine {
                 let end = now + SignedDuration::from_secs(seconds);
                 self.ends(start.pod_uid.clone(), start.container.clone(), start.attempt, now, end, code);
             }
-            Act::Stay | Act::Stubborn => {}
+            Act::Stay | Act::Stubborn | Act::Deaf => {}
         }
         self.live.insert(place, (start.attempt, now));
         self.news.push((now, report(ContainerState::Running { pid: 1, since: now })));

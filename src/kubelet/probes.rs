@@ -162,3 +162,113 @@ fn port_number(member: &Member, name: &str) -> Option<i32> {
     let named = ports.into_iter().find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port);
     named.or_else(|| name.parse().ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Act, Machine, pod};
+    use serde_json::{Value, json};
+
+    fn probed(probes: Value) -> Machine {
+        let mut container = json!({"name": "c", "image": "a", "ports": [{"name": "web", "containerPort": 8080}]});
+        for (field, probe) in probes.as_object().unwrap() {
+            container[field] = probe.clone();
+        }
+        Machine::new(pod(json!({"terminationGracePeriodSeconds": 7, "containers": [container]})))
+    }
+
+    fn http(more: Value) -> Value {
+        let mut probe = json!({"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 10, "failureThreshold": 3,
+            "timeoutSeconds": 1, "successThreshold": 1});
+        for (field, value) in more.as_object().unwrap() {
+            probe[field] = value.clone();
+        }
+        probe
+    }
+
+    #[test]
+    fn readiness_follows_its_thresholds() {
+        let mut machine = probed(json!({"readinessProbe": http(json!({"initialDelaySeconds": 5, "successThreshold": 2}))}));
+        machine.run_to(14);
+        assert_eq!(machine.condition("Ready"), "ContainersNotReady");
+        machine.run_to(15);
+        assert_eq!(machine.told(), ["0 start c#0", "5 readiness ok", "15 readiness ok"]);
+        assert_eq!(machine.condition("Ready"), "True");
+        machine.probe("readiness", false).run_to(36);
+        assert_eq!(machine.condition("Ready"), "True", "two failures are not three");
+        machine.run_to(45);
+        assert_eq!(machine.condition("Ready"), "ContainersNotReady");
+        assert_eq!(machine.summary(), "Running c=running/0");
+        machine.run_to(56);
+        let unhealthy = machine.events.iter().filter(|event| event.reason == "Unhealthy");
+        assert_eq!(unhealthy.map(|event| &*event.message).collect::<Vec<_>>(), ["Readiness probe failed: no"; 3]);
+    }
+
+    #[test]
+    fn a_failed_liveness_probe_restarts_the_container() {
+        let mut machine = probed(json!({"livenessProbe": http(json!({"failureThreshold": 2, "periodSeconds": 3}))}));
+        machine.probe("liveness", false).run_to(4);
+        let expected = [
+            "0 start c#0",
+            "0 liveness fails",
+            "3 liveness fails",
+            "3 stop c in 7",
+            "3 c ends 143",
+            "3 start c#1",
+            "3 liveness fails",
+        ];
+        assert_eq!(machine.told(), expected);
+        assert_eq!(machine.summary(), "Running c+=running/1");
+        let told: Vec<_> = machine.events.iter().map(|event| &*event.message).skip(3).take(3).collect();
+        let killing = "Container c failed liveness probe, will be restarted";
+        assert_eq!(told, ["Liveness probe failed: no", "Liveness probe failed: no", killing]);
+    }
+
+    #[test]
+    fn a_probe_may_bring_its_own_grace() {
+        let probe = http(json!({"failureThreshold": 1, "terminationGracePeriodSeconds": 2}));
+        let mut machine = probed(json!({"livenessProbe": probe}));
+        machine.act("c", Act::Stubborn).probe("liveness", false).run_to(1);
+        assert!(machine.told().contains(&"0 stop c in 2".to_owned()));
+    }
+
+    #[test]
+    fn startup_holds_the_others_back() {
+        let mut machine = probed(json!({
+            "startupProbe": http(json!({"failureThreshold": 3, "periodSeconds": 2})),
+            "livenessProbe": http(json!({})), "readinessProbe": http(json!({})),
+        }));
+        machine.probe("startup", false).run_to(3);
+        assert_eq!(machine.told(), ["0 start c#0", "0 startup fails", "2 startup fails"]);
+        assert_eq!(machine.container("c")["started"], false);
+        machine.probe("startup", true).run_to(5);
+        assert_eq!(machine.told(), ["4 startup ok", "4 liveness ok", "4 readiness ok"]);
+        assert_eq!(machine.container("c")["started"], true);
+        assert_eq!(machine.condition("Ready"), "True");
+    }
+
+    #[test]
+    fn startup_that_never_succeeds_restarts() {
+        let mut machine = probed(json!({"startupProbe": http(json!({"failureThreshold": 2, "periodSeconds": 2}))}));
+        machine.probe("startup", false).run_to(2);
+        let story = machine.told();
+        assert_eq!(story[..4], ["0 start c#0", "0 startup fails", "2 startup fails", "2 stop c in 7"]);
+        assert!(machine.reasons().contains(&"Killing"));
+    }
+
+    #[test]
+    fn named_ports_are_numbers_for_the_machine() {
+        let machine = probed(json!({"livenessProbe": http(json!({}))}));
+        let world = &machine.world;
+        let row = world.get(&super::super::machine::key("p")).unwrap();
+        let pod = super::LocalPod::read(world, row, &world.facts.nodes["n"]).unwrap();
+        let probe = pod.members[0].spec.liveness_probe.clone().unwrap();
+        assert_eq!(super::handler(&pod.members[0], &probe), json!({"httpGet": {"path": "/", "port": 8080}}));
+    }
+
+    #[test]
+    fn a_probe_that_is_not_answered_is_asked_again() {
+        let mut machine = probed(json!({"livenessProbe": http(json!({}))}));
+        machine.act("c", Act::Deaf).run_to(13);
+        assert_eq!(machine.told(), ["0 start c#0", "0 liveness ok", "6 liveness ok", "12 liveness ok"]);
+    }
+}

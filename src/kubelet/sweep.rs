@@ -14,3 +14,35 @@ pub fn plan(world: &World, key: &Key, plan: &mut Plan) {
         remove(world, uid, pod, plan);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, key, pod};
+    use serde_json::json;
+
+    #[test]
+    fn what_a_forgotten_pod_left_is_ended() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        machine.run_to(5);
+        machine.told();
+        machine.world.remove(&key("p"));
+        machine.settle();
+        assert_eq!(machine.told(), ["5 remove uid-p"]);
+        assert!(machine.world.facts.pods.get("uid-p").is_none());
+    }
+
+    #[test]
+    fn a_new_pod_of_the_same_name_lives() {
+        let spec = json!({"containers": [{"name": "c", "image": "a"}]});
+        let mut machine = Machine::new(pod(spec.clone()));
+        machine.run_to(5);
+        machine.told();
+        let mut again = pod(spec);
+        again["metadata"]["uid"] = "uid-new".into();
+        machine.put("pods", again);
+        machine.settle();
+        assert_eq!(machine.told(), ["5 remove uid-p", "5 start c#0"]);
+        assert_eq!(machine.summary(), "Running c+=running/0");
+        assert!(machine.world.facts.pods.get("uid-new").is_some());
+    }
+}

@@ -108,3 +108,137 @@ fn seconds_until(now: Time, end: Time) -> i64 {
     let left = end.duration_since(now);
     left.as_secs() + i64::from(left.subsec_nanos() > 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Act, Machine, key, pod};
+    use serde_json::{Value, json};
+
+    fn with_sidecars() -> Value {
+        pod(json!({
+            "terminationGracePeriodSeconds": 30,
+            "initContainers": [{"name": "s1", "image": "a", "restartPolicy": "Always"},
+                {"name": "s2", "image": "a", "restartPolicy": "Always"}],
+            "containers": [{"name": "c", "image": "a"}],
+        }))
+    }
+
+    fn is_gone(machine: &Machine) -> bool {
+        machine.world.get(&key("p")).is_none() && machine.world.facts.pods.get("uid-p").is_none()
+    }
+
+    #[test]
+    fn a_deleted_pod_ends_and_leaves() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}, {"name": "d", "image": "a"}]})));
+        machine.run_to(10);
+        machine.told();
+        machine.delete(30);
+        machine.settle();
+        let expected = [
+            "10 stop c in 30",
+            "10 stop d in 30",
+            "10 c ends 143",
+            "10 d ends 143",
+            "10 remove uid-p",
+            "10 deleted",
+        ];
+        assert_eq!(machine.told(), expected);
+        assert!(is_gone(&machine));
+        assert_eq!(machine.reasons().iter().filter(|reason| **reason == "Killing").count(), 2);
+    }
+
+    #[test]
+    fn sidecars_end_after_containers_in_reverse_with_what_is_left_of_the_grace() {
+        let mut machine = Machine::new(with_sidecars());
+        machine.act("c", Act::Stubborn).act("s2", Act::Stubborn).run_to(10);
+        machine.told();
+        machine.delete(8);
+        machine.run_to(100);
+        let expected = [
+            "10 stop c in 8",
+            "18 c ends 137",
+            // The grace is used up: the sidecars get the least there is, together.
+            "18 stop s1 in 2",
+            "18 stop s2 in 2",
+            "18 s1 ends 143",
+            "20 s2 ends 137",
+            "20 remove uid-p",
+            "20 deleted",
+        ];
+        assert_eq!(machine.told(), expected);
+        let mut machine = Machine::new(with_sidecars());
+        machine.run_to(10);
+        machine.told();
+        machine.delete(30);
+        machine.run_to(100);
+        let stops: Vec<_> = machine.told().into_iter().filter(|line| line.contains("stop")).collect();
+        assert_eq!(stops, ["10 stop c in 30", "10 stop s2 in 30", "10 stop s1 in 30"]);
+    }
+
+    #[test]
+    fn a_second_delete_may_only_shorten() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        machine.act("c", Act::Stubborn).run_to(10);
+        machine.told();
+        machine.delete(30);
+        machine.run_to(12);
+        machine.delete(40);
+        machine.run_to(14);
+        machine.delete(3);
+        machine.run_to(100);
+        let story = machine.told();
+        assert_eq!(story[..3], ["10 stop c in 30", "14 stop c in 3", "17 c ends 137"]);
+        assert!(is_gone(&machine));
+    }
+
+    #[test]
+    fn a_pod_that_never_started_or_was_lost_leaves_at_once() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        machine.delete(30);
+        machine.settle();
+        assert_eq!(machine.told(), ["0 deleted"]);
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        machine.run_to(5);
+        machine.reboot();
+        machine.delete(30);
+        machine.told();
+        machine.settle();
+        assert_eq!(machine.told(), ["5 deleted"]);
+    }
+
+    #[test]
+    fn finalizers_keep_the_object_but_not_the_processes() {
+        let mut held = pod(json!({"containers": [{"name": "c", "image": "a"}]}));
+        held["metadata"]["finalizers"] = json!(["x.dev/hold"]);
+        let mut machine = Machine::new(held);
+        machine.run_to(5);
+        machine.delete(30);
+        machine.settle();
+        assert_eq!(machine.summary(), "Failed c=Error/0");
+        let plan = machine.settle();
+        assert_eq!(plan.waits, ["nothing of it runs; it waits for its finalizers: x.dev/hold"]);
+    }
+
+    #[test]
+    fn a_pod_that_does_not_end_is_removed_by_force() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        machine.run_to(5);
+        machine.told();
+        machine.delete(5);
+        // The machine hears the stop and never answers.
+        machine.act("c", Act::Deaf);
+        machine.run_to(100);
+        assert_eq!(machine.told(), ["5 stop c in 5", "13 remove uid-p", "13 deleted"]);
+    }
+
+    #[test]
+    fn sidecars_of_a_finished_pod_end_too() {
+        let mut spec = with_sidecars();
+        spec["spec"]["restartPolicy"] = "Never".into();
+        let mut machine = Machine::new(spec);
+        machine.act("c", Act::Exit(3, 0)).run_to(60);
+        let stops: Vec<_> = machine.told().into_iter().filter(|line| line.contains("stop")).collect();
+        assert_eq!(stops, ["3 stop s2 in 30", "3 stop s1 in 30"]);
+        assert_eq!(machine.status()["phase"], "Succeeded");
+    }
+}
