@@ -64,7 +64,9 @@ fn hash(text: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::machine::{Machine, named, pod};
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn addresses_stay_in_the_range() {
@@ -73,5 +75,44 @@ mod tests {
             assert_eq!(nth(77, place), ip);
         }
         assert_eq!(nth(77, last + 1), "127.77.1.1");
+    }
+
+    #[test]
+    fn two_pods_never_share_an_address_and_each_keeps_its_own() {
+        let spec = json!({"containers": [{"name": "c", "image": "a"}]});
+        let mut machine = Machine::new(pod(spec.clone()));
+        machine.settle();
+        let first = machine.status()["podIP"].as_str().unwrap().to_owned();
+        assert!(first.starts_with("127.77."), "{first}");
+        // Another pod holds the address that the same hash gives: the next free one is taken.
+        let mut other = named("other", spec.clone());
+        other["status"] = json!({"phase": "Running", "podIP": first});
+        let mut machine = Machine::new(pod(spec));
+        machine.put("pods", other.clone());
+        machine.settle();
+        let second = machine.status()["podIP"].as_str().unwrap().to_owned();
+        assert_ne!(second, first);
+        machine.world.remove(&super::super::machine::key("other"));
+        machine.reboot();
+        machine.run_to(60);
+        assert_eq!(machine.status()["podIP"], second.as_str(), "for the whole life");
+        assert_eq!(machine.starts.last().map(|start| &*start.ip), Some(&*second));
+        // One that has ended for good gave its address back.
+        other["status"]["phase"] = "Succeeded".into();
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        machine.put("pods", other);
+        machine.settle();
+        assert_eq!(machine.status()["podIP"], first.as_str());
+    }
+
+    #[test]
+    fn pods_of_the_host_network_have_the_nodes_address() {
+        let spec = json!({"hostNetwork": true, "containers": [{"name": "c", "image": "a"}]});
+        let mut machine = Machine::new(pod(spec));
+        let addresses = json!([{"type": "InternalIP", "address": "10.0.0.97"}]);
+        machine.put("nodes", json!({"metadata": {"name": "n", "uid": "n"}, "status": {"addresses": addresses}}));
+        machine.settle();
+        assert_eq!(machine.status()["podIP"], "10.0.0.97");
+        assert_eq!(machine.status()["hostIPs"], json!([{"ip": "10.0.0.97"}]));
     }
 }

@@ -125,3 +125,50 @@ fn ready(pod: &LocalPod, containers: &Verdict) -> Verdict {
         false => no(kind, "ReadinessGatesNotReady", Some(closed.join(", "))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Act, Machine, pod};
+    use serde_json::json;
+
+    #[test]
+    fn conditions_as_kubernetes_orders_and_words_them() {
+        let containers = json!([{"name": "z", "image": "a"}, {"name": "b", "image": "a"}]);
+        let mut machine = Machine::new(pod(json!({"restartPolicy": "Never", "containers": containers})));
+        machine.act("z", Act::Exit(5, 0)).act("b", Act::Exit(9, 0)).run_to(1);
+        let status = machine.status();
+        let conditions = status["conditions"].as_array().unwrap();
+        let kinds: Vec<_> = conditions.iter().map(|one| one["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]);
+        for condition in conditions {
+            assert_eq!(condition["observedGeneration"], 1);
+            assert!(condition.as_object().unwrap()["lastProbeTime"].is_null());
+            assert_eq!(condition["lastTransitionTime"], "2023-11-14T22:13:20Z");
+        }
+        machine.run_to(6);
+        assert_eq!(machine.condition("ContainersReady"), "ContainersNotReady");
+        let status = machine.status();
+        assert_eq!(status["conditions"][2]["message"], "containers with unready status: [z]");
+        assert_eq!(status["conditions"][2]["lastTransitionTime"], "2023-11-14T22:13:25Z");
+        assert_eq!(status["conditions"][1]["lastTransitionTime"], "2023-11-14T22:13:20Z", "it did not turn");
+        machine.run_to(10);
+        assert_eq!(machine.condition("Ready"), "PodCompleted");
+    }
+
+    #[test]
+    fn readiness_gates_are_honoured() {
+        let gates = json!([{"conditionType": "x.dev/lb"}]);
+        let spec = json!({"readinessGates": gates, "containers": [{"name": "c", "image": "a"}]});
+        let mut machine = Machine::new(pod(spec));
+        machine.settle();
+        assert_eq!(machine.condition("Ready"), "ReadinessGatesNotReady");
+        assert_eq!(machine.condition("ContainersReady"), "True");
+        let mut stored = machine.pod();
+        let gate = json!({"type": "x.dev/lb", "status": "True"});
+        stored.0["status"]["conditions"].as_array_mut().unwrap().push(gate);
+        machine.put("pods", stored.0);
+        machine.settle();
+        assert_eq!(machine.condition("Ready"), "True");
+        assert_eq!(machine.condition("x.dev/lb"), "True", "conditions of others stay");
+    }
+}

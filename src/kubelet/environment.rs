@@ -158,3 +158,176 @@ fn links(service: &Object, variables: &mut BTreeMap<String, String>) {
 fn variable_name(name: &str) -> String {
     name.to_uppercase().replace('-', "_")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, pod};
+    use serde_json::{Value, json};
+
+    fn started_with(container: Value, services: bool) -> Machine {
+        let mut container = container;
+        container["name"] = "c".into();
+        container["image"] = "a".into();
+        let spec = json!({"enableServiceLinks": services, "serviceAccountName": "sa", "hostname": "h",
+            "containers": [container, {"name": "other", "image": "a", "resources": {"limits": {"memory": "64Mi"}}}]});
+        let mut machine = Machine::new(pod(spec));
+        let meta = |name: &str| json!({"name": name, "namespace": "default", "uid": name});
+        machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"K": "kay", "two.words": "2"}}));
+        machine.put("secrets", json!({"metadata": meta("sec"), "data": {"P": "cGFzcw=="}}));
+        machine.put(
+            "nodes",
+            json!({"metadata": {"name": "n", "uid": "n"}, "status": {"allocatable": {"cpu": "3500m"},
+                "addresses": [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "10.0.0.97"}]}}),
+        );
+        let service = |name: &str, ip: &str, ports: Value| json!({"metadata": meta(name), "spec": {"clusterIP": ip, "ports": ports}});
+        machine.put(
+            "services",
+            service("kubernetes", "127.77.128.1", json!([{"name": "https", "port": 443, "protocol": "TCP"}])),
+        );
+        let ports = json!([{"name": "http-a", "port": 80}, {"port": 53, "protocol": "UDP"}]);
+        machine.put("services", service("my-web", "127.77.128.2", ports));
+        machine.put("services", service("headless", "None", json!([{"port": 1}])));
+        machine.settle();
+        machine
+    }
+
+    fn value(machine: &Machine, name: &str) -> Option<String> {
+        let start = machine.starts.iter().find(|start| &*start.container == "c")?;
+        assert!(start.env.iter().filter(|(known, _)| known == name).count() < 2, "{name} twice");
+        start.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    }
+
+    #[test]
+    fn values_from_everywhere() {
+        let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
+        let resource = |what: Value| json!({"resourceFieldRef": what});
+        let map = |key: &str| json!({"configMapKeyRef": {"name": "cm", "key": key}});
+        let cases: Vec<(Value, Option<&str>)> = vec![
+            (field("metadata.name"), Some("p")),
+            (field("metadata.namespace"), Some("default")),
+            (field("metadata.uid"), Some("uid-p")),
+            (field("metadata.labels['app']"), Some("web")),
+            (field("metadata.annotations['note']"), Some("x y")),
+            (field("metadata.labels['none']"), Some("")),
+            (field("spec.nodeName"), Some("n")),
+            (field("spec.serviceAccountName"), Some("sa")),
+            (field("status.hostIP"), Some("10.0.0.97")),
+            (resource(json!({"resource": "limits.cpu"})), Some("4")),
+            (resource(json!({"resource": "requests.cpu", "divisor": "1m"})), Some("250")),
+            (resource(json!({"resource": "limits.memory", "containerName": "other", "divisor": "1Mi"})), Some("64")),
+            (resource(json!({"resource": "requests.memory", "containerName": "other"})), Some("67108864")),
+            (map("K"), Some("kay")),
+            (json!({"configMapKeyRef": {"name": "cm", "key": "none", "optional": true}}), None),
+            (json!({"configMapKeyRef": {"name": "none", "key": "K", "optional": true}}), None),
+            (json!({"secretKeyRef": {"name": "sec", "key": "P"}}), Some("pass")),
+        ];
+        for (source, expected) in cases {
+            let resources = json!({"requests": {"cpu": "250m"}});
+            let machine =
+                started_with(json!({"resources": resources, "env": [{"name": "V", "valueFrom": source}]}), false);
+            assert_eq!(value(&machine, "V").as_deref(), expected, "{source}");
+        }
+    }
+
+    #[test]
+    fn later_ones_win_and_earlier_ones_can_be_named() {
+        let container = json!({
+            "envFrom": [{"configMapRef": {"name": "cm"}}, {"prefix": "S_", "secretRef": {"name": "sec"}},
+                {"configMapRef": {"name": "none", "optional": true}}],
+            "env": [
+                {"name": "A", "value": "$(K)-$(S_P)-$(LATER)-$$(K)"},
+                {"name": "K", "value": "mine"},
+                {"name": "LATER", "value": "$(A)/$(K)"},
+                {"name": "MY_WEB_SERVICE_HOST", "value": "over $(MY_WEB_SERVICE_HOST)"},
+                {"name": "EMPTY"},
+            ],
+            "command": ["sh", "-c", "$(LATER)"], "args": ["$(NOPE)", "$(HOME)", "$(MY_WEB_SERVICE_PORT)"],
+        });
+        let machine = started_with(container, true);
+        let cases = [
+            ("A", "kay-pass-$(LATER)-$(K)"),
+            ("K", "mine"),
+            ("two.words", "2"),
+            ("S_P", "pass"),
+            ("LATER", "kay-pass-$(LATER)-$(K)/mine"),
+            ("MY_WEB_SERVICE_HOST", "over 127.77.128.2"),
+            ("EMPTY", ""),
+            ("HOSTNAME", "h"),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(value(&machine, name).as_deref(), Some(expected), "{name}");
+        }
+        let start = &machine.starts[0];
+        assert_eq!(start.command[2], "kay-pass-$(LATER)-$(K)/mine");
+        assert_eq!(start.args, ["$(NOPE)", "$(HOME)", "80"]);
+    }
+
+    #[test]
+    fn services_have_links() {
+        let machine = started_with(json!({}), true);
+        let cases = [
+            ("KUBERNETES_SERVICE_HOST", Some("127.77.128.1")),
+            ("KUBERNETES_SERVICE_PORT_HTTPS", Some("443")),
+            ("KUBERNETES_PORT_443_TCP", Some("tcp://127.77.128.1:443")),
+            ("MY_WEB_SERVICE_HOST", Some("127.77.128.2")),
+            ("MY_WEB_SERVICE_PORT", Some("80")),
+            ("MY_WEB_SERVICE_PORT_HTTP_A", Some("80")),
+            ("MY_WEB_PORT", Some("tcp://127.77.128.2:80")),
+            ("MY_WEB_PORT_80_TCP_ADDR", Some("127.77.128.2")),
+            ("MY_WEB_PORT_80_TCP_PORT", Some("80")),
+            ("MY_WEB_PORT_80_TCP_PROTO", Some("tcp")),
+            ("MY_WEB_PORT_53_UDP", Some("udp://127.77.128.2:53")),
+            ("HEADLESS_SERVICE_HOST", None),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(value(&machine, name).as_deref(), expected, "{name}");
+        }
+        let machine = started_with(json!({}), false);
+        assert_eq!(value(&machine, "MY_WEB_SERVICE_HOST"), None);
+        assert!(value(&machine, "KUBERNETES_SERVICE_HOST").is_some(), "the API server's are always there");
+    }
+
+    #[test]
+    fn the_address_is_known_before_the_first_start() {
+        let source = json!({"fieldRef": {"fieldPath": "status.podIP"}});
+        let machine = started_with(json!({"env": [{"name": "IP", "valueFrom": source}]}), false);
+        assert_eq!(value(&machine, "IP").as_deref(), machine.status()["podIP"].as_str());
+    }
+
+    #[test]
+    fn what_is_missing_is_told_and_waited_for() {
+        let map = |optional: bool| {
+            json!([{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "new", "key": "K",
+            "optional": optional}}}])
+        };
+        let cases = [
+            (json!({"env": map(false)}), "configmap \"new\" not found"),
+            (json!({"envFrom": [{"secretRef": {"name": "new"}}]}), "secret \"new\" not found"),
+            (
+                json!({"env": [{"name": "V", "valueFrom": {"secretKeyRef": {"name": "sec", "key": "new"}}}]}),
+                "couldn't find key new in Secret default/sec",
+            ),
+            (
+                json!({"env": [{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "new"}}}]}),
+                "couldn't find key new in ConfigMap default/cm",
+            ),
+        ];
+        for (container, message) in cases {
+            let mut machine = started_with(container, false);
+            assert_eq!(machine.summary(), "Pending c=CreateContainerConfigError/0 other+=running/0", "{message}");
+            assert_eq!(machine.container("c")["state"]["waiting"]["message"], message);
+            assert!(machine.events.iter().any(|event| event.message == format!("Error: {message}")));
+            let data = json!({"new": "bmV3", "K": "bmV3"});
+            for (resource, name) in
+                [("configmaps", "new"), ("secrets", "new"), ("configmaps", "cm"), ("secrets", "sec")]
+            {
+                let meta = json!({"name": name, "namespace": "default", "uid": name});
+                machine.put(resource, json!({"metadata": meta, "data": data}));
+                let row = machine.world.find(resource, "default", name).unwrap().clone();
+                assert_eq!((super::super::LOOP.concerns)(&machine.world, &row).len(), 1, "{resource} wakes the pod");
+            }
+            machine.settle();
+            assert_eq!(machine.summary(), "Running c+=running/0 other+=running/0", "{message}");
+        }
+    }
+}

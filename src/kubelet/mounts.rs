@@ -39,3 +39,25 @@ fn absent(pod: &LocalPod, resource: &'static str, name: &str, optional: Option<b
         optional == Some(true) || name == ROOT_CA || pod.world.find(resource, &pod.row.key.namespace, name).is_some();
     (!found).then(|| format!("{} {name:?} not found", resource.trim_end_matches('s')))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, pod};
+    use serde_json::json;
+
+    #[test]
+    fn a_missing_volume_holds_the_pod_until_it_appears() {
+        let volumes = json!([{"name": "api", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}},
+            {"name": "may", "secret": {"secretName": "none", "optional": true}},
+            {"name": "cfg", "configMap": {"name": "cm"}}]);
+        let mut machine = Machine::new(pod(json!({"volumes": volumes, "containers": [{"name": "c", "image": "a"}]})));
+        machine.run_to(100);
+        assert_eq!(machine.summary(), "Pending c=ContainerCreating/0");
+        assert_eq!(machine.condition("PodReadyToStartContainers"), "False");
+        let told: Vec<_> = machine.events.iter().map(|event| &*event.message).collect();
+        assert_eq!(told, ["MountVolume.SetUp failed for volume \"cfg\" : configmap \"cm\" not found"]);
+        machine.put("configmaps", json!({"metadata": {"name": "cm", "namespace": "default", "uid": "cm"}}));
+        machine.settle();
+        assert_eq!(machine.summary(), "Running c+=running/0");
+    }
+}

@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn readiness_follows_its_thresholds() {
-        let mut machine = probed(json!({"readinessProbe": http(json!({"initialDelaySeconds": 5, "successThreshold": 2}))}));
+        let mut machine =
+            probed(json!({"readinessProbe": http(json!({"initialDelaySeconds": 5, "successThreshold": 2}))}));
         machine.run_to(14);
         assert_eq!(machine.condition("Ready"), "ContainersNotReady");
         machine.run_to(15);

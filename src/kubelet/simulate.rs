@@ -109,3 +109,96 @@ pub fn crashes(pod: &LocalPod) -> bool {
 fn annotation<'a>(pod: &'a Object, name: &str) -> Option<&'a str> {
     pod.annotation(&format!("kloop.dev/simulate-{name}")).or_else(|| pod.annotation(&format!("fake/{name}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, key, pod};
+    use serde_json::{Value, json};
+
+    fn simulated(annotations: Value, policy: &str) -> Value {
+        let mut pod = pod(json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a:1"}]}));
+        pod["metadata"]["annotations"] = annotations;
+        pod
+    }
+
+    #[test]
+    fn pods_behave_as_their_annotations_ask() {
+        let cases = [
+            (json!({}), "Always", "Running c+=running/0", "True"),
+            (json!({"fake/exit": "0"}), "Never", "Succeeded c=Completed/0", "PodCompleted"),
+            (json!({"kloop.dev/simulate-exit": "2"}), "Never", "Failed c=Error/0", "PodFailed"),
+            (json!({"fake/exit": "2"}), "Always", "Running c+=running/0", "True"),
+            (json!({"fake/ready": "false"}), "Always", "Running c=running/0", "ContainersNotReady"),
+            (
+                json!({"kloop.dev/simulate-crash": "true"}),
+                "Always",
+                "Running c=CrashLoopBackOff/3",
+                "ContainersNotReady",
+            ),
+        ];
+        for (annotations, policy, expected, ready) in cases {
+            let mut machine = Machine::simulated(simulated(annotations.clone(), policy));
+            machine.run_to(10);
+            assert_eq!(machine.summary(), expected, "{annotations}");
+            assert_eq!(machine.condition("Ready"), ready, "{annotations}");
+            assert_eq!(machine.condition("Initialized"), "True");
+            assert!(machine.starts.is_empty() && machine.events.is_empty(), "nothing is ordered, nothing has happened");
+            let writes = machine.writes;
+            machine.reboot();
+            machine.run_to(1000);
+            assert_eq!(machine.writes, writes, "a restart of the control plane changes nothing");
+        }
+    }
+
+    #[test]
+    fn pods_of_jobs_succeed_after_a_second() {
+        let mut of_job = simulated(json!({}), "OnFailure");
+        of_job["spec"]["initContainers"] = json!([{"name": "i", "image": "a"}]);
+        of_job["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true}]);
+        let mut machine = Machine::simulated(of_job);
+        machine.settle();
+        assert_eq!(machine.summary(), "Running i+=Completed/0 c+=running/0");
+        machine.run_to(3);
+        assert_eq!(machine.summary(), "Succeeded i+=Completed/0 c=Completed/0");
+        assert_eq!(machine.container("c")["containerID"], "fake://c");
+        assert_eq!(machine.container("c")["state"]["terminated"]["finishedAt"], "2023-11-14T22:13:21Z");
+    }
+
+    #[test]
+    fn a_deleted_pod_leaves_at_once_and_a_held_one_looks_as_before() {
+        let mut machine = Machine::simulated(simulated(json!({}), "Always"));
+        machine.settle();
+        machine.delete(30);
+        machine.settle();
+        assert!(machine.world.get(&key("p")).is_none());
+        let mut held = simulated(json!({}), "Always");
+        held["metadata"]["finalizers"] = json!(["x.dev/hold"]);
+        let mut machine = Machine::simulated(held);
+        machine.settle();
+        machine.delete(30);
+        machine.settle();
+        assert_eq!(machine.summary(), "Running c+=running/0");
+        assert_eq!(machine.pod().0["metadata"]["deletionGracePeriodSeconds"], 0);
+    }
+
+    #[test]
+    fn the_status_is_that_of_the_golden_conversations() {
+        let mut machine = Machine::simulated(simulated(json!({}), "Always"));
+        machine.settle();
+        let mut status = machine.status();
+        let ip = status["podIP"].clone();
+        status["conditions"] = json!([]);
+        let at = "2023-11-14T22:13:20Z";
+        let expected = json!({
+            "conditions": [],
+            "containerStatuses": [{
+                "containerID": "fake://c", "image": "a:1", "imageID": "fake://a:1", "lastState": {}, "name": "c",
+                "ready": true, "restartCount": 0, "started": true, "state": {"running": {"startedAt": at}},
+            }],
+            "hostIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}], "observedGeneration": 1, "phase": "Running",
+            "podIP": ip, "podIPs": [{"ip": ip}], "qosClass": "BestEffort", "startTime": at,
+        });
+        assert_eq!(status, expected);
+    }
+}

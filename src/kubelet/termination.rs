@@ -129,19 +129,14 @@ mod tests {
 
     #[test]
     fn a_deleted_pod_ends_and_leaves() {
-        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}, {"name": "d", "image": "a"}]})));
+        let mut machine =
+            Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}, {"name": "d", "image": "a"}]})));
         machine.run_to(10);
         machine.told();
         machine.delete(30);
         machine.settle();
-        let expected = [
-            "10 stop c in 30",
-            "10 stop d in 30",
-            "10 c ends 143",
-            "10 d ends 143",
-            "10 remove uid-p",
-            "10 deleted",
-        ];
+        let expected =
+            ["10 stop c in 30", "10 stop d in 30", "10 c ends 143", "10 d ends 143", "10 remove uid-p", "10 deleted"];
         assert_eq!(machine.told(), expected);
         assert!(is_gone(&machine));
         assert_eq!(machine.reasons().iter().filter(|reason| **reason == "Killing").count(), 2);
