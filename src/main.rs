@@ -1,4 +1,4 @@
-//! kloop.
+//! The binary: the shim first, because it has to stay small; everything else is the command line.
 
 use std::process::ExitCode;
 
@@ -6,5 +6,5 @@ fn main() -> ExitCode {
     if let Some(code) = kloop::runtime::shim_main() {
         return code;
     }
-    ExitCode::SUCCESS
+    kloop::cli::main()
 }

@@ -7,13 +7,13 @@
 //! Start reading at [`create`](create::create), then [`front::Api`].
 
 pub mod admission;
-// pub mod apply;
+pub mod apply;
 pub mod bootstrap;
 pub mod create;
 pub mod delete;
 pub mod front;
 pub mod ledger;
-// pub mod patch;
+pub mod patch;
 pub mod read;
 pub mod rules;
 pub mod update;

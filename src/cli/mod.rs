@@ -1,1 +1,86 @@
-//! (being built)
+//! The command line: kubectl's words, flags, messages and exit codes over one file.
+//!
+//! Knows: the verbs (one file each, one line each in [`Verb`]), what the flags that many share mean, and how errors are told.
+//! Never: decides anything about objects (the API server does), never touches the store but through it.
+//! Start reading at [`main`]; a verb is a file with an `Args` struct, whose doc comment is its help, and `run`.
+
+mod apply;
+mod context;
+mod create;
+mod delete;
+mod failure;
+mod files;
+mod flags;
+mod get;
+mod reconcile;
+mod targets;
+mod usage;
+mod version;
+
+pub use context::Context;
+pub use failure::{Failure, Outcome};
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Kubernetes' control plane as one binary over one SQLite file, running your manifests as local processes.
+#[derive(Parser)]
+#[command(name = "kloop", disable_version_flag = true, infer_long_args = false)]
+pub struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// Flags that every verb takes.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Globals {
+    /// The namespace scope for this request.
+    #[arg(short, long, global = true, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The cluster's file; its folder holds everything else of the cluster [default: $KLOOP_STATE, else
+    /// $XDG_STATE_HOME/kloop/default/state.db].
+    #[arg(long, global = true, value_name = "PATH")]
+    pub state: Option<PathBuf>,
+}
+
+/// The verbs, in the order of the help page.
+#[derive(Subcommand)]
+enum Verb {
+    Apply(apply::Args),
+    Create(create::Args),
+    Get(get::Args),
+    Delete(delete::Args),
+    Reconcile(reconcile::Args),
+    Version(version::Args),
+}
+
+impl Verb {
+    fn run(self, context: &mut Context) -> Outcome {
+        match self {
+            Verb::Apply(args) => apply::run(args, context),
+            Verb::Create(args) => create::run(args, context),
+            Verb::Get(args) => get::run(args, context),
+            Verb::Delete(args) => delete::run(args, context),
+            Verb::Reconcile(args) => reconcile::run(args, context),
+            Verb::Version(args) => version::run(args, context),
+        }
+    }
+}
+
+/// The whole program but for the shim, which is handled before.
+pub fn main() -> ExitCode {
+    let matches = match Cli::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return usage::tell(&error),
+    };
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => return usage::tell(&error),
+    };
+    let mut context = Context::new(cli.globals);
+    let outcome = cli.verb.run(&mut context);
+    context.finish(outcome)
+}

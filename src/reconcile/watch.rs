@@ -351,6 +351,11 @@ impl Control {
         self.load()
     }
 
+    /// How many pods have processes on this machine.
+    pub fn running_pods(&self) -> usize {
+        self.world.facts.pods.iter().filter(|(_, pod)| self.machines.local.is_some() && pod.removing.is_none()).count()
+    }
+
     /// Ends every pod of this machine: the stop signal, the pod's grace, SIGKILL. The pods stay in the store.
     pub fn stop_pods(&mut self) -> anyhow::Result<usize> {
         let Some(local) = &mut self.machines.local else { return Ok(0) };

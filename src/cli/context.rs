@@ -1,0 +1,108 @@
+//! What a verb works with: the flags that all share, the API, and where output goes.
+
+use super::{Failure, Globals, Outcome};
+use crate::apiserver::{Api, Ledger};
+use crate::kinds::Kind;
+use crate::object::{Object, Time};
+use crate::store::{self, Access};
+use colored::Colorize;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// One command's surroundings.
+pub struct Context {
+    /// The flags that every verb takes.
+    pub globals: Globals,
+    api: Option<Api>,
+}
+
+impl Context {
+    /// Before anything is opened.
+    pub fn new(globals: Globals) -> Context {
+        colored::control::set_override(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+        Context { globals, api: None }
+    }
+
+    /// The namespace that is asked for, or `default`.
+    pub fn namespace(&self) -> &str {
+        self.globals.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default")
+    }
+
+    /// The namespace to use for a kind: none where it has none.
+    pub fn namespace_of(&self, kind: &Kind) -> &str {
+        if kind.namespaced { self.namespace() } else { "" }
+    }
+
+    /// Where the state is: `--state`, else `$KLOOP_STATE`, else the user's own.
+    pub fn state(&self) -> PathBuf {
+        let flag = self.globals.state.clone();
+        let env = || std::env::var_os("KLOOP_STATE").filter(|path| !path.is_empty()).map(PathBuf::from);
+        flag.or_else(env).unwrap_or_else(store::default_path)
+    }
+
+    /// The API, opened at the first use. A cluster that does not exist yet is made.
+    pub fn api(&mut self) -> Outcome<&mut Api> {
+        if self.api.is_none() {
+            self.api = Some(Api::open(&self.state(), Access::Create, "kloop")?);
+        }
+        self.api.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
+    }
+
+    /// Takes the API out, for the verb that needs it whole.
+    pub fn take_api(&mut self) -> Outcome<Api> {
+        self.api()?;
+        self.api.take().ok_or_else(|| Failure::plain("the state could not be opened"))
+    }
+
+    /// Looks at the state in one snapshot.
+    pub fn look<T>(&mut self, look: impl FnOnce(&dyn Ledger) -> crate::apiserver::Result<T>) -> Outcome<T> {
+        Ok(self.api()?.look(look)?)
+    }
+
+    /// Now.
+    pub fn now(&self) -> Time {
+        Time::now()
+    }
+
+    /// Writes text to standard output, as it is.
+    pub fn print(&mut self, text: &str) -> Outcome {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// Writes one line to standard output.
+    pub fn say(&mut self, line: &str) -> Outcome {
+        self.print(&format!("{line}\n"))
+    }
+
+    /// Tells something beside the results, on standard error.
+    pub fn tell(&mut self, line: &str) {
+        eprintln!("{}", crate::show::escape::text(line));
+    }
+
+    /// Warns, as kubectl shows the server's warnings.
+    pub fn warn(&mut self, warnings: &[String]) {
+        for warning in warnings {
+            eprintln!("{} {}", "Warning:".yellow(), crate::show::escape::text(warning));
+        }
+    }
+
+    /// The end of the command: says what failed, gives the exit code.
+    pub fn finish(&mut self, outcome: Outcome) -> ExitCode {
+        let Err(failure) = outcome else { return ExitCode::SUCCESS };
+        let text = failure.to_string();
+        if !text.is_empty() {
+            let mut err = std::io::stderr().lock();
+            // A closed standard error leaves nobody to tell.
+            drop(writeln!(err, "{}", crate::show::escape::text(&text)));
+        }
+        ExitCode::from(failure.code())
+    }
+
+    /// `configmap/settings`, `deployment.apps/web`.
+    pub fn name_of(&self, kind: &Kind, object: &Object) -> String {
+        format!("{}/{}", kind.qualified_singular(), object.name())
+    }
+}

@@ -1,0 +1,65 @@
+//! `kloop create`: new objects, from manifests.
+
+use super::apply::refuse_duplicates;
+use super::files::{self, FileFlags, Manifest};
+use super::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
+use super::{Context, Failure, Outcome, targets};
+use crate::apiserver::FieldValidation;
+use crate::apiserver::apply::with_last_applied;
+use crate::apiserver::create::create;
+
+/// Create a resource from a file or from stdin.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    #[command(flatten)]
+    validate: ValidateFlag,
+    /// If true, the configuration of current object will be saved in its annotation, for later applies.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    save_config: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if args.files.is_empty() {
+        return Err(Failure::plain("must specify one of -f and -k"));
+    }
+    let dry_run = args.write.dry_run(context)?;
+    let validation = args.validate.parse()?;
+    let (manifests, mut failures) = files::read(&args.files)?;
+    if manifests.is_empty() && failures.is_empty() {
+        return Err(Failure::plain("no objects passed to create"));
+    }
+    for manifest in &manifests {
+        if let Err(failure) = one(&args, context, manifest, dry_run, validation) {
+            failures.push(failure);
+        }
+    }
+    Failure::all(failures)
+}
+
+fn one(args: &Args, context: &mut Context, manifest: &Manifest, dry_run: DryRun, validation: FieldValidation) -> Outcome {
+    let (kind, key) = targets::locate(context, manifest)?;
+    let mut object = manifest.object.clone();
+    if kind.namespaced {
+        object.set(&["metadata", "namespace"], &*key.namespace);
+    }
+    refuse_duplicates(kind, manifest, validation)?;
+    if args.save_config {
+        object = with_last_applied(&object);
+    }
+    if dry_run != DryRun::Client {
+        let options = flags::options(validation, dry_run);
+        let done = context.api()?.write(options.dry_run, |ledger| create(ledger, kind, &object, &options));
+        let done = done.map_err(|status| Failure::doing(status, format!("error when creating {:?}", manifest.source)))?;
+        context.warn(&done.warnings);
+        object = done.object;
+    }
+    let line = format!("{} created{}", context.name_of(kind, &object), dry_run.suffix());
+    args.print.result(context, &object, &line)
+}

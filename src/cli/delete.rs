@@ -1,0 +1,221 @@
+//! `kloop delete`: gracefully, and waiting until it is done.
+
+use super::files::{self, FileFlags};
+use super::flags::{DryRun, SelectFlags, WriteFlags};
+use super::targets::{self, Scope, Target, Targets};
+use super::{Context, Failure, Outcome};
+use crate::apiserver::create::key_of;
+use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::read;
+use crate::kinds::Kind;
+use crate::object::{Key, Reason, time};
+use crate::reconcile::leader;
+use crate::store::watch_hint;
+use crate::world::Propagation;
+use std::time::{Duration, Instant};
+
+/// Delete resources by file names, stdin, resources and names, or by resources and label selector.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME, TYPE/NAME, or TYPE with -l or --all.
+    words: Vec<String>,
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    select: SelectFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    /// Delete all resources, in the namespace of the specified resource types.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    all: bool,
+    /// If present, list the requested object(s) across all namespaces.
+    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    all_namespaces: bool,
+    /// Must be "background", "orphan", or "foreground": what happens to dependents.
+    #[arg(long, value_name = "HOW", default_value = "background", num_args = 0..=1, default_missing_value = "background", require_equals = true)]
+    cascade: String,
+    /// If true, immediately remove resources from API and bypass graceful deletion.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    force: bool,
+    /// Period of time in seconds given to the resource to terminate gracefully.
+    #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]
+    grace_period: i64,
+    /// If true, resources are signaled for immediate shutdown (same as --grace-period=1).
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    now: bool,
+    /// Treat "resource not found" as a successful delete.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    ignore_not_found: bool,
+    /// Output mode. Use "-o name" for shorter output (resource/name).
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<String>,
+    /// The length of time to wait before giving up on a delete, zero means determine a timeout from the size of the object.
+    #[arg(long, default_value = "0s", value_name = "DURATION")]
+    timeout: String,
+    /// If true, wait for resources to be gone before returning.
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
+    wait: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let (options, timeout) = check(&args)?;
+    let dry_run = args.write.dry_run(context)?;
+    if args.force {
+        context.warn(&["Immediate deletion does not wait for confirmation that the running resource has been terminated. \
+            The resource may continue to run on the cluster indefinitely."
+            .to_owned()]);
+    }
+    let selects = args.select.selector.is_some() || args.select.field_selector.is_some() || args.all;
+    let (targets, mut failures) = find(&args, context)?;
+    if targets.is_empty() && failures.is_empty() && selects {
+        return context.say("No resources found");
+    }
+    let mut gone = Vec::new();
+    for (target, source) in targets {
+        match one(&args, context, &target, &options, dry_run) {
+            Ok(()) => gone.push((target.kind, key_of(target.kind, &target.object), target.object.uid().to_owned())),
+            Err(Failure::Api { status, .. }) => failures.push(match source {
+                Some(source) => Failure::doing(status, format!("error when deleting {source:?}")),
+                None => status.into(),
+            }),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if args.wait && dry_run == DryRun::None {
+        wait(context, gone, timeout)?;
+    }
+    Failure::all(failures)
+}
+
+fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
+    if args.output.as_deref().is_some_and(|output| output != "name") {
+        let output = args.output.as_deref().unwrap_or_default();
+        return Err(Failure::plain(format!("unexpected -o output mode: {output}. We only support '-o name'")));
+    }
+    if args.all && args.select.selector.is_some() {
+        return Err(Failure::plain("cannot set --all and --selector at the same time"));
+    }
+    if args.force && args.grace_period > 0 {
+        return Err(Failure::plain("--force and --grace-period greater than 0 cannot be specified together"));
+    }
+    if args.now && args.grace_period != -1 {
+        return Err(Failure::plain("--now and --grace-period cannot be specified together"));
+    }
+    let propagation = match args.cascade.as_str() {
+        "background" | "true" => Propagation::Background,
+        "foreground" => Propagation::Foreground,
+        "orphan" | "false" => Propagation::Orphan,
+        other => return Err(Failure::plain(format!("invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""))),
+    };
+    let grace = match (args.force, args.now, args.grace_period) {
+        (true, _, _) => Some(0),
+        (_, true, _) => Some(1),
+        // Without --force, zero would be immediate deletion: kubectl makes it one.
+        (_, _, 0) => Some(1),
+        (_, _, negative) if negative < 0 => None,
+        (_, _, grace) => Some(grace),
+    };
+    let timeout = time::parse_duration(&args.timeout)
+        .map_err(|error| Failure::plain(format!("invalid argument {:?} for \"--timeout\" flag: {error}", args.timeout)))?;
+    let week = Duration::from_secs(7 * 24 * 3600);
+    let timeout = if timeout.is_positive() { timeout.unsigned_abs() } else { week };
+    Ok((DeleteOptions { grace, propagation, uid: None, revision: None }, timeout))
+}
+
+/// The objects to delete, with the file that names them.
+fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<(Target, Option<String>)>, Vec<Failure>)> {
+    let missing = |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
+    if !args.files.is_empty() {
+        let (manifests, unread) = files::read(&args.files)?;
+        failures = unread;
+        for manifest in manifests {
+            let located = targets::locate(context, &manifest).and_then(|(kind, key)| {
+                let object = context.look(|ledger| read::get(ledger, &key));
+                let object = object.map_err(|failure| in_file(failure, &manifest.source))?;
+                Ok((Target { kind, object }, Some(manifest.source.clone())))
+            });
+            match located {
+                Ok(target) => found.push(target),
+                Err(failure) => failures.push(failure),
+            }
+        }
+    } else {
+        if let Targets::Lists(kinds) = targets::parse(&args.words)?
+            && kinds.is_empty()
+        {
+            return Err(targets::no_resources());
+        }
+        let scope = Scope {
+            words: &args.words,
+            select: Some(&args.select),
+            all: args.all,
+            all_namespaces: args.all_namespaces,
+            ..Scope::default()
+        };
+        let (targets, missing) = targets::find(context, &scope)?;
+        found = targets.into_iter().map(|target| (target, None)).collect();
+        failures = missing;
+    }
+    if args.ignore_not_found {
+        failures.retain(|failure| !missing(failure));
+    }
+    Ok((found, failures))
+}
+
+fn in_file(failure: Failure, source: &str) -> Failure {
+    match failure {
+        Failure::Api { status, .. } => Failure::doing(status, format!("error when deleting {source:?}")),
+        other => other,
+    }
+}
+
+fn one(args: &Args, context: &mut Context, target: &Target, options: &DeleteOptions, dry_run: DryRun) -> Outcome {
+    let Target { kind, object } = target;
+    let key = key_of(kind, object);
+    if dry_run != DryRun::Client {
+        context.api()?.write(dry_run == DryRun::Server, |ledger| delete(ledger, kind, &key, options))?;
+    }
+    if args.output.is_some() {
+        let name = context.name_of(kind, object);
+        return context.say(&name);
+    }
+    let word = if args.force { "force deleted" } else { "deleted" };
+    let place = if kind.namespaced { format!(" from {} namespace", key.namespace) } else { String::new() };
+    context.say(&format!("{} {:?} {word}{place}{}", kind.qualified_singular(), object.name(), dry_run.suffix()))
+}
+
+/// Waits until the objects are gone (another of the same name is another). With no control plane running, nothing would end
+/// pods or finish what finalizers wait for: then it says so instead.
+fn wait(context: &mut Context, mut left: Vec<(&'static Kind, Key, String)>, timeout: Duration) -> Outcome {
+    let until = Instant::now() + timeout;
+    let dir = context.api()?.store().dir().to_owned();
+    let hint = watch_hint(context.api()?.store());
+    loop {
+        let mut still = Vec::new();
+        for (kind, key, uid) in left {
+            let lives = context.look(|ledger| ledger.get(&key))?.is_some_and(|object| object.uid() == uid);
+            if lives {
+                still.push((kind, key, uid));
+            }
+        }
+        left = still;
+        let Some((kind, key, _)) = left.first() else { return Ok(()) };
+        if leader::leader_of(&dir).is_none() {
+            context.tell(&format!(
+                "{} {:?} is marked for deletion; it goes when a control plane runs (kloop reconcile --watch).",
+                kind.qualified_singular(),
+                &*key.name
+            ));
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(Failure::plain(format!("timed out waiting for the condition on {}/{}", kind.resource.plural(), key.name)));
+        }
+        match &hint {
+            Some(hint) => drop(hint.wait(Duration::from_millis(500))),
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! How a command fails: what is said, and with which exit code.
+
+use crate::object::{Reason, Status};
+use crate::store::OpenError;
+use std::fmt;
+
+/// What a verb comes to.
+pub type Outcome<T = ()> = std::result::Result<T, Failure>;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The API server refused. `doing` stands before its words: `error when creating "a.yaml": `.
+    Api {
+        /// What it answered.
+        status: Status,
+        /// What was being done, or empty.
+        doing: String,
+    },
+    /// The user erred, or the machine did: `error: ...`.
+    Plain(String),
+    /// The same, where usage is to be pointed at: the verb's path, `create namespace`.
+    Usage(String, String),
+    /// The state cannot be opened.
+    Open(OpenError),
+    /// Everything was said already.
+    Code(u8),
+    /// Several, each told in its own form.
+    Many(Vec<Failure>),
+    /// Nobody reads standard output any more: not a failure.
+    BrokenPipe,
+}
+
+impl Failure {
+    /// `error: text`.
+    pub fn plain(text: impl Into<String>) -> Failure {
+        Failure::Plain(text.into())
+    }
+
+    /// A refusal while something was being done, such as `error when creating "a.yaml"`.
+    pub fn doing(status: Status, doing: impl Into<String>) -> Failure {
+        Failure::Api { status, doing: doing.into() }
+    }
+
+    /// One failure for several; none for none.
+    pub fn all(mut failures: Vec<Failure>) -> Outcome {
+        match failures.len() {
+            0 => Ok(()),
+            1 => Err(failures.remove(0)),
+            _ => Err(Failure::Many(failures)),
+        }
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::Open(error) => error.exit_code(),
+            Failure::Code(code) => *code,
+            Failure::BrokenPipe => 0,
+            _ => 1,
+        }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Failure {
+        Failure::Api { status, doing: String::new() }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Failure {
+        Failure::Open(error)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Plain(format!("{error:#}"))
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        if error.kind() == std::io::ErrorKind::BrokenPipe { Failure::BrokenPipe } else { Failure::Plain(error.to_string()) }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Plain(text)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Api { status, doing } => f.write_str(&refusal(status, doing)),
+            Failure::Plain(text) if text.starts_with("error: ") => f.write_str(text),
+            Failure::Plain(text) => write!(f, "error: {text}"),
+            Failure::Usage(verb, text) => write!(f, "error: {text}\nSee 'kloop {verb} -h' for help and examples"),
+            Failure::Open(error) => write!(f, "error: {error}"),
+            Failure::Code(_) | Failure::BrokenPipe => Ok(()),
+            Failure::Many(failures) => {
+                let texts: Vec<String> = failures.iter().map(Failure::to_string).filter(|text| !text.is_empty()).collect();
+                f.write_str(&texts.join("\n"))
+            }
+        }
+    }
+}
+
+/// The API server's refusal in kubectl's words.
+fn refusal(status: &Status, doing: &str) -> String {
+    let doing = if doing.is_empty() { String::new() } else { format!("{doing}: ") };
+    if status.reason != Reason::Invalid || status.kind.is_empty() {
+        return format!("Error from server ({:?}): {doing}{}", status.reason, status.message);
+    }
+    let text = |cause: &crate::object::Cause| match cause.field.as_str() {
+        "" => cause.message.clone(),
+        field => format!("{field}: {}", cause.message),
+    };
+    let mut causes: Vec<String> = Vec::new();
+    for cause in status.causes.iter().map(text) {
+        if !causes.contains(&cause) {
+            causes.push(cause);
+        }
+    }
+    let head = format!("The {} {:?} is invalid", status.kind, status.name);
+    match &causes[..] {
+        [] => format!("{head}: {}", status.message),
+        [one] => format!("{head}: {one}"),
+        several => format!("{head}: \n{}", several.iter().map(|cause| format!("* {cause}")).collect::<Vec<_>>().join("\n")),
+    }
+}

@@ -1,0 +1,171 @@
+//! `-f`: from files, folders and standard input to documents that know where they stand.
+
+use super::{Failure, Outcome};
+use crate::object::Object;
+use crate::object::yaml::{self, Document};
+use clap::Args;
+use serde_json::Value;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Most bytes read from one file: the API takes 3 MiB an object, a file may hold many.
+const MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+/// `-f`, `-k`, `-R`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FileFlags {
+    /// Files, folders or - (standard input) that hold manifests.
+    #[arg(short, long = "filename", value_name = "FILE", value_delimiter = ',')]
+    pub filenames: Vec<String>,
+    /// Process the directory used in -f, --filename recursively.
+    #[arg(short = 'R', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    pub recursive: bool,
+}
+
+impl FileFlags {
+    /// Whether any was given.
+    pub fn is_empty(&self) -> bool {
+        self.filenames.is_empty()
+    }
+}
+
+/// One object of a file.
+#[derive(Clone)]
+pub struct Manifest {
+    /// The object as written.
+    pub object: Object,
+    /// The file as the user named it; `STDIN` for standard input.
+    pub source: String,
+    /// The folder of the file, which relative images are relative to.
+    pub folder: Option<PathBuf>,
+    /// Line of the document in the file, from 1.
+    pub line: usize,
+    document: Rc<Document>,
+    /// Path of the object in the document when it is an item of a List.
+    inside: String,
+}
+
+impl Manifest {
+    /// The line of a field of the object.
+    pub fn line_of(&self, path: &str) -> Option<usize> {
+        let separator = if self.inside.is_empty() || path.starts_with('[') { "" } else { "." };
+        self.document.line_of(&format!("{}{separator}{path}", self.inside))
+    }
+
+    /// Keys written twice: path and line.
+    pub fn duplicates(&self) -> &[(String, usize)] {
+        &self.document.duplicates
+    }
+}
+
+/// All objects of the files, in order, and what could not be read.
+pub fn read(flags: &FileFlags) -> Outcome<(Vec<Manifest>, Vec<Failure>)> {
+    let (mut manifests, mut failures) = (Vec::new(), Vec::new());
+    let mut stdin_read = false;
+    for name in &flags.filenames {
+        if name == "-" {
+            if std::mem::replace(&mut stdin_read, true) {
+                return Err(Failure::plain("standard input cannot be used for multiple arguments"));
+            }
+            let mut bytes = Vec::new();
+            std::io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes)?;
+            parse(&bytes, "STDIN", None, &mut manifests, &mut failures);
+        } else if name.starts_with("http://") || name.starts_with("https://") {
+            return Err(Failure::plain(format!("{name}: kloop reads no manifests over the network; download it first")));
+        } else {
+            for path in expand(name, flags.recursive)? {
+                read_file(&path, &mut manifests, &mut failures);
+            }
+        }
+    }
+    Ok((manifests, failures))
+}
+
+/// The files that a name stands for: itself, a folder's manifests, or what a pattern matches.
+fn expand(name: &str, recursive: bool) -> Outcome<Vec<PathBuf>> {
+    let path = Path::new(name);
+    let missing = || Failure::plain(format!("the path {name:?} does not exist"));
+    let meta = std::fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => missing(),
+        _ => Failure::plain(format!("the path {name:?} cannot be accessed: {error}")),
+    })?;
+    if !meta.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    walk(path, recursive, &mut found)?;
+    if found.is_empty() {
+        let text = "error reading [DIR]: recognized file extensions are [.json .yaml .yml]";
+        return Err(Failure::plain(text.replace("DIR", name)));
+    }
+    Ok(found)
+}
+
+/// A folder's manifests by name; folders below only when asked for. Links to folders are not followed, so no loop can be.
+fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Outcome {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    entries.sort();
+    for path in entries {
+        let is_folder = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if is_folder && recursive {
+            walk(&path, recursive, found)?;
+        } else if !path.is_dir() && matches!(extension, Some("json" | "yaml" | "yml")) {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn read_file(path: &Path, manifests: &mut Vec<Manifest>, failures: &mut Vec<Failure>) {
+    let source = path.display().to_string();
+    let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
+    let is_pipe = path.metadata().is_ok_and(|meta| std::os::unix::fs::FileTypeExt::is_fifo(&meta.file_type()));
+    if !is_file && !is_pipe {
+        failures.push(Failure::plain(format!("{source} is neither a file nor a pipe")));
+        return;
+    }
+    let mut bytes = Vec::new();
+    match std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes)) {
+        Ok(_) => {
+            let folder = path.parent().and_then(|folder| std::path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok());
+            parse(&bytes, &source, folder, manifests, failures);
+        }
+        Err(error) => failures.push(Failure::plain(format!("error reading {source}: {error}"))),
+    }
+}
+
+fn parse(bytes: &[u8], source: &str, folder: Option<PathBuf>, manifests: &mut Vec<Manifest>, failures: &mut Vec<Failure>) {
+    let refuse = |error: yaml::YamlError| Failure::plain(format!("error parsing {source}: {error}"));
+    let text = match yaml::decode_bytes(bytes) {
+        Ok(text) => text,
+        Err(error) => return failures.push(refuse(error)),
+    };
+    let (documents, error) = yaml::documents_before_error(&text);
+    for document in documents {
+        let document = Rc::new(document);
+        add(&document, &document.value, String::new(), source, folder.as_deref(), manifests);
+    }
+    failures.extend(error.map(refuse));
+}
+
+/// Adds an object, or the items of a list.
+fn add(document: &Rc<Document>, value: &Value, inside: String, source: &str, folder: Option<&Path>, manifests: &mut Vec<Manifest>) {
+    let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value["items"].is_array();
+    if is_list {
+        for (index, item) in value["items"].as_array().into_iter().flatten().enumerate() {
+            let inside = if inside.is_empty() { format!("items[{index}]") } else { format!("{inside}.items[{index}]") };
+            add(document, item, inside, source, folder, manifests);
+        }
+        return;
+    }
+    manifests.push(Manifest {
+        object: Object(value.clone()),
+        source: source.to_owned(),
+        folder: folder.map(Path::to_owned),
+        line: document.line,
+        document: document.clone(),
+        inside,
+    });
+}

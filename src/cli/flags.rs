@@ -1,0 +1,147 @@
+//! Flags that several verbs share.
+
+use super::{Context, Failure, Outcome};
+use crate::apiserver::{FieldValidation, Options};
+use crate::object::Object;
+use crate::show::print::{Flags, Format, Printer};
+use clap::Args;
+
+/// `--dry-run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DryRun {
+    /// The write is made.
+    #[default]
+    None,
+    /// It is only printed.
+    Client,
+    /// Everything is done but the keeping.
+    Server,
+}
+
+impl DryRun {
+    /// What kubectl adds to its line.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            DryRun::None => "",
+            DryRun::Client => " (dry run)",
+            DryRun::Server => " (server dry run)",
+        }
+    }
+}
+
+/// Flags of writes.
+#[derive(Args, Clone, Debug, Default)]
+pub struct WriteFlags {
+    /// Must be "none", "server", or "client".
+    #[arg(long, value_name = "STRATEGY", num_args = 0..=1, default_missing_value = "unchanged", require_equals = true)]
+    pub dry_run: Option<String>,
+    /// Name of the manager used to track field ownership.
+    #[arg(long, value_name = "NAME")]
+    pub field_manager: Option<String>,
+}
+
+impl WriteFlags {
+    /// What `--dry-run` says.
+    pub fn dry_run(&self, context: &mut Context) -> Outcome<DryRun> {
+        match self.dry_run.as_deref() {
+            None | Some("none") => Ok(DryRun::None),
+            Some("client") => Ok(DryRun::Client),
+            Some("server") => Ok(DryRun::Server),
+            Some("unchanged") => {
+                context.tell("W --dry-run is deprecated and can be replaced with --dry-run=client.");
+                Ok(DryRun::Client)
+            }
+            Some("true" | "false") => {
+                let text = "Invalid dry-run value. Must be \"none\", \"server\", or \"client\".";
+                Err(Failure::plain(text))
+            }
+            Some(other) => Err(Failure::plain(format!(
+                "Invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\"."
+            ))),
+        }
+    }
+}
+
+/// `--validate`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ValidateFlag {
+    /// Must be one of: strict (or true), warn, ignore (or false): what is done about fields that the kind does not know.
+    #[arg(long, value_name = "HOW", num_args = 0..=1, default_missing_value = "strict", require_equals = true)]
+    pub validate: Option<String>,
+}
+
+impl ValidateFlag {
+    /// What it says.
+    pub fn parse(&self) -> Outcome<FieldValidation> {
+        match self.validate.as_deref() {
+            None | Some("strict" | "true") => Ok(FieldValidation::Strict),
+            Some("warn") => Ok(FieldValidation::Warn),
+            Some("ignore" | "false") => Ok(FieldValidation::Ignore),
+            Some(other) => Err(Failure::plain(format!(
+                "invalid - validate option {other:?}; must be one of: strict (or true), warn, ignore (or false)"
+            ))),
+        }
+    }
+}
+
+/// The options that flags make of a write.
+pub fn options(validation: FieldValidation, dry_run: DryRun) -> Options {
+    Options { field_validation: validation, dry_run: dry_run != DryRun::None }
+}
+
+/// `-o` and what goes with it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PrintFlags {
+    /// Output format.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<String>,
+    /// Template string or path to template file to use when -o=go-template, -o=go-template-file.
+    #[arg(long, value_name = "TEMPLATE")]
+    pub template: Option<String>,
+    /// If true, ignore any errors in templates when a field or map key is missing in the template.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
+    pub allow_missing_template_keys: bool,
+    /// If true, keep the managedFields when printing objects in JSON or YAML format.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    pub show_managed_fields: bool,
+}
+
+impl PrintFlags {
+    /// The format asked for; none when no `-o` was given.
+    pub fn format(&self, no_headers: bool) -> Outcome<Option<Format>> {
+        if self.output.is_none() && self.template.is_none() {
+            return Ok(None);
+        }
+        let missing_keys = if self.allow_missing_template_keys { Default::default() } else { crate::object::jsonpath::MissingKeys::Refuse };
+        let flags = Flags { template: self.template.as_deref(), missing_keys, no_headers };
+        let mut read = |path: &str| std::fs::read_to_string(path).map_err(|error| format!("error reading --template {path}, {error}"));
+        Ok(Some(Format::parse(self.output.as_deref().unwrap_or_default(), flags, &mut read)?))
+    }
+
+    /// A printer, when a format was asked for.
+    pub fn printer(&self) -> Outcome<Option<Printer>> {
+        Ok(self.format(false)?.map(|format| Printer::new(format, self.show_managed_fields)))
+    }
+
+    /// Prints the object when a format was asked for, and the line otherwise.
+    pub fn result(&self, context: &mut Context, object: &Object, line: &str) -> Outcome {
+        match self.printer()? {
+            Some(mut printer) => {
+                let text = printer.object(&object.0)?;
+                context.print(&text)
+            }
+            None => context.say(line),
+        }
+    }
+}
+
+/// Label and field selectors.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SelectFlags {
+    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.
+    #[arg(short = 'l', long, value_name = "SELECTOR", allow_hyphen_values = true)]
+    pub selector: Option<String>,
+    /// Selector (field query) to filter on, supports '=', '==', and '!='.
+    #[arg(long, value_name = "SELECTOR")]
+    pub field_selector: Option<String>,
+}

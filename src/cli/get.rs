@@ -1,0 +1,206 @@
+//! `kloop get`: tables and other formats of what there is, once or as it changes.
+
+use super::files::FileFlags;
+use super::flags::{PrintFlags, SelectFlags};
+use super::targets::{self, Scope, Targets};
+use super::{Context, Failure, Outcome};
+use crate::apiserver::read;
+use crate::kinds::Kind;
+use crate::object::{Key, Object, Reason};
+use crate::show::print::{Format, Printer};
+use crate::show::sort::SortBy;
+use crate::show::table::{self, Table};
+
+mod watch;
+
+/// Display one or many resources.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE, TYPE NAME, or TYPE/NAME.
+    words: Vec<String>,
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    select: SelectFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    /// If present, list the requested object(s) across all namespaces.
+    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    all_namespaces: bool,
+    /// When using the default or custom-column output format, don't print headers.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    no_headers: bool,
+    /// When printing, show all labels as the last column.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    show_labels: bool,
+    /// Labels that are going to be presented as columns.
+    #[arg(short = 'L', long, value_delimiter = ',', value_name = "LABEL")]
+    label_columns: Vec<String>,
+    /// If present, list the resource type for the requested object(s).
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    show_kind: bool,
+    /// Sort by the field that this JSONPath expression names, such as '{.metadata.name}'.
+    #[arg(long, value_name = "PATH")]
+    sort_by: Option<String>,
+    /// If the requested object does not exist the command will return exit code 0.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    ignore_not_found: bool,
+    /// After listing/getting the requested object, watch for changes.
+    #[arg(short, long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    watch: bool,
+    /// Watch for changes to the requested object(s), without listing/getting first.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    watch_only: bool,
+    /// Output watch event objects when --watch or --watch-only is used.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    output_watch_events: bool,
+    /// Accepted for kubectl's sake: lists are never cut into chunks here.
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    chunk_size: i64,
+    /// Accepted for kubectl's sake: tables are always the server's.
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
+    server_print: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let format = args.print.format(args.no_headers)?.unwrap_or(Format::Table { wide: false });
+    let sort = args.sort_by.as_deref().map(SortBy::parse).transpose()?;
+    if args.words.is_empty() && args.files.is_empty() {
+        context.tell("You must specify the type of resource to get. Use \"kloop api-resources\" for a complete list of supported resources.\n");
+        return Err(Failure::plain(
+            "Required resource not specified.\nUse \"kloop explain <resource>\" for a detailed description of that resource \
+             (e.g. kloop explain pods).\nSee 'kloop get -h' for help and examples",
+        ));
+    }
+    if args.watch || args.watch_only {
+        return watch::run(&args, &format, context);
+    }
+    let (found, failures) = fetch(&args, context)?;
+    match format {
+        Format::Table { wide } => print_tables(&args, context, found, wide, sort, failures),
+        format => {
+            let mut objects: Vec<Object> = found.groups.into_iter().flat_map(|group| group.objects).collect();
+            if let Some(sort) = &sort {
+                sort.sort(&mut objects)?;
+            }
+            let mut printer = Printer::new(format, args.print.show_managed_fields);
+            let text = match &objects[..] {
+                [object] if found.single => printer.object(&object.0)?,
+                [] if found.single => String::new(),
+                _ => printer.list(objects.into_iter().map(|object| object.0).collect())?,
+            };
+            context.print(&text)?;
+            Failure::all(failures)
+        }
+    }
+}
+
+/// Objects of one kind, printed as one table.
+struct Group {
+    kind: &'static Kind,
+    objects: Vec<Object>,
+}
+
+/// What was asked for.
+struct Found {
+    groups: Vec<Group>,
+    /// One object by its name: printed bare.
+    single: bool,
+    /// Named objects: no message when there are none.
+    named: bool,
+}
+
+fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
+    if !args.files.is_empty() {
+        let (targets, failures) = targets::find(context, &Scope { files: Some(&args.files), ..Scope::default() })?;
+        let single = targets.len() + failures.len() == 1;
+        let groups = by_kind(targets.into_iter().map(|target| (target.kind, target.object)));
+        return Ok((Found { groups, single, named: true }, failures));
+    }
+    match targets::parse(&args.words)? {
+        Targets::Named(named) => {
+            if args.select.selector.is_some() {
+                return Err(Failure::plain("name cannot be provided when a selector is specified"));
+            }
+            if args.all_namespaces {
+                return Err(Failure::plain("a resource cannot be retrieved by name across all namespaces"));
+            }
+            fetch_named(args, context, named)
+        }
+        Targets::Lists(kinds) => {
+            let mut groups = Vec::new();
+            for kind in kinds {
+                let wanted = targets::wanted(&args.select, kind)?;
+                let namespace = context.namespace().to_owned();
+                let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
+                let objects = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
+                groups.push(Group { kind, objects });
+            }
+            Ok((Found { groups, single: false, named: false }, Vec::new()))
+        }
+    }
+}
+
+fn fetch_named(args: &Args, context: &mut Context, named: Vec<(&'static Kind, String)>) -> Outcome<(Found, Vec<Failure>)> {
+    let single = named.len() == 1;
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
+    for (kind, name) in named {
+        let key = Key::new(kind.resource, context.namespace_of(kind), &name);
+        match context.look(|ledger| read::get(ledger, &key)) {
+            Ok(object) => found.push((kind, object)),
+            Err(Failure::Api { status, .. }) if args.ignore_not_found && status.reason == Reason::NotFound => {}
+            Err(failure) => failures.push(failure),
+        }
+    }
+    Ok((Found { groups: by_kind(found.into_iter()), single, named: true }, failures))
+}
+
+/// Neighbours of one kind share a table.
+fn by_kind(objects: impl Iterator<Item = (&'static Kind, Object)>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (kind, object) in objects {
+        match groups.last_mut().filter(|group| group.kind.resource == kind.resource) {
+            Some(group) => group.objects.push(object),
+            None => groups.push(Group { kind, objects: vec![object] }),
+        }
+    }
+    groups
+}
+
+impl Args {
+    fn table_options(&self, wide: bool, namespaced: bool) -> table::Options {
+        table::Options {
+            no_headers: self.no_headers,
+            wide,
+            show_labels: self.show_labels,
+            label_columns: self.label_columns.clone(),
+            with_namespace: self.all_namespaces && namespaced,
+        }
+    }
+}
+
+fn print_tables(args: &Args, context: &mut Context, found: Found, wide: bool, sort: Option<SortBy>, failures: Vec<Failure>) -> Outcome {
+    let now = context.now();
+    let several = found.groups.len() > 1 || args.show_kind;
+    let shown = found.groups.iter().filter(|group| !group.objects.is_empty()).count();
+    let namespaced = found.groups.iter().any(|group| group.kind.namespaced);
+    let mut printer = table::Printer::new(args.table_options(wide, namespaced));
+    let mut text = String::new();
+    for mut group in found.groups {
+        if group.objects.is_empty() {
+            continue;
+        }
+        if let Some(sort) = &sort {
+            sort.sort(&mut group.objects).ok();
+        }
+        let table = Table::of(group.kind.resource.0, &group.objects, now);
+        text.push_str(&printer.print(&table, &group.kind.qualified_singular(), several));
+    }
+    context.print(&text)?;
+    if shown == 0 && failures.is_empty() && !args.ignore_not_found && !found.named {
+        let place = if args.all_namespaces || !namespaced { String::new() } else { format!(" in {} namespace.", context.namespace()) };
+        context.tell(&format!("No resources found{place}"));
+    }
+    Failure::all(failures)
+}

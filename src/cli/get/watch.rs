@@ -1,0 +1,104 @@
+//! `kloop get -w`: first what there is, then every change as a row.
+
+use super::{Args, Format};
+use crate::apiserver::read;
+use crate::apiserver::watch::{EventKind, Watched, events_after};
+use crate::cli::targets::{self, Targets};
+use crate::cli::{Context, Failure, Outcome};
+use crate::kinds::Kind;
+use crate::object::Object;
+use crate::object::selector::FieldSelector;
+use crate::show::print::Printer;
+use crate::show::table::{self, Table};
+use crate::store::watch_hint;
+use std::time::Duration;
+
+/// How long a wait for a hint may be: hints can be lost.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
+    let (kind, name) = match targets::parse(&args.words)? {
+        Targets::Named(named) => match &named[..] {
+            [(kind, name)] => (*kind, Some(name.clone())),
+            _ => return Err(Failure::plain("watch is only supported on individual resources and resource collections")),
+        },
+        Targets::Lists(kinds) => match kinds[..] {
+            [kind] => (kind, None),
+            _ => return Err(Failure::plain("you may only specify a single resource type")),
+        },
+    };
+    let mut wanted = targets::wanted(&args.select, kind)?;
+    if let Some(name) = &name {
+        wanted.fields = FieldSelector::parse(&format!("metadata.name={name}")).ok();
+    }
+    let namespace = context.namespace().to_owned();
+    let namespace = Some(namespace.as_str()).filter(|_| kind.namespaced && !args.all_namespaces);
+    let mut show = Rows::new(args, format, kind);
+    let mut revision = context.api()?.read(|snapshot| snapshot.revision())?;
+    if !args.watch_only {
+        let objects = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
+        if objects.is_empty() && name.is_some() {
+            return Err(crate::object::Status::not_found(kind.resource, name.as_deref().unwrap_or_default()).into());
+        }
+        revision = objects.iter().map(Object::revision).max().unwrap_or(revision).max(revision);
+        show.print(context, EventKind::Added, &objects)?;
+    }
+    let hint = watch_hint(context.api()?.store());
+    let watched = Watched { kind, namespace, wanted: &wanted };
+    loop {
+        let (events, last) = {
+            let snapshot = context.api()?.store().read().map_err(|error| Failure::plain(error.to_string()))?;
+            events_after(&snapshot, &watched, revision)?
+        };
+        for event in &events {
+            show.print(context, event.kind, std::slice::from_ref(&event.object))?;
+        }
+        if last == revision {
+            match &hint {
+                Some(hint) => drop(hint.wait(PATIENCE)),
+                None => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+        revision = last;
+    }
+}
+
+/// Prints rows or objects as they come.
+struct Rows {
+    kind: &'static Kind,
+    tables: table::Printer,
+    objects: Option<Printer>,
+    events: bool,
+    prefix: bool,
+}
+
+impl Rows {
+    fn new(args: &Args, format: &Format, kind: &'static Kind) -> Rows {
+        let wide = matches!(format, Format::Table { wide: true });
+        let objects = (!matches!(format, Format::Table { .. })).then(|| Printer::new(format.clone(), args.print.show_managed_fields));
+        let tables = table::Printer::new(args.table_options(wide, kind.namespaced));
+        Rows { kind, tables, objects, events: args.output_watch_events, prefix: args.show_kind }
+    }
+
+    fn print(&mut self, context: &mut Context, event: EventKind, objects: &[Object]) -> Outcome {
+        let singular = self.kind.qualified_singular();
+        let mut text = String::new();
+        match &mut self.objects {
+            Some(printer) => {
+                for object in objects {
+                    let one = if self.events { printer.event(event.word(), &object.0)? } else { printer.object(&object.0)? };
+                    text.push_str(&one);
+                }
+            }
+            None if objects.is_empty() => {}
+            None => {
+                let table = Table::of(self.kind.resource.0, objects, context.now());
+                text = match self.events {
+                    true => self.tables.print_event(event.word(), &table, &singular, self.prefix),
+                    false => self.tables.print(&table, &singular, self.prefix),
+                };
+            }
+        }
+        context.print(&text)
+    }
+}

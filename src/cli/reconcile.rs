@@ -1,0 +1,142 @@
+//! `kloop reconcile`: runs the control plane, until converged or until stopped.
+
+use super::{Context, Failure, Outcome};
+use crate::object::{Time, time};
+use crate::reconcile::watch::Until;
+use crate::reconcile::{Control, Ending, Line, Settings, leader};
+use crate::runtime::machine;
+use colored::Colorize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Write;
+use std::time::Duration;
+
+/// Run the controllers, the scheduler and the kubelet: make this machine match the state.
+///
+/// Without --watch it ends when nothing is left to do, and leaves the processes running.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run until stopped, and keep the machine matching the state.
+    #[arg(short, long)]
+    watch: bool,
+    /// Without --watch: how long it may take to converge.
+    #[arg(long, default_value = "60s", value_name = "DURATION")]
+    timeout: String,
+    /// End all processes of this machine's pods when the run ends.
+    #[arg(long)]
+    stop_on_exit: bool,
+    /// Run the loops without registering this machine as a node.
+    #[arg(long)]
+    no_local_node: bool,
+    /// Name of this machine's node [default: the host's name].
+    #[arg(long, value_name = "NAME")]
+    node_name: Option<String>,
+    /// First pause before a crashed container is started again; doubled each time, up to 5 minutes.
+    #[arg(long, default_value = "10s", value_name = "DURATION")]
+    restart_backoff: String,
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// How often a standby asks whether it may lead.
+const STANDBY: Duration = Duration::from_millis(200);
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let duration = |flag: &str, text: &str| {
+        time::parse_duration(text).map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
+    };
+    let until = if args.watch { Until::Stopped } else { Until::Converged(duration("timeout", &args.timeout)?) };
+    let node = (!args.no_local_node).then(|| machine::capacity(args.node_name.as_deref()));
+    let settings = Settings {
+        state: context.state(),
+        node,
+        shim: None,
+        backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
+    };
+    let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut narrator = narrator(args.quiet);
+    let mut signals = Some(signals);
+    loop {
+        let Some(mut control) = lead(context, &settings, &mut signals, &mut narrator)? else { return Ok(()) };
+        match control.run(until, &mut narrator)? {
+            Ending::Deposed => tell(&mut narrator, "another control plane took over; waiting".into()),
+            ending => return end(&args, context, control, ending, &mut narrator),
+        }
+    }
+}
+
+/// Waits for its turn to lead, as a standby when another leads; none when stopped before.
+fn lead(
+    context: &mut Context,
+    settings: &Settings,
+    signals: &mut Option<signal_hook::iterator::Signals>,
+    narrator: &mut dyn FnMut(&Line),
+) -> Outcome<Option<Control>> {
+    let mut api = context.take_api()?;
+    let mut told = false;
+    let leadership = loop {
+        match leader::try_lead(api.store_mut())? {
+            Ok(leadership) => break leadership,
+            Err(pid) => {
+                if !std::mem::replace(&mut told, true) {
+                    tell(narrator, format!("the control plane with pid {pid} leads; standing by"));
+                }
+                if signals.as_mut().is_some_and(|signals| signals.pending().next().is_some()) {
+                    return Ok(None);
+                }
+                std::thread::sleep(STANDBY);
+            }
+        }
+    };
+    let control = Control::start(api, leadership, settings.clone())?;
+    if let Some(mut signals) = signals.take() {
+        let outbox = control.outbox();
+        std::thread::spawn(move || {
+            for _ in signals.forever() {
+                // A second signal finds nobody listening when the first one is being acted on: then it ends the process.
+                if outbox.send(crate::reconcile::watch::Wake::Stop).is_err() {
+                    std::process::exit(130);
+                }
+            }
+        });
+    }
+    Ok(Some(control))
+}
+
+fn end(args: &Args, context: &mut Context, mut control: Control, ending: Ending, narrator: &mut dyn FnMut(&Line)) -> Outcome {
+    let pods = control.running_pods();
+    if args.stop_on_exit {
+        let stopped = control.stop_pods()?;
+        tell(narrator, format!("ended the processes of {stopped} pods"));
+    } else if ending == Ending::Stopped && pods > 0 {
+        tell(narrator, format!("stopped; the processes of {pods} pods go on running (kloop reconcile takes them over again)"));
+    }
+    match ending {
+        Ending::TimedOut(unmet) => {
+            let lines: Vec<String> = unmet.iter().map(|one| format!("  {}: {}", one.key, one.why)).collect();
+            Err(Failure::plain(format!("not converged after {}:\n{}", args.timeout, lines.join("\n"))))
+        }
+        Ending::Converged if !args.quiet => context.say("converged"),
+        _ => Ok(()),
+    }
+}
+
+/// Prints one line for each thing done.
+fn narrator(quiet: bool) -> impl FnMut(&Line) {
+    move |line: &Line| {
+        if quiet {
+            return;
+        }
+        let about = line.about.as_ref().map(|key| format!(" {}", key.path())).unwrap_or_default();
+        let at = line.at.to_string();
+        let clock = at.get(11..19).unwrap_or_default();
+        let text = crate::show::escape::text(&line.text).to_string();
+        // Nobody may be reading; the work goes on.
+        drop(writeln!(std::io::stdout().lock(), "{} {}{about}: {text}", clock.dimmed(), line.by.cyan()));
+    }
+}
+
+fn tell(narrator: &mut dyn FnMut(&Line), text: String) {
+    narrator(&Line { at: Time::now(), by: "reconcile", about: None, text });
+}

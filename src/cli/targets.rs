@@ -1,0 +1,230 @@
+//! What a command is about: TYPE, TYPE NAME, TYPE/NAME, several of them, or the objects of files; kubectl's rules and errors.
+
+use super::files::{self, FileFlags, Manifest};
+use super::flags::SelectFlags;
+use super::{Context, Failure, Outcome};
+use crate::apiserver::read::{self, Wanted};
+use crate::kinds::{self, Kind};
+use crate::object::selector::{FieldSelector, Selector};
+use crate::object::{Key, Object, Reason, Status};
+
+/// What the words of a command line name.
+#[derive(Clone)]
+pub enum Targets {
+    /// Single objects, in order.
+    Named(Vec<(&'static Kind, String)>),
+    /// All (or the selected) objects of kinds.
+    Lists(Vec<&'static Kind>),
+}
+
+/// A kind by the name that a user gives it.
+pub fn kind(name: &str) -> Outcome<&'static Kind> {
+    kinds::by_name(name).ok_or_else(|| {
+        let word = name.split('.').next().unwrap_or(name);
+        Failure::plain(format!("the server doesn't have a resource type {word:?}"))
+    })
+}
+
+/// The kinds of `TYPE1,TYPE2`, categories such as `all` included.
+fn kinds_of(names: &str) -> Outcome<Vec<&'static Kind>> {
+    let mut found: Vec<&'static Kind> = Vec::new();
+    for name in names.split(',').filter(|name| !name.is_empty()) {
+        let category: Vec<&'static Kind> =
+            kinds::ALL.iter().copied().filter(|kind| kind.categories.contains(&name)).collect();
+        let more = if category.is_empty() { vec![kind(name)?] } else { category };
+        for kind in more {
+            if !found.iter().any(|known| known.resource == kind.resource) {
+                found.push(kind);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Reads `TYPE [NAME ...]` or `TYPE/NAME ...`.
+pub fn parse(words: &[String]) -> Outcome<Targets> {
+    let Some(first) = words.first() else { return Ok(Targets::Lists(Vec::new())) };
+    if words.iter().any(|word| word.contains('/')) {
+        return parse_pairs(words);
+    }
+    let kinds = kinds_of(first)?;
+    if words.len() == 1 {
+        return Ok(Targets::Lists(kinds));
+    }
+    let names = words[1..].iter();
+    Ok(Targets::Named(names.flat_map(|name| kinds.iter().map(move |kind| (*kind, name.clone()))).collect()))
+}
+
+fn parse_pairs(words: &[String]) -> Outcome<Targets> {
+    let mut named = Vec::new();
+    for word in words {
+        let parts: Vec<&str> = word.split('/').collect();
+        match parts[..] {
+            [kinds, name] if !kinds.is_empty() && !name.is_empty() => {
+                named.extend(kinds_of(kinds)?.into_iter().map(|kind| (kind, name.to_owned())));
+            }
+            [_, _] => return Err(Failure::plain("arguments in resource/name form must have a single resource and name")),
+            [_] => {
+                return Err(Failure::plain(
+                    "there is no need to specify a resource type as a separate argument when passing arguments in \
+                     resource/name form (e.g. 'kloop get resource/<resource_name>' instead of 'kloop get resource \
+                     resource/<resource_name>'",
+                ));
+            }
+            _ => return Err(Failure::plain("arguments in resource/name form may not have more than one slash")),
+        }
+    }
+    Ok(Targets::Named(named))
+}
+
+/// The selection that the flags ask for.
+pub fn wanted(flags: &SelectFlags, kind: &Kind) -> Outcome<Wanted> {
+    let labels = flags.selector.as_deref().unwrap_or_default();
+    let fields = flags.field_selector.as_deref().unwrap_or_default();
+    let refuse = |text: String| {
+        let group = kind.api_version();
+        let group = if group.contains('/') { group } else { format!("/{group}") };
+        let message = format!(
+            "Unable to find {:?} that match label selector {labels:?}, field selector {fields:?}: {text}",
+            format!("{group}, Resource={}", kind.resource.plural())
+        );
+        Failure::from(Status::new(Reason::BadRequest, message))
+    };
+    let parsed = Wanted {
+        labels: flags.selector.as_deref().map(Selector::parse).transpose().map_err(|error| refuse(error.to_string()))?,
+        fields: flags.field_selector.as_deref().map(FieldSelector::parse).transpose().map_err(|error| refuse(error.to_string()))?,
+    };
+    parsed.check(kind).map_err(|status| refuse(status.message))?;
+    Ok(parsed)
+}
+
+/// Flags of verbs that change what they name.
+#[derive(Default)]
+pub struct Scope<'a> {
+    /// The words.
+    pub words: &'a [String],
+    /// `-f`.
+    pub files: Option<&'a FileFlags>,
+    /// `-l`, `--field-selector`.
+    pub select: Option<&'a SelectFlags>,
+    /// `--all`.
+    pub all: bool,
+    /// `-A`.
+    pub all_namespaces: bool,
+}
+
+/// One object that a command is about.
+pub struct Target {
+    /// Its kind.
+    pub kind: &'static Kind,
+    /// As it stands.
+    pub object: Object,
+}
+
+/// The objects that a command is about, as they stand; missing ones are failures beside the found ones.
+pub fn find(context: &mut Context, scope: &Scope<'_>) -> Outcome<(Vec<Target>, Vec<Failure>)> {
+    let selects = scope.select.is_some_and(|flags| flags.selector.is_some() || flags.field_selector.is_some());
+    if let Some(files) = scope.files.filter(|files| !files.is_empty()) {
+        return find_in_files(context, files);
+    }
+    let no_flags = SelectFlags::default();
+    match parse(scope.words)? {
+        Targets::Named(_) if selects => Err(Failure::plain("name cannot be provided when a selector is specified")),
+        Targets::Named(named) => {
+            let (mut found, mut failures) = (Vec::new(), Vec::new());
+            for (kind, name) in named {
+                let key = Key::new(kind.resource, context.namespace_of(kind), &name);
+                match context.look(|ledger| read::get(ledger, &key)) {
+                    Ok(object) => found.push(Target { kind, object }),
+                    Err(failure) => failures.push(failure),
+                }
+            }
+            Ok((found, failures))
+        }
+        Targets::Lists(kinds) if kinds.is_empty() => Err(no_resources()),
+        Targets::Lists(_) if !selects && !scope.all => {
+            Err(Failure::plain("resource(s) were provided, but no name was specified"))
+        }
+        Targets::Lists(kinds) => {
+            let mut found = Vec::new();
+            for kind in kinds {
+                let wanted = wanted(scope.select.unwrap_or(&no_flags), kind)?;
+                let namespace = context.namespace().to_owned();
+                let namespace = Some(namespace.as_str()).filter(|_| !scope.all_namespaces);
+                let objects = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
+                found.extend(objects.into_iter().map(|object| Target { kind, object }));
+            }
+            Ok((found, Vec::new()))
+        }
+    }
+}
+
+fn find_in_files(context: &mut Context, flags: &FileFlags) -> Outcome<(Vec<Target>, Vec<Failure>)> {
+    let (manifests, mut failures) = files::read(flags)?;
+    let mut found = Vec::new();
+    for manifest in manifests {
+        let located = locate(context, &manifest).and_then(|(kind, key)| {
+            let object = context.look(|ledger| read::get(ledger, &key))?;
+            Ok(Target { kind, object })
+        });
+        match located {
+            Ok(target) => found.push(target),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    Ok((found, failures))
+}
+
+/// The kind and key of a manifest's object, its namespace filled in.
+pub fn locate(context: &Context, manifest: &Manifest) -> Outcome<(&'static Kind, Key)> {
+    let object = &manifest.object;
+    let kind = kind_of(manifest)?;
+    let namespace = if kind.namespaced { namespace_of(context, object)? } else { String::new() };
+    Ok((kind, Key::new(kind.resource, &namespace, object.name())))
+}
+
+/// The kind that a manifest says it is.
+pub fn kind_of(manifest: &Manifest) -> Outcome<&'static Kind> {
+    let (object, source) = (&manifest.object, &manifest.source);
+    for (field, value) in [("apiVersion", object.api_version()), ("kind", object.kind())] {
+        if value.is_empty() {
+            return Err(Failure::plain(format!(
+                "error validating {source:?}: error validating data: {field} not set; if you choose to ignore these errors, \
+                 turn validation off with --validate=false"
+            )));
+        }
+    }
+    kinds::by_kind(object.api_version(), object.kind()).ok_or_else(|| {
+        Failure::plain(format!(
+            "resource mapping not found for name: {:?} namespace: {:?} from {source:?}: no matches for kind {:?} in version {:?}\n\
+             ensure CRDs are installed first",
+            object.name(),
+            object.namespace(),
+            object.kind(),
+            object.api_version(),
+        ))
+    })
+}
+
+/// The namespace of a manifest's object: its own, or the command's; both and different is an error.
+fn namespace_of(context: &Context, object: &Object) -> Outcome<String> {
+    let own = object.namespace();
+    let asked = context.globals.namespace.as_deref().filter(|name| !name.is_empty());
+    match asked {
+        Some(asked) if !own.is_empty() && own != asked => Err(Failure::plain(format!(
+            "the namespace from the provided object {own:?} does not match the namespace {asked:?}. You must pass \
+             '--namespace={own}' to perform this operation."
+        ))),
+        _ if own.is_empty() => Ok(context.namespace().to_owned()),
+        _ => Ok(own.to_owned()),
+    }
+}
+
+/// Nothing was named at all.
+pub fn no_resources() -> Failure {
+    Failure::plain(
+        "You must provide one or more resources by argument or filename.\n\
+         Example resource specifications include:\n   \
+         '-f rsrc.yaml'\n   '--filename=rsrc.json'\n   '<resource> <name>'\n   '<resource>'",
+    )
+}

@@ -1,0 +1,30 @@
+//! `kloop version`.
+
+use super::flags::PrintFlags;
+use super::{Context, Outcome};
+use serde_json::json;
+
+/// The Kubernetes that kloop's API is the API of.
+pub const KUBERNETES: &str = "v1.36.2";
+
+/// Print the client and server version information for the current context.
+#[derive(clap::Args)]
+pub struct Args {
+    /// If true, shows client version only (no server required).
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    client: bool,
+    #[command(flatten)]
+    print: PrintFlags,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let own = concat!("kloop ", env!("CARGO_PKG_VERSION"));
+    if let Some(mut printer) = args.print.printer()? {
+        let version = json!({"gitVersion": KUBERNETES, "major": "1", "minor": "36", "platform": "linux/amd64", "kloop": own});
+        let body = json!({"clientVersion": version, "serverVersion": version});
+        return context.print(&printer.object(&body)?);
+    }
+    context.say(&format!("Client Version: {KUBERNETES} ({own})"))?;
+    if args.client { Ok(()) } else { context.say(&format!("Server Version: {KUBERNETES} ({own})")) }
+}
