@@ -126,10 +126,10 @@ fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
 /// The objects to delete, with the file that names them.
 fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<(Target, Option<String>)>, Vec<Failure>)> {
     let missing = |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
-    let (mut found, mut failures) = (Vec::new(), Vec::new());
+    let (mut found, mut failures);
     if !args.files.is_empty() {
         let (manifests, unread) = files::read(&args.files)?;
-        failures = unread;
+        (found, failures) = (Vec::new(), unread);
         for manifest in manifests {
             let located = targets::locate(context, &manifest).and_then(|(kind, key)| {
                 let object = context.look(|ledger| read::get(ledger, &key));

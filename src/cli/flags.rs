@@ -107,20 +107,20 @@ pub struct PrintFlags {
 }
 
 impl PrintFlags {
-    /// The format asked for; none when no `-o` was given.
-    pub fn format(&self, no_headers: bool) -> Outcome<Option<Format>> {
+    /// The format asked for; none when no `-o` was given. `tables` for commands that print tables.
+    pub fn format(&self, no_headers: bool, tables: bool) -> Outcome<Option<Format>> {
         if self.output.is_none() && self.template.is_none() {
             return Ok(None);
         }
         let missing_keys = if self.allow_missing_template_keys { Default::default() } else { crate::object::jsonpath::MissingKeys::Refuse };
-        let flags = Flags { template: self.template.as_deref(), missing_keys, no_headers };
+        let flags = Flags { template: self.template.as_deref(), missing_keys, no_headers, tables };
         let mut read = |path: &str| std::fs::read_to_string(path).map_err(|error| format!("error reading --template {path}, {error}"));
         Ok(Some(Format::parse(self.output.as_deref().unwrap_or_default(), flags, &mut read)?))
     }
 
     /// A printer, when a format was asked for.
     pub fn printer(&self) -> Outcome<Option<Printer>> {
-        Ok(self.format(false)?.map(|format| Printer::new(format, self.show_managed_fields)))
+        Ok(self.format(false, false)?.map(|format| Printer::new(format, self.show_managed_fields)))
     }
 
     /// Prints the object when a format was asked for, and the line otherwise.

@@ -64,7 +64,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let format = args.print.format(args.no_headers)?.unwrap_or(Format::Table { wide: false });
+    let format = args.print.format(args.no_headers, true)?.unwrap_or(Format::Table { wide: false });
     let sort = args.sort_by.as_deref().map(SortBy::parse).transpose()?;
     if args.words.is_empty() && args.files.is_empty() {
         context.tell("You must specify the type of resource to get. Use \"kloop api-resources\" for a complete list of supported resources.\n");

@@ -4,7 +4,7 @@ use super::{Context, Failure, Outcome};
 use crate::object::{Time, time};
 use crate::reconcile::watch::Until;
 use crate::reconcile::{Control, Ending, Line, Settings, leader};
-use crate::runtime::machine;
+use crate::runtime::capacity;
 use colored::Colorize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
@@ -47,7 +47,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         time::parse_duration(text).map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
     };
     let until = if args.watch { Until::Stopped } else { Until::Converged(duration("timeout", &args.timeout)?) };
-    let node = (!args.no_local_node).then(|| machine::capacity(args.node_name.as_deref()));
+    let node = (!args.no_local_node).then(|| capacity::of_this_machine(args.node_name.as_deref()));
     let settings = Settings {
         state: context.state(),
         node,

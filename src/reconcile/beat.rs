@@ -81,7 +81,7 @@ impl Beat<'_> {
         if !self.queue.is_due(now) && !self.recorder.is_due(now) {
             return Ok(Done::default());
         }
-        let mut txn = store.write(PATIENCE)?;
+        let txn = store.write(PATIENCE)?;
         if txn.meta(EPOCH)?.and_then(|text| text.parse().ok()) != Some(self.epoch) {
             return Err(Failed::Deposed);
         }

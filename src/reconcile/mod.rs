@@ -5,17 +5,16 @@
 //! Never: decides what should be (the loops do), never writes around the API server, never prints (it tells a [`Narrator`]).
 //! Start reading at [`Control`], then [`beat`].
 
-// pub mod beat;
-// pub mod convergence;
-// pub mod effects;
-// pub mod events;
-// pub mod leader;
-// pub mod ledger;
-// pub mod loops;
-// pub mod node;
-// pub mod queue;
-// pub mod tail;
-// pub mod watch;
+pub mod beat;
+pub mod convergence;
+pub mod events;
+pub mod leader;
+pub mod ledger;
+pub mod loops;
+pub mod node;
+pub mod queue;
+pub mod tail;
+pub mod watch;
 
 use crate::object::{Key, Time};
 
@@ -35,4 +34,4 @@ pub struct Line {
 /// Is told what happens, line by line.
 pub type Narrator<'a> = dyn FnMut(&Line) + 'a;
 
-// pub use watch::{Control, Ending, Settings};
+pub use watch::{Control, Ending, Settings};

@@ -2,16 +2,15 @@
 
 use super::beat::{Beat, Failed};
 use super::convergence::{self, Unmet};
-use super::effects::Machines;
 use super::events::Recorder;
 use super::leader::Leadership;
-use super::node::{self, Capacity};
+use super::node;
+use crate::runtime::capacity::Capacity;
 use super::queue::Queue;
 use super::{Line, Narrator, loops, tail};
 use crate::apiserver::{Api, front};
 use crate::object::{Key, Str, Time};
 use crate::runtime::machine::{Host, Machine};
-use crate::runtime::simulated::Simulated;
 use crate::store::{Access, Hint, Read, Retention, StoreError, Watch};
 use crate::world::{ContainerState, Effect, Loop, Report, World};
 use anyhow::Context;
@@ -25,6 +24,9 @@ const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 
 /// How often every key is looked at, whatever was heard.
 const RESYNC: SignedDuration = SignedDuration::from_mins(10);
+
+/// Log entries that one resync passes at most when it compacts.
+const COMPACTED: usize = 5000;
 
 /// The meta entry that holds the last heartbeat of a control plane.
 pub const HEARD: &str = "heartbeat";
@@ -83,7 +85,8 @@ pub struct Control {
     queue: Queue,
     loops: Vec<&'static Loop>,
     recorder: Recorder,
-    machines: Machines,
+    /// This machine; none with `--no-local-node`.
+    machine: Option<Machine>,
     inbox: Receiver<Wake>,
     outbox: Sender<Wake>,
     _hint: Option<Watch>,
@@ -101,7 +104,11 @@ impl Control {
                 node::register(&mut api, capacity).context("cannot register this machine as a node")?;
                 let reports = outbox.clone();
                 let report = Box::new(move |report| drop(reports.send(Wake::Report(report))));
-                Some(Machine::open(api.store().dir(), leadership.epoch, settings.shim.clone(), report)?)
+                let (dir, epoch) = (api.store().dir(), leadership.epoch);
+                Some(match &settings.shim {
+                    Some(program) => Machine::open_with(dir, epoch, program, report)?,
+                    None => Machine::open(dir, epoch, report)?,
+                })
             }
             None => None,
         };
@@ -113,7 +120,7 @@ impl Control {
             queue: Queue::default(),
             loops: loops::all(),
             recorder: Recorder::default(),
-            machines: Machines { local, simulated: Simulated::new() },
+            machine: local,
             inbox,
             outbox,
             _hint: hint,
@@ -148,16 +155,17 @@ impl Control {
             world.settings.backoff_seconds = self.settings.backoff_seconds;
             tail::load(&snapshot, &mut world)?;
         }
-        if let Some(local) = &mut self.machines.local {
-            world.facts.pods = local.inventory();
+        if let Some(local) = &mut self.machine {
+            for (uid, pod) in local.inventory() {
+                world.facts.pods.insert(uid, pod);
+            }
         }
-        node::adopt_pretended(&mut world, &mut self.machines.simulated);
         world.facts.inventory_complete = true;
         self.world = world;
         self.see_nodes();
         self.queue = Queue::default();
         tail::everything(&self.world, &self.loops, &mut self.queue, now);
-        let known: Vec<Key> = self.world.facts.pods.values().map(|pod| pod.key()).collect();
+        let known: Vec<Key> = self.world.facts.pods.iter().map(|(_, pod)| pod.key()).collect();
         for key in known {
             self.queue_pod(key, now);
         }
@@ -213,16 +221,23 @@ impl Control {
         let done = beat.run(self.api.store_mut(), now)?;
         self.see_nodes();
         let acted = !done.effects.is_empty();
-        self.machines.carry_out(&mut self.world, done.effects);
+        self.carry_out(done.effects);
         Ok(done.rows > 0 || acted || self.queue.is_due(now) || self.recorder.is_due(now))
     }
 
-    /// What the machines report becomes facts, and makes pods due.
+    /// Hands effects over, and notes in the World's facts that they are under way.
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        let now = self.world.now;
+        let Some(machine) = &mut self.machine else { return };
+        for effect in effects {
+            self.world.facts.ordered(&effect, now);
+            machine.carry_out(now, &effect);
+        }
+    }
+
+    /// What the machine reports becomes facts, and makes pods due.
     fn take_reports(&mut self) {
         let now = Time::now();
-        for report in self.machines.pretended(now) {
-            self.take(report, now);
-        }
         while let Ok(wake) = self.inbox.try_recv() {
             self.hear(wake, now);
         }
@@ -266,7 +281,7 @@ impl Control {
         if now >= self.next_resync {
             self.next_resync = now + RESYNC;
             tail::everything(&self.world, &self.loops, &mut self.queue, now);
-            self.api.store_mut().compact(&Retention::default(), 2000)?;
+            self.api.store_mut().compact(&retention(now), COMPACTED)?;
         }
         Ok(())
     }
@@ -308,7 +323,7 @@ impl Control {
     /// Whether a one-shot run is over.
     fn judge(&self, out_of_time: bool) -> Option<Ending> {
         let unmet = convergence::unmet(&self.world);
-        let in_flight = self.world.facts.pods.values().any(|pod| {
+        let in_flight = self.world.facts.pods.iter().any(|(_, pod)| {
             let starting = |state: &ContainerState| matches!(state, ContainerState::Starting { .. });
             pod.removing.is_some() || pod.containers.values().any(|one| starting(&one.state))
         });
@@ -320,7 +335,7 @@ impl Control {
 
     /// Waits for the next wake-up or due moment; true when the user wants it to end.
     fn wait(&mut self, deadline: Option<Time>) -> bool {
-        let moments = [self.queue.next(), self.machines.next(), Some(self.next_heartbeat), Some(self.next_resync), deadline];
+        let moments = [self.queue.next(), Some(self.next_heartbeat), Some(self.next_resync), deadline];
         let next = moments.into_iter().flatten().min().unwrap_or(self.next_heartbeat);
         let pause = next.duration_since(Time::now()).max(SignedDuration::ZERO).unsigned_abs();
         match self.inbox.recv_timeout(pause) {
@@ -353,14 +368,14 @@ impl Control {
 
     /// How many pods have processes on this machine.
     pub fn running_pods(&self) -> usize {
-        self.world.facts.pods.iter().filter(|(_, pod)| self.machines.local.is_some() && pod.removing.is_none()).count()
+        self.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.removing.is_none()).count()
     }
 
     /// Ends every pod of this machine: the stop signal, the pod's grace, SIGKILL. The pods stay in the store.
     pub fn stop_pods(&mut self) -> anyhow::Result<usize> {
-        let Some(local) = &mut self.machines.local else { return Ok(0) };
+        let Some(local) = &mut self.machine else { return Ok(0) };
         let now = Time::now();
-        let pods: Vec<Str> = self.world.facts.pods.keys().cloned().collect();
+        let pods: Vec<Str> = self.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
         for pod_uid in &pods {
             local.carry_out(now, &Effect::Remove { pod_uid: pod_uid.clone() });
         }
@@ -378,4 +393,9 @@ impl Control {
 
 fn say(narrator: &mut Narrator<'_>, text: String) {
     narrator(&Line { at: Time::now(), by: "reconcile", about: None, text });
+}
+
+/// How much of the log is kept: an hour, at least the last 10,000 and at most the last 100,000 writes.
+fn retention(now: Time) -> Retention {
+    Retention { at_least: 10_000, at_most: 100_000, since: now - SignedDuration::from_hours(1) }
 }

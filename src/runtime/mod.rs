@@ -1,5 +1,6 @@
 //! The machine: the only room that touches processes.
 pub mod bury;
+pub mod capacity;
 pub mod folder;
 pub mod image;
 pub mod machine;
