@@ -34,7 +34,13 @@ pub struct Applied {
 }
 
 /// Applies one manifest, whose namespace is filled in.
-pub fn apply(ledger: &mut dyn Ledger, kind: &Kind, manifest: &Object, overwrite: bool, options: &Options) -> Result<Applied> {
+pub fn apply(
+    ledger: &mut dyn Ledger,
+    kind: &Kind,
+    manifest: &Object,
+    overwrite: bool,
+    options: &Options,
+) -> Result<Applied> {
     let modified = with_last_applied(manifest);
     let key = key_of(kind, manifest);
     let Some(live) = ledger.get(&key)? else {
@@ -50,7 +56,11 @@ pub fn apply(ledger: &mut dyn Ledger, kind: &Kind, manifest: &Object, overwrite:
     if change.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(Applied { outcome: Outcome::Unchanged, object: live, warnings });
     }
-    let language = if merge::schema_for(&kind.api_version(), kind.kind).is_some() { PatchType::Strategic } else { PatchType::Merge };
+    let language = if merge::schema_for(&kind.api_version(), kind.kind).is_some() {
+        PatchType::Strategic
+    } else {
+        PatchType::Merge
+    };
     let reply = patch(ledger, kind, &key, language, &change, Part::Main, options)?;
     warnings.extend(reply.warnings);
     let outcome = if reply.changed { Outcome::Configured } else { Outcome::Unchanged };
@@ -58,7 +68,13 @@ pub fn apply(ledger: &mut dyn Ledger, kind: &Kind, manifest: &Object, overwrite:
 }
 
 /// The patch that leads from the live object to the manifest; empty when nothing is to be done.
-pub fn three_way(kind: &Kind, original: Option<&Value>, modified: &Object, live: &Object, overwrite: bool) -> Result<Value> {
+pub fn three_way(
+    kind: &Kind,
+    original: Option<&Value>,
+    modified: &Object,
+    live: &Object,
+    overwrite: bool,
+) -> Result<Value> {
     let nothing = json!({});
     let original = original.unwrap_or(&nothing);
     let made = match merge::schema_for(&kind.api_version(), kind.kind) {

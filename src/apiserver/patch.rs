@@ -32,8 +32,10 @@ pub fn patch(
     let mut new = Object(patched(kind, &old, kind_of_patch, patch)?);
     for (field, value) in [("name", old.name()), ("namespace", old.namespace())] {
         if new.text(&["metadata", field]).unwrap_or_default() != value {
-            let message = format!("the {field} of the object ({}) does not match the {field} on the URL ({value})",
-                new.text(&["metadata", field]).unwrap_or_default());
+            let message = format!(
+                "the {field} of the object ({}) does not match the {field} on the URL ({value})",
+                new.text(&["metadata", field]).unwrap_or_default()
+            );
             return Err(Status::new(Reason::BadRequest, message));
         }
     }
@@ -49,8 +51,9 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
     let bad = |text: String| Status::new(Reason::BadRequest, text);
     match kind_of_patch {
         PatchType::Merge if change.is_object() => Ok(patch::json_merge(&old.0, change)),
-        PatchType::Json => patch::json_patch(&old.0, change)
-            .map_err(|error| Status { reason: Reason::Invalid, ..bad(error.to_string()) }.about(kind.resource, old.name())),
+        PatchType::Json => patch::json_patch(&old.0, change).map_err(|error| {
+            Status { reason: Reason::Invalid, ..bad(error.to_string()) }.about(kind.resource, old.name())
+        }),
         PatchType::Strategic if change.is_object() => {
             let Some(schema) = merge::schema_for(&kind.api_version(), kind.kind) else {
                 let text = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";

@@ -53,7 +53,13 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 /// Applies one manifest, and says what was done unless objects are printed.
-fn one(args: &Args, context: &mut Context, manifest: &Manifest, dry_run: DryRun, validation: FieldValidation) -> Outcome<Object> {
+fn one(
+    args: &Args,
+    context: &mut Context,
+    manifest: &Manifest,
+    dry_run: DryRun,
+    validation: FieldValidation,
+) -> Outcome<Object> {
     let (kind, key) = targets::locate(context, manifest)?;
     let mut object = manifest.object.clone();
     if kind.namespaced {
@@ -63,7 +69,10 @@ fn one(args: &Args, context: &mut Context, manifest: &Manifest, dry_run: DryRun,
         if let Some(base) = object.text(&["metadata", "generateName"]) {
             return Err(Failure::plain(format!("from {base}: cannot use generate name with apply")));
         }
-        return Err(Failure::plain(format!("error when retrieving current configuration of:\n{}", missing_name(kind, manifest))));
+        return Err(Failure::plain(format!(
+            "error when retrieving current configuration of:\n{}",
+            missing_name(kind, manifest)
+        )));
     }
     refuse_duplicates(kind, manifest, validation)?;
     let options: Options = flags::options(validation, dry_run);
@@ -93,7 +102,9 @@ fn one(args: &Args, context: &mut Context, manifest: &Manifest, dry_run: DryRun,
 
 /// A key written twice is an error where validation is strict: which of the two was meant is not known.
 pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldValidation) -> Outcome {
-    let Some((path, line)) = manifest.duplicates().first().filter(|_| validation == FieldValidation::Strict) else { return Ok(()) };
+    let Some((path, line)) = manifest.duplicates().first().filter(|_| validation == FieldValidation::Strict) else {
+        return Ok(());
+    };
     let message = format!(
         "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: duplicate field {path:?} ({2}:{line})",
         kind.kind, kind.version, manifest.source

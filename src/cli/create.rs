@@ -43,7 +43,13 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     Failure::all(failures)
 }
 
-fn one(args: &Args, context: &mut Context, manifest: &Manifest, dry_run: DryRun, validation: FieldValidation) -> Outcome {
+fn one(
+    args: &Args,
+    context: &mut Context,
+    manifest: &Manifest,
+    dry_run: DryRun,
+    validation: FieldValidation,
+) -> Outcome {
     let (kind, key) = targets::locate(context, manifest)?;
     let mut object = manifest.object.clone();
     if kind.namespaced {
@@ -56,7 +62,8 @@ fn one(args: &Args, context: &mut Context, manifest: &Manifest, dry_run: DryRun,
     if dry_run != DryRun::Client {
         let options = flags::options(validation, dry_run);
         let done = context.api()?.write(options.dry_run, |ledger| create(ledger, kind, &object, &options));
-        let done = done.map_err(|status| Failure::doing(status, format!("error when creating {:?}", manifest.source)))?;
+        let done =
+            done.map_err(|status| Failure::doing(status, format!("error when creating {:?}", manifest.source)))?;
         context.warn(&done.warnings);
         object = done.object;
     }

@@ -62,9 +62,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let (options, timeout) = check(&args)?;
     let dry_run = args.write.dry_run(context)?;
     if args.force {
-        context.warn(&["Immediate deletion does not wait for confirmation that the running resource has been terminated. \
+        context.warn(&[
+            "Immediate deletion does not wait for confirmation that the running resource has been terminated. \
             The resource may continue to run on the cluster indefinitely."
-            .to_owned()]);
+                .to_owned(),
+        ]);
     }
     let selects = args.select.selector.is_some() || args.select.field_selector.is_some() || args.all;
     let (targets, mut failures) = find(&args, context)?;
@@ -106,7 +108,11 @@ fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
         "background" | "true" => Propagation::Background,
         "foreground" => Propagation::Foreground,
         "orphan" | "false" => Propagation::Orphan,
-        other => return Err(Failure::plain(format!("invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""))),
+        other => {
+            return Err(Failure::plain(format!(
+                "invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
+            )));
+        }
     };
     let grace = match (args.force, args.now, args.grace_period) {
         (true, _, _) => Some(0),
@@ -116,8 +122,9 @@ fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
         (_, _, negative) if negative < 0 => None,
         (_, _, grace) => Some(grace),
     };
-    let timeout = time::parse_duration(&args.timeout)
-        .map_err(|error| Failure::plain(format!("invalid argument {:?} for \"--timeout\" flag: {error}", args.timeout)))?;
+    let timeout = time::parse_duration(&args.timeout).map_err(|error| {
+        Failure::plain(format!("invalid argument {:?} for \"--timeout\" flag: {error}", args.timeout))
+    })?;
     let week = Duration::from_secs(7 * 24 * 3600);
     let timeout = if timeout.is_positive() { timeout.unsigned_abs() } else { week };
     Ok((DeleteOptions { grace, propagation, uid: None, revision: None }, timeout))
@@ -125,7 +132,8 @@ fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
 
 /// The objects to delete, with the file that names them.
 fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<(Target, Option<String>)>, Vec<Failure>)> {
-    let missing = |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
+    let missing =
+        |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
     let (mut found, mut failures);
     if !args.files.is_empty() {
         let (manifests, unread) = files::read(&args.files)?;
@@ -211,7 +219,11 @@ fn wait(context: &mut Context, mut left: Vec<(&'static Kind, Key, String)>, time
             return Ok(());
         }
         if Instant::now() >= until {
-            return Err(Failure::plain(format!("timed out waiting for the condition on {}/{}", kind.resource.plural(), key.name)));
+            return Err(Failure::plain(format!(
+                "timed out waiting for the condition on {}/{}",
+                kind.resource.plural(),
+                key.name
+            )));
         }
         match &hint {
             Some(hint) => drop(hint.wait(Duration::from_millis(500))),

@@ -82,7 +82,11 @@ impl From<anyhow::Error> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        if error.kind() == std::io::ErrorKind::BrokenPipe { Failure::BrokenPipe } else { Failure::Plain(error.to_string()) }
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Failure::BrokenPipe
+        } else {
+            Failure::Plain(error.to_string())
+        }
     }
 }
 
@@ -102,7 +106,8 @@ impl fmt::Display for Failure {
             Failure::Open(error) => write!(f, "error: {error}"),
             Failure::Code(_) | Failure::BrokenPipe => Ok(()),
             Failure::Many(failures) => {
-                let texts: Vec<String> = failures.iter().map(Failure::to_string).filter(|text| !text.is_empty()).collect();
+                let texts: Vec<String> =
+                    failures.iter().map(Failure::to_string).filter(|text| !text.is_empty()).collect();
                 f.write_str(&texts.join("\n"))
             }
         }
@@ -129,6 +134,8 @@ fn refusal(status: &Status, doing: &str) -> String {
     match &causes[..] {
         [] => format!("{head}: {}", status.message),
         [one] => format!("{head}: {one}"),
-        several => format!("{head}: \n{}", several.iter().map(|cause| format!("* {cause}")).collect::<Vec<_>>().join("\n")),
+        several => {
+            format!("{head}: \n{}", several.iter().map(|cause| format!("* {cause}")).collect::<Vec<_>>().join("\n"))
+        }
     }
 }

@@ -72,7 +72,9 @@ pub fn read(flags: &FileFlags) -> Outcome<(Vec<Manifest>, Vec<Failure>)> {
             std::io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes)?;
             parse(&bytes, "STDIN", None, &mut manifests, &mut failures);
         } else if name.starts_with("http://") || name.starts_with("https://") {
-            return Err(Failure::plain(format!("{name}: kloop reads no manifests over the network; download it first")));
+            return Err(Failure::plain(format!(
+                "{name}: kloop reads no manifests over the network; download it first"
+            )));
         } else {
             for path in expand(name, flags.recursive)? {
                 read_file(&path, &mut manifests, &mut failures);
@@ -104,7 +106,8 @@ fn expand(name: &str, recursive: bool) -> Outcome<Vec<PathBuf>> {
 
 /// A folder's manifests by name; folders below only when asked for. Links to folders are not followed, so no loop can be.
 fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Outcome {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     entries.sort();
     for path in entries {
         let is_folder = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
@@ -129,14 +132,22 @@ fn read_file(path: &Path, manifests: &mut Vec<Manifest>, failures: &mut Vec<Fail
     let mut bytes = Vec::new();
     match std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes)) {
         Ok(_) => {
-            let folder = path.parent().and_then(|folder| std::path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok());
+            let folder = path.parent().and_then(|folder| {
+                std::path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok()
+            });
             parse(&bytes, &source, folder, manifests, failures);
         }
         Err(error) => failures.push(Failure::plain(format!("error reading {source}: {error}"))),
     }
 }
 
-fn parse(bytes: &[u8], source: &str, folder: Option<PathBuf>, manifests: &mut Vec<Manifest>, failures: &mut Vec<Failure>) {
+fn parse(
+    bytes: &[u8],
+    source: &str,
+    folder: Option<PathBuf>,
+    manifests: &mut Vec<Manifest>,
+    failures: &mut Vec<Failure>,
+) {
     let refuse = |error: yaml::YamlError| Failure::plain(format!("error parsing {source}: {error}"));
     let text = match yaml::decode_bytes(bytes) {
         Ok(text) => text,
@@ -151,7 +162,14 @@ fn parse(bytes: &[u8], source: &str, folder: Option<PathBuf>, manifests: &mut Ve
 }
 
 /// Adds an object, or the items of a list.
-fn add(document: &Rc<Document>, value: &Value, inside: String, source: &str, folder: Option<&Path>, manifests: &mut Vec<Manifest>) {
+fn add(
+    document: &Rc<Document>,
+    value: &Value,
+    inside: String,
+    source: &str,
+    folder: Option<&Path>,
+    manifests: &mut Vec<Manifest>,
+) {
     let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value["items"].is_array();
     if is_list {
         for (index, item) in value["items"].as_array().into_iter().flatten().enumerate() {

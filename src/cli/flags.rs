@@ -112,9 +112,15 @@ impl PrintFlags {
         if self.output.is_none() && self.template.is_none() {
             return Ok(None);
         }
-        let missing_keys = if self.allow_missing_template_keys { Default::default() } else { crate::object::jsonpath::MissingKeys::Refuse };
+        let missing_keys = if self.allow_missing_template_keys {
+            Default::default()
+        } else {
+            crate::object::jsonpath::MissingKeys::Refuse
+        };
         let flags = Flags { template: self.template.as_deref(), missing_keys, no_headers, tables };
-        let mut read = |path: &str| std::fs::read_to_string(path).map_err(|error| format!("error reading --template {path}, {error}"));
+        let mut read = |path: &str| {
+            std::fs::read_to_string(path).map_err(|error| format!("error reading --template {path}, {error}"))
+        };
         Ok(Some(Format::parse(self.output.as_deref().unwrap_or_default(), flags, &mut read)?))
     }
 

@@ -142,7 +142,11 @@ fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
     }
 }
 
-fn fetch_named(args: &Args, context: &mut Context, named: Vec<(&'static Kind, String)>) -> Outcome<(Found, Vec<Failure>)> {
+fn fetch_named(
+    args: &Args,
+    context: &mut Context,
+    named: Vec<(&'static Kind, String)>,
+) -> Outcome<(Found, Vec<Failure>)> {
     let single = named.len() == 1;
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     for (kind, name) in named {
@@ -180,7 +184,14 @@ impl Args {
     }
 }
 
-fn print_tables(args: &Args, context: &mut Context, found: Found, wide: bool, sort: Option<SortBy>, failures: Vec<Failure>) -> Outcome {
+fn print_tables(
+    args: &Args,
+    context: &mut Context,
+    found: Found,
+    wide: bool,
+    sort: Option<SortBy>,
+    failures: Vec<Failure>,
+) -> Outcome {
     let now = context.now();
     let several = found.groups.len() > 1 || args.show_kind;
     let shown = found.groups.iter().filter(|group| !group.objects.is_empty()).count();
@@ -199,7 +210,11 @@ fn print_tables(args: &Args, context: &mut Context, found: Found, wide: bool, so
     }
     context.print(&text)?;
     if shown == 0 && failures.is_empty() && !args.ignore_not_found && !found.named {
-        let place = if args.all_namespaces || !namespaced { String::new() } else { format!(" in {} namespace.", context.namespace()) };
+        let place = if args.all_namespaces || !namespaced {
+            String::new()
+        } else {
+            format!(" in {} namespace.", context.namespace())
+        };
         context.tell(&format!("No resources found{place}"));
     }
     Failure::all(failures)

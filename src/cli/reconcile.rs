@@ -44,7 +44,8 @@ const STANDBY: Duration = Duration::from_millis(200);
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let duration = |flag: &str, text: &str| {
-        time::parse_duration(text).map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
+        time::parse_duration(text)
+            .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
     };
     let until = if args.watch { Until::Stopped } else { Until::Converged(duration("timeout", &args.timeout)?) };
     let node = (!args.no_local_node).then(|| capacity::of_this_machine(args.node_name.as_deref()));
@@ -104,13 +105,22 @@ fn lead(
     Ok(Some(control))
 }
 
-fn end(args: &Args, context: &mut Context, mut control: Control, ending: Ending, narrator: &mut dyn FnMut(&Line)) -> Outcome {
+fn end(
+    args: &Args,
+    context: &mut Context,
+    mut control: Control,
+    ending: Ending,
+    narrator: &mut dyn FnMut(&Line),
+) -> Outcome {
     let pods = control.running_pods();
     if args.stop_on_exit {
         let stopped = control.stop_pods()?;
         tell(narrator, format!("ended the processes of {stopped} pods"));
     } else if ending == Ending::Stopped && pods > 0 {
-        tell(narrator, format!("stopped; the processes of {pods} pods go on running (kloop reconcile takes them over again)"));
+        tell(
+            narrator,
+            format!("stopped; the processes of {pods} pods go on running (kloop reconcile takes them over again)"),
+        );
     }
     match ending {
         Ending::TimedOut(unmet) => {

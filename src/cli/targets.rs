@@ -63,7 +63,9 @@ fn parse_pairs(words: &[String]) -> Outcome<Targets> {
             [kinds, name] if !kinds.is_empty() && !name.is_empty() => {
                 named.extend(kinds_of(kinds)?.into_iter().map(|kind| (kind, name.to_owned())));
             }
-            [_, _] => return Err(Failure::plain("arguments in resource/name form must have a single resource and name")),
+            [_, _] => {
+                return Err(Failure::plain("arguments in resource/name form must have a single resource and name"));
+            }
             [_] => {
                 return Err(Failure::plain(
                     "there is no need to specify a resource type as a separate argument when passing arguments in \
@@ -91,8 +93,18 @@ pub fn wanted(flags: &SelectFlags, kind: &Kind) -> Outcome<Wanted> {
         Failure::from(Status::new(Reason::BadRequest, message))
     };
     let parsed = Wanted {
-        labels: flags.selector.as_deref().map(Selector::parse).transpose().map_err(|error| refuse(error.to_string()))?,
-        fields: flags.field_selector.as_deref().map(FieldSelector::parse).transpose().map_err(|error| refuse(error.to_string()))?,
+        labels: flags
+            .selector
+            .as_deref()
+            .map(Selector::parse)
+            .transpose()
+            .map_err(|error| refuse(error.to_string()))?,
+        fields: flags
+            .field_selector
+            .as_deref()
+            .map(FieldSelector::parse)
+            .transpose()
+            .map_err(|error| refuse(error.to_string()))?,
     };
     parsed.check(kind).map_err(|status| refuse(status.message))?;
     Ok(parsed)

@@ -51,11 +51,17 @@ fn text(error: &clap::Error, path: &str) -> String {
         }
         ErrorKind::MissingRequiredArgument => {
             let flags = context(ContextKind::InvalidArg).unwrap_or_default();
-            let names: Vec<&str> = flags.split("\", \"").map(|flag| flag.trim_start_matches("--").split(' ').next().unwrap_or("")).collect();
+            let names: Vec<&str> = flags
+                .split("\", \"")
+                .map(|flag| flag.trim_start_matches("--").split(' ').next().unwrap_or(""))
+                .collect();
             format!("error: required flag(s) \"{}\" not set", names.join("\", \""))
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
-            let (flag, value) = (context(ContextKind::InvalidArg).unwrap_or_default(), context(ContextKind::InvalidValue).unwrap_or_default());
+            let (flag, value) = (
+                context(ContextKind::InvalidArg).unwrap_or_default(),
+                context(ContextKind::InvalidValue).unwrap_or_default(),
+            );
             let flag = flag.split(' ').next().unwrap_or_default();
             let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
             if value.is_empty() {
@@ -65,7 +71,13 @@ fn text(error: &clap::Error, path: &str) -> String {
         }
         _ => {
             let rendered = error.to_string();
-            rendered.lines().take_while(|line| !line.starts_with("Usage:")).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+            rendered
+                .lines()
+                .take_while(|line| !line.starts_with("Usage:"))
+                .collect::<Vec<_>>()
+                .join("\n")
+                .trim_end()
+                .to_owned()
         }
     }
 }

@@ -21,7 +21,8 @@ pub struct Args {
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let own = concat!("kloop ", env!("CARGO_PKG_VERSION"));
     if let Some(mut printer) = args.print.printer()? {
-        let version = json!({"gitVersion": KUBERNETES, "major": "1", "minor": "36", "platform": "linux/amd64", "kloop": own});
+        let version =
+            json!({"gitVersion": KUBERNETES, "major": "1", "minor": "36", "platform": "linux/amd64", "kloop": own});
         let body = json!({"clientVersion": version, "serverVersion": version});
         return context.print(&printer.object(&body)?);
     }

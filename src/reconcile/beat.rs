@@ -157,7 +157,11 @@ impl Beat<'_> {
                 create::create(&mut ledger, kind_of(object)?, object, &options)?;
             }
             Verb::Update(object) => {
-                let part = if object.kind() == "Namespace" && object.deletion().is_some() { Part::Finalize } else { Part::Main };
+                let part = if object.kind() == "Namespace" && object.deletion().is_some() {
+                    Part::Finalize
+                } else {
+                    Part::Main
+                };
                 update(&mut ledger, kind_of(object)?, object, part, &options)?;
             }
             Verb::Status(object) => {
@@ -207,8 +211,10 @@ impl Beat<'_> {
                     rows += 1;
                 }
                 None if before => {
-                    let last = self.world.before(&key).map(|row| row.object()).unwrap_or(Object(serde_json::Value::Null));
-                    revision = txn.remove(&key, |revision| front::stamped(&mut last.clone(), revision), by, self.world.now)?;
+                    let last =
+                        self.world.before(&key).map(|row| row.object()).unwrap_or(Object(serde_json::Value::Null));
+                    revision =
+                        txn.remove(&key, |revision| front::stamped(&mut last.clone(), revision), by, self.world.now)?;
                     rows += 1;
                 }
                 // Made and gone within this beat: nobody saw it.
@@ -235,9 +241,8 @@ impl Beat<'_> {
 }
 
 fn kind_of(object: &Object) -> Result<&'static Kind, Status> {
-    kinds::by_kind(object.api_version(), object.kind()).ok_or_else(|| {
-        Status::new(Reason::NotFound, format!("no kind {} in {}", object.kind(), object.api_version()))
-    })
+    kinds::by_kind(object.api_version(), object.kind())
+        .ok_or_else(|| Status::new(Reason::NotFound, format!("no kind {} in {}", object.kind(), object.api_version())))
 }
 
 /// An object that is gone already is as it should be.

@@ -23,11 +23,17 @@ pub fn unmet(world: &World) -> Vec<Unmet> {
 
 fn missing(world: &World, row: &Row) -> Option<String> {
     if row.is_deleting() {
-        let waits = if row.finalizers.is_empty() { String::new() } else { format!(", waits for finalizers {}", row.finalizers.join(", ")) };
+        let waits = if row.finalizers.is_empty() {
+            String::new()
+        } else {
+            format!(", waits for finalizers {}", row.finalizers.join(", "))
+        };
         return Some(format!("is being deleted{waits}"));
     }
     let object = match row.key.resource.0 {
-        "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "daemonsets.apps" | "jobs.batch" => row.object(),
+        "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "daemonsets.apps" | "jobs.batch" => {
+            row.object()
+        }
         "replicationcontrollers" => row.object(),
         "pods" if row.controller().is_none() => row.object(),
         _ => return None,
@@ -55,7 +61,8 @@ fn replicas(object: &Object) -> Option<String> {
     if !observed(object) {
         return Some("its newest spec has not been looked at".into());
     }
-    if let Some(condition) = condition(object, "Progressing").filter(|one| one["reason"] == "ProgressDeadlineExceeded") {
+    if let Some(condition) = condition(object, "Progressing").filter(|one| one["reason"] == "ProgressDeadlineExceeded")
+    {
         return Some(condition["message"].as_str().unwrap_or("progress deadline exceeded").to_owned());
     }
     let paused = object.at(&["spec", "paused"]).is_some_and(|paused| paused == true);
@@ -112,14 +119,16 @@ fn pod(object: &Object) -> Option<String> {
 
 /// Why a pod is not running, in the words of its status.
 fn trouble(pod: &Object) -> Option<String> {
-    let statuses = pod.items(&["status", "initContainerStatuses"]).iter().chain(pod.items(&["status", "containerStatuses"]));
+    let statuses =
+        pod.items(&["status", "initContainerStatuses"]).iter().chain(pod.items(&["status", "containerStatuses"]));
     for status in statuses {
         for state in ["waiting", "terminated"] {
             let Some(reason) = status["state"][state]["reason"].as_str() else { continue };
             if reason == "Completed" || reason == "PodInitializing" || reason == "ContainerCreating" {
                 continue;
             }
-            let message = status["state"][state]["message"].as_str().map(|text| format!(": {text}")).unwrap_or_default();
+            let message =
+                status["state"][state]["message"].as_str().map(|text| format!(": {text}")).unwrap_or_default();
             return Some(format!("container {} is {reason}{message}", status["name"].as_str().unwrap_or_default()));
         }
     }
@@ -157,11 +166,14 @@ mod tests {
     }
 
     fn deployment(available: i64) -> (&'static str, Value) {
-        ("deployments.apps", json!({
-            "kind": "Deployment", "metadata": {"name": "web", "namespace": "default", "uid": "d", "generation": 2},
-            "spec": {"replicas": 3},
-            "status": {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": available, "availableReplicas": available},
-        }))
+        (
+            "deployments.apps",
+            json!({
+                "kind": "Deployment", "metadata": {"name": "web", "namespace": "default", "uid": "d", "generation": 2},
+                "spec": {"replicas": 3},
+                "status": {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": available, "availableReplicas": available},
+            }),
+        )
     }
 
     #[test]
@@ -172,19 +184,29 @@ mod tests {
 
     #[test]
     fn a_crash_loop_is_not_converged_and_says_so() {
-        let pod = |waiting: Value| ("pods", json!({
-            "metadata": {"name": "p", "namespace": "default", "uid": "p"},
-            "status": {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"waiting": waiting}}]},
-        }));
+        let pod = |waiting: Value| {
+            (
+                "pods",
+                json!({
+                    "metadata": {"name": "p", "namespace": "default", "uid": "p"},
+                    "status": {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"waiting": waiting}}]},
+                }),
+            )
+        };
         let unmet = unmet(&world(&[pod(json!({"reason": "CrashLoopBackOff", "message": "back-off 10s"}))]));
         assert_eq!(unmet[0].why, "container c is CrashLoopBackOff: back-off 10s");
     }
 
     #[test]
     fn a_failed_job_is_not_converged_a_running_one_is() {
-        let job = |status: Value| ("jobs.batch", json!({
-            "metadata": {"name": "j", "namespace": "default", "uid": "j"}, "spec": {"parallelism": 1, "completions": 1}, "status": status,
-        }));
+        let job = |status: Value| {
+            (
+                "jobs.batch",
+                json!({
+                    "metadata": {"name": "j", "namespace": "default", "uid": "j"}, "spec": {"parallelism": 1, "completions": 1}, "status": status,
+                }),
+            )
+        };
         assert_eq!(unmet(&world(&[job(json!({"active": 1, "ready": 1}))])), []);
         assert_eq!(unmet(&world(&[job(json!({}))]))[0].why, "0 of 1 pods run");
         let failed = json!({"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "m"}]});

@@ -71,7 +71,8 @@ impl Recorder {
     }
 
     fn write(&mut self, ledger: &mut dyn Ledger, by: &'static str, event: Event, at: Time) {
-        let identity = (event.about.clone(), event.uid.to_string(), event.field_path.clone(), event.reason, event.message.clone());
+        let identity =
+            (event.about.clone(), event.uid.to_string(), event.field_path.clone(), event.reason, event.message.clone());
         if let Some(key) = self.known.get(&identity).cloned()
             && count_again(ledger, &key, at)
         {
@@ -79,8 +80,11 @@ impl Recorder {
         }
         let seen = self.similar.entry((event.about.clone(), event.reason)).or_default();
         *seen += 1;
-        let message =
-            if *seen > SIMILAR { format!("(combined from similar events): {}", event.message) } else { event.message.clone() };
+        let message = if *seen > SIMILAR {
+            format!("(combined from similar events): {}", event.message)
+        } else {
+            event.message.clone()
+        };
         self.counter += 1;
         let suffix = format!("{:x}", at.as_nanosecond() as u64 + self.counter);
         let object = event_object(by, &event, &message, &suffix, at);
@@ -93,7 +97,9 @@ impl Recorder {
 
 /// The same event once more: its count rises. False when the object is gone.
 fn count_again(ledger: &mut dyn Ledger, key: &Key, at: Time) -> bool {
-    let (Ok(Some(mut known)), Some(kind)) = (ledger.get(key), kinds::by_resource(Resource("events"))) else { return false };
+    let (Ok(Some(mut known)), Some(kind)) = (ledger.get(key), kinds::by_resource(Resource("events"))) else {
+        return false;
+    };
     known.set(&["count"], known.int(&["count"]).unwrap_or(1) + 1);
     known.set(&["lastTimestamp"], time::rfc3339(at));
     update(ledger, kind, &known, Part::Main, &Options::default()).is_ok()

@@ -34,7 +34,8 @@ pub fn register(api: &mut Api, capacity: &Capacity) -> Result<()> {
 }
 
 fn ready_since(node: &Object) -> Option<Value> {
-    let ready = node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready" && one["status"] == "True")?;
+    let ready =
+        node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready" && one["status"] == "True")?;
     Some(ready["lastTransitionTime"].clone())
 }
 

@@ -44,14 +44,7 @@ pub fn catch_up(
 }
 
 /// Makes due whatever a change of this key concerns, going by the row as it was and as it is.
-pub fn concern(
-    world: &World,
-    loops: &[&Loop],
-    queue: &mut Queue,
-    before: Option<&Arc<Row>>,
-    key: &Key,
-    now: Time,
-) {
+pub fn concern(world: &World, loops: &[&Loop], queue: &mut Queue, before: Option<&Arc<Row>>, key: &Key, now: Time) {
     let after = world.get(key);
     for (place, each) in loops.iter().enumerate() {
         for row in [before, after].into_iter().flatten() {

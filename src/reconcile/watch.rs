@@ -5,11 +5,11 @@ use super::convergence::{self, Unmet};
 use super::events::Recorder;
 use super::leader::Leadership;
 use super::node;
-use crate::runtime::capacity::Capacity;
 use super::queue::Queue;
 use super::{Line, Narrator, loops, tail};
 use crate::apiserver::{Api, front};
 use crate::object::{Key, Str, Time};
+use crate::runtime::capacity::Capacity;
 use crate::runtime::machine::{Host, Machine};
 use crate::store::{Access, Hint, Read, Retention, StoreError, Watch};
 use crate::world::{ContainerState, Effect, Loop, Report, World};
@@ -298,7 +298,8 @@ impl Control {
 
     /// Which nodes are ours may have changed: pods that were bound to a node before it became ours are due.
     fn see_nodes(&mut self) {
-        let seen = (self.world.list("nodes").count(), self.world.list("nodes").map(|row| row.revision).max().unwrap_or(0));
+        let seen =
+            (self.world.list("nodes").count(), self.world.list("nodes").map(|row| row.revision).max().unwrap_or(0));
         if seen == self.nodes_seen {
             return;
         }
@@ -306,7 +307,8 @@ impl Control {
         let before: Vec<Str> = self.world.facts.nodes.keys().cloned().collect();
         node::beat(&mut self.world, self.settings.node.as_ref().map(|node| node.name.as_str()));
         let fresh: Vec<Str> = self.world.facts.nodes.keys().filter(|name| !before.contains(name)).cloned().collect();
-        let pods: Vec<Key> = fresh.iter().flat_map(|name| self.world.pods_on(name).map(|row| row.key.clone())).collect();
+        let pods: Vec<Key> =
+            fresh.iter().flat_map(|name| self.world.pods_on(name).map(|row| row.key.clone())).collect();
         let now = self.world.now;
         for key in pods {
             self.queue_pod(key, now);

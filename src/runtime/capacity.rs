@@ -49,7 +49,10 @@ pub fn of_this_machine(name: Option<&str>) -> Capacity {
 /// A host's name as a node's: a DNS subdomain (kubelet: GetHostname).
 fn node_name(host: &str) -> String {
     let lower = host.trim().to_ascii_lowercase();
-    let name: String = lower.chars().map(|letter| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' }).collect();
+    let name: String = lower
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' })
+        .collect();
     let name = name.trim_matches(['-', '.']);
     if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }
 }

@@ -20,7 +20,9 @@ pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
     let (kind, name) = match targets::parse(&args.words)? {
         Targets::Named(named) => match &named[..] {
             [(kind, name)] => (*kind, Some(name.clone())),
-            _ => return Err(Failure::plain("watch is only supported on individual resources and resource collections")),
+            _ => {
+                return Err(Failure::plain("watch is only supported on individual resources and resource collections"));
+            }
         },
         Targets::Lists(kinds) => match kinds[..] {
             [kind] => (kind, None),
@@ -75,7 +77,8 @@ struct Rows {
 impl Rows {
     fn new(args: &Args, format: &Format, kind: &'static Kind) -> Rows {
         let wide = matches!(format, Format::Table { wide: true });
-        let objects = (!matches!(format, Format::Table { .. })).then(|| Printer::new(format.clone(), args.print.show_managed_fields));
+        let objects = (!matches!(format, Format::Table { .. }))
+            .then(|| Printer::new(format.clone(), args.print.show_managed_fields));
         let tables = table::Printer::new(args.table_options(wide, kind.namespaced));
         Rows { kind, tables, objects, events: args.output_watch_events, prefix: args.show_kind }
     }
@@ -86,7 +89,11 @@ impl Rows {
         match &mut self.objects {
             Some(printer) => {
                 for object in objects {
-                    let one = if self.events { printer.event(event.word(), &object.0)? } else { printer.object(&object.0)? };
+                    let one = if self.events {
+                        printer.event(event.word(), &object.0)?
+                    } else {
+                        printer.object(&object.0)?
+                    };
                     text.push_str(&one);
                 }
             }
