@@ -257,3 +257,294 @@ fn removal_leaves_nothing() {
     assert!(marked(rig.folder.path()).is_empty());
     rig.remove("gone");
 }
+
+#[test]
+fn what_a_container_leaves_behind_ends_with_it() {
+    let mut rig = Rig::new();
+    // A double fork, a session of its own, deaf to everything that can be ignored, and a stopped one.
+    let text = "(setsid sh -c 'trap \"\" TERM HUP INT; echo $$ > escaped; sleep 1000' &) ; \
+                sleep 1000 & kill -STOP $!; (env -i setsid sleep 1000 &) ; \
+                while [ ! -s escaped ]; do sleep 0.01; done; exit 7";
+    rig.start(script("tree", 0, text));
+    assert_eq!(rig.ended("tree", 0).code, 7);
+    let escaped = fs::read_to_string(rig.pod("tree").join("c/work/escaped")).expect("it ran");
+    assert!(!lives(escaped.trim().parse().expect("a pid")));
+    assert!(marked(rig.folder.path()).is_empty());
+}
+
+#[test]
+fn containers_of_a_pod_end_each_for_itself() {
+    let mut rig = Rig::new();
+    let stays = Start { container: "stays".into(), ..script("two", 0, "setsid sleep 1000 & exec sleep 1000") };
+    rig.start(stays);
+    let pid = rig.running("two", 0);
+    let children = || process::everybody().filter(|stat| stat.parent == pid as i32).count();
+    eventually("its child runs", || children() == 1);
+    rig.start(Start { container: "goes".into(), ..script("two", 0, "setsid sleep 1000 & exit 0") });
+    assert_eq!(rig.ended("two", 0).code, 0);
+    assert!(lives(pid) && children() == 1, "the other container is untouched");
+    assert_eq!(marked(rig.folder.path()).len(), 2);
+}
+
+#[test]
+fn a_start_that_is_repeated_starts_once() {
+    let mut rig = Rig::new();
+    for _ in 0..5 {
+        rig.start(script("once", 0, "echo started; exec sleep 1000"));
+    }
+    let pid = rig.running("once", 0);
+    rig.start(script("once", 0, "echo started; exec sleep 1000"));
+    assert_eq!(rig.running("once", 0), pid);
+    rig.stop("once", "c", 0, 0);
+    assert_eq!(rig.ended("once", 0).code, 137);
+    rig.start(script("once", 0, "echo started; exec sleep 1000"));
+    assert_eq!(rig.ended("once", 0).code, 137, "an attempt that has ended does not run again");
+    let log = fs::read_to_string(rig.pod("once").join("c/0.log")).expect("a log");
+    assert!(log.lines().count() <= 1, "{log}");
+}
+
+#[test]
+fn the_child_gets_its_environment_and_three_descriptors_and_nothing_else() {
+    let mut rig = Rig::new();
+    let mut start = script(
+        "child",
+        0,
+        "env; ls -l /proc/$$/fd | grep -c ' -> '; grep -E '^Sig(Blk|Ign|Cgt)|^NoNew' /proc/self/status; umask; pwd",
+    );
+    start.env = vec![("A".into(), "b\nc".into()), ("PATH".into(), "/usr/bin:/bin".into())];
+    rig.start(start);
+    assert_eq!(rig.ended("child", 0).code, 0);
+    let log = fs::read_to_string(rig.pod("child").join("c/0.log")).expect("a log");
+    let lines: Vec<&str> = log.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
+    for line in [
+        "A=b",
+        "c",
+        "PATH=/usr/bin:/bin",
+        "HOSTNAME=p",
+        "SigBlk:\t0000000000000000",
+        "SigIgn:\t0000000000000000",
+        "NoNewPrivs:\t1",
+        "0022",
+    ] {
+        assert!(lines.contains(&line), "{line:?} in {log}");
+    }
+    assert!(lines.contains(&"3"), "descriptors 0 to 2: {log}");
+    assert!(!log.contains("CARGO"), "nothing of this process's environment: {log}");
+    assert!(lines.last().is_some_and(|cwd| cwd.ends_with("pods/child/c/work")), "{log}");
+}
+
+#[test]
+fn the_termination_message_is_what_was_written_or_the_end_of_the_log() {
+    let mut rig = Rig::new();
+    rig.start(script("message", 0, "printf 'it broke' > $KLOOP_TERMINATION_LOG; exit 1"));
+    assert_eq!(rig.ended("message", 0).message, "it broke");
+    rig.start(Start { termination_from_logs: true, ..script("message", 1, "echo last words; exit 1") });
+    assert_eq!(rig.ended("message", 1).message, "last words\n");
+    rig.start(Start { termination_from_logs: true, ..script("message", 2, "echo fine; exit 0") });
+    assert_eq!(rig.ended("message", 2).message, "");
+    assert!(!rig.pod("message").join("c/0.log").exists(), "only the attempt before the newest is kept");
+}
+
+#[test]
+fn a_new_control_plane_finds_everything_as_it_is() {
+    let mut rig = Rig::new();
+    rig.start(script("stays", 0, "exec sleep 1000"));
+    rig.start(Start {
+        container: "goes".into(),
+        ..script("ends", 4, "while [ ! -e go ]; do sleep 0.01; done; exit 9")
+    });
+    let pid = rig.running("stays", 0);
+    rig.start(script("stays", 0, "exec sleep 1000"));
+    rig.machine = None;
+    fs::write(rig.pod("ends").join("goes/work/go"), "").expect("written");
+    eventually("its end is recorded", || {
+        folder::read_record(&rig.pod("ends"))
+            .is_some_and(|record| record.containers.values().any(|known| known.ended().is_some()))
+    });
+    let inventory = rig.replace();
+    let state = |pod: &str, container: &str| inventory[pod].containers[container].state.clone();
+    assert!(matches!(state("stays", "c"), ContainerState::Running { pid: same, .. } if same == pid));
+    assert!(matches!(state("ends", "goes"), ContainerState::Ended(end) if end.code == 9));
+    assert_eq!(inventory["ends"].containers["goes"].attempt, 4);
+    assert_eq!((&*inventory["stays"].namespace, &*inventory["stays"].name), ("default", "p"));
+    // And it is in charge: reports come to it.
+    rig.stop("stays", "c", 0, 30);
+    assert_eq!(rig.ended("stays", 0).code, 143);
+}
+
+/// The other half of the next test: a control plane that starts a pod and is then killed.
+#[test]
+fn a_control_plane_to_be_killed() {
+    let Some(state) = std::env::var_os("KLOOP_TEST_STATE") else { return };
+    let (mut machine, reports) = open(Path::new(&state), 1);
+    machine.carry_out(
+        Time::now(),
+        &Effect::Start(Box::new(script("orphan", 0, "trap 'exit 5' TERM; while :; do sleep 0.01; done"))),
+    );
+    for report in reports {
+        if let Report::Container { state: ContainerState::Running { pid, .. }, .. } = report {
+            fs::write(Path::new(&state).join("pid"), pid.to_string()).expect("written");
+        }
+    }
+}
+
+#[test]
+fn killing_the_control_plane_disturbs_nothing() {
+    let mut rig = Rig::new();
+    rig.machine = None;
+    let test = std::env::current_exe().expect("this test");
+    let mut leader = std::process::Command::new(test)
+        .args(["--exact", "runtime::a_control_plane_to_be_killed"])
+        .env("KLOOP_TEST_STATE", rig.folder.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("started");
+    let file = rig.folder.path().join("pid");
+    eventually("the pod runs", || fs::read_to_string(&file).is_ok_and(|pid| !pid.is_empty()));
+    leader.kill().expect("killed");
+    leader.wait().expect("reaped");
+    let pid: u32 = fs::read_to_string(&file).expect("there").parse().expect("a pid");
+    assert!(lives(pid));
+    let inventory = rig.replace();
+    let state = &inventory["orphan"].containers["c"].state;
+    assert!(matches!(state, ContainerState::Running { pid: same, .. } if *same == pid), "{state:?}");
+    rig.stop("orphan", "c", 0, 30);
+    let code = rig.ended("orphan", 0).code;
+    assert!(code == 5 || code == 143, "{code}");
+}
+
+#[test]
+fn a_leader_of_the_past_can_do_nothing() {
+    let mut rig = Rig::new();
+    rig.start(script("led", 0, "exec sleep 1000"));
+    let pid = rig.running("led", 0);
+    let mut old = rig.machine.take().expect("open");
+    rig.epoch += 1;
+    let (mut machine, reports) = open(rig.folder.path(), rig.epoch);
+    machine.inventory();
+    rig.machine = Some(machine);
+    rig.reports = reports;
+    let order = |machine: &mut Machine, effect: Effect| machine.carry_out(Time::now(), &effect);
+    order(&mut old, Effect::Stop { pod_uid: "led".into(), container: "c".into(), attempt: 0, grace_seconds: 0 });
+    order(&mut old, Effect::Start(Box::new(Start { container: "d".into(), ..script("led", 0, "exec sleep 1000") })));
+    order(&mut old, Effect::Start(Box::new(script("fresh", 0, "exec sleep 1000"))));
+    order(&mut old, Effect::Remove { pod_uid: "led".into() });
+    drop(old);
+    // The new leader's words come after the old one's on every shim that there is.
+    rig.start(Start { container: "e".into(), ..script("led", 0, "exec sleep 1000") });
+    let names = || folder::read_record(&rig.pod("led")).map(|record| record.containers.into_keys().collect::<Vec<_>>());
+    eventually("the new leader's container starts", || names().is_some_and(|names| names.contains(&"e".to_owned())));
+    assert_eq!(names().expect("a record"), ["c", "e"]);
+    assert!(lives(pid));
+    assert_eq!(marked(rig.folder.path()).len(), 2, "nothing else was started");
+    assert!(Machine::open(rig.folder.path(), 1, Box::new(|_| ())).is_err(), "and it cannot open the folder again");
+}
+
+/// The shim of a pod.
+fn shim_of(pid: u32) -> i32 {
+    process::stat(pid as i32).expect("it runs").parent
+}
+
+fn kill(pid: i32) {
+    assert!(process::Identity::of(pid).expect("it runs").kill());
+}
+
+#[test]
+fn when_a_shim_dies_its_tree_is_killed_before_anything_replaces_it() {
+    let mut rig = Rig::new();
+    rig.start(script(
+        "shot",
+        0,
+        "(setsid sh -c 'trap \"\" TERM; sleep 1000' &); (env -i sleep 1000 &); trap '' TERM; sleep 1000",
+    ));
+    let pid = rig.running("shot", 0);
+    eventually("it has children", || marked(rig.folder.path()).len() >= 4);
+    kill(shim_of(pid));
+    let ended = rig.ended("shot", 0);
+    assert_eq!((ended.code, ended.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+    assert!(!lives(pid));
+    assert!(marked(rig.folder.path()).is_empty());
+    rig.start(script("shot", 1, "exec sleep 1000"));
+    let second = rig.running("shot", 1);
+    // The same while nobody watches.
+    rig.machine = None;
+    kill(shim_of(second));
+    let inventory = rig.replace();
+    assert!(matches!(&inventory["shot"].containers["c"].state, ContainerState::Ended(end) if end.code == 137));
+    assert!(matches!(&inventory["shot"].containers["c"].last, Some(end) if end.code == 137));
+    assert!(!lives(second));
+}
+
+#[test]
+fn records_of_another_boot_or_of_a_recycled_pid_harm_nobody() {
+    let mut rig = Rig::new();
+    let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().expect("started");
+    let identity = process::Identity::of(bystander.id() as i32).expect("it runs");
+    rig.machine = None;
+    let recycled = process::Identity { start: identity.start - 1, ..identity };
+    for (uid, boot, process) in
+        [("rebooted", "another boot".to_owned(), identity), ("recycled", process::boot_id(), recycled)]
+    {
+        let state = serde_json::json!({"Running": {"process": process, "since": 0}});
+        let record = serde_json::json!({
+            "boot": boot, "epoch": 1, "pod": {"uid": uid, "namespace": "default", "name": uid, "node": "n", "ip": ""},
+            "containers": {"c": {"attempt": 2, "state": state, "stopping": null, "last": null}},
+        });
+        fs::create_dir(rig.pod(uid)).expect("made");
+        fs::write(rig.pod(uid).join("record.json"), record.to_string()).expect("written");
+    }
+    let inventory = rig.replace();
+    for uid in ["rebooted", "recycled"] {
+        let known = &inventory[uid].containers["c"];
+        assert!(matches!(&known.state, ContainerState::Ended(end) if end.code == 137), "{known:?}");
+        assert_eq!(known.attempt, 2);
+    }
+    rig.start(script("rebooted", 3, "exit 0"));
+    assert_eq!(rig.ended("rebooted", 3).code, 0, "life goes on with the next attempt");
+    assert!(identity.lives(), "the bystander lives");
+    bystander.kill().expect("killed");
+    bystander.wait().expect("reaped");
+}
+
+#[test]
+fn exec_probes_run_beside_the_container() {
+    let mut rig = Rig::new();
+    let mut start = script("probed", 0, "echo up > state; exec sleep 1000");
+    start.env = vec![("WORD".into(), "up".into())];
+    rig.start(start);
+    rig.running("probed", 0);
+    eventually("it is up", || {
+        fs::read_to_string(rig.pod("probed").join("c/work/state")).is_ok_and(|text| text == "up\n")
+    });
+    let big = "head -c 100000 /dev/zero | tr '\\0' x; exit 1";
+    let table = [
+        ("grep -q $WORD state", true, ""),
+        ("echo not today; exit 1", false, "not today\n"),
+        (
+            "setsid sleep 1000 & sleep 1000",
+            false,
+            "command timed out: \"sh -c setsid sleep 1000 & sleep 1000\" timed out after 1s",
+        ),
+        (big, false, ""),
+    ];
+    for (text, expected, part) in table {
+        let probe = kloop::world::plan::Probe {
+            pod_uid: "probed".into(),
+            container: "c".into(),
+            attempt: 0,
+            kind: kloop::world::ProbeKind::Liveness,
+            handler: serde_json::json!({"exec": {"command": ["sh", "-c", text]}}),
+            ip: "127.0.0.1".into(),
+            timeout_seconds: if expected || text == big { 20 } else { 1 },
+        };
+        rig.order(Effect::Probe(Box::new(probe)));
+        let (ok, message) = loop {
+            if let Report::Probe { ok, message, .. } = rig.next() {
+                break (ok, message);
+            }
+        };
+        assert_eq!(ok, expected, "{text}: {message}");
+        assert!(message.contains(part) && message.len() <= 10 * 1024, "{text}: {message}");
+    }
+    assert_eq!(marked(rig.folder.path()).len(), 1, "only the container itself is left");
+}

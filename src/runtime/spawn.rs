@@ -92,7 +92,8 @@ impl Attributes {
             check(libc::posix_spawnattr_init(&mut attributes.0))?;
             libc::sigemptyset(&mut signals);
             check(libc::posix_spawnattr_setsigmask(&mut attributes.0, &signals))?;
-            libc::sigfillset(&mut signals);
+            // Every bit, and not `sigfillset`: that spares the C library's own two, which the child would then start with ignored.
+            std::ptr::write_bytes(&mut signals, 0xff, 1);
             check(libc::posix_spawnattr_setsigdefault(&mut attributes.0, &signals))?;
             check(libc::posix_spawnattr_setflags(&mut attributes.0, flags as libc::c_short))?;
         }
