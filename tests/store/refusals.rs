@@ -238,6 +238,17 @@ fn a_flipped_bit_is_noticed_or_does_not_matter() {
     assert!(noticed > 10, "{noticed}");
 }
 
+#[test]
+fn a_cut_file_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = fs::read(example(dir.path())).unwrap();
+    let path = dir.path().join("cut.db");
+    for length in (0..whole.len()).step_by(9 * 512) {
+        fs::write(&path, &whole[..length]).unwrap();
+        assert!(everything(&path).is_err(), "cut to {length} bytes, and nobody noticed");
+    }
+}
+
 /// All that a control plane reads when it starts; or the exit code.
 fn everything(path: &Path) -> Result<(Vec<Stored>, Vec<kloop::store::LogEntry>), u8> {
     let store = Store::open(path, Access::Existing).map_err(|error| error.exit_code())?;
