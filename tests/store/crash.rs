@@ -40,6 +40,14 @@ struct Writer {
     lines: Lines<BufReader<ChildStdout>>,
 }
 
+/// A test that fails leaves no writer behind.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 struct Ack {
     revision: u64,
     count: u64,

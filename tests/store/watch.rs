@@ -11,7 +11,7 @@ fn a_watcher_beside_writers_sees_each_entry_once_in_order() {
     let (_dir, store) = scratch();
     let path = store.path();
     std::thread::scope(|scope| {
-        for writer in 0..3 {
+        let writers = [0, 1, 2].map(|writer| {
             scope.spawn(move || {
                 let mut store = Store::open(path, Access::Existing).unwrap();
                 for round in 0..40 {
@@ -23,19 +23,24 @@ fn a_watcher_beside_writers_sees_each_entry_once_in_order() {
                     }
                     txn.commit().unwrap();
                 }
-            });
-        }
+            })
+        });
         let hint = watch_hint(&store).unwrap();
         let mut seen = 0;
-        while seen < 240 {
+        loop {
+            let done = writers.iter().all(|writer| writer.is_finished());
             let entries = store.read().unwrap().log_after(seen, usize::MAX).unwrap();
             assert_eq!(entries.len() % 2, 0, "half a transaction was seen");
             for entry in entries {
                 seen += 1;
                 assert_eq!(entry.revision, seen);
             }
+            if done {
+                break;
+            }
             hint.wait(Duration::from_millis(20));
         }
+        assert_eq!(seen, 240);
     });
 }
 
