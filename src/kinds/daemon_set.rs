@@ -1,9 +1,10 @@
 //! DaemonSet (apps/v1).
 
 use super::pod::defaults::{self, text};
-use super::{Errors, Kind, Typed, omit, workload};
-use crate::object::Object;
-use k8s_openapi::api::apps::v1::DaemonSet;
+use super::pod::spec::check_template;
+use super::{Errors, Kind, Path, Typed, amount, omit, selector, workload};
+use crate::object::{Object, Selector};
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
@@ -47,5 +48,58 @@ impl Typed for DaemonSet {
         new.set(&TEMPLATE_GENERATION, (before + i64::from(changed)).to_string());
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let (Some(spec), path) = (&self.spec, Path::root("spec")) else { return };
+        check_selector(spec, &path, errors);
+        let template = path.child("template");
+        check_template(&spec.template, &template, errors);
+        workload::check_replaced(&spec.template, "DaemonSet", &template, errors);
+        workload::check_counts(&[("minReadySeconds", spec.min_ready_seconds.map(i64::from))], &path, errors);
+        if let Some(strategy) = &spec.update_strategy {
+            check_strategy(strategy, &path.child("updateStrategy"), errors);
+        }
+        workload::check_counts(&[("revisionHistoryLimit", spec.revision_history_limit.map(i64::from))], &path, errors);
+        if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
+            workload::check_same_selector(&spec.selector, &old.selector, &path, errors);
+        }
+    }
+}
+
+/// Other than the other workloads, it says first that labels do not match.
+fn check_selector(spec: &DaemonSetSpec, path: &Path, errors: &mut Errors) {
+    selector::check(&spec.selector, &path.child("selector"), errors);
+    let none = workload::no_selector(&spec.selector);
+    let ready = if none { Some(Selector::nothing()) } else { selector::ready(&spec.selector) };
+    if let Some(ready) = ready {
+        workload::check_match(&ready, &spec.template, &path.child("template"), errors);
+    }
+    if !none && selector::is_empty(&spec.selector) {
+        errors.invalid(&path.child("selector"), json!({}), "empty selector is invalid for daemonset");
+    }
+}
+
+fn check_strategy(strategy: &DaemonSetUpdateStrategy, path: &Path, errors: &mut Errors) {
+    match (strategy.type_.as_deref().unwrap_or_default(), &strategy.rolling_update) {
+        ("OnDelete", _) => {}
+        ("RollingUpdate", Some(rolling)) => check_rolling(rolling, &path.child("rollingUpdate"), errors),
+        ("RollingUpdate", None) => errors.required(&path.child("rollingUpdate"), ""),
+        (other, _) => {
+            let text = format!("{{\"Type\":{},\"RollingUpdate\":null}}", json!(other));
+            errors.unsupported_text(path, &text, &["OnDelete", "RollingUpdate"]);
+        }
+    }
+}
+
+fn check_rolling(rolling: &RollingUpdateDaemonSet, path: &Path, errors: &mut Errors) {
+    let (Some(unavailable), Some(surge)) = (&rolling.max_unavailable, &rolling.max_surge) else { return };
+    let (at, at_surge) = (path.child("maxUnavailable"), path.child("maxSurge"));
+    amount::check_count_or_percent(unavailable, &at, errors);
+    amount::check_count_or_percent(surge, &at_surge, errors);
+    amount::check_at_most_all(unavailable, &at, errors);
+    amount::check_at_most_all(surge, &at_surge, errors);
+    match (workload::is_nothing(unavailable), workload::is_nothing(surge)) {
+        (false, false) => errors.invalid(&at_surge, json!(surge), "may not be set when maxUnavailable is non-zero"),
+        (true, true) => errors.required(&at, "cannot be 0 when maxSurge is 0"),
+        _ => {}
+    }
 }

@@ -1,9 +1,10 @@
 //! Deployment (apps/v1).
 
 use super::pod::defaults::{self, text};
-use super::{Errors, Kind, Typed, omit, workload};
+use super::workload::{self, Workload};
+use super::{Errors, Kind, Path, Typed, amount, omit};
 use crate::object::Object;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
@@ -45,5 +46,57 @@ impl Typed for Deployment {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let (Some(spec), path) = (&self.spec, Path::root("spec")) else { return };
+        amount::check_not_negative(spec.replicas.unwrap_or(1).into(), &path.child("replicas"), errors);
+        let parts = Workload {
+            selects_for: "deployment",
+            runs_as: "ReplicaSet",
+            selector: &spec.selector,
+            template: &spec.template,
+        };
+        parts.check(&path, errors);
+        if let Some(strategy) = &spec.strategy {
+            check_strategy(strategy, &path.child("strategy"), errors);
+        }
+        let ready = spec.min_ready_seconds.unwrap_or(0);
+        let counts = [
+            ("minReadySeconds", Some(ready.into())),
+            ("revisionHistoryLimit", spec.revision_history_limit.map(i64::from)),
+            ("progressDeadlineSeconds", spec.progress_deadline_seconds.map(i64::from)),
+        ];
+        workload::check_counts(&counts, &path, errors);
+        if let Some(deadline) = spec.progress_deadline_seconds.filter(|deadline| *deadline <= ready) {
+            errors.invalid(&path.child("progressDeadlineSeconds"), deadline, "must be greater than minReadySeconds");
+        }
+        if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
+            workload::check_same_selector(&spec.selector, &old.selector, &path, errors);
+        }
+    }
+}
+
+fn check_strategy(strategy: &DeploymentStrategy, path: &Path, errors: &mut Errors) {
+    match (strategy.type_.as_deref().unwrap_or_default(), &strategy.rolling_update) {
+        ("Recreate", Some(_)) => {
+            let detail = "may not be specified when strategy `type` is 'Recreate'";
+            errors.forbidden(&path.child("rollingUpdate"), detail);
+        }
+        ("RollingUpdate", Some(rolling)) => check_rolling(rolling, &path.child("rollingUpdate"), errors),
+        ("Recreate" | "RollingUpdate", _) => {}
+        (other, _) => {
+            let text = format!("{{\"Type\":{},\"RollingUpdate\":null}}", json!(other));
+            errors.unsupported_text(path, &text, &["Recreate", "RollingUpdate"]);
+        }
+    }
+}
+
+fn check_rolling(rolling: &RollingUpdateDeployment, path: &Path, errors: &mut Errors) {
+    let (Some(unavailable), Some(surge)) = (&rolling.max_unavailable, &rolling.max_surge) else { return };
+    let at = path.child("maxUnavailable");
+    amount::check_count_or_percent(unavailable, &at, errors);
+    amount::check_count_or_percent(surge, &path.child("maxSurge"), errors);
+    if workload::is_nothing(unavailable) && workload::is_nothing(surge) {
+        errors.invalid(&at, json!(unavailable), "may not be 0 when `maxSurge` is 0");
+    }
+    amount::check_at_most_all(unavailable, &at, errors);
 }

@@ -101,13 +101,6 @@ impl Errors {
         self.push(path, "FieldValueInvalid", format!("Invalid value: {detail}"));
     }
 
-    /// A number that may not be below nothing.
-    pub fn non_negative(&mut self, path: &Path, number: Option<impl Into<i64>>) {
-        if let Some(number) = number.map(Into::into).filter(|number| *number < 0) {
-            self.invalid(path, number, "must be greater than or equal to 0");
-        }
-    }
-
     /// `field is immutable`, when it was changed.
     pub fn immutable<T: PartialEq + Serialize>(&mut self, path: &Path, new: &T, old: &T) {
         if new != old {

@@ -1,7 +1,8 @@
 //! PodTemplate (core/v1): a template on its own.
 
 use super::pod::defaults;
-use super::{Errors, Kind, Typed, omit};
+use super::pod::spec::check_template;
+use super::{Errors, Kind, Path, Typed, omit};
 use k8s_openapi::api::core::v1::PodTemplate;
 
 /// The catalogue's entry.
@@ -13,5 +14,9 @@ impl Typed for PodTemplate {
         defaults::template(self.template.get_or_insert_default());
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        if let Some(template) = &self.template {
+            check_template(template, &Path::root("template"), errors);
+        }
+    }
 }

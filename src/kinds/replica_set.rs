@@ -1,9 +1,11 @@
 //! ReplicaSet (apps/v1).
 
 use super::pod::defaults;
-use super::{Errors, Kind, Typed, omit, workload};
+use super::workload::{self, Workload};
+use super::{Errors, Kind, Path, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
@@ -33,5 +35,17 @@ impl Typed for ReplicaSet {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let (Some(spec), path) = (&self.spec, Path::root("spec")) else { return };
+        let counts =
+            [("replicas", spec.replicas.map(i64::from)), ("minReadySeconds", spec.min_ready_seconds.map(i64::from))];
+        workload::check_counts(&counts, &path, errors);
+        let none = PodTemplateSpec::default();
+        let template = spec.template.as_ref().unwrap_or(&none);
+        let parts = Workload { selects_for: "deployment", runs_as: "ReplicaSet", selector: &spec.selector, template };
+        parts.check(&path, errors);
+        if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
+            workload::check_same_selector(&spec.selector, &old.selector, &path, errors);
+        }
+    }
 }

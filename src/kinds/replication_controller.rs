@@ -1,8 +1,9 @@
 //! ReplicationController (core/v1).
 
 use super::pod::defaults;
-use super::{Errors, Kind, Typed, omit};
-use crate::object::Object;
+use super::pod::spec::check_template;
+use super::{Errors, Kind, Path, Typed, omit, workload};
+use crate::object::{Object, Selector};
 use k8s_openapi::api::core::v1::ReplicationController;
 use serde_json::json;
 
@@ -35,5 +36,19 @@ impl Typed for ReplicationController {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let (Some(spec), path) = (&self.spec, Path::root("spec")) else { return };
+        workload::check_counts(&[("minReadySeconds", spec.min_ready_seconds.map(i64::from))], &path, errors);
+        let pairs = spec.selector.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+        let selector = Selector::from_map(pairs);
+        if selector.is_everything() {
+            errors.required(&path.child("selector"), "");
+        }
+        workload::check_counts(&[("replicas", spec.replicas.map(i64::from))], &path, errors);
+        let path = path.child("template");
+        let Some(template) = &spec.template else { return errors.required(&path, "") };
+        workload::check_match(&selector, template, &path, errors);
+        check_template(template, &path, errors);
+        workload::check_replaced(template, "ReplicationController", &path, errors);
+    }
 }

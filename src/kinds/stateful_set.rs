@@ -1,9 +1,13 @@
 //! StatefulSet (apps/v1).
 
+use super::persistent_volume_claim::default_spec;
 use super::pod::defaults::{self, text};
-use super::{Errors, Kind, Typed, omit, workload};
+use super::workload::{self, Workload};
+use super::{Errors, Kind, Path, Typed, amount, names, omit};
 use crate::object::Object;
-use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::apps::v1::{
+    RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy,
+};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::{Value, json};
 
@@ -47,14 +51,114 @@ impl Typed for StatefulSet {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let (Some(spec), path) = (&self.spec, Path::root("spec")) else { return };
+        check_policies(spec, &path, errors);
+        let counts = [
+            ("replicas", spec.replicas.map(i64::from)),
+            ("minReadySeconds", spec.min_ready_seconds.map(i64::from)),
+            ("revisionHistoryLimit", spec.revision_history_limit.map(i64::from)),
+        ];
+        workload::check_counts(&counts, &path, errors);
+        if let Some(ordinals) = &spec.ordinals {
+            workload::check_counts(&[("start", ordinals.start.map(i64::from))], &path.child("ordinals"), errors);
+        }
+        if let Some(name) = spec.service_name.as_deref().filter(|name| !name.is_empty()) {
+            errors.each_invalid(&path.child("serviceName"), name, names::label(name));
+        }
+        let parts = Workload {
+            selects_for: "statefulset",
+            runs_as: "StatefulSet",
+            selector: &spec.selector,
+            template: &spec.template,
+        };
+        parts.check(&path, errors);
+        if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
+            check_change(spec, old, &path, errors);
+        }
+    }
+}
+
+fn check_policies(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
+    match spec.pod_management_policy.as_deref().unwrap_or_default() {
+        "OrderedReady" | "Parallel" => {}
+        other => {
+            let detail = "must be 'OrderedReady' or 'Parallel'";
+            errors.invalid(&path.child("podManagementPolicy"), other, detail);
+        }
+    }
+    if let Some(strategy) = &spec.update_strategy {
+        check_strategy(strategy, &path.child("updateStrategy"), errors);
+    }
+    if let Some(retention) = &spec.persistent_volume_claim_retention_policy {
+        let path = path.child("persistentVolumeClaimRetentionPolicy");
+        for (field, policy) in [("whenDeleted", &retention.when_deleted), ("whenScaled", &retention.when_scaled)] {
+            let (policy, known) = (policy.as_deref().unwrap_or_default(), ["Retain", "Delete"]);
+            if !known.contains(&policy) {
+                errors.unsupported_as_listed(&path.child(field), policy, &known);
+            }
+        }
+    }
+}
+
+fn check_strategy(strategy: &StatefulSetUpdateStrategy, path: &Path, errors: &mut Errors) {
+    let at = path.child("rollingUpdate");
+    match (strategy.type_.as_deref().unwrap_or_default(), &strategy.rolling_update) {
+        ("OnDelete", Some(rolling)) => {
+            let detail = "only allowed for updateStrategy 'RollingUpdate'";
+            errors.invalid_text(&at, &rolling_text(rolling), detail);
+        }
+        ("RollingUpdate", Some(rolling)) => check_rolling(rolling, &at, errors),
+        ("OnDelete" | "RollingUpdate", None) => {}
+        (other, rolling) => {
+            let rolling = rolling.as_ref().map_or("null".into(), rolling_text);
+            let text = format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", json!(other));
+            errors.invalid_text(path, &text, "must be 'RollingUpdate' or 'OnDelete'");
+        }
+    }
+}
+
+fn check_rolling(rolling: &RollingUpdateStatefulSetStrategy, path: &Path, errors: &mut Errors) {
+    workload::check_counts(&[("partition", rolling.partition.map(i64::from))], path, errors);
+    if let Some(unavailable) = &rolling.max_unavailable {
+        let at = path.child("maxUnavailable");
+        amount::check_count_or_percent(unavailable, &at, errors);
+        if workload::is_nothing(unavailable) {
+            errors.invalid(&at, json!(unavailable), "cannot be 0");
+        }
+        amount::check_at_most_all(unavailable, &at, errors);
+    }
+}
+
+/// As Go prints its struct.
+fn rolling_text(rolling: &RollingUpdateStatefulSetStrategy) -> String {
+    let partition = rolling.partition.unwrap_or(0);
+    format!("{{\"Partition\":{partition},\"MaxUnavailable\":{}}}", json!(rolling.max_unavailable))
+}
+
+/// What its pods are named by and keep may not change under them.
+fn check_change(new: &StatefulSetSpec, old: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
+    let kept = StatefulSetSpec {
+        replicas: old.replicas,
+        ordinals: old.ordinals.clone(),
+        template: old.template.clone(),
+        update_strategy: old.update_strategy.clone(),
+        revision_history_limit: old.revision_history_limit,
+        persistent_volume_claim_retention_policy: old.persistent_volume_claim_retention_policy.clone(),
+        min_ready_seconds: old.min_ready_seconds,
+        ..new.clone()
+    };
+    if kept != *old {
+        let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+                      'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
+                      'minReadySeconds' are forbidden";
+        errors.forbidden(path, detail);
+    }
 }
 
 /// A claim template is stored as a whole claim.
 fn claim(claim: &mut PersistentVolumeClaim) {
     omit::metadata(&mut claim.metadata);
     claim.status.get_or_insert_default().phase.get_or_insert_with(|| "Pending".into());
-    let spec = claim.spec.get_or_insert_default();
-    spec.resources.get_or_insert_default();
-    spec.volume_mode.get_or_insert_with(|| "Filesystem".into());
+    default_spec(claim.spec.get_or_insert_default());
 }

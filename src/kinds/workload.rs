@@ -1,8 +1,13 @@
 //! What the kinds with a pod template and a selector have in common.
 
-use super::omit;
+use super::pod::spec::check_template;
+use super::{Errors, Path, amount, omit, selector};
+use crate::object::Selector;
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::Value;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Marks a selector that was left out, which the typed form cannot tell from `{}` (the first is "Required value", the
 /// second "empty selector"): an empty list of expressions, which is never stored otherwise.
@@ -16,4 +21,102 @@ pub fn read_selector(selector: &mut LabelSelector, body: &Value) {
 /// Whether the selector was left out.
 pub fn no_selector(selector: &LabelSelector) -> bool {
     selector.match_labels.is_none() && selector.match_expressions.as_ref().is_some_and(Vec::is_empty)
+}
+
+/// A workload's spec under check: the names that its messages use, its selector and template.
+pub struct Workload<'w> {
+    /// `deployment`, in "empty selector is invalid for deployment".
+    pub selects_for: &'static str,
+    /// `ReplicaSet`, in "activeDeadlineSeconds in ReplicaSet is not Supported".
+    pub runs_as: &'static str,
+    /// Its selector.
+    pub selector: &'w LabelSelector,
+    /// Its template.
+    pub template: &'w PodTemplateSpec,
+}
+
+impl Workload<'_> {
+    /// Checks that there is a selector; gives it ready to match, nothing matching when it was left out.
+    pub fn check_selector(&self, path: &Path, errors: &mut Errors) -> Option<Selector> {
+        let at = path.child("selector");
+        if no_selector(self.selector) {
+            errors.required(&at, "");
+            return Some(Selector::nothing());
+        }
+        selector::check(self.selector, &at, errors);
+        if selector::is_empty(self.selector) {
+            let detail = format!("empty selector is invalid for {}", self.selects_for);
+            errors.invalid_text(&at, &selector::text(self.selector), &detail);
+        }
+        selector::ready(self.selector)
+    }
+
+    /// Checks selector and template: the one must match the other, which must be fit for pods that are replaced.
+    pub fn check(&self, path: &Path, errors: &mut Errors) {
+        match self.check_selector(path, errors) {
+            Some(selector) => self.check_template(&selector, path, errors),
+            None => {
+                let text = selector::text(self.selector);
+                errors.invalid_text(&path.child("selector"), &text, "invalid label selector");
+            }
+        }
+    }
+
+    /// Checks the template alone.
+    pub fn check_template(&self, selector: &Selector, path: &Path, errors: &mut Errors) {
+        let path = path.child("template");
+        check_match(selector, self.template, &path, errors);
+        check_template(self.template, &path, errors);
+        check_replaced(self.template, self.runs_as, &path, errors);
+    }
+}
+
+/// The labels of a template.
+pub fn labels(template: &PodTemplateSpec) -> Option<&BTreeMap<String, String>> {
+    template.metadata.as_ref()?.labels.as_ref()
+}
+
+/// A template must have the labels that its workload selects by.
+pub fn check_match(selector: &Selector, template: &PodTemplateSpec, path: &Path, errors: &mut Errors) {
+    let labels = labels(template);
+    if !selector.matches(|key| labels.and_then(|labels| labels.get(key)).map(String::as_str)) {
+        let detail = "`selector` does not match template `labels`";
+        errors.invalid(&path.child("metadata").child("labels"), json!(labels), detail);
+    }
+}
+
+/// Pods that are replaced when they end run for ever.
+pub fn check_replaced(template: &PodTemplateSpec, kind: &str, path: &Path, errors: &mut Errors) {
+    let none = PodSpec::default();
+    let (spec, path) = (template.spec.as_ref().unwrap_or(&none), path.child("spec"));
+    let policy = spec.restart_policy.as_deref().unwrap_or_default();
+    if policy != "Always" {
+        errors.unsupported(&path.child("restartPolicy"), policy, &["Always"]);
+    }
+    if spec.active_deadline_seconds.is_some() {
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.forbidden(&path.child("activeDeadlineSeconds"), &detail);
+    }
+}
+
+/// A selector stays what it was.
+pub fn check_same_selector(new: &LabelSelector, old: &LabelSelector, path: &Path, errors: &mut Errors) {
+    if new != old {
+        errors.invalid_text(&path.child("selector"), &selector::text(new), "field is immutable");
+    }
+}
+
+/// Numbers of zero or more, by the names of their fields.
+pub fn check_counts(counts: &[(&str, Option<i64>)], path: &Path, errors: &mut Errors) {
+    for (field, count) in counts {
+        amount::check_not_negative(count.unwrap_or(0), &path.child(field), errors);
+    }
+}
+
+/// Whether a number of pods, or percentage of them, is nothing.
+pub fn is_nothing(value: &IntOrString) -> bool {
+    match value {
+        IntOrString::Int(number) => *number == 0,
+        IntOrString::String(_) => amount::percent(value).unwrap_or(0) == 0,
+    }
 }

@@ -3,8 +3,11 @@
 //! Knows: its defaults, the selector and labels that the server makes from its uid, and its checks.
 //! Start reading at [`KIND`].
 
+pub mod check;
+mod policy;
+
 use super::pod::defaults;
-use super::{Errors, Kind, Typed, omit};
+use super::{Errors, Kind, Path, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use serde_json::{Value, json};
@@ -51,7 +54,13 @@ impl Typed for Job {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let Some(spec) = &self.spec else { return };
+        check::job(self, spec, &Path::root("spec"), errors);
+        if let Some(old) = old {
+            check::change(spec, old, &Path::root("spec"), errors);
+        }
+    }
 }
 
 /// What a CronJob's template gets too: the defaults of the pods.

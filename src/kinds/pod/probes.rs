@@ -1,7 +1,7 @@
 //! Checks of probes and of lifecycle hooks.
 
 use super::ports::check_number_or_name;
-use crate::kinds::{Errors, Path, names};
+use crate::kinds::{Errors, Path, amount, names};
 use k8s_openapi::api::core::v1::{
     ExecAction, GRPCAction, HTTPGetAction, Lifecycle, LifecycleHandler, Probe, SleepAction, TCPSocketAction,
 };
@@ -118,7 +118,7 @@ pub fn check(probe: Option<&Probe>, role: Role, grace: i64, path: &Path, errors:
         ("failureThreshold", probe.failure_threshold),
     ];
     for (field, number) in numbers {
-        errors.non_negative(&path.child(field), number);
+        amount::check_not_negative(number.unwrap_or(0).into(), &path.child(field), errors);
     }
     let own_grace = probe.termination_grace_period_seconds;
     let at = path.child("terminationGracePeriodSeconds");

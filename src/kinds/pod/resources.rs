@@ -1,6 +1,7 @@
 //! Checks of what containers request and may use.
 
-use crate::kinds::{Errors, Path, names};
+use crate::kinds::amount::quantity;
+use crate::kinds::{Errors, Path, names, resource_names};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -26,8 +27,7 @@ pub fn check(resources: &ResourceRequirements, path: &Path, errors: &mut Errors)
 }
 
 fn amounts(list: Option<&BTreeMap<String, Text>>) -> BTreeMap<&str, Quantity> {
-    let all = list.into_iter().flatten();
-    all.filter_map(|(name, text)| Some((name.as_str(), Quantity::parse(&text.0).ok()?))).collect()
+    list.into_iter().flatten().map(|(name, text)| (name.as_str(), quantity(text))).collect()
 }
 
 fn check_against_limit(name: &str, request: Quantity, limit: Option<&Quantity>, path: &Path, errors: &mut Errors) {
@@ -51,64 +51,27 @@ fn check_amount(name: &str, amount: Quantity, path: &Path, errors: &mut Errors) 
     if amount.is_negative() {
         errors.invalid(path, amount.to_string(), "must be greater than or equal to 0");
     }
-    if is_whole(name) && amount.milli() % 1000 != 0 {
+    if resource_names::is_integer(name) && amount.milli() % 1000 != 0 {
         errors.invalid(path, amount.to_string(), "must be an integer");
     }
 }
 
 fn check_name(name: &str, path: &Path, errors: &mut Errors) {
     let problems = names::qualified(name);
-    if !problems.is_empty() {
-        return errors.each_invalid(path, name, problems);
-    }
-    if !name.contains('/') {
-        if !is_standard(name) {
+    if problems.is_empty() && !name.contains('/') {
+        if !resource_names::is_standard(name) {
             errors.invalid(path, name, "must be a standard resource type or fully qualified");
         }
-        if !of_containers(name) {
+        if !resource_names::is_container(name) {
             errors.invalid(path, name, "must be a standard resource for containers");
         }
-    } else if !is_native(name) && name.starts_with("requests.") {
-        errors.invalid(path, name, "doesn't follow extended resource name standard");
     }
+    errors.each_invalid(path, name, problems);
 }
 
-fn of_containers(name: &str) -> bool {
-    matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
-}
-
-fn is_standard(name: &str) -> bool {
-    let counted = [
-        "storage",
-        "pods",
-        "services",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-        "services.loadbalancers",
-    ];
-    let (group, rest) = name.split_once('.').unwrap_or(("", name));
-    of_containers(name)
-        || counted.contains(&name)
-        || matches!(group, "requests" | "limits") && (of_containers(rest) || rest == "storage")
-}
-
-/// Resources that Kubernetes itself knows.
-fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-/// Whether pods may together be promised more of it than there is.
+/// Whether pods may together be promised more of it than there is: Kubernetes' own resources, but for huge pages.
 fn may_overcommit(name: &str) -> bool {
-    is_native(name) && !name.starts_with("hugepages-")
-}
-
-/// Whether there are no fractions of it.
-fn is_whole(name: &str) -> bool {
-    !is_native(name)
+    (!name.contains('/') || name.contains("kubernetes.io/")) && !name.starts_with("hugepages-")
 }
 
 /// Checks which resources of a container may change without a restart.

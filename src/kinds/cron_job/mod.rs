@@ -1,0 +1,98 @@
+//! CronJob (batch/v1).
+
+pub mod schedule;
+
+use super::pod::defaults::text;
+use super::{Errors, Kind, Path, Typed, job, omit, selector, workload};
+use crate::object::Object;
+use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, JobTemplateSpec};
+use schedule::Schedule;
+use serde_json::json;
+
+/// The catalogue's entry.
+pub const KIND: Kind =
+    Kind { short: &["cj"], categories: &["all"], ..Kind::of::<CronJob>("cronjobs.batch", "v1", "CronJob") };
+
+impl Typed for CronJob {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let spec = &mut self.spec;
+        text(&mut spec.concurrency_policy, "Allow");
+        spec.suspend.get_or_insert(false);
+        spec.successful_jobs_history_limit.get_or_insert(3);
+        spec.failed_jobs_history_limit.get_or_insert(1);
+        omit::metadata(spec.job_template.metadata.get_or_insert_default());
+        job::template(spec.job_template.spec.get_or_insert_default());
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        if old.is_none() {
+            new.set(&["status"], json!({}));
+        }
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        let (spec, path) = (&self.spec, Path::root("spec"));
+        check_schedule(spec, &path, errors);
+        workload::check_counts(&[("startingDeadlineSeconds", spec.starting_deadline_seconds)], &path, errors);
+        if old.is_none_or(|old| old.spec.time_zone != spec.time_zone) {
+            check_zone(spec.time_zone.as_deref(), &path.child("timeZone"), errors);
+        }
+        let (policy, known) = (spec.concurrency_policy.as_deref().unwrap_or_default(), ["Allow", "Forbid", "Replace"]);
+        if !known.contains(&policy) {
+            errors.unsupported(&path.child("concurrencyPolicy"), policy, &known);
+        }
+        check_template(&spec.job_template, &path.child("jobTemplate").child("spec"), errors);
+        let limits = [
+            ("successfulJobsHistoryLimit", spec.successful_jobs_history_limit.map(i64::from)),
+            ("failedJobsHistoryLimit", spec.failed_jobs_history_limit.map(i64::from)),
+        ];
+        workload::check_counts(&limits, &path, errors);
+        // Eleven more letters make the name of a Job, which becomes a label.
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        if old.is_none() && name.len() > 52 {
+            errors.invalid(&Path::root("metadata").child("name"), name, "must be no more than 52 characters");
+        }
+    }
+}
+
+fn check_schedule(spec: &CronJobSpec, path: &Path, errors: &mut Errors) {
+    let (text, path) = (spec.schedule.as_str(), path.child("schedule"));
+    if text.is_empty() {
+        return errors.required(&path, "");
+    }
+    if let Err(problem) = Schedule::parse(text) {
+        errors.invalid(&path, text, &problem);
+    }
+    if text.contains("TZ") {
+        errors.invalid(&path, text, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
+    }
+}
+
+fn check_zone(zone: Option<&str>, path: &Path, errors: &mut Errors) {
+    match zone {
+        None => {}
+        Some("") => errors.invalid(path, "", "timeZone must be nil or non-empty string"),
+        Some(local) if local.eq_ignore_ascii_case("local") => {
+            let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+            errors.invalid(path, local, detail);
+        }
+        Some(name) => {
+            if schedule::zone(name).is_none() {
+                errors.invalid(path, name, &format!("unknown time zone {name}"));
+            }
+        }
+    }
+}
+
+fn check_template(template: &JobTemplateSpec, path: &Path, errors: &mut Errors) {
+    let Some(spec) = &template.spec else { return };
+    job::check::spec(spec, path, errors);
+    if let Some(selector) = &spec.selector {
+        let detail = "`selector` will be auto-generated";
+        errors.invalid_text(&path.child("selector"), &selector::text(selector), detail);
+    }
+    if spec.manual_selector == Some(true) {
+        errors.unsupported(&path.child("manualSelector"), true, &["nil", "false"]);
+    }
+}

@@ -1,0 +1,297 @@
+//! Cron schedules: five fields, `@daily` and its like, `@every 1h`, as the `robfig/cron` library of Kubernetes reads them.
+//!
+//! Knows: which texts are schedules, and when they are next due. Start reading at [`Schedule::parse`].
+
+use crate::object::Time;
+use jiff::civil::Date;
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+use jiff::{SignedDuration, ToSpan};
+
+/// When a CronJob is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// At these minutes.
+    Fields(Fields),
+    /// Again and again after this long.
+    Every(SignedDuration),
+}
+
+/// The minutes, hours, days, months and weekdays, one bit each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fields {
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    /// Whether days of the month were `*`, which leaves the choice to the weekdays; and the other way round.
+    any_day: bool,
+    any_weekday: bool,
+    zone: Option<String>,
+}
+
+/// The numbers that a field may hold, and their names.
+struct Bounds {
+    low: u32,
+    high: u32,
+    names: &'static [&'static str],
+}
+
+const MINUTES: Bounds = Bounds { low: 0, high: 59, names: &[] };
+const HOURS: Bounds = Bounds { low: 0, high: 23, names: &[] };
+const DAYS: Bounds = Bounds { low: 1, high: 31, names: &[] };
+const MONTHS: Bounds = Bounds {
+    low: 1,
+    high: 12,
+    names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+};
+const WEEKDAYS: Bounds = Bounds { low: 0, high: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+
+/// Words for common schedules.
+const WORDS: &[(&str, &str)] = &[
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+
+/// A time zone by its IANA name, from the table that the binary carries.
+pub fn zone(name: &str) -> Option<TimeZone> {
+    TimeZoneDatabase::bundled().get(name).ok()
+}
+
+impl Schedule {
+    /// Reads a schedule; the error is the library's sentence.
+    pub fn parse(text: &str) -> Result<Schedule, String> {
+        let (named, rest) = split_zone(text)?;
+        if rest.is_empty() {
+            return Err("empty spec string".into());
+        }
+        if let Some(duration) = rest.strip_prefix("@every ") {
+            let every = read_duration(duration)
+                .ok_or_else(|| format!("failed to parse duration {rest}: time: invalid duration {duration:?}"))?;
+            return Ok(Schedule::Every(every));
+        }
+        let fields = match WORDS.iter().find(|(word, _)| *word == rest) {
+            Some((_, fields)) => *fields,
+            None if rest.starts_with('@') => return Err(format!("unrecognized descriptor: {rest}")),
+            None => rest,
+        };
+        read_fields(fields, named).map(Schedule::Fields)
+    }
+
+    /// The first moment after this one when it is due; `zone` counts where the schedule itself names none.
+    pub fn next(&self, after: Time, zone: &TimeZone) -> Option<Time> {
+        match self {
+            Schedule::Every(every) => {
+                let next = after.checked_add(*every).ok()?;
+                Time::from_second(next.as_second()).ok()
+            }
+            Schedule::Fields(fields) => {
+                let own = fields.zone.as_deref().and_then(self::zone);
+                fields.next(after, own.as_ref().unwrap_or(zone))
+            }
+        }
+    }
+}
+
+/// `TZ=Asia/Tokyo 0 5 * * *`.
+fn split_zone(text: &str) -> Result<(Option<String>, &str), String> {
+    let Some(rest) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) else {
+        return Ok((None, text.trim()));
+    };
+    let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    match zone(name) {
+        Some(_) => Ok((Some(name.to_owned()), rest.trim())),
+        None => Err(format!("provided bad location {name}: unknown time zone {name}")),
+    }
+}
+
+fn read_fields(text: &str, zone: Option<String>) -> Result<Fields, String> {
+    let parts: Vec<&str> = text.split_whitespace().collect();
+    let [minutes, hours, days, months, weekdays] = parts[..] else {
+        return Err(format!("expected exactly 5 fields, found {}: [{}]", parts.len(), parts.join(" ")));
+    };
+    let (minutes, _) = read_field(minutes, &MINUTES)?;
+    let (hours, _) = read_field(hours, &HOURS)?;
+    let (days, any_day) = read_field(days, &DAYS)?;
+    let (months, _) = read_field(months, &MONTHS)?;
+    let (weekdays, any_weekday) = read_field(weekdays, &WEEKDAYS)?;
+    Ok(Fields { minutes, hours, days, months, weekdays, any_day, any_weekday, zone })
+}
+
+/// The bits of a field, and whether it was `*`.
+fn read_field(text: &str, bounds: &Bounds) -> Result<(u64, bool), String> {
+    let mut all = (0, false);
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (bits, any) = read_range(part, bounds)?;
+        all = (all.0 | bits, all.1 | any);
+    }
+    Ok(all)
+}
+
+/// `5`, `1-5`, `*/15`, `10-30/5`, `mon-fri`.
+fn read_range(text: &str, bounds: &Bounds) -> Result<(u64, bool), String> {
+    let mut parts = text.split('/');
+    let range = parts.next().unwrap_or_default();
+    let step_text = parts.next();
+    let ends: Vec<&str> = range.split('-').collect();
+    let star = matches!(ends[0], "*" | "?");
+    let (start, mut end) = match (star, &ends[..]) {
+        (true, _) => (bounds.low, bounds.high),
+        (false, [only]) => (read_number(only, bounds)?, read_number(only, bounds)?),
+        (false, [low, high]) => (read_number(low, bounds)?, read_number(high, bounds)?),
+        _ => return Err(format!("too many hyphens: {text}")),
+    };
+    let step = step_text.map_or(Ok(1), |step| read_number(step, &MINUTES))?;
+    if parts.next().is_some() {
+        return Err(format!("too many slashes: {text}"));
+    }
+    if step_text.is_some() && ends.len() == 1 {
+        end = bounds.high;
+    }
+    if start < bounds.low {
+        return Err(format!("beginning of range ({start}) below minimum ({}): {text}", bounds.low));
+    }
+    if end > bounds.high {
+        return Err(format!("end of range ({end}) above maximum ({}): {text}", bounds.high));
+    }
+    if start > end {
+        return Err(format!("beginning of range ({start}) beyond end of range ({end}): {text}"));
+    }
+    if step == 0 {
+        return Err(format!("step of range should be a positive number: {text}"));
+    }
+    let bits = (start..=end).step_by(step as usize).fold(0, |bits, number| bits | 1 << number);
+    Ok((bits, star && step == 1))
+}
+
+fn read_number(text: &str, bounds: &Bounds) -> Result<u32, String> {
+    if let Some(index) = bounds.names.iter().position(|name| text.eq_ignore_ascii_case(name)) {
+        return Ok(bounds.low + index as u32);
+    }
+    let syntax = || format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax");
+    let number: i64 = text.parse().map_err(|_| syntax())?;
+    u32::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}"))
+}
+
+/// `1h30m`, in Go's notation, of a second at least.
+fn read_duration(text: &str) -> Option<SignedDuration> {
+    let mut rest = text.trim();
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let (number, unit) = rest.split_at(digits);
+        let letters = unit.find(|letter: char| letter.is_ascii_digit() || letter == '.').unwrap_or(unit.len());
+        let (unit, more) = unit.split_at(letters);
+        let scale = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return None,
+        };
+        seconds += number.parse::<f64>().ok()? * scale;
+        rest = more;
+    }
+    (seconds > 0.0 || !text.is_empty()).then(|| SignedDuration::from_secs((seconds as i64).max(1)))
+}
+
+/// Five years are enough for every date there is, the 29th of February too.
+const DAYS_AHEAD: usize = 5 * 366;
+
+impl Fields {
+    fn next(&self, after: Time, zone: &TimeZone) -> Option<Time> {
+        let mut date = after.to_zoned(zone.clone()).date();
+        for _ in 0..DAYS_AHEAD {
+            if self.has_day(date)
+                && let Some(due) = self.first_of_day(date, after, zone)
+            {
+                return Some(due);
+            }
+            date = date.checked_add(1.day()).ok()?;
+        }
+        None
+    }
+
+    /// Days of the month and weekdays are alternatives when both are given.
+    fn has_day(&self, date: Date) -> bool {
+        let has = |bits: u64, number: i8| bits & 1 << number != 0;
+        let day = has(self.days, date.day());
+        let weekday = has(self.weekdays, date.weekday().to_sunday_zero_offset());
+        let either = if self.any_day || self.any_weekday { day && weekday } else { day || weekday };
+        has(self.months, date.month()) && either
+    }
+
+    /// The earliest due moment of a day that is later than `after`. An hour that the clock skips is not due, one that it
+    /// repeats is due twice.
+    fn first_of_day(&self, date: Date, after: Time, zone: &TimeZone) -> Option<Time> {
+        let hours = (0..24).filter(|hour| self.hours & 1 << hour != 0);
+        let moments = hours.flat_map(|hour| {
+            let minutes = (0..60).filter(|minute| self.minutes & 1 << minute != 0);
+            minutes.map(move |minute| date.at(hour, minute, 0, 0))
+        });
+        let due = moments.flat_map(|moment| {
+            let moment = zone.to_ambiguous_zoned(moment);
+            let both = match moment.offset() {
+                AmbiguousOffset::Gap { .. } => [None, None],
+                _ => [moment.clone().earlier().ok(), moment.later().ok()],
+            };
+            both.into_iter().flatten().map(|zoned| zoned.timestamp())
+        });
+        due.filter(|due| *due > after).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(schedule: &str, after: &str, zone: &str) -> String {
+        let zone = super::zone(zone).unwrap();
+        let next = Schedule::parse(schedule).unwrap().next(after.parse().unwrap(), &zone);
+        next.map_or("never".into(), |next| next.to_string())
+    }
+
+    #[test]
+    fn when_schedules_are_due() {
+        let table = [
+            ("* * * * *", "2024-01-01T00:00:00Z", "UTC", "2024-01-01T00:01:00Z"),
+            ("*/15 * * * *", "2024-01-01T00:01:00Z", "UTC", "2024-01-01T00:15:00Z"),
+            ("0 5 * * mon-fri", "2024-01-05T05:00:00Z", "UTC", "2024-01-08T05:00:00Z"),
+            ("0 0 13 * 5", "2024-01-01T00:00:00Z", "UTC", "2024-01-05T00:00:00Z"),
+            ("0 0 29 2 *", "2024-03-01T00:00:00Z", "UTC", "2028-02-29T00:00:00Z"),
+            ("0 0 31 2 *", "2024-03-01T00:00:00Z", "UTC", "never"),
+            ("@daily", "2024-01-01T12:00:00Z", "Europe/Berlin", "2024-01-01T23:00:00Z"),
+            ("30 2 * * *", "2024-03-30T12:00:00Z", "Europe/Berlin", "2024-04-01T00:30:00Z"),
+            ("30 2 * * *", "2024-10-27T00:30:00Z", "Europe/Berlin", "2024-10-27T01:30:00Z"),
+            ("@every 90s", "2024-01-01T00:00:00Z", "UTC", "2024-01-01T00:01:30Z"),
+            ("CRON_TZ=Asia/Tokyo 0 0 * * *", "2024-01-01T00:00:00Z", "UTC", "2024-01-01T15:00:00Z"),
+        ];
+        for (schedule, after, zone, expected) in table {
+            assert_eq!(due(schedule, after, zone), expected, "{schedule}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_the_librarys_words() {
+        let table = [
+            ("every day", "expected exactly 5 fields, found 2: [every day]"),
+            ("61 * * * *", "end of range (61) above maximum (59): 61"),
+            ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+            ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
+            ("*/0 * * * *", "step of range should be a positive number: */0"),
+            ("a * * * *", "failed to parse int from a: strconv.Atoi: parsing \"a\": invalid syntax"),
+            ("@often", "unrecognized descriptor: @often"),
+            ("", "empty spec string"),
+        ];
+        for (schedule, expected) in table {
+            assert_eq!(Schedule::parse(schedule), Err(expected.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Checks of Jobs, in the order of Kubernetes.
+
+use super::{CONTROLLER_UID, policy};
+use crate::kinds::pod::internal;
+use crate::kinds::pod::spec::check_template;
+use crate::kinds::{Errors, Path, names, selector, workload};
+use crate::object::Selector;
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+use serde_json::{Value, json};
+
+const NEEDS_INDEXED: &str = "requires indexed completion mode";
+
+/// Checks a whole Job: its selector must be the one that the server made, unless it is the writer's own affair.
+pub fn job(job: &Job, spec: &JobSpec, path: &Path, errors: &mut Errors) {
+    let at = path.child("selector");
+    if let (Some(own), false) = (&spec.selector, spec.manual_selector == Some(true)) {
+        let uid = job.metadata.uid.as_deref().unwrap_or_default();
+        let name = job.metadata.name.as_deref().unwrap_or_default();
+        let expected = |key: &str| match key {
+            CONTROLLER_UID | "controller-uid" => Some(uid),
+            "batch.kubernetes.io/job-name" | "job-name" => Some(name),
+            _ => None,
+        };
+        if selector::ready(own).is_some_and(|ready| !ready.matches(expected)) {
+            errors.invalid_text(&at, &selector::text(own), "`selector` not auto-generated");
+        }
+    }
+    self::spec(spec, path, errors);
+    let ready = match &spec.selector {
+        None => {
+            errors.required(&at, "");
+            Some(Selector::nothing())
+        }
+        Some(own) => {
+            selector::check(own, &at, errors);
+            selector::ready(own)
+        }
+    };
+    if let Some(ready) = ready {
+        workload::check_match(&ready, &spec.template, &path.child("template"), errors);
+    }
+}
+
+/// Checks what a CronJob's template has too.
+pub fn spec(spec: &JobSpec, path: &Path, errors: &mut Errors) {
+    let counts = [
+        ("parallelism", spec.parallelism.map(i64::from)),
+        ("completions", spec.completions.map(i64::from)),
+        ("activeDeadlineSeconds", spec.active_deadline_seconds),
+        ("backoffLimit", spec.backoff_limit.map(i64::from)),
+        ("ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from)),
+        ("backoffLimitPerIndex", spec.backoff_limit_per_index.map(i64::from)),
+        ("maxFailedIndexes", spec.max_failed_indexes.map(i64::from)),
+    ];
+    workload::check_counts(&counts, path, errors);
+    check_indexes(spec, path, errors);
+    if let Some(owner) = spec.managed_by.as_deref() {
+        check_owner(owner, &path.child("managedBy"), errors);
+    }
+    policy::check_failure(spec, path, errors);
+    policy::check_success(spec, path, errors);
+    check_replacement(spec, &path.child("podReplacementPolicy"), errors);
+    check_template(&spec.template, &path.child("template"), errors);
+    check_restart(spec, &path.child("template").child("spec").child("restartPolicy"), errors);
+}
+
+fn check_indexes(spec: &JobSpec, path: &Path, errors: &mut Errors) {
+    let mode = spec.completion_mode.as_deref().unwrap_or("NonIndexed");
+    let indexed = mode == "Indexed";
+    if !["NonIndexed", "Indexed"].contains(&mode) {
+        errors.unsupported_as_listed(&path.child("completionMode"), mode, &["NonIndexed", "Indexed"]);
+    }
+    if indexed && spec.completions.is_none() {
+        errors.required(&path.child("completions"), "when completion mode is Indexed");
+    }
+    if let (Some(limit), false) = (spec.backoff_limit_per_index, indexed) {
+        errors.invalid(&path.child("backoffLimitPerIndex"), limit, NEEDS_INDEXED);
+    }
+    let Some(most) = spec.max_failed_indexes else { return };
+    let at = path.child("maxFailedIndexes");
+    if spec.completions.is_some_and(|completions| most > completions) {
+        errors.invalid(&at, most, "must be less than or equal to completions");
+    }
+    if !indexed {
+        errors.invalid(&at, most, NEEDS_INDEXED);
+    }
+    if spec.backoff_limit_per_index.is_none() {
+        errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+    }
+}
+
+fn check_owner(owner: &str, path: &Path, errors: &mut Errors) {
+    match owner.split_once('/') {
+        Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => {
+            errors.each_invalid(path, domain, names::subdomain(domain));
+        }
+        _ => errors.invalid(path, owner, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+    if owner.len() > 63 {
+        errors.too_long(path, 63);
+    }
+}
+
+fn check_replacement(spec: &JobSpec, path: &Path, errors: &mut Errors) {
+    let Some(policy) = spec.pod_replacement_policy.as_deref() else { return };
+    let known: &[&str] =
+        if spec.pod_failure_policy.is_some() { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
+    if !known.contains(&policy) {
+        errors.unsupported(path, policy, known);
+    }
+}
+
+fn check_restart(spec: &JobSpec, path: &Path, errors: &mut Errors) {
+    let pod = spec.template.spec.as_ref();
+    let policy = pod.and_then(|pod| pod.restart_policy.as_deref()).unwrap_or_default();
+    match policy {
+        "" | "Always" => errors.required(path, "valid values: \"OnFailure\", \"Never\""),
+        "OnFailure" | "Never" => {}
+        other => errors.unsupported(path, other, &["OnFailure", "Never"]),
+    }
+    if spec.pod_failure_policy.is_some() && policy != "Never" {
+        let detail = "only \"Never\" is supported when podFailurePolicy is specified";
+        errors.invalid(path, policy, detail);
+    }
+}
+
+/// Checks a changed Job against the one before: its work may not change under it.
+pub fn change(new: &JobSpec, old: &Job, path: &Path, errors: &mut Errors) {
+    let Some(before) = &old.spec else { return };
+    check_completions(new, before, path, errors);
+    if new.selector != before.selector {
+        let text = new.selector.as_ref().map_or("null".to_owned(), selector::text);
+        errors.invalid_text(&path.child("selector"), &text, "field is immutable");
+    }
+    let started = old.status.as_ref().is_some_and(|status| status.start_time.is_some());
+    let movable = before.suspend == Some(true) && !started;
+    check_same_template(&new.template, &before.template, movable, &path.child("template"), errors);
+    let fixed: [(&str, Value, Value); 5] = [
+        ("completionMode", json!(new.completion_mode), json!(before.completion_mode)),
+        ("podFailurePolicy", json!(new.pod_failure_policy), json!(before.pod_failure_policy)),
+        ("backoffLimitPerIndex", json!(new.backoff_limit_per_index), json!(before.backoff_limit_per_index)),
+        ("managedBy", json!(new.managed_by), json!(before.managed_by)),
+        ("successPolicy", json!(new.success_policy), json!(before.success_policy)),
+    ];
+    for (field, new, old) in &fixed {
+        errors.immutable(&path.child(field), new, old);
+    }
+}
+
+/// An Indexed Job may change its completions together with its parallelism (KEP-3715).
+fn check_completions(new: &JobSpec, old: &JobSpec, path: &Path, errors: &mut Errors) {
+    let at = path.child("completions");
+    if new.completions == old.completions {
+        return;
+    }
+    match (new.completion_mode.as_deref(), new.completions) {
+        (Some("Indexed"), Some(count)) if new.completions != new.parallelism => {
+            errors.invalid(&at, count, "can only be modified in tandem with spec.parallelism");
+        }
+        (Some("Indexed"), Some(_)) => {}
+        _ => errors.invalid(&at, json!(new.completions), "field is immutable"),
+    }
+}
+
+/// Where its pods may run can still be said while it is suspended and was never started (KEP-2926).
+fn check_same_template(new: &PodTemplateSpec, old: &PodTemplateSpec, movable: bool, path: &Path, errors: &mut Errors) {
+    let none = PodSpec::default();
+    let (now, before) = (new.spec.as_ref().unwrap_or(&none), old.spec.as_ref().unwrap_or(&none));
+    let mut fixed = before.clone();
+    if movable {
+        fixed.node_selector.clone_from(&now.node_selector);
+        fixed.affinity.clone_from(&now.affinity);
+        fixed.tolerations.clone_from(&now.tolerations);
+        fixed.scheduling_gates.clone_from(&now.scheduling_gates);
+    }
+    if fixed != *now {
+        errors.invalid_text(&path.child("spec"), &internal::spec(now).compact(), "field is immutable");
+    }
+    if !movable {
+        errors.immutable(&path.child("metadata"), &json!(new.metadata), &json!(old.metadata));
+    }
+}
