@@ -299,6 +299,44 @@ fn fields_that_stay_are_those_of_kubernetes() {
 }
 
 #[test]
+fn names_and_scopes_are_those_of_api_resources() {
+    let steps = golden::steps("explain-api");
+    let Some(table) = steps.iter().find(|step| step.command == "kubectl api-resources") else { return };
+    let row = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let recorded: Vec<Vec<String>> = table.stdout.lines().skip(1).map(row).collect();
+    for kind in kinds::ALL {
+        let short = kind.short.join(",");
+        let cells = [kind.resource.plural(), &short, &kind.api_version(), &kind.namespaced.to_string(), kind.kind];
+        let ours: Vec<String> = cells.into_iter().filter(|cell| !cell.is_empty()).map(str::to_owned).collect();
+        assert!(recorded.contains(&ours), "{ours:?}");
+    }
+    let order: Vec<_> = recorded.iter().map(|row| (row[0].clone(), row[row.len() - 3].clone())).collect();
+    let place =
+        |kind: &&Kind| order.iter().position(|row| *row == (kind.resource.plural().to_owned(), kind.api_version()));
+    assert!(kinds::ALL.iter().is_sorted_by_key(|kind| place(kind)), "not in the order of discovery");
+}
+
+#[test]
+fn kinds_are_found_by_any_of_their_names() {
+    for (name, resource) in [
+        ("po", "pods"),
+        ("Pod", "pods"),
+        ("deploy.apps", "deployments.apps"),
+        ("deployments.v1.apps", "deployments.apps"),
+        ("hpa.v1.autoscaling", "horizontalpodautoscalers.autoscaling"),
+        ("events.events.k8s.io", "events"),
+        ("crds", "customresourcedefinitions.apiextensions.k8s.io"),
+        ("endpoints", "endpoints"),
+        ("ep", "endpoints"),
+    ] {
+        assert_eq!(kinds::by_name(name).map(|kind| kind.resource.0), Some(resource), "{name}");
+    }
+    for name in ["unicorn", "pods.apps", "deploy.v2", ""] {
+        assert!(kinds::by_name(name).is_none(), "{name}");
+    }
+}
+
+#[test]
 fn nothing_known_is_refused_for_being_null() {
     for kind in kinds::ALL {
         let body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "a", "labels": {"a": null}}});

@@ -10,13 +10,14 @@ pub const KIND: Kind = Kind {
     generation: false,
     create_on_update: true,
     name_rule: NameRule::PathSegment,
+    normalize: rbac::normalize_role::<ClusterRole>,
     ..Kind::of::<ClusterRole>("clusterroles.rbac.authorization.k8s.io", "v1", "ClusterRole")
 };
 
 impl Typed for ClusterRole {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
-        rbac::omit_empty(self.rules.get_or_insert_default());
+        rbac::omit_empty(&mut self.rules);
     }
 
     fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {

@@ -1,8 +1,9 @@
 //! EndpointSlice (discovery.k8s.io/v1).
 
 use super::address::{self, Loopback};
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::{DecodeError, Errors, Kind, Path, Typed, names, omit, typed};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
+use serde_json::Value;
 
 /// The catalogue's entry.
 pub const KIND: Kind =
@@ -13,9 +14,17 @@ pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`] on the slices that are made from a Service's selector.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 
+fn normalize(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
+    let mut slice = typed::normalize::<EndpointSlice>(body, unknown)?;
+    omit::null_when_missing(&mut slice, &["endpoints", "ports"]);
+    Ok(slice)
+}
+
 impl Typed for EndpointSlice {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
+        omit::empty(&mut self.endpoints);
+        omit::empty(&mut self.ports);
         for port in self.ports.iter_mut().flatten() {
             port.name.get_or_insert_default();
             port.protocol.get_or_insert_with(|| "TCP".to_owned());

@@ -21,11 +21,7 @@ fn normalize(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, Dec
         Some("events.k8s.io/v1") => typed::normalize::<Event>(&from_events_group(body), unknown)?,
         _ => typed::normalize::<Event>(body, unknown)?,
     };
-    for name in ["eventTime", "firstTimestamp", "lastTimestamp"] {
-        if event.get(name).is_none() {
-            event[name] = Value::Null;
-        }
-    }
+    omit::null_when_missing(&mut event, &["eventTime", "firstTimestamp", "lastTimestamp"]);
     Ok(event)
 }
 
@@ -73,5 +69,27 @@ impl Typed for Event {
             let path = Path::root("involvedObject").child("namespace");
             errors.invalid(&path, about, "does not match event.namespace");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_newer_group_becomes_core() {
+        let body = json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "a"},
+            "regarding": {"kind": "Pod", "namespace": "a"}, "note": "n", "reportingController": "c", "deprecatedCount": 2,
+        });
+        let event = (KIND.normalize)(&body, &mut |path| panic!("unknown {path}")).expect("an Event");
+        assert_eq!(event["apiVersion"], "v1");
+        assert_eq!(event["involvedObject"]["kind"], "Pod");
+        assert_eq!(
+            (&event["message"], &event["reportingComponent"], &event["count"]),
+            (&json!("n"), &json!("c"), &json!(2))
+        );
+        assert_eq!(event["eventTime"], Value::Null);
     }
 }

@@ -145,3 +145,69 @@ fn check_finalizers(finalizers: &[&str], path: &Path, errors: &mut Errors) {
         errors.invalid(path, serde_json::json!(finalizers), detail);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::config_map;
+    use serde_json::json;
+
+    fn object(metadata: Value) -> Object {
+        Object(json!({"metadata": metadata}))
+    }
+
+    fn told(new: Value, old: Option<Value>) -> Vec<String> {
+        let old = old.map(object);
+        let errors = validate_metadata(&object(new), old.as_ref(), &config_map::KIND);
+        errors.iter().map(FieldError::to_string).collect()
+    }
+
+    #[test]
+    fn good_metadata_has_no_errors() {
+        let full = json!({
+            "name": "a", "namespace": "b", "generateName": "a-", "labels": {"x.y/z": ""}, "annotations": {"X.y/Z": "any \n"},
+            "finalizers": ["orphan", "x.y/z"],
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "K", "name": "n", "uid": "u", "controller": true}],
+        });
+        assert_eq!(told(full, None), Vec::<String>::new());
+    }
+
+    #[test]
+    fn names_and_namespaces_are_needed() {
+        let missing =
+            ["metadata.name: Required value: name or generateName is required", "metadata.namespace: Required value"];
+        assert_eq!(told(json!({}), None), missing);
+    }
+
+    #[test]
+    fn annotations_have_a_limit() {
+        let heavy = json!({"name": "a", "namespace": "b", "annotations": {"k": "x".repeat(MOST_ANNOTATION_BYTES)}});
+        let limit = "metadata.annotations: Too long: may not be more than 262144 bytes";
+        assert_eq!(told(heavy, None), [limit]);
+    }
+
+    #[test]
+    fn some_fields_stay() {
+        let old = json!({"name": "a", "namespace": "b", "uid": "1", "generation": 2});
+        let new = json!({"name": "a", "namespace": "b", "uid": "2", "generation": 1});
+        let expected = [
+            "metadata.generation: Invalid value: 1: must not be decremented",
+            "metadata.uid: Invalid value: \"2\": field is immutable",
+        ];
+        assert_eq!(told(new, Some(old.clone())), expected);
+        assert_eq!(told(old.clone(), Some(old)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_being_deleted_takes_no_new_finalizers() {
+        let old = json!({"name": "a", "deletionTimestamp": "2020-01-01T00:00:00Z", "finalizers": ["x.y/a"]});
+        let mut new = old.clone();
+        new["finalizers"] = json!(["x.y/b", "x.y/a"]);
+        let detail = "no new finalizers can be added if the object is being deleted, found new finalizers \
+                      []string{\"x.y/b\"}";
+        assert_eq!(told(new, Some(old.clone())), [format!("metadata.finalizers: Forbidden: {detail}")]);
+        let mut fewer = old.clone();
+        fewer["finalizers"] = json!([]);
+        assert_eq!(told(fewer, Some(old)), Vec::<String>::new());
+    }
+}

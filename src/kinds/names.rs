@@ -25,10 +25,12 @@ pub fn of_rule(rule: NameRule, name: &str) -> Vec<String> {
 
 /// What is wrong with `generateName`: as a name, but it may end in a dash since more will follow.
 pub fn of_rule_prefix(rule: NameRule, prefix: &str) -> Vec<String> {
-    let masked = match prefix.strip_suffix('-') {
-        Some(start) if start.len() > 1 => format!("{start}a"),
-        _ => prefix.to_owned(),
-    };
+    let mut masked = prefix.to_owned();
+    if masked.len() > 1 && masked.ends_with('-') {
+        masked.truncate(masked.len() - 1);
+        masked.pop();
+        masked.push('a');
+    }
     match rule {
         NameRule::PathSegment => path_segment_prefix(prefix),
         rule => of_rule(rule, &masked),
@@ -265,6 +267,7 @@ mod tests {
     #[test]
     fn a_prefix_may_end_in_a_dash() {
         assert!(of_rule_prefix(NameRule::Subdomain, "gen-").is_empty());
+        assert!(of_rule_prefix(NameRule::Subdomain, "a-").is_empty());
         assert!(!of_rule_prefix(NameRule::Subdomain, "Gen_").is_empty());
         assert!(!of_rule_prefix(NameRule::Subdomain, "-").is_empty());
     }

@@ -1,6 +1,16 @@
 //! Go's `omitempty`: a field that is not a pointer and holds its zero value is as good as left out, and is stored so.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use serde_json::Value;
+
+/// The other way round: lists and times without `omitempty` are stored as `null` when there is nothing in them.
+pub fn null_when_missing(body: &mut Value, fields: &[&str]) {
+    for field in fields {
+        if body.get(field).is_none() {
+            body[*field] = Value::Null;
+        }
+    }
+}
 
 /// Leaves the field out when it holds the zero value of its type.
 pub fn empty<T: Default + PartialEq>(field: &mut Option<T>) {

@@ -1,9 +1,9 @@
 //! What the four RBAC kinds share: rules, references to roles, subjects (rbac.authorization.k8s.io/v1).
 
 use super::go::{self, Field, Shape};
-use super::{Errors, Path, names, omit};
+use super::{DecodeError, Errors, Path, Typed, names, omit, typed};
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef, Subject};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The API group.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
@@ -11,9 +11,17 @@ pub const GROUP: &str = "rbac.authorization.k8s.io";
 const ROLE_REF: &[Field] =
     &[("APIGroup", "apiGroup", Shape::Text), ("Kind", "kind", Shape::Text), ("Name", "name", Shape::Text)];
 
+/// As [`typed::normalize`]; a role without rules is stored as `rules: null`.
+pub fn normalize_role<T: Typed>(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
+    let mut role = typed::normalize::<T>(body, unknown)?;
+    omit::null_when_missing(&mut role, &["rules"]);
+    Ok(role)
+}
+
 /// Leaves out the empty parts of rules.
-pub fn omit_empty(rules: &mut [PolicyRule]) {
-    for rule in rules {
+pub fn omit_empty(rules: &mut Option<Vec<PolicyRule>>) {
+    omit::empty(rules);
+    for rule in rules.iter_mut().flatten() {
         omit::empty(&mut rule.api_groups);
         omit::empty(&mut rule.resources);
         omit::empty(&mut rule.resource_names);

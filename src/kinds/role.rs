@@ -10,13 +10,14 @@ pub const KIND: Kind = Kind {
     generation: false,
     create_on_update: true,
     name_rule: NameRule::PathSegment,
+    normalize: rbac::normalize_role::<Role>,
     ..Kind::of::<Role>("roles.rbac.authorization.k8s.io", "v1", "Role")
 };
 
 impl Typed for Role {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
-        rbac::omit_empty(self.rules.get_or_insert_default());
+        rbac::omit_empty(&mut self.rules);
     }
 
     fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {

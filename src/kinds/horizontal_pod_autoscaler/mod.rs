@@ -26,9 +26,7 @@ fn normalize(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, Dec
         Some("autoscaling/v1") => typed::normalize::<HorizontalPodAutoscaler>(&from_v1(body), unknown)?,
         _ => typed::normalize::<HorizontalPodAutoscaler>(body, unknown)?,
     };
-    if autoscaler["status"].get("currentMetrics").is_none() {
-        autoscaler["status"]["currentMetrics"] = Value::Null;
-    }
+    omit::null_when_missing(&mut autoscaler["status"], &["currentMetrics"]);
     Ok(autoscaler)
 }
 

@@ -135,3 +135,66 @@ fn keep_node_ports(new: &mut Object, old: &Object) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::service::KIND;
+
+    fn prepared(new: Value, old: Option<&Object>) -> Object {
+        let body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": new});
+        let mut object = Object((KIND.normalize)(&body, &mut |_| {}).expect("a Service"));
+        (KIND.prepare)(&mut object, old);
+        object
+    }
+
+    fn stored(kind: &str) -> Object {
+        let ports = json!([{"port": 80, "name": "a", "nodePort": 30080}, {"port": 81, "name": "b", "nodePort": 30081}]);
+        prepared(json!({"type": kind, "clusterIP": "10.96.0.9", "ports": ports}), None)
+    }
+
+    #[test]
+    fn what_was_handed_out_is_kept() {
+        let old = stored("NodePort");
+        let new = prepared(json!({"type": "NodePort", "ports": [{"port": 81}, {"port": 82}]}), Some(&old));
+        assert_eq!(new.at(&["spec", "clusterIPs"]), Some(&json!(["10.96.0.9"])));
+        assert_eq!(node_ports(&new), [Some(&json!(30081)), None]);
+    }
+
+    #[test]
+    fn another_type_leaves_out_what_it_has_not() {
+        let old = stored("NodePort");
+        let mut spec = old.0["spec"].clone();
+        spec["type"] = "ClusterIP".into();
+        let inner = prepared(spec.clone(), Some(&old));
+        assert_eq!(node_ports(&inner), [None, None]);
+        assert_eq!(inner.at(&["spec", "externalTrafficPolicy"]), None);
+        assert_eq!(inner.text(&["spec", "clusterIP"]), Some("10.96.0.9"));
+        spec["type"] = "ExternalName".into();
+        spec["externalName"] = "a.b".into();
+        let outer = prepared(spec, Some(&old));
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            assert_eq!(outer.at(&["spec", field]), None, "{field}");
+        }
+        assert_eq!((KIND.validate)(&outer, Some(&old)), []);
+    }
+
+    #[test]
+    fn an_address_and_its_list_are_one_thing() {
+        let old = stored("ClusterIP");
+        let mut spec = old.0["spec"].clone();
+        spec["clusterIP"] = "10.96.0.10".into();
+        assert_eq!(prepared(spec, Some(&old)).at(&["spec", "clusterIPs"]), Some(&json!(["10.96.0.10"])));
+        let listed = prepared(json!({"clusterIPs": ["10.96.0.7"], "ports": [{"port": 1}]}), None);
+        assert_eq!(listed.text(&["spec", "clusterIP"]), Some("10.96.0.7"));
+    }
+
+    #[test]
+    fn families_are_ipv4_but_for_headless_without_selector() {
+        let plain = prepared(json!({"ports": [{"port": 1}]}), None);
+        assert_eq!(plain.at(&["spec", "ipFamilies"]), Some(&json!(["IPv4"])));
+        let headless = prepared(json!({"clusterIP": "None"}), None);
+        assert_eq!(headless.text(&["spec", "ipFamilyPolicy"]), Some("RequireDualStack"));
+        assert_eq!((KIND.validate)(&headless, None), []);
+    }
+}
