@@ -3,4 +3,5 @@
 mod golden;
 mod kinds;
 mod runtime;
+mod show;
 mod store;
