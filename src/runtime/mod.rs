@@ -3,6 +3,7 @@ pub mod bury;
 pub mod capacity;
 pub mod folder;
 pub mod image;
+pub mod logs;
 pub mod machine;
 mod probe;
 pub mod process;

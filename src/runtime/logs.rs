@@ -1,0 +1,470 @@
+//! Reading a container's log, straight from its files: nothing needs to run for that.
+//!
+//! An attempt's log is a row of files, the one being written and up to four older ones. [`Logs`] goes through them from the oldest,
+//! takes the marks of the CRI format off, and, when following, waits for more until the attempt has ended.
+
+use super::folder;
+use super::wire::{Record, State};
+use crate::object::Time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Older files that are looked for.
+const OLDER: u32 = 16;
+/// Read at once.
+const BLOCK: usize = 64 * 1024;
+/// Looked at again after this long even when nothing woke us.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// What to read, as `kubectl logs` and the API name it.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Go on until the attempt has ended.
+    pub follow: bool,
+    /// The attempt before the newest.
+    pub previous: bool,
+    /// Only lines from this moment on.
+    pub since: Option<Time>,
+    /// Only the last so many lines.
+    pub tail: Option<usize>,
+    /// Put the time before each line.
+    pub timestamps: bool,
+    /// End after so many bytes.
+    pub limit_bytes: Option<u64>,
+}
+
+/// Why there is nothing to read.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// This pod has no such container, or nothing of it has been started yet.
+    Container,
+    /// There is no attempt before the newest.
+    Previous,
+}
+
+/// A log being read: an iterator over pieces of output, byte for byte as the container wrote them.
+pub struct Logs {
+    pod: PathBuf,
+    container: String,
+    attempt: u32,
+    options: Options,
+    /// Files still to be read, oldest first.
+    files: VecDeque<File>,
+    current: Option<Source>,
+    /// A line whose end has not been read yet.
+    rest: Vec<u8>,
+    /// A line was given in part: what follows belongs to it.
+    within_line: bool,
+    left: u64,
+    watch: Option<OwnedFd>,
+}
+
+struct Source {
+    file: File,
+    inode: u64,
+}
+
+/// Opens the log of a pod's container.
+pub fn open(state: &Path, uid: &str, container: &str, options: Options) -> Result<Logs, Missing> {
+    if !folder::is_plain_name(uid) || !folder::is_plain_name(container) {
+        return Err(Missing::Container);
+    }
+    let pod = folder::pod(state, uid);
+    let newest = newest(&pod, container).ok_or(Missing::Container)?;
+    let attempt = match options.previous {
+        true => {
+            newest.checked_sub(1).filter(|attempt| path(&pod, container, *attempt).exists()).ok_or(Missing::Previous)?
+        }
+        false => newest,
+    };
+    // Watched before anything is read, so that nothing between the two is missed.
+    let watch = options.follow.then(|| watch(&pod.join(container)).ok()).flatten();
+    let files = all_files(&path(&pod, container, attempt));
+    let left = options.limit_bytes.unwrap_or(u64::MAX);
+    let container = container.to_owned();
+    let mut logs = Logs {
+        pod,
+        container,
+        attempt,
+        options,
+        files: files.into(),
+        current: None,
+        rest: Vec::new(),
+        within_line: false,
+        left,
+        watch,
+    };
+    if let Some(lines) = logs.options.tail {
+        // A log that cannot be searched from behind is read from its beginning.
+        let _ = logs.skip_to_tail(lines);
+    }
+    Ok(logs)
+}
+
+fn path(pod: &Path, container: &str, attempt: u32) -> PathBuf {
+    pod.join(folder::log(container, attempt))
+}
+
+/// By the record; by the files when there is none.
+fn newest(pod: &Path, container: &str) -> Option<u32> {
+    let recorded = folder::read_record(pod).and_then(|record| Some(record.containers.get(container)?.attempt));
+    recorded.filter(|attempt| path(pod, container, *attempt).exists()).or_else(|| {
+        let names = std::fs::read_dir(pod.join(container)).ok()?.flatten();
+        names.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".log")?.parse().ok()).max()
+    })
+}
+
+/// Opened from the newest to the oldest, so that a rotation meanwhile shows a file twice rather than never.
+fn all_files(path: &Path) -> Vec<File> {
+    let mut seen = Vec::new();
+    let mut files = Vec::new();
+    for age in 0..=OLDER {
+        let Ok(file) = File::open(aged(path, age)) else { continue };
+        let inode = inode(&file);
+        if !seen.contains(&inode) {
+            seen.push(inode);
+            files.push(file);
+        }
+    }
+    files.reverse();
+    files
+}
+
+fn aged(path: &Path, age: u32) -> PathBuf {
+    match age {
+        0 => path.to_owned(),
+        _ => PathBuf::from(format!("{}.{age}", path.display())),
+    }
+}
+
+fn inode(file: &File) -> u64 {
+    file.metadata().map_or(0, |found| found.ino())
+}
+
+fn watch(folder: &Path) -> rustix::io::Result<OwnedFd> {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+    let events = inotify::WatchFlags::MODIFY | inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVE;
+    inotify::add_watch(&watch, folder, events | inotify::WatchFlags::DELETE_SELF)?;
+    Ok(watch)
+}
+
+impl Iterator for Logs {
+    type Item = io::Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
+        loop {
+            if self.left == 0 {
+                return None;
+            }
+            match self.step() {
+                Ok(Step::Text(text)) if text.is_empty() => {}
+                Ok(Step::Text(text)) => return Some(Ok(text)),
+                Ok(Step::Wait) => self.wait(),
+                Ok(Step::End) => return None,
+                Err(error) => {
+                    self.left = 0;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+enum Step {
+    Text(Vec<u8>),
+    Wait,
+    End,
+}
+
+impl Logs {
+    fn step(&mut self) -> io::Result<Step> {
+        // Asked first: what is there after the end was recorded is all there will be.
+        let has_ended = !self.options.follow || self.has_ended();
+        if self.current.is_none() {
+            let Some(file) = self.files.pop_front().or_else(|| File::open(self.path()).ok()) else {
+                return Ok(if has_ended { Step::End } else { Step::Wait });
+            };
+            self.current = Some(Source { inode: inode(&file), file });
+        }
+        let Some(source) = &mut self.current else { return Ok(Step::End) };
+        let mut block = vec![0; BLOCK];
+        let read = source.file.read(&mut block)?;
+        if read > 0 {
+            return Ok(Step::Text(self.digest(&block[..read])));
+        }
+        if !self.files.is_empty() {
+            self.current = None;
+            return Ok(Step::Text(Vec::new()));
+        }
+        Ok(if self.move_on()? {
+            Step::Text(Vec::new())
+        } else if has_ended {
+            Step::End
+        } else {
+            Step::Wait
+        })
+    }
+
+    fn path(&self) -> PathBuf {
+        path(&self.pod, &self.container, self.attempt)
+    }
+
+    /// At the end of the newest file known: if it was rotated away meanwhile, those after it are next. True when there is more to read.
+    fn move_on(&mut self) -> io::Result<bool> {
+        let Some(source) = &mut self.current else { return Ok(false) };
+        let files = all_files(&self.pod.join(folder::log(&self.container, self.attempt)));
+        let Some(at) = files.iter().position(|file| inode(file) == source.inode) else {
+            // It is gone altogether: everything that there is came after it.
+            self.files = files.into();
+            self.current = None;
+            return Ok(!self.files.is_empty());
+        };
+        if at + 1 == files.len() {
+            return Ok(false);
+        }
+        // Its last lines may have come between the read that found its end and its rotation.
+        let position = source.file.stream_position()?;
+        if source.file.metadata()?.len() > position {
+            return Ok(true);
+        }
+        self.files = files.into_iter().skip(at + 1).collect();
+        self.current = None;
+        Ok(true)
+    }
+
+    /// Whether nothing more will be written: the attempt has ended, another has followed, or the pod is gone.
+    fn has_ended(&self) -> bool {
+        let Some(record) = folder::read_record(&self.pod) else { return !self.pod.exists() };
+        has_ended(&record, &self.container, self.attempt)
+    }
+
+    fn wait(&self) {
+        match &self.watch {
+            Some(watch) => {
+                let _ = poll(&mut [PollFd::new(watch, PollFlags::IN)], Some(&PAUSE));
+                let mut block = [0; 4096];
+                let _ = rustix::io::read(watch, &mut block[..]);
+            }
+            None => std::thread::sleep(std::time::Duration::from_millis(50)),
+        }
+    }
+
+    fn digest(&mut self, block: &[u8]) -> Vec<u8> {
+        let mut text = Vec::with_capacity(block.len());
+        let mut from = 0;
+        while let Some(end) = memchr::memchr(b'\n', &block[from..]).map(|at| from + at) {
+            if self.rest.is_empty() {
+                self.line(&block[from..end], &mut text);
+            } else {
+                self.rest.extend_from_slice(&block[from..end]);
+                let line = std::mem::take(&mut self.rest);
+                self.line(&line, &mut text);
+            }
+            from = end + 1;
+        }
+        self.rest.extend_from_slice(&block[from..]);
+        self.within_limit(text)
+    }
+
+    fn line(&mut self, line: &[u8], text: &mut Vec<u8>) {
+        let Some(entry) = Entry::parse(line) else { return };
+        if let Some(since) = self.options.since
+            && entry.time().is_none_or(|time| time < since)
+        {
+            return;
+        }
+        if self.options.timestamps && !self.within_line {
+            text.extend_from_slice(entry.stamp);
+            text.push(b' ');
+        }
+        text.extend_from_slice(entry.content);
+        self.within_line = entry.is_part;
+        if !entry.is_part {
+            text.push(b'\n');
+        }
+    }
+
+    fn within_limit(&mut self, mut text: Vec<u8>) -> Vec<u8> {
+        if text.len() as u64 > self.left {
+            text.truncate(self.left as usize);
+        }
+        self.left -= text.len() as u64;
+        text
+    }
+
+    /// Leaves out files and bytes so that only the last lines remain.
+    fn skip_to_tail(&mut self, mut wanted: usize) -> io::Result<()> {
+        let mut kept = VecDeque::new();
+        while let Some(mut file) = self.files.pop_back() {
+            let found = tail_start(&mut file, wanted)?;
+            file.seek(SeekFrom::Start(found.at))?;
+            kept.push_front(file);
+            wanted -= found.lines.min(wanted);
+            if wanted == 0 {
+                break;
+            }
+        }
+        self.files = kept;
+        Ok(())
+    }
+}
+
+fn has_ended(record: &Record, container: &str, attempt: u32) -> bool {
+    record.containers.get(container).is_some_and(|known| match known.state {
+        State::Running { .. } => known.attempt > attempt,
+        _ => known.attempt >= attempt,
+    })
+}
+
+struct Tail {
+    at: u64,
+    lines: usize,
+}
+
+/// Where the last `wanted` lines of a file begin, and how many there are; searched from behind.
+fn tail_start(file: &mut File, wanted: usize) -> io::Result<Tail> {
+    let size = file.metadata()?.len();
+    if wanted == 0 {
+        return Ok(Tail { at: size, lines: 0 });
+    }
+    let mut lines = 0;
+    let mut to = size;
+    let mut block = vec![0; BLOCK];
+    while to > 0 {
+        let from = to.saturating_sub(BLOCK as u64);
+        let block = &mut block[..(to - from) as usize];
+        file.seek(SeekFrom::Start(from))?;
+        file.read_exact(block)?;
+        for at in memchr::memrchr_iter(b'\n', block) {
+            // The newline that ends the last line begins nothing.
+            let begins = from + at as u64 + 1;
+            if begins == size {
+                continue;
+            }
+            lines += 1;
+            if lines == wanted {
+                return Ok(Tail { at: begins, lines });
+            }
+        }
+        to = from;
+    }
+    Ok(Tail { at: 0, lines: lines + usize::from(size > 0) })
+}
+
+/// One line of a log file.
+struct Entry<'a> {
+    stamp: &'a [u8],
+    is_part: bool,
+    content: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// `<time> <stream> <F or P> <content>`; none for a line that is damaged.
+    fn parse(line: &'a [u8]) -> Option<Entry<'a>> {
+        let mut fields = line.splitn(4, |byte| *byte == b' ');
+        let (stamp, _stream, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        Some(Entry { stamp, is_part: kind == b"P", content: fields.next()? })
+    }
+
+    fn time(&self) -> Option<Time> {
+        std::str::from_utf8(self.stamp).ok()?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A pod folder with these log files of attempt 1 (oldest first), and attempt 0's.
+    fn pod(files: &[&str]) -> tempfile::TempDir {
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = state.path().join("pods/u/c");
+        fs::create_dir_all(&folder).expect("made");
+        fs::write(folder.join("0.log"), "2026-01-01T00:00:00.000000000Z stdout F before\n").expect("written");
+        for (age, content) in files.iter().rev().enumerate() {
+            fs::write(aged(&folder.join("1.log"), age as u32), content).expect("written");
+        }
+        state
+    }
+
+    fn text(bytes: Vec<u8>) -> String {
+        String::from_utf8(bytes).expect("text")
+    }
+
+    fn read(state: &tempfile::TempDir, options: Options) -> String {
+        let logs = open(state.path(), "u", "c", options).expect("a log");
+        text(logs.flat_map(|piece| piece.expect("readable")).collect())
+    }
+
+    const OLD: &str = "2026-01-01T00:00:01.000000000Z stdout F one\n2026-01-01T00:00:02.000000000Z stderr F two\n";
+    const NEW: &str = "2026-01-01T00:00:03.000000000Z stdout P thr\n2026-01-01T00:00:03.500000000Z stdout F ee\n\
+                       2026-01-01T00:00:04.000000000Z stdout F \n";
+
+    #[test]
+    fn options_choose_what_is_read() {
+        let state = pod(&[OLD, NEW]);
+        let all = Options::default;
+        let since = |text: &str| Some(text.parse().expect("a time"));
+        let table = [
+            (all(), "one\ntwo\nthree\n\n"),
+            (Options { previous: true, ..all() }, "before\n"),
+            (Options { tail: Some(0), ..all() }, ""),
+            (Options { tail: Some(1), ..all() }, "\n"),
+            (Options { tail: Some(4), ..all() }, "two\nthree\n\n"),
+            (Options { tail: Some(99), ..all() }, "one\ntwo\nthree\n\n"),
+            (Options { since: since("2026-01-01T00:00:03Z"), ..all() }, "three\n\n"),
+            (Options { limit_bytes: Some(5), ..all() }, "one\nt"),
+            (
+                Options { timestamps: true, tail: Some(3), ..all() },
+                "2026-01-01T00:00:03.000000000Z three\n2026-01-01T00:00:04.000000000Z \n",
+            ),
+        ];
+        for (options, expected) in table {
+            assert_eq!(read(&state, options.clone()), expected, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let state = pod(&[]);
+        let open = |uid, container, previous| {
+            open(state.path(), uid, container, Options { previous, ..Options::default() }).err()
+        };
+        assert_eq!(open("u", "c", false), None);
+        assert_eq!(open("u", "c", true), Some(Missing::Previous));
+        assert_eq!(open("u", "d", false), Some(Missing::Container));
+        assert_eq!(open("v", "c", false), Some(Missing::Container));
+        assert_eq!(open("../pods/u", "c", false), Some(Missing::Container));
+    }
+
+    #[test]
+    fn following_goes_on_across_rotations_until_the_end() {
+        let state = pod(&[OLD]);
+        let file = state.path().join("pods/u/c/1.log");
+        let write_record = |state: &str| {
+            let containers = serde_json::json!({"c": {"attempt": 1, "state": serde_json::from_str::<serde_json::Value>(state).expect("JSON"),
+                "stopping": null, "last": null}});
+            let pod_name = serde_json::json!({"uid": "u", "namespace": "", "name": "", "node": "", "ip": ""});
+            serde_json::json!({"boot": "", "epoch": 1, "pod": pod_name, "containers": containers}).to_string()
+        };
+        let record = state.path().join("pods/u/record.json");
+        fs::write(&record, write_record(r#"{"Running": {"process": {"pid": 1, "start": 1}, "since": 0}}"#))
+            .expect("written");
+        let mut logs = open(state.path(), "u", "c", Options { follow: true, ..Options::default() }).expect("a log");
+        let mut seen = logs.next().expect("more").expect("readable");
+        // Two rotations while nobody reads.
+        fs::rename(&file, aged(&file, 2)).expect("renamed");
+        fs::write(aged(&file, 1), NEW).expect("written");
+        fs::write(&file, "2026-01-01T00:00:09.000000000Z stdout F last\n").expect("written");
+        fs::write(&record, write_record(r#"{"Refused": {"reason": "", "message": "", "at": 0}}"#)).expect("written");
+        seen.extend(logs.flat_map(|piece| piece.expect("readable")));
+        assert_eq!(text(seen), "one\ntwo\nthree\n\nlast\n");
+    }
+}
