@@ -6,6 +6,7 @@
 
 use crate::world::Loop;
 
+mod backends;
 mod claim;
 mod percent;
 mod pods;
@@ -14,6 +15,8 @@ mod status;
 mod testing;
 
 pub mod deployment;
+pub mod endpoints;
+pub mod endpointslice;
 pub mod garbage;
 pub mod job;
 pub mod namespace;
@@ -27,6 +30,8 @@ pub static ALL: &[&Loop] = &[
     &replicaset::LOOP,
     &job::LOOP,
     &ttl::LOOP,
+    &endpointslice::LOOP,
+    &endpoints::LOOP,
     &garbage::LOOP,
     &namespace::LOOP,
     &serviceaccount::LOOP,

@@ -1,0 +1,119 @@
+//! The pods behind a Service: their address, readiness and ports, as Endpoints and EndpointSlices both tell them.
+
+use super::pods::controller_key;
+use crate::object::{Key, Object, Resource, Str};
+use crate::world::{Row, World};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The resource that has backends.
+pub const SERVICES: &str = "services";
+/// Annotation with the time of the change that a write is the answer to.
+pub const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// Label on what belongs to a headless Service.
+pub const HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// One pod behind a Service.
+pub struct Backend<'w> {
+    /// The pod.
+    pub row: &'w Arc<Row>,
+    /// Its address.
+    pub ip: Str,
+    /// Its condition Ready.
+    pub ready: bool,
+    /// It is being deleted.
+    pub terminating: bool,
+    /// The Service's ports as numbers of this pod: `name`, `port`, `protocol`, `appProtocol`.
+    pub ports: Vec<Value>,
+    /// Its name in the DNS of a headless Service.
+    pub hostname: Option<String>,
+}
+
+impl Backend<'_> {
+    /// The pod's node.
+    pub fn node(&self) -> Option<&str> {
+        self.row.pod()?.node.as_deref()
+    }
+
+    /// The reference to the pod.
+    pub fn target(&self) -> Value {
+        let key = &self.row.key;
+        json!({ "kind": "Pod", "name": *key.name, "namespace": *key.namespace, "uid": *self.row.uid })
+    }
+}
+
+/// A Service without selector has no backends of its own: people name them.
+pub fn is_managed(service: &Row, object: &Object) -> bool {
+    let selects = service.workload().is_some_and(|fields| !fields.selector.is_nothing());
+    selects && object.text(&["spec", "type"]) != Some("ExternalName")
+}
+
+/// Whether a Service has no address of its own.
+pub fn is_headless(service: &Object) -> bool {
+    service.text(&["spec", "clusterIP"]) == Some("None")
+}
+
+/// Whether pods that are not ready count as ready.
+pub fn tolerates_unready(service: &Object) -> bool {
+    service.at(&["spec", "publishNotReadyAddresses"]) == Some(&Value::Bool(true))
+}
+
+/// The pods behind a Service, ordered by name: those with an address that have not ended.
+pub fn backends<'w>(world: &'w World, row: &'w Row, service: &Object) -> Vec<Backend<'w>> {
+    let Some(fields) = row.workload() else { return Vec::new() };
+    let ports = service.items(&["spec", "ports"]);
+    let by_name = ports.iter().any(|port| port["targetPort"].is_string()) || is_headless(service);
+    let pods = world.pods_matching(&row.key.namespace, &fields.selector).into_iter();
+    let backend = |row: &'w Arc<Row>| {
+        let pod = row.pod().filter(|pod| !pod.phase.is_terminal())?;
+        let body = if by_name { row.object() } else { Object(Value::Null) };
+        let hostname =
+            body.text(&["spec", "hostname"]).filter(|_| body.text(&["spec", "subdomain"]) == Some(service.name()));
+        Some(Backend {
+            row,
+            ip: pod.ip.clone()?,
+            ready: pod.ready,
+            terminating: row.is_deleting(),
+            ports: ports.iter().filter_map(|port| resolved(port, &body)).collect(),
+            hostname: hostname.map(str::to_owned),
+        })
+    };
+    pods.filter_map(backend).collect()
+}
+
+/// A Service's port on one pod; none when the pod has no container port of that name.
+fn resolved(port: &Value, pod: &Object) -> Option<Value> {
+    let protocol = port["protocol"].as_str().unwrap_or("TCP");
+    let number = match &port["targetPort"] {
+        Value::String(name) => named_port(pod, name, protocol)?,
+        Value::Number(number) => number.as_i64().filter(|number| *number != 0).or_else(|| port["port"].as_i64())?,
+        _ => port["port"].as_i64()?,
+    };
+    let mut resolved = json!({ "name": port["name"].as_str().unwrap_or(""), "port": number, "protocol": protocol });
+    if let Some(application) = port["appProtocol"].as_str() {
+        resolved["appProtocol"] = application.into();
+    }
+    Some(resolved)
+}
+
+/// The number of a named container port; sidecars have ports too.
+fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<i64> {
+    let sidecars = pod.items(&["spec", "initContainers"]).iter().filter(|one| one["restartPolicy"] == "Always");
+    let containers = pod.items(&["spec", "containers"]).iter().chain(sidecars);
+    let mut ports = containers.flat_map(|container| container["ports"].as_array().into_iter().flatten());
+    let found = ports.find(|port| port["name"] == name && port["protocol"].as_str().unwrap_or("TCP") == protocol)?;
+    found["containerPort"].as_i64()
+}
+
+/// The Services that a row concerns: itself, or those that select the pod.
+pub fn concerned(world: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        SERVICES => vec![row.key.clone()],
+        "pods" => {
+            let services = world.list_in(SERVICES, &row.key.namespace);
+            services.filter(|service| service.selects(row)).map(|service| service.key.clone()).collect()
+        }
+        "endpoints" => vec![Key::new(Resource(SERVICES), &row.key.namespace, &row.key.name)],
+        _ => controller_key(row, SERVICES, "Service").into_iter().collect(),
+    }
+}

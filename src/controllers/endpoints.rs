@@ -1,0 +1,174 @@
+//! Endpoints, the older list of the pods behind a Service, kept for those who still read it.
+
+use super::backends::{self, Backend, HEADLESS, TRIGGER};
+use super::pods;
+use crate::object::{Key, Object, time};
+use crate::world::{Loop, Plan, Row, Verb, World};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+const ROOT: &str = "endpoints";
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const MANAGER: &str = "endpoint-controller";
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+/// The most addresses in all.
+const MOST: usize = 1000;
+
+/// The loop of Endpoints.
+pub const LOOP: Loop = Loop { name: "endpoint-controller", root: backends::SERVICES, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        backends::SERVICES | "pods" | ROOT => backends::concerned(world, row),
+        _ => Vec::new(),
+    }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let known = world.find(ROOT, &key.namespace, &key.name).filter(|known| !known.is_deleting());
+    let Some(row) = world.get(key) else {
+        if let Some(left) = known.filter(|known| known.label(MANAGED_BY) == Some(MANAGER)) {
+            pods::delete(&mut plan, left, "its Service is gone");
+        }
+        return plan;
+    };
+    let service = row.object();
+    if row.is_deleting() || !backends::is_managed(row, &service) {
+        return plan;
+    }
+    let (subsets, truncated) = subsets(world, row, &service);
+    let labels = labels(&service);
+    match known {
+        None => {
+            let mut object = Object(json!({
+                "apiVersion": "v1",
+                "kind": "Endpoints",
+                "metadata": { "name": *key.name, "namespace": *key.namespace, "labels": labels },
+            }));
+            put(&mut object, subsets, truncated, world);
+            plan.write(Verb::Create(object), "the Service has no Endpoints");
+        }
+        Some(known) => {
+            let mut object = known.object();
+            let same = object.items(&["subsets"]) == subsets && object.at(&["metadata", "labels"]) == Some(&labels);
+            if !same || object.annotation(OVER_CAPACITY).is_some() != truncated {
+                object.set(&["metadata", "labels"], labels);
+                put(&mut object, subsets, truncated, world);
+                plan.write(Verb::Update(object), "the pods behind the Service changed");
+            }
+        }
+    }
+    plan
+}
+
+fn put(object: &mut Object, subsets: Vec<Value>, truncated: bool, world: &World) {
+    if subsets.is_empty() {
+        object.unset(&["subsets"]);
+    } else {
+        object.set(&["subsets"], subsets);
+    }
+    object.set(&["metadata", "annotations", TRIGGER], time::rfc3339(world.now));
+    if truncated {
+        object.set(&["metadata", "annotations", OVER_CAPACITY], "truncated");
+    } else {
+        object.unset(&["metadata", "annotations", OVER_CAPACITY]);
+    }
+}
+
+/// Addresses by the ports that they serve, and whether there were too many.
+fn subsets(world: &World, row: &Row, service: &Object) -> (Vec<Value>, bool) {
+    let tolerant = backends::tolerates_unready(service);
+    let all = backends::backends(world, row, service);
+    let counts = |backend: &Backend| {
+        let served = !backend.ports.is_empty() || service.items(&["spec", "ports"]).is_empty();
+        served && (tolerant || !backend.terminating)
+    };
+    let (mut ready, unready): (Vec<Backend>, Vec<Backend>) =
+        all.into_iter().filter(counts).partition(|backend| tolerant || backend.ready);
+    let truncated = ready.len() + unready.len() > MOST;
+    let split = ready.len().min(MOST);
+    ready.extend(unready);
+    let mut groups: BTreeMap<String, (Vec<Value>, [Vec<Value>; 2])> = BTreeMap::new();
+    for (at, backend) in ready.into_iter().take(MOST).enumerate() {
+        let ports: Vec<Value> = backend.ports.iter().cloned().map(without_empty_name).collect();
+        let group = groups.entry(Value::from(ports.clone()).to_string()).or_insert_with(|| (ports, Default::default()));
+        group.1[usize::from(at >= split)].push(address(&backend));
+    }
+    (groups.into_values().map(subset).collect(), truncated)
+}
+
+fn subset((ports, [mut ready, mut unready]): (Vec<Value>, [Vec<Value>; 2])) -> Value {
+    let mut subset = Map::new();
+    for (name, list) in [("addresses", &mut ready), ("notReadyAddresses", &mut unready)] {
+        list.sort_by(|a, b| a["ip"].as_str().cmp(&b["ip"].as_str()));
+        if !list.is_empty() {
+            subset.insert(name.into(), std::mem::take(list).into());
+        }
+    }
+    if !ports.is_empty() {
+        subset.insert("ports".into(), ports.into());
+    }
+    subset.into()
+}
+
+fn address(backend: &Backend) -> Value {
+    let mut address = json!({ "ip": *backend.ip, "targetRef": backend.target() });
+    if let Some(node) = backend.node() {
+        address["nodeName"] = node.into();
+    }
+    if let Some(hostname) = &backend.hostname {
+        address["hostname"] = hostname.as_str().into();
+    }
+    address
+}
+
+fn without_empty_name(mut port: Value) -> Value {
+    if port["name"] == ""
+        && let Some(map) = port.as_object_mut()
+    {
+        map.remove("name");
+    }
+    port
+}
+
+fn labels(service: &Object) -> Value {
+    let shared = service.labels().filter(|(key, _)| ![MANAGED_BY, HEADLESS].contains(key));
+    let mut labels: Map<String, Value> = shared.map(|(key, value)| (key.to_owned(), value.into())).collect();
+    labels.insert(MANAGED_BY.into(), MANAGER.into());
+    if backends::is_headless(service) {
+        labels.insert(HEADLESS.into(), "".into());
+    }
+    labels.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::controllers::testing::cluster;
+    use serde_json::json;
+
+    #[test]
+    fn ready_and_unready_addresses() {
+        let mut cluster = cluster(
+            "
+apiVersion: v1
+kind: Service
+metadata: {name: plain}
+spec: {clusterIP: 127.77.128.5, selector: {app: x}, ports: [{port: 80, targetPort: 8080, protocol: TCP}]}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: r1, labels: {app: x}}, spec: {containers: [{name: c}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: u1, labels: {app: x}, annotations: {fake/ready: 'false'}}, spec: {containers: [{name: c}]}}
+",
+        );
+        cluster.settle();
+        let subsets = cluster.value("endpoints", "plain", "/subsets");
+        assert_eq!(subsets[0]["addresses"][0]["targetRef"]["name"], "r1");
+        assert_eq!(subsets[0]["notReadyAddresses"][0]["targetRef"]["name"], "u1");
+        assert_eq!(subsets[0]["ports"], json!([{"port": 8080, "protocol": "TCP"}]));
+        cluster.delete("pods", "r1", Default::default());
+        cluster.delete("pods", "u1", Default::default());
+        cluster.settle();
+        assert!(cluster.value("endpoints", "plain", "/subsets").is_null());
+    }
+}

@@ -1,0 +1,335 @@
+//! EndpointSlices list the pods behind each Service, at most 100 a slice; pods that resolve the Service's ports differently
+//! are in different slices.
+
+use super::backends::{self, Backend, HEADLESS, TRIGGER};
+use super::claim::Owner;
+use super::pods;
+use crate::object::{Key, Object, time};
+use crate::world::{Loop, Plan, Row, Verb, World};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+const SLICES: &str = "endpointslices.discovery.k8s.io";
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const MANAGER: &str = "endpointslice-controller.k8s.io";
+/// Labels of a Service that its slices do not take over.
+const OWN_LABELS: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
+/// The most endpoints in a slice.
+const MOST: usize = 100;
+
+/// The loop of EndpointSlices.
+pub const LOOP: Loop = Loop { name: "endpointslice-controller", root: backends::SERVICES, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        backends::SERVICES | "pods" | SLICES => backends::concerned(world, row),
+        _ => Vec::new(),
+    }
+}
+
+/// A slice as it is and as it is wanted.
+struct Slice {
+    /// None: it is to be made.
+    object: Option<Object>,
+    ports: Vec<Value>,
+    endpoints: Vec<Value>,
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let service = row.object();
+    if !backends::is_managed(row, &service) {
+        return plan;
+    }
+    let tolerant = backends::tolerates_unready(&service);
+    let mut wanted: BTreeMap<String, (Vec<Value>, Vec<Value>)> = BTreeMap::new();
+    for backend in backends::backends(world, row, &service) {
+        // A port that the pod does not name leaves it out, unless the Service has no ports at all.
+        if backend.ports.is_empty() && !service.items(&["spec", "ports"]).is_empty() {
+            continue;
+        }
+        let endpoint = endpoint(world, &backend, tolerant);
+        let group = wanted.entry(Value::from(backend.ports.clone()).to_string());
+        group.or_insert_with(|| (backend.ports, Vec::new())).1.push(endpoint);
+    }
+    let slices = arrange(existing(world, row), wanted);
+    let owner = Owner { row, api_version: "v1", kind: "Service" };
+    write(world, &owner, &service, slices, &mut plan);
+    plan
+}
+
+fn endpoint(world: &World, backend: &Backend, tolerant: bool) -> Value {
+    let (ready, terminating) = (backend.ready, backend.terminating);
+    let mut endpoint = json!({
+        "addresses": [*backend.ip],
+        "conditions": { "ready": tolerant || (ready && !terminating), "serving": ready, "terminating": terminating },
+        "targetRef": backend.target(),
+    });
+    if let Some(node) = backend.node() {
+        endpoint["nodeName"] = node.into();
+        let zone = world.find("nodes", "", node).and_then(|node| node.label("topology.kubernetes.io/zone"));
+        if let Some(zone) = zone {
+            endpoint["zone"] = zone.into();
+        }
+    }
+    if let Some(hostname) = &backend.hostname {
+        endpoint["hostname"] = hostname.as_str().into();
+    }
+    endpoint
+}
+
+/// The Service's slices as they are, oldest names first.
+fn existing(world: &World, service: &Row) -> Vec<Slice> {
+    let own = world.controlled(SLICES, &service.uid).filter(|slice| !slice.is_deleting());
+    let own = own.filter(|slice| slice.label(MANAGED_BY) == Some(MANAGER));
+    let slice = |row: &std::sync::Arc<Row>| {
+        let object = row.object();
+        let list = |name: &str| object.items(&[name]).to_vec();
+        Slice { ports: list("ports"), endpoints: list("endpoints"), object: Some(object) }
+    };
+    own.map(slice).collect()
+}
+
+/// Endpoints stay in the slice that they are in, so that a change of one pod rewrites one slice; new ones fill what has room;
+/// slices without use are taken for what would be new, and one is always left.
+fn arrange(existing: Vec<Slice>, wanted: BTreeMap<String, (Vec<Value>, Vec<Value>)>) -> Vec<Slice> {
+    let mut slices = existing;
+    let mut spare: Vec<Slice> = Vec::new();
+    let mut arranged: Vec<Slice> = Vec::new();
+    for (ports_text, (ports, endpoints)) in wanted {
+        let is_of_group = |slice: &Slice| Value::from(slice.ports.clone()).to_string() == ports_text;
+        let (group, rest) = slices.into_iter().partition(is_of_group);
+        slices = rest;
+        arranged.extend(fill(group, ports, endpoints));
+    }
+    spare.extend(slices);
+    let (mut used, unused): (Vec<Slice>, Vec<Slice>) =
+        arranged.into_iter().partition(|slice| !slice.endpoints.is_empty());
+    spare.extend(unused);
+    spare.sort_by(|a, b| name_of(a).cmp(&name_of(b)));
+    let mut spare = spare.into_iter().filter(|slice| slice.object.is_some());
+    for slice in used.iter_mut().filter(|slice| slice.object.is_none()) {
+        slice.object = spare.next().and_then(|unused| unused.object);
+    }
+    if used.is_empty() {
+        let object = spare.next().and_then(|unused| unused.object);
+        used.push(Slice { object, ports: Vec::new(), endpoints: Vec::new() });
+    }
+    // What is left over has no ports and no endpoints: it is deleted.
+    used.extend(spare.map(|unused| Slice { ports: Vec::new(), endpoints: Vec::new(), ..unused }));
+    used
+}
+
+fn name_of(slice: &Slice) -> String {
+    slice.object.as_ref().map(|object| object.name().to_owned()).unwrap_or_default()
+}
+
+/// Brings the endpoints of one set of ports into its slices.
+fn fill(mut group: Vec<Slice>, ports: Vec<Value>, endpoints: Vec<Value>) -> Vec<Slice> {
+    let uid = |endpoint: &Value| endpoint["targetRef"]["uid"].as_str().unwrap_or_default().to_owned();
+    let mut left: BTreeMap<String, Value> =
+        endpoints.iter().map(|endpoint| (uid(endpoint), endpoint.clone())).collect();
+    for slice in &mut group {
+        let kept = std::mem::take(&mut slice.endpoints);
+        slice.endpoints = kept.iter().filter_map(|endpoint| left.remove(&uid(endpoint))).collect();
+    }
+    let mut new = endpoints.into_iter().filter(|endpoint| left.contains_key(&uid(endpoint))).peekable();
+    for slice in &mut group {
+        let room = MOST.saturating_sub(slice.endpoints.len());
+        slice.endpoints.extend(new.by_ref().take(room));
+    }
+    while new.peek().is_some() {
+        group.push(Slice { object: None, ports: ports.clone(), endpoints: new.by_ref().take(MOST).collect() });
+    }
+    group
+}
+
+/// Makes, updates and deletes until the slices are as wanted.
+fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, plan: &mut Plan) {
+    let labels = labels(service);
+    for (slot, slice) in slices.into_iter().enumerate() {
+        let unused = slot > 0 && slice.endpoints.is_empty();
+        match slice.object {
+            None => {
+                let base = format!("{}-", owner.row.key.name);
+                let name = pods::free_name(world, SLICES, owner.row, &base, slot);
+                let mut object = Object(json!({
+                    "apiVersion": "discovery.k8s.io/v1",
+                    "kind": "EndpointSlice",
+                    "metadata": {
+                        "name": name,
+                        "generateName": base,
+                        "namespace": *owner.row.key.namespace,
+                        "labels": labels,
+                        "ownerReferences": [owner.reference().to_value()],
+                    },
+                    "addressType": "IPv4",
+                }));
+                put(&mut object, slice.ports, slice.endpoints, world);
+                plan.write(Verb::Create(object), "no slice has room for the Service's endpoints");
+            }
+            Some(_) if unused => {
+                if let Some(row) = world.find(SLICES, &owner.row.key.namespace, &name_of(&slice)) {
+                    pods::delete(plan, row, "no endpoint is left in it");
+                }
+            }
+            Some(mut object) => {
+                let same = object.items(&["endpoints"]) == slice.endpoints && object.items(&["ports"]) == slice.ports;
+                if !same || object.at(&["metadata", "labels"]) != Some(&labels) {
+                    object.set(&["metadata", "labels"], labels.clone());
+                    put(&mut object, slice.ports, slice.endpoints, world);
+                    plan.write(Verb::Update(object), "the pods behind the Service changed");
+                }
+            }
+        }
+    }
+}
+
+fn put(slice: &mut Object, ports: Vec<Value>, endpoints: Vec<Value>, world: &World) {
+    for (name, list) in [("ports", ports), ("endpoints", endpoints)] {
+        if list.is_empty() {
+            slice.unset(&[name]);
+        } else {
+            slice.set(&[name], list);
+        }
+    }
+    slice.set(&["metadata", "annotations", TRIGGER], time::rfc3339(world.now));
+}
+
+/// The Service's labels, and what a slice says of itself.
+fn labels(service: &Object) -> Value {
+    let shared = service.labels().filter(|(key, _)| !OWN_LABELS.contains(key));
+    let mut labels: Map<String, Value> = shared.map(|(key, value)| (key.to_owned(), value.into())).collect();
+    labels.insert(SERVICE_NAME.into(), service.name().into());
+    labels.insert(MANAGED_BY.into(), MANAGER.into());
+    if backends::is_headless(service) {
+        labels.insert(HEADLESS.into(), "".into());
+    }
+    labels.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SLICES;
+    use crate::controllers::testing::{Cluster, cluster};
+    use serde_json::{Value, json};
+
+    const WEB: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: web, labels: {team: a}}
+spec: {clusterIP: 127.77.128.5, selector: {app: web}, ports: [{port: 80, targetPort: 8080, protocol: TCP}]}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web}
+spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, ports: [{name: http, containerPort: 9090}]}]}}}
+";
+
+    fn endpoints(cluster: &Cluster) -> Vec<Value> {
+        let rows = cluster.world.list(SLICES);
+        rows.flat_map(|row| row.object().items(&["endpoints"]).to_vec()).collect()
+    }
+
+    fn ready(cluster: &Cluster) -> usize {
+        endpoints(cluster).iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count()
+    }
+
+    fn ports(cluster: &Cluster) -> Vec<Value> {
+        cluster.world.list(SLICES).flat_map(|row| row.object().items(&["ports"]).to_vec()).collect()
+    }
+
+    #[test]
+    fn slices_follow_pods() {
+        let mut cluster = cluster(WEB);
+        cluster.settle();
+        assert_eq!((cluster.count(SLICES), endpoints(&cluster).len(), ready(&cluster)), (1, 3, 3));
+        assert_eq!(ports(&cluster), [json!({"name": "", "port": 8080, "protocol": "TCP"})]);
+        let slice = cluster.world.list(SLICES).next().unwrap().object();
+        assert_eq!(slice.label("team"), Some("a"));
+        assert_eq!(slice.label("kubernetes.io/service-name"), Some("web"));
+        cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 1}}));
+        cluster.settle();
+        assert_eq!((cluster.count(SLICES), ready(&cluster)), (1, 1));
+        cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 0}}));
+        cluster.settle();
+        assert_eq!((cluster.count(SLICES), endpoints(&cluster).len(), ports(&cluster).len()), (1, 0, 0));
+        cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 2}}));
+        cluster.settle();
+        assert_eq!((cluster.count(SLICES), ready(&cluster)), (1, 2));
+    }
+
+    #[test]
+    fn a_slice_holds_a_hundred() {
+        let mut cluster = cluster(WEB);
+        cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 230}}));
+        cluster.settle();
+        let sizes: Vec<usize> =
+            cluster.world.list(SLICES).map(|row| row.object().items(&["endpoints"]).len()).collect();
+        assert!(sizes.len() == 3 && sizes.iter().all(|size| *size <= 100) && sizes.iter().sum::<usize>() == 230);
+        cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 0}}));
+        cluster.settle();
+        assert_eq!(cluster.count(SLICES), 1);
+    }
+
+    #[test]
+    fn unready_and_terminating_pods_say_so() {
+        let mut cluster = cluster(WEB);
+        cluster.patch(
+            "replicasets.apps",
+            "web",
+            json!({"spec": {"replicas": 1, "template": {"metadata": {"annotations": {"fake/ready": "false"}}}}}),
+        );
+        cluster.settle();
+        assert_eq!(
+            endpoints(&cluster)[0]["conditions"],
+            json!({"ready": false, "serving": false, "terminating": false})
+        );
+        cluster.patch("services", "web", json!({"spec": {"publishNotReadyAddresses": true}}));
+        cluster.settle();
+        assert_eq!(
+            endpoints(&cluster)[0]["conditions"],
+            json!({"ready": true, "serving": false, "terminating": false})
+        );
+        cluster.kubelet = false;
+        cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 0}}));
+        cluster.settle();
+        assert_eq!(endpoints(&cluster)[0]["conditions"], json!({"ready": true, "serving": false, "terminating": true}));
+    }
+
+    #[test]
+    fn named_ports_are_resolved_by_pod() {
+        let mut cluster = cluster(WEB);
+        cluster.patch(
+            "services",
+            "web",
+            json!({"spec": {"ports": [{"name": "web", "port": 80, "targetPort": "http"}]}}),
+        );
+        cluster.settle();
+        assert_eq!(ports(&cluster), [json!({"name": "web", "port": 9090, "protocol": "TCP"})]);
+        cluster.add("{apiVersion: v1, kind: Pod, metadata: {name: other, labels: {app: web}, annotations: {}, ownerReferences: [{uid: u1, controller: true, kind: Node, name: a}]}, spec: {containers: [{name: c, ports: [{name: http, containerPort: 9091}]}]}}");
+        cluster.add("{apiVersion: v1, kind: Pod, metadata: {name: without, labels: {app: web}, ownerReferences: [{uid: u1, controller: true, kind: Node, name: a}]}, spec: {containers: [{name: c}]}}");
+        cluster.settle();
+        assert_eq!((cluster.count(SLICES), endpoints(&cluster).len()), (2, 4));
+    }
+
+    #[test]
+    fn services_without_selector_are_left_alone() {
+        let mut cluster =
+            cluster("{apiVersion: v1, kind: Service, metadata: {name: manual}, spec: {ports: [{port: 80}]}}");
+        cluster.settle();
+        assert_eq!((cluster.count(SLICES), cluster.count("endpoints")), (0, 0));
+    }
+
+    #[test]
+    fn slices_and_endpoints_go_with_their_service() {
+        let mut cluster = cluster(WEB);
+        cluster.settle();
+        assert_eq!(cluster.count("endpoints"), 1);
+        cluster.delete("services", "web", Default::default());
+        cluster.settle();
+        assert_eq!((cluster.count(SLICES), cluster.count("endpoints")), (0, 0));
+    }
+}
