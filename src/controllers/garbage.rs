@@ -115,7 +115,9 @@ fn drop_owner(mut object: Object, uid: &str) -> Object {
 
 /// Owners live in the same namespace or in none; one in another namespace does not count, which surprises people.
 fn warn_of_foreign_owner(world: &World, row: &Row, owner: &OwnerRef, plan: &mut Plan) {
-    let foreign = world.by_uid(&owner.uid).is_some_and(|live| live.key.namespace != row.key.namespace);
+    let foreign = world
+        .by_uid(&owner.uid)
+        .is_some_and(|live| !live.key.namespace.is_empty() && live.key.namespace != row.key.namespace);
     if foreign {
         let OwnerRef { api_version, kind, name, uid, .. } = owner;
         let namespace = &row.key.namespace;
@@ -171,4 +173,106 @@ fn unblocked(dependent: &Row, uid: &str) -> Object {
 
 fn remove_finalizer(row: &Row, finalizer: &str, why: &str, plan: &mut Plan) {
     plan.write(Verb::Update(pods::without_finalizer(row.object(), finalizer)), why);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::testing::{Cluster, cluster};
+    use serde_json::{Value, json};
+
+    /// A ConfigMap with owners, named with whether they block.
+    fn map(cluster: &mut Cluster, name: &str, owners: &[(&str, bool)]) {
+        let reference = |(owner, blocks): &(&str, bool)| {
+            let uid = cluster.object("configmaps", owner).uid().to_owned();
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": blocks})
+        };
+        let owners: Vec<Value> = owners.iter().map(reference).collect();
+        cluster.create(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}}),
+        );
+    }
+
+    fn maps(cluster: &Cluster) -> String {
+        cluster.names("configmaps").replace("kube-root-ca.crt ", "")
+    }
+
+    /// grandchild -> child -> owner, and half, which also has another owner.
+    fn family() -> Cluster {
+        let mut cluster = cluster("");
+        map(&mut cluster, "other", &[]);
+        map(&mut cluster, "owner", &[]);
+        map(&mut cluster, "child", &[("owner", true)]);
+        map(&mut cluster, "grandchild", &[("child", true)]);
+        map(&mut cluster, "half", &[("owner", false), ("other", false)]);
+        cluster.settle();
+        cluster
+    }
+
+    #[test]
+    fn background_and_foreground_take_the_family_along() {
+        for propagation in [Propagation::Background, Propagation::Foreground] {
+            let mut cluster = family();
+            cluster.delete("configmaps", "owner", propagation);
+            cluster.settle();
+            assert_eq!(maps(&cluster), "half other", "{propagation:?}");
+            assert_eq!(cluster.object("configmaps", "half").owners().len(), 1);
+        }
+    }
+
+    #[test]
+    fn orphans_stay() {
+        let mut cluster = family();
+        cluster.delete("configmaps", "owner", Propagation::Orphan);
+        cluster.settle();
+        assert_eq!(maps(&cluster), "child grandchild half other");
+        assert!(cluster.object("configmaps", "child").owners().is_empty());
+    }
+
+    #[test]
+    fn an_owner_waits_for_a_child_that_is_held() {
+        let mut cluster = family();
+        cluster.patch("configmaps", "child", json!({"metadata": {"finalizers": ["x.dev/hold"]}}));
+        cluster.delete("configmaps", "owner", Propagation::Foreground);
+        cluster.settle();
+        assert_eq!(maps(&cluster), "child half other owner");
+        assert_eq!(cluster.value("configmaps", "owner", "/metadata/finalizers"), json!(["foregroundDeletion"]));
+        cluster.patch("configmaps", "child", json!({"metadata": {"finalizers": null}}));
+        cluster.settle();
+        assert_eq!(maps(&cluster), "half other");
+    }
+
+    #[test]
+    fn references_to_nobody_are_no_owners() {
+        let lost = |reference: Value| {
+            let mut cluster = cluster("");
+            cluster.create(json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "far"}}));
+            cluster.create(json!({"kind": "ConfigMap", "metadata": {"name": "there", "namespace": "far"}}));
+            let uid = cluster.world.find("configmaps", "far", "there").unwrap().uid.to_string();
+            let mut reference = reference;
+            if reference["uid"] == "far" {
+                reference["uid"] = uid.into();
+            }
+            cluster.create(json!({"kind": "ConfigMap", "metadata": {"name": "lost", "ownerReferences": [reference]}}));
+            cluster.settle();
+            (cluster.world.find("configmaps", "default", "lost").is_some(), cluster.logged("OwnerRefInvalidNamespace"))
+        };
+        assert_eq!(lost(json!({"kind": "ConfigMap", "name": "gone", "uid": "nowhere"})), (false, false));
+        assert_eq!(lost(json!({"kind": "ConfigMap", "name": "there", "uid": "far"})), (false, true));
+        // u1 is the node a: cluster-scoped owners are fine, under their own name.
+        assert_eq!(lost(json!({"kind": "Node", "name": "a", "uid": "u1"})), (true, false));
+        assert_eq!(lost(json!({"kind": "Node", "name": "b", "uid": "u1"})), (false, false));
+    }
+
+    #[test]
+    fn a_circle_of_owners_does_not_wait_for_itself() {
+        let mut cluster = family();
+        let uid = cluster.object("configmaps", "child").uid().to_owned();
+        let back =
+            json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "child", "uid": uid, "blockOwnerDeletion": true}]);
+        cluster.patch("configmaps", "owner", json!({"metadata": {"ownerReferences": back}}));
+        cluster.delete("configmaps", "owner", Propagation::Foreground);
+        cluster.settle();
+        assert_eq!(maps(&cluster), "half other");
+    }
 }

@@ -20,6 +20,8 @@ pub mod endpointslice;
 pub mod garbage;
 pub mod job;
 pub mod namespace;
+pub mod node_lifecycle;
+pub mod pod_gc;
 pub mod replicaset;
 pub mod serviceaccount;
 pub mod ttl;
@@ -35,4 +37,6 @@ pub static ALL: &[&Loop] = &[
     &garbage::LOOP,
     &namespace::LOOP,
     &serviceaccount::LOOP,
+    &node_lifecycle::LOOP,
+    &pod_gc::LOOP,
 ];

@@ -105,3 +105,52 @@ fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
     status::conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "what is left in the namespace changed");
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::controllers::testing::cluster;
+    use serde_json::json;
+
+    #[test]
+    fn everything_goes_and_then_the_namespace() {
+        let mut cluster =
+            cluster("{apiVersion: v1, kind: Namespace, metadata: {name: team}, spec: {finalizers: [kubernetes]}}");
+        cluster
+            .create(json!({"kind": "Pod", "metadata": {"name": "p", "namespace": "team"}, "spec": {"nodeName": "a"}}));
+        cluster.create(json!({"kind": "ConfigMap", "metadata": {"name": "held", "namespace": "team", "finalizers": ["x.dev/hold"]}}));
+        cluster.settle();
+        assert!(cluster.world.find("serviceaccounts", "team", "default").is_some());
+        assert!(cluster.world.find("configmaps", "team", "kube-root-ca.crt").is_some());
+        cluster.delete("namespaces", "team", Default::default());
+        cluster.settle();
+        let messages: Vec<String> = cluster
+            .object("namespaces", "team")
+            .items(&["status", "conditions"])
+            .iter()
+            .map(|one| {
+                format!(
+                    "{} {} {} {}",
+                    one["type"].as_str().unwrap(),
+                    one["status"].as_str().unwrap(),
+                    one["reason"].as_str().unwrap(),
+                    one["message"].as_str().unwrap()
+                )
+            })
+            .collect();
+        assert_eq!(
+            messages,
+            [
+                "NamespaceDeletionDiscoveryFailure False ResourcesDiscovered All resources successfully discovered",
+                "NamespaceDeletionGroupVersionParsingFailure False ParsedGroupVersions All legacy kube types successfully parsed",
+                "NamespaceDeletionContentFailure False ContentDeleted All content successfully deleted, may be waiting on finalization",
+                "NamespaceContentRemaining True SomeResourcesRemain Some resources are remaining: configmaps. has 1 resource instances",
+                "NamespaceFinalizersRemaining True SomeFinalizersRemain Some content in the namespace has finalizers remaining: x.dev/hold in 1 resource instances",
+            ]
+        );
+        let mut held = cluster.world.find("configmaps", "team", "held").unwrap().object();
+        held.unset(&["metadata", "finalizers"]);
+        cluster.update(held);
+        cluster.settle();
+        assert_eq!(cluster.names("namespaces"), "default");
+    }
+}

@@ -181,3 +181,107 @@ fn count(world: &World, owner: &Owner, object: Object, active: &[&Arc<Row>], ter
     }
     status::write(plan, object, new.into(), "the counts of pods changed");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::testing::{Cluster, cluster};
+    use crate::object::Resource;
+
+    const WEB: &str = "
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web}
+spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c}]}}}
+";
+
+    fn active(world: &World) -> usize {
+        world.list("pods").filter(|pod| pod.is_active_pod()).count()
+    }
+
+    #[test]
+    fn keeps_its_pods() {
+        for seed in 0..10 {
+            let mut cluster = cluster(WEB).seeded(seed);
+            cluster.crashes = seed as u32;
+            cluster.check = Box::new(|world| assert!(active(world) <= 3));
+            cluster.settle();
+            assert_eq!(active(&cluster.world), 3);
+            let victim = cluster.world.list("pods").next().unwrap().key.name.to_string();
+            cluster.delete("pods", &victim, Default::default());
+            cluster.settle();
+            assert_eq!((active(&cluster.world), cluster.world.find("pods", "default", &victim).is_none()), (3, true));
+            let status = cluster.value("replicasets.apps", "web", "/status");
+            let wanted = json!({"availableReplicas": 3, "fullyLabeledReplicas": 3, "observedGeneration": 1, "readyReplicas": 3,
+                "replicas": 3, "terminatingReplicas": 0});
+            assert_eq!(status, wanted);
+        }
+    }
+
+    #[test]
+    fn adopts_and_releases() {
+        let mut cluster = cluster(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: lone, labels: {{app: web}}}}, spec: {{containers: [{{name: c}}]}}}}\n---\n{WEB}"
+        ));
+        cluster.settle();
+        assert_eq!(active(&cluster.world), 3);
+        assert_eq!(cluster.object("pods", "lone").controller().unwrap().name, "web");
+        cluster.patch("pods", "lone", json!({"metadata": {"labels": {"app": "other"}}}));
+        cluster.settle();
+        assert_eq!(active(&cluster.world), 4);
+        assert!(cluster.object("pods", "lone").owners().is_empty());
+    }
+
+    #[test]
+    fn makes_at_most_500_at_once() {
+        let mut cluster = cluster("");
+        cluster.add(&WEB.replace("replicas: 3", "replicas: 1200"));
+        let plan = plan(&cluster.world, &Key::new(Resource(ROOT), "default", "web"));
+        let made = plan.writes.iter().filter(|write| matches!(write.verb, Verb::Create(_))).count();
+        assert_eq!(made, 500);
+        let names: std::collections::BTreeSet<&str> = plan
+            .writes
+            .iter()
+            .filter_map(|write| if let Verb::Create(pod) = &write.verb { Some(pod.name()) } else { None })
+            .collect();
+        assert_eq!(names.len(), 500);
+    }
+
+    fn pod(cluster: &mut Cluster, name: &str, spec: &str) {
+        let spec: Value = serde_yaml::from_str(spec).unwrap();
+        let mut pod =
+            Object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
+            "spec": {"nodeName": "a"}, "status": {"phase": "Running", "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T00:00:00Z"}]}}));
+        json_patch::merge(&mut pod.0, &spec);
+        cluster.create(pod.0);
+    }
+
+    #[test]
+    fn the_least_useful_pod_goes_first() {
+        let day = "{type: Ready, status: 'True', lastTransitionTime: '2025-12-31T23:00:00Z'}";
+        for (why, worse) in [
+            ("unassigned", "{spec: {nodeName: null}}".to_owned()),
+            ("pending", "{status: {phase: Pending}}".into()),
+            ("not ready", "{status: {conditions: [{type: Ready, status: 'False'}]}}".into()),
+            ("cheaper", "{metadata: {annotations: {controller.kubernetes.io/pod-deletion-cost: '-5'}}}".into()),
+            ("ready more recently", format!("{{status: {{conditions: [{day}]}}}}")),
+            ("restarted", "{status: {containerStatuses: [{restartCount: 3}]}}".into()),
+        ] {
+            let mut cluster = cluster("");
+            for name in ["p1", "p3"] {
+                pod(&mut cluster, name, "{}");
+            }
+            pod(&mut cluster, "p2", &worse);
+            let rows: Vec<&Arc<Row>> = cluster.world.list("pods").collect();
+            let first = ranked(&cluster.world, &rows[0].clone(), &rows)[0].key.name.to_string();
+            assert_eq!(first, "p2", "{why}");
+        }
+        let mut crowded = cluster("");
+        for (name, node) in [("p1", "a"), ("p2", "b"), ("p3", "b")] {
+            pod(&mut crowded, name, &format!("{{spec: {{nodeName: {node}}}}}"));
+        }
+        let rows: Vec<&Arc<Row>> = crowded.world.list("pods").collect();
+        assert_ne!(&*ranked(&crowded.world, &rows[0].clone(), &rows)[0].key.name, "p1");
+    }
+}

@@ -21,6 +21,8 @@ pub struct Cluster {
     pub crashes: u32,
     /// Pods get ready, ended ones go.
     pub kubelet: bool,
+    /// A node whose kubelet does nothing any more, and that gets no new pods.
+    pub lost_node: Option<&'static str>,
     queue: BTreeSet<(usize, Key)>,
     wakes: Vec<(Time, usize, Key)>,
     revision: u64,
@@ -35,6 +37,7 @@ pub fn cluster(documents: &str) -> Cluster {
         check: Box::new(|_| ()),
         crashes: 0,
         kubelet: true,
+        lost_node: None,
         queue: BTreeSet::new(),
         wakes: Vec::new(),
         revision: 0,
@@ -206,6 +209,9 @@ impl Cluster {
     fn kubelet_work(&self) -> Vec<Arc<Row>> {
         let wants = |row: &&Arc<Row>| {
             let Some(pod) = row.pod() else { return false };
+            if pod.node.is_some() && pod.node.as_deref() == self.lost_node {
+                return false;
+            }
             let held = !row.finalizers.is_empty();
             match row.is_deleting() {
                 true => !(pod.phase.is_terminal() && held),
@@ -221,7 +227,7 @@ impl Cluster {
             return self.replace(&row.key, None);
         }
         if pod.text(&["spec", "nodeName"]).is_none() {
-            let node = if self.random(2) == 0 { "a" } else { "b" };
+            let node = if self.random(2) == 0 && self.lost_node != Some("a") { "a" } else { "b" };
             pod.set(&["spec", "nodeName"], node);
             return self.store(pod);
         }
@@ -264,7 +270,7 @@ impl Cluster {
                 kept.set(&["status"], object.0["status"].clone());
                 self.store(kept);
             }
-            Verb::Delete { key, uid, propagation, .. } => self.begin_deletion(&key, &uid, propagation),
+            Verb::Delete { key, uid, grace, propagation } => self.begin_deletion(&key, &uid, grace, propagation),
             Verb::Bind { pod, node, .. } => {
                 let mut object = self.world.get(&pod).unwrap().object();
                 object.set(&["spec", "nodeName"], &*node);
@@ -288,7 +294,8 @@ impl Cluster {
         self.store(object);
     }
 
-    fn update(&mut self, mut object: Object) {
+    /// Replaces spec and metadata.
+    pub fn update(&mut self, mut object: Object) {
         let old = self.relied_on(&object).object();
         object.set(&["status"], old.0.get("status").cloned().unwrap_or(json!({})));
         if old.0["spec"] != object.0["spec"] {
@@ -303,7 +310,7 @@ impl Cluster {
         row
     }
 
-    fn begin_deletion(&mut self, key: &Key, uid: &Str, propagation: Propagation) {
+    fn begin_deletion(&mut self, key: &Key, uid: &Str, grace: Option<i64>, propagation: Propagation) {
         let row = self.world.get(key).unwrap_or_else(|| panic!("{key} is gone already")).clone();
         assert_eq!(row.uid, *uid);
         let mut object = row.object();
@@ -318,7 +325,11 @@ impl Cluster {
             object.set(&["metadata", "deletionTimestamp"], self.world.now.to_string());
         }
         let graceful = row.pod().is_some_and(|pod| pod.node.is_some() && !pod.phase.is_terminal());
-        if graceful { self.put(object) } else { self.store(object) }
+        match (graceful, grace) {
+            (true, Some(0)) if object.finalizers().is_empty() => self.replace(key, None),
+            (true, _) => self.put(object),
+            _ => self.store(object),
+        }
     }
 
     /// Stores an object, or removes it when it is being deleted and nothing holds it.

@@ -111,6 +111,11 @@ impl World {
         self.rows.get(&Resource(resource)).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// How many objects of a resource there are.
+    pub fn count_of(&self, resource: &'static str) -> usize {
+        self.rows.get(&Resource(resource)).map_or(0, BTreeMap::len)
+    }
+
     /// Rows of a resource in one namespace, ordered by name.
     pub fn list_in<'a>(&'a self, resource: &'static str, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Row>> {
         let from = (Str::from(namespace), Str::from(""));

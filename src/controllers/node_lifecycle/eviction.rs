@@ -1,0 +1,118 @@
+//! NoExecute taints: pods that do not tolerate them go at once, those that tolerate them for a while go after it.
+
+use super::after;
+use crate::controllers::pods::{self, BURST};
+use crate::controllers::status;
+use crate::object::{Object, Time, time};
+use crate::world::{EventType, Plan, Row, Verb, World};
+use serde_json::Value;
+
+/// Evicts what has to go from a node, and asks to be woken for what has to go later.
+pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan) {
+    let taints: Vec<&Value> =
+        object.items(&["spec", "taints"]).iter().filter(|one| one["effect"] == "NoExecute").collect();
+    if taints.is_empty() {
+        return;
+    }
+    let mut evicted = 0;
+    for pod in world.pods_on(&node.key.name).filter(|pod| !pod.is_deleting()) {
+        let body = pod.object();
+        let Some(deadline) = deadline(&taints, body.items(&["spec", "tolerations"]), world.now) else { continue };
+        if world.now < deadline {
+            plan.wake_at(deadline);
+        } else if evicted < BURST {
+            evicted += 1;
+            mark(world, &body, plan);
+            let message = format!("Marking for deletion Pod {}", pod.key.path());
+            plan.event(pod, EventType::Normal, "TaintManagerEviction", message);
+            pods::delete(plan, pod, format!("it does not tolerate a NoExecute taint of node {}", node.key.name));
+        }
+    }
+    date_taints(world, object, plan);
+}
+
+/// When a pod has to go; none when it tolerates everything for ever.
+fn deadline(taints: &[&Value], tolerations: &[Value], now: Time) -> Option<Time> {
+    let limit = |taint: &&Value| {
+        let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
+        if matching.peek().is_none() {
+            return Some(now);
+        }
+        let seconds = matching.filter_map(|toleration| toleration["tolerationSeconds"].as_i64()).min()?;
+        let since = taint["timeAdded"].as_str().and_then(|text| text.parse().ok()).unwrap_or(now);
+        Some(after(since, seconds.max(0)))
+    };
+    taints.iter().filter_map(limit).min()
+}
+
+fn tolerates(toleration: &Value, taint: &Value) -> bool {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (effect, key) = (text(&toleration["effect"]), text(&toleration["key"]));
+    let exists = toleration["operator"] == "Exists";
+    (effect.is_empty() || taint["effect"] == effect)
+        && ((key.is_empty() && exists) || taint["key"] == key)
+        && (exists || text(&toleration["value"]) == text(&taint["value"]))
+}
+
+/// Says on the pod why it goes (KEP-3329).
+fn mark(world: &World, pod: &Object, plan: &mut Plan) {
+    let mut conditions = pod.items(&["status", "conditions"]).to_vec();
+    let message = "Taint manager: deleting due to NoExecute taint";
+    let reason = "DeletionByTaintManager";
+    status::set(&mut conditions, status::condition("DisruptionTarget", "True", reason, message, world.now));
+    let mut new = status::of(pod);
+    status::conditions(&mut new, conditions);
+    status::write(plan, pod.clone(), new.into(), "it is about to be evicted");
+}
+
+/// A taint without a date gets one, since tolerations are counted from it.
+fn date_taints(world: &World, object: &Object, plan: &mut Plan) {
+    let undated = |taint: &Value| taint["effect"] == "NoExecute" && taint["timeAdded"].is_null();
+    let mut taints = object.items(&["spec", "taints"]).to_vec();
+    if plan.wake.is_none() || !taints.iter().any(undated) {
+        return;
+    }
+    let already = plan.writes.iter().any(|write| matches!(&write.verb, Verb::Update(one) if one.kind() == "Node"));
+    if already {
+        return;
+    }
+    for taint in taints.iter_mut().filter(|taint| undated(taint)) {
+        taint["timeAdded"] = time::rfc3339(world.now).into();
+    }
+    let mut dated = object.clone();
+    dated.set(&["spec", "taints"], taints);
+    plan.write(Verb::Update(dated), "tolerations are counted from when the taint was added");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tolerations_match_taints() {
+        let taint = json!({"key": "k", "value": "v", "effect": "NoExecute"});
+        for (toleration, wanted) in [
+            (json!({"operator": "Exists"}), true),
+            (json!({"key": "k", "operator": "Exists"}), true),
+            (json!({"key": "k", "value": "v"}), true),
+            (json!({"key": "k", "value": "w"}), false),
+            (json!({"key": "k", "value": "v", "effect": "NoSchedule"}), false),
+            (json!({"key": "other", "operator": "Exists"}), false),
+        ] {
+            assert_eq!(tolerates(&toleration, &taint), wanted, "{toleration}");
+        }
+    }
+
+    #[test]
+    fn deadlines() {
+        let now: Time = "2026-01-01T00:01:00Z".parse().unwrap();
+        let taint = json!({"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
+        let forever = json!({"key": "k", "operator": "Exists"});
+        let mut a_while = forever.clone();
+        a_while["tolerationSeconds"] = 90.into();
+        assert_eq!(deadline(&[&taint], &[], now), Some(now));
+        assert_eq!(deadline(&[&taint], &[forever], now), None);
+        assert_eq!(deadline(&[&taint], &[a_while], now), Some("2026-01-01T00:01:30Z".parse().unwrap()));
+    }
+}

@@ -1,0 +1,310 @@
+//! Nodes that fall silent: their conditions become Unknown, taints keep new pods away, and pods that do not tolerate that
+//! are evicted; when no node at all answers, nothing is evicted, for then it is the control plane that is cut off.
+//!
+//! One loop does what Kubernetes splits over the node lifecycle, taint eviction and TTL controllers.
+
+mod eviction;
+
+use super::pods::BURST;
+use super::status;
+use crate::object::{Key, Object, Resource, Time, time};
+use crate::world::{EventType, Loop, Plan, Row, Verb, World};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+const ROOT: &str = "nodes";
+/// Seconds without a heartbeat after which a node is Unknown.
+const GRACE: i64 = 50;
+/// The same for a node that has never reported.
+const STARTUP_GRACE: i64 = 60;
+/// Hint to kubelets for how long they may keep Secrets and ConfigMaps, by the size of the cluster.
+const TTL: &str = "node.alpha.kubernetes.io/ttl";
+const TTL_BY_NODES: [(usize, &str); 4] = [(100, "0"), (500, "15"), (1000, "30"), (2000, "60")];
+
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// Conditions that, when True, keep new pods away.
+const PRESSURES: [(&str, &str); 4] = [
+    ("MemoryPressure", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "node.kubernetes.io/disk-pressure"),
+    ("PIDPressure", "node.kubernetes.io/pid-pressure"),
+    ("NetworkUnavailable", "node.kubernetes.io/network-unavailable"),
+];
+
+/// The loop of nodes.
+pub const LOOP: Loop = Loop { name: "node-controller", root: ROOT, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        // Whether any node is ready decides what becomes of those that are not.
+        ROOT => {
+            let unready = |node: &&std::sync::Arc<Row>| node.node().is_some_and(|node| node.ready != Some(true));
+            let others = world.list(ROOT).filter(unready).map(|node| node.key.clone());
+            others.chain([row.key.clone()]).collect()
+        }
+        "pods" => {
+            let node = row.pod().and_then(|pod| world.find(ROOT, "", pod.node.as_deref()?));
+            let watched = |node: &&std::sync::Arc<Row>| {
+                node.node().is_some_and(|node| {
+                    node.ready != Some(true) || node.taints.iter().any(|one| one.effect == "NoExecute")
+                })
+            };
+            node.filter(watched).map(|node| node.key.clone()).into_iter().collect()
+        }
+        "leases.coordination.k8s.io" => vec![Key::new(Resource(ROOT), "", &row.key.name)],
+        _ => Vec::new(),
+    }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let object = row.object();
+    if is_silent(world, row, &object, &mut plan) {
+        note_silence(world, row, &object, &mut plan);
+        if !plan.is_empty() {
+            return plan;
+        }
+    }
+    keep_metadata(world, row, &object, &mut plan);
+    if is_foreign(world, row) {
+        mark_pods_unready(world, row, &object, &mut plan);
+    }
+    eviction::evict(world, row, &object, &mut plan);
+    plan
+}
+
+fn is_foreign(world: &World, row: &Row) -> bool {
+    world.facts.nodes.get(&row.key.name).is_none_or(|facts| !facts.ours)
+}
+
+/// Whether the last heartbeat is too long ago. Our own nodes beat in the facts; one of ours that has not begun is not silent.
+fn is_silent(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool {
+    let facts = world.facts.nodes.get(&row.key.name);
+    let heartbeat = match facts {
+        Some(facts) if facts.ours => facts.heartbeat,
+        facts => last_sign(world, row, object).max(facts.and_then(|facts| facts.heartbeat)),
+    };
+    let Some(heartbeat) = heartbeat else { return false };
+    let reported = status::find(object.items(&["status", "conditions"]), "Ready").is_some();
+    let grace = if reported { GRACE } else { STARTUP_GRACE };
+    let deadline = after(heartbeat, grace);
+    if world.now < deadline {
+        plan.wake_at(deadline);
+    }
+    world.now >= deadline
+}
+
+/// The newest of a foreign node's signs of life: its Lease, its own report, its creation.
+fn last_sign(world: &World, row: &Row, object: &Object) -> Option<Time> {
+    let lease = world.find("leases.coordination.k8s.io", "kube-node-lease", &row.key.name);
+    let renewed = lease.and_then(|lease| lease.object().time(&["spec", "renewTime"]));
+    let ready = status::find(object.items(&["status", "conditions"]), "Ready");
+    let reported = ready.and_then(|ready| ready["lastHeartbeatTime"].as_str()?.parse::<Time>().ok());
+    renewed.max(reported).max(row.created)
+}
+
+fn after(time: Time, seconds: i64) -> Time {
+    time.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Time::MAX)
+}
+
+/// Turns the conditions that kubelet reports to Unknown.
+fn note_silence(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
+    let now = time::rfc3339(world.now);
+    let mut conditions = object.items(&["status", "conditions"]).to_vec();
+    let was_ready = status::is_true(&conditions, "Ready");
+    for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
+        match conditions.iter_mut().find(|known| known["type"] == kind) {
+            Some(known) if known["status"] == "Unknown" => {}
+            Some(known) => {
+                known["status"] = "Unknown".into();
+                known["reason"] = "NodeStatusUnknown".into();
+                known["message"] = "Kubelet stopped posting node status.".into();
+                known["lastTransitionTime"] = now.as_str().into();
+            }
+            None => conditions.push(json!({
+                "type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated",
+                "message": "Kubelet never posted node status.",
+                "lastHeartbeatTime": row.created.map(time::rfc3339), "lastTransitionTime": now,
+            })),
+        }
+    }
+    if was_ready {
+        let message = format!("Node {} status is now: NodeNotReady", row.key.name);
+        plan.event(row, EventType::Normal, "NodeNotReady", message);
+    }
+    let mut new = status::of(object);
+    status::conditions(&mut new, conditions);
+    status::write(plan, object.clone(), new.into(), "no heartbeat for too long");
+}
+
+/// Keeps the node's own taints and its annotation.
+fn keep_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
+    let mut wanted = object.clone();
+    let taints = taints(world, object);
+    if taints != object.items(&["spec", "taints"]) {
+        if taints.is_empty() {
+            wanted.unset(&["spec", "taints"]);
+        } else {
+            wanted.set(&["spec", "taints"], taints);
+        }
+    }
+    let nodes = world.count_of(ROOT);
+    let ttl = TTL_BY_NODES.iter().find(|(most, _)| nodes <= *most).map_or("300", |(_, ttl)| *ttl);
+    if object.annotation(TTL).is_none() {
+        wanted.set(&["metadata", "annotations", TTL], ttl);
+    }
+    if wanted != *object {
+        plan.write(Verb::Update(wanted), format!("the taints of {} follow its conditions", row.key.name));
+    }
+}
+
+/// The taints as they should be: what people set stays, those of conditions come and go.
+fn taints(world: &World, object: &Object) -> Vec<Value> {
+    let conditions = object.items(&["status", "conditions"]);
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    let mut managed = vec![(UNSCHEDULABLE, "NoSchedule")];
+    if let Some(ready) = status::find(conditions, "Ready") {
+        let key = match ready["status"].as_str() {
+            Some("True") => None,
+            Some("False") => Some(NOT_READY),
+            _ => Some(UNREACHABLE),
+        };
+        // Where no node is ready at all, the fault is more likely here than there.
+        let alive = world.list(ROOT).any(|node| node.node().is_some_and(|node| node.ready == Some(true)));
+        wanted.extend(key.map(|key| (key, "NoSchedule")));
+        wanted.extend(key.filter(|_| alive).map(|key| (key, "NoExecute")));
+        managed.extend([NOT_READY, UNREACHABLE].into_iter().flat_map(|key| [(key, "NoSchedule"), (key, "NoExecute")]));
+    }
+    for (kind, key) in PRESSURES {
+        managed.push((key, "NoSchedule"));
+        if status::is_true(conditions, kind) {
+            wanted.push((key, "NoSchedule"));
+        }
+    }
+    if object.at(&["spec", "unschedulable"]) == Some(&Value::Bool(true)) {
+        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+    }
+    let is = |taint: &Value, (key, effect): &(&str, &str)| taint["key"] == *key && taint["effect"] == *effect;
+    let mut taints: Vec<Value> = object.items(&["spec", "taints"]).to_vec();
+    taints.retain(|taint| !managed.iter().any(|one| is(taint, one)) || wanted.iter().any(|one| is(taint, one)));
+    for one in wanted {
+        if !taints.iter().any(|taint| is(taint, &one)) {
+            let (key, effect) = one;
+            taints.push(json!({ "key": key, "effect": effect, "timeAdded": time::rfc3339(world.now) }));
+        }
+    }
+    taints
+}
+
+/// Pods of a node that does not answer are not ready, so that Services leave them out.
+fn mark_pods_unready(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
+    let ready = status::find(object.items(&["status", "conditions"]), "Ready");
+    if ready.is_none_or(|ready| ready["status"] == "True") {
+        return;
+    }
+    let pods = world.pods_on(&row.key.name).filter(|pod| pod.pod().is_some_and(|pod| pod.ready));
+    for pod in pods.take(BURST) {
+        let object = pod.object();
+        let mut conditions = object.items(&["status", "conditions"]).to_vec();
+        for ready in conditions.iter_mut().filter(|condition| condition["type"] == "Ready") {
+            ready["status"] = "False".into();
+            ready["lastTransitionTime"] = time::rfc3339(world.now).into();
+        }
+        let mut new = status::of(&object);
+        status::conditions(&mut new, conditions);
+        plan.event(pod, EventType::Warning, "NodeNotReady", "Node is not ready");
+        status::write(plan, object, new.into(), "its node does not answer");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::controllers::testing::{Cluster, cluster};
+    use crate::object::Time;
+    use crate::world::NodeFacts;
+    use serde_json::{Value, json};
+
+    const PODS: &str = "
+{apiVersion: v1, kind: Pod, metadata: {name: plain}, spec: {nodeName: a, tolerations: [{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 300}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: stays}, spec: {nodeName: a, tolerations: [{operator: Exists}]}}
+";
+
+    fn beat(cluster: &mut Cluster, node: &str, at: Time) {
+        let facts = NodeFacts { ours: true, simulated: false, heartbeat: Some(at) };
+        cluster.world.facts.nodes.insert(node.into(), facts);
+    }
+
+    fn taints(cluster: &Cluster, node: &str) -> String {
+        let taints = cluster.object("nodes", node).items(&["spec", "taints"]).to_vec();
+        let text = |taint: &Value| format!("{}:{}", taint["key"].as_str().unwrap(), taint["effect"].as_str().unwrap());
+        taints.iter().map(text).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_silent_node_loses_its_pods_in_time() {
+        let mut cluster = cluster(PODS);
+        let start = cluster.world.now;
+        beat(&mut cluster, "a", start);
+        cluster.patch("nodes", "a", json!({"metadata": {"labels": {"x": "y"}}}));
+        cluster.pass(49);
+        assert_eq!(taints(&cluster, "a"), "");
+        cluster.pass(2);
+        assert!(
+            cluster.conditions("nodes", "a").starts_with("Ready=Unknown NodeStatusUnknown, MemoryPressure=Unknown")
+        );
+        assert_eq!(
+            taints(&cluster, "a"),
+            "node.kubernetes.io/unreachable:NoSchedule node.kubernetes.io/unreachable:NoExecute"
+        );
+        assert!(cluster.logged("event: NodeNotReady Node a status is now: NodeNotReady"));
+        cluster.pass(290);
+        assert_eq!(cluster.names("pods"), "plain stays");
+        cluster.pass(15);
+        assert_eq!(cluster.names("pods"), "stays");
+        assert!(cluster.logged("event: TaintManagerEviction Marking for deletion Pod default/plain"));
+    }
+
+    #[test]
+    fn nothing_is_evicted_when_no_node_answers() {
+        let mut cluster = cluster(PODS);
+        let start = cluster.world.now;
+        for node in ["a", "b"] {
+            beat(&mut cluster, node, start);
+            cluster.patch("nodes", node, json!({"metadata": {"labels": {"x": "y"}}}));
+        }
+        cluster.pass(1000);
+        assert_eq!(cluster.names("pods"), "plain stays");
+        assert_eq!(taints(&cluster, "a"), "node.kubernetes.io/unreachable:NoSchedule");
+    }
+
+    #[test]
+    fn a_cordoned_node_is_tainted() {
+        let mut cluster = cluster("");
+        cluster.patch(
+            "nodes",
+            "a",
+            json!({"spec": {"unschedulable": true, "taints": [{"key": "own", "effect": "NoSchedule"}]}}),
+        );
+        cluster.settle();
+        assert_eq!(taints(&cluster, "a"), "own:NoSchedule node.kubernetes.io/unschedulable:NoSchedule");
+        assert_eq!(cluster.object("nodes", "a").annotation("node.alpha.kubernetes.io/ttl"), Some("0"));
+        cluster.patch("nodes", "a", json!({"spec": {"unschedulable": null}}));
+        cluster.settle();
+        assert_eq!(taints(&cluster, "a"), "own:NoSchedule");
+    }
+
+    #[test]
+    fn a_taint_that_does_not_execute_leaves_pods_alone() {
+        let mut cluster = cluster(PODS);
+        cluster.settle();
+        cluster.patch("nodes", "a", json!({"spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}}));
+        cluster.settle();
+        assert_eq!(cluster.names("pods"), "plain stays");
+        cluster.patch("nodes", "a", json!({"spec": {"taints": [{"key": "dedicated", "effect": "NoExecute"}]}}));
+        cluster.settle();
+        assert_eq!(cluster.names("pods"), "stays");
+    }
+}
