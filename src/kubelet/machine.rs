@@ -2,7 +2,7 @@
 
 use super::LOOP;
 use crate::object::{Key, Object, Resource, Str, Time};
-use crate::world::{ContainerState, Effect, Ended, Event, NodeFacts, Plan, Report, Start, Verb, World};
+use crate::world::{ContainerFacts, ContainerState, Effect, Ended, Event, NodeFacts, Plan, Report, Start, Verb, World};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -40,6 +40,10 @@ pub struct Machine {
     news: Vec<(Time, Report)>,
     /// Live processes by pod and container.
     live: BTreeMap<(Str, Str), (u32, Time)>,
+    /// The last report about each container's newest attempt: what a shim keeps.
+    records: BTreeMap<(Str, Str), (u32, ContainerState)>,
+    /// Orders that are lost on their way, so many from now.
+    pub lost_orders: usize,
 }
 
 /// Second 0 of every test.
@@ -82,6 +86,8 @@ impl Machine {
             probes: BTreeMap::new(),
             news: Vec::new(),
             live: BTreeMap::new(),
+            records: BTreeMap::new(),
+            lost_orders: 0,
         };
         machine.put("pods", pod);
         machine
@@ -189,7 +195,61 @@ impl Machine {
             self.world.facts.pods.remove(&uid);
         }
         self.live.clear();
+        self.records.clear();
         self.news.clear();
+    }
+
+    /// The control plane restarts: what it knew is what the shims tell.
+    pub fn restart(&mut self) {
+        let uids: Vec<Str> = self.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        for uid in uids {
+            let mut pod = self.world.facts.pods.remove(&uid).unwrap();
+            let kept = self.records.iter().filter(|((of, _), _)| *of == uid);
+            let kept =
+                kept.map(|((_, name), (attempt, state))| (name.clone(), ContainerFacts::new(*attempt, state.clone())));
+            pod.containers = kept.collect();
+            if !pod.containers.is_empty() {
+                self.world.facts.pods.insert(uid, pod);
+            }
+        }
+    }
+
+    /// Every report that is on its way comes now, and twice.
+    pub fn hurry(&mut self) {
+        let now = self.world.now;
+        let soon: Vec<_> = self.news.iter().filter(|(at, _)| *at <= now).cloned().collect();
+        self.news.extend(soon);
+    }
+
+    /// A container's process ends by itself now.
+    pub fn end_now(&mut self, container: &str, code: i32) {
+        let place = (Str::from("uid-p"), Str::from(container));
+        if let Some((attempt, since)) = self.live.get(&place).copied() {
+            self.ends(place.0, place.1, attempt, since, self.world.now, code);
+        }
+    }
+
+    /// A report of an attempt's end comes once more, or out of nowhere.
+    pub fn repeat(&mut self, container: &str, attempt: u32) {
+        let place = (Str::from("uid-p"), Str::from(container));
+        if self.live.get(&place).is_some_and(|(living, _)| *living <= attempt) {
+            return;
+        }
+        let now = self.world.now;
+        let ended = self.records.get(&place).filter(|(known, _)| *known == attempt).map(|(_, state)| state.clone());
+        if let Some(state) = ended {
+            let (pod_uid, container) = place;
+            self.news.push((now, Report::Container { pod_uid, container, attempt, state }));
+        }
+    }
+
+    /// Reports that are due are lost.
+    pub fn lose_reports(&mut self) {
+        let now = self.world.now;
+        for (_, report) in self.news.iter().filter(|(at, _)| *at <= now).cloned().collect::<Vec<_>>() {
+            self.note(&report);
+        }
+        self.news.retain(|(at, _)| *at > now);
     }
 
     /// Plans and acts until nothing is left to do now. Gives the last plan.
@@ -223,7 +283,8 @@ impl Machine {
         self.settle();
     }
 
-    fn deliver(&mut self) {
+    /// Takes in the reports that are due.
+    pub fn deliver(&mut self) {
         let now = self.world.now;
         let (due, later): (Vec<_>, Vec<_>) = self.news.drain(..).partition(|(at, _)| *at <= now);
         self.news = later;
@@ -234,14 +295,27 @@ impl Machine {
 
     /// A report reaches the control plane.
     pub fn report(&mut self, report: Report) {
-        if let Report::Container { pod_uid, container, attempt, state: ContainerState::Ended(ended) } = &report {
+        self.note(&report);
+        self.world.facts.take(report);
+    }
+
+    /// What is reported has happened, whether or not anybody hears of it.
+    fn note(&mut self, report: &Report) {
+        if let Report::Container { pod_uid, container, attempt, state } = report {
+            let place = (pod_uid.clone(), container.clone());
+            let known = self.records.get(&place);
+            let is_newer = known.is_none_or(|(known, old)| attempt > known || !matches!(old, ContainerState::Ended(_)));
+            if is_newer && known.is_none_or(|(known, _)| attempt >= known) {
+                self.records.insert(place, (*attempt, state.clone()));
+            }
+        }
+        if let Report::Container { pod_uid, container, attempt, state: ContainerState::Ended(ended) } = report {
             let place = (pod_uid.clone(), container.clone());
             if self.live.get(&place).is_some_and(|(living, _)| living == attempt) {
                 self.live.remove(&place);
                 self.story.push(format!("{} {container} ends {}", self.second(), ended.code));
             }
         }
-        self.world.facts.take(report);
     }
 
     fn carry_out(&mut self, plan: Plan) {
@@ -251,7 +325,10 @@ impl Machine {
         self.events.extend(plan.events);
         for effect in plan.effects {
             self.world.facts.ordered(&effect, self.world.now);
-            self.effect(effect);
+            match self.lost_orders.checked_sub(1) {
+                Some(left) => self.lost_orders = left,
+                None => self.effect(effect),
+            }
         }
     }
 
@@ -291,12 +368,17 @@ impl Machine {
                     Some(Act::Stubborn) => (grace_seconds, 137),
                     _ => (0, 143),
                 };
-                let Some((_, since)) = self.live.get(&(pod_uid.clone(), container.clone())).copied() else { return };
+                let place = (pod_uid.clone(), container.clone());
+                let Some((_, since)) = self.live.get(&place).copied() else {
+                    self.unknown(place, attempt);
+                    return;
+                };
                 self.ends(pod_uid, container, attempt, since, self.world.now + SignedDuration::from_secs(after), code);
             }
             Effect::Remove { pod_uid } => {
                 self.story.push(format!("{} remove {pod_uid}", self.second()));
                 self.live.retain(|(uid, _), _| *uid != pod_uid);
+                self.records.retain(|(uid, _), _| *uid != pod_uid);
                 self.news.push((self.world.now, Report::Removed { pod_uid }));
             }
             Effect::Probe(probe) => {
@@ -314,6 +396,17 @@ impl Machine {
         }
     }
 
+    /// A stop of what is not there is answered all the same.
+    fn unknown(&mut self, place: (Str, Str), attempt: u32) {
+        let finished = self.world.now;
+        let reason = Some("ContainerStatusUnknown".to_owned());
+        let nobody_knows = Ended { code: 137, signal: None, reason, message: String::new(), started: None, finished };
+        let recorded = self.records.get(&place).filter(|(known, _)| *known == attempt);
+        let state = recorded.map_or(ContainerState::Ended(nobody_knows), |(_, state)| state.clone());
+        let (pod_uid, container) = place;
+        self.news.push((finished, Report::Container { pod_uid, container, attempt, state }));
+    }
+
     fn start(&mut self, start: Start) {
         let place = (start.pod_uid.clone(), start.container.clone());
         let now = self.world.now;
@@ -328,6 +421,15 @@ impl Machine {
             let running = report(ContainerState::Running { pid: 1, since: *since });
             self.news.push((now, running));
             return;
+        }
+        // A shim starts no attempt twice: it tells again what became of it.
+        match self.records.get(&place) {
+            Some((known, _)) if *known > start.attempt => return,
+            Some((known, state @ ContainerState::Ended(_))) if *known == start.attempt => {
+                self.news.push((now, report(state.clone())));
+                return;
+            }
+            _ => {}
         }
         self.story.push(format!("{} start {}#{}", self.second(), start.container, start.attempt));
         self.starts.push(start.clone());

@@ -26,6 +26,8 @@ mod sweep;
 mod termination;
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod machine;
 
 use crate::object::{Key, Str};

@@ -15,7 +15,7 @@ pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
     if pod.simulated && pod.row.is_deleting() {
         return status;
     }
-    let host_ip = address::of_node(pod);
+    let host_ip = status.host_ip.take().unwrap_or_else(|| address::of_node(pod));
     let init = container_status::of(pod, order, |role| role != Role::Main);
     let mut main = container_status::of(pod, order, |role| role == Role::Main);
     status.phase = Some(phase::of(pod, &init, &main).into());

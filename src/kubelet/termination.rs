@@ -80,7 +80,7 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
             plan.wait("its containers are ending");
             plan.wake_at(end + OVERDUE);
         }
-        None if pod.object.int(&["metadata", "deletionGracePeriodSeconds"]) == Some(0) => {
+        None if is_held(pod) => {
             plan.wait(format!("nothing of it runs; it waits for its finalizers: {}", pod.row.finalizers.join(", ")));
         }
         None => plan.write(
@@ -93,6 +93,12 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
             "nothing of the pod is left on its node",
         ),
     }
+}
+
+/// The API server has been told that nothing of it runs, and keeps the object for its finalizers.
+fn is_held(pod: &LocalPod) -> bool {
+    let told = pod.object.int(&["metadata", "deletionGracePeriodSeconds"]) == Some(0);
+    told && !pod.row.finalizers.is_empty()
 }
 
 /// Has whatever is left of a pod ended and forgotten; asked again when no answer comes.

@@ -85,7 +85,8 @@ pub enum Propagation {
 pub enum Effect {
     /// Starts an attempt of a container, with the pod's shim when there is none yet.
     Start(Box<Start>),
-    /// Ends a running attempt: the stop signal now, SIGKILL after the grace.
+    /// Ends a running attempt: the stop signal now, SIGKILL after the grace. Always answered with how the attempt ended: one that
+    /// the machine does not know (its start was lost on the way) ended with code 137, and is never started after that.
     Stop {
         /// The pod.
         pod_uid: Str,
