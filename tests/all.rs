@@ -5,3 +5,4 @@ mod kinds;
 mod runtime;
 mod show;
 mod store;
+mod house;

@@ -6,7 +6,7 @@ use super::patch::{PatchType, patch};
 use super::update::Part;
 use super::{Options, Result};
 use crate::kinds::Kind;
-use crate::object::{Object, Reason, Status, merge};
+use crate::object::{Object, Reason, Status, merge, yaml};
 use serde_json::{Value, json};
 
 /// The annotation that holds what was applied last.
@@ -92,7 +92,7 @@ pub fn with_last_applied(manifest: &Object) -> Object {
     }
     remembered.unset(&["metadata", "annotations", LAST_APPLIED]);
     let mut modified = remembered.clone();
-    modified.set(&["metadata", "annotations", LAST_APPLIED], format!("{}\n", remembered.0));
+    modified.set(&["metadata", "annotations", LAST_APPLIED], format!("{}\n", yaml::to_json(&remembered.0)));
     modified
 }
 
