@@ -1,8 +1,8 @@
 //! all tests
 
 mod golden;
+mod house;
 mod kinds;
 mod runtime;
 mod show;
 mod store;
-mod house;

@@ -79,7 +79,8 @@ fn rooms_name_only_lower_floors() {
         for (path, text) in sources(room).iter().filter(|(path, _)| !is_test(path)) {
             for (number, line) in code(text) {
                 for (other, theirs) in &floor {
-                    let named = line.contains(&format!("crate::{other}::")) || line.contains(&format!("crate::{other};"));
+                    let named =
+                        line.contains(&format!("crate::{other}::")) || line.contains(&format!("crate::{other};"));
                     if named && other != room && theirs >= own {
                         wrong.push(format!("{}:{number}: {room} names {other}", path.display()));
                     }
@@ -120,8 +121,11 @@ fn unsafe_stands_only_in_runtime() {
 
 #[test]
 fn every_module_says_what_it_is() {
-    let silent: Vec<String> =
-        sources("").iter().filter(|(path, text)| !is_test(path) && !text.starts_with("//!")).map(|(path, _)| path.display().to_string()).collect();
+    let silent: Vec<String> = sources("")
+        .iter()
+        .filter(|(path, text)| !is_test(path) && !text.starts_with("//!"))
+        .map(|(path, _)| path.display().to_string())
+        .collect();
     assert!(silent.is_empty(), "modules that open without a word:\n{}", silent.join("\n"));
 }
 
