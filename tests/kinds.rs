@@ -97,8 +97,13 @@ fn refusal(kind: &Kind, name: &str, body: Value) -> String {
 fn told(kind: &Kind, object: &Object, old: Option<&Object>) -> String {
     let mut errors = kinds::validate_metadata(object, old, kind);
     errors.extend((kind.validate)(object, old));
+    refused(kind, &object, &errors)
+}
+
+/// As kubectl prints a 422.
+fn refused(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> String {
     let mut causes: Vec<String> = Vec::new();
-    for cause in kinds::field::invalid(kind.kind, kind.resource, object.name(), &errors).causes {
+    for cause in kinds::field::invalid(kind.kind, kind.resource, object.name(), errors).causes {
         let text = format!("{}: {}", cause.field, cause.message);
         if !causes.contains(&text) {
             causes.push(text);
@@ -342,4 +347,86 @@ fn nothing_known_is_refused_for_being_null() {
         let body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "a", "labels": {"a": null}}});
         assert!(created(kind, body).is_ok(), "{}", kind.kind);
     }
+}
+
+/// What admission adds to a pod, which its later refusals show.
+fn admit(object: &mut Object) {
+    if object.kind() != "Pod" {
+        return;
+    }
+    for (field, value) in [
+        ("serviceAccountName", json!("default")),
+        ("serviceAccount", json!("default")),
+        ("priority", json!(0)),
+        ("preemptionPolicy", json!("PreemptLowerPriority")),
+    ] {
+        object.set(&["spec", field], value);
+    }
+    let mut tolerations = object.items(&["spec", "tolerations"]).to_vec();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        if !tolerations.iter().any(|toleration| toleration["key"] == key) {
+            let seconds = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+            tolerations.push(seconds);
+        }
+    }
+    object.set(&["spec", "tolerations"], tolerations);
+}
+
+/// The object after a patch; what kubectl prints when it is refused.
+fn patched(kind: &Kind, old: &Object, patch: &Value, merge: bool) -> Result<Object, String> {
+    let body = match kloop::object::merge::schema_for(&kind.api_version(), kind.kind) {
+        Some(schema) if !merge => kloop::object::merge::strategic_merge(&old.0, patch, schema).expect("patch"),
+        _ => kloop::object::patch::json_merge(&old.0, patch),
+    };
+    let mut new = Object((kind.normalize)(&body, &mut |_| {}).map_err(|error| error.to_string())?);
+    new.set(&["status"], old.at(&["status"]).cloned().unwrap_or_default());
+    admit(&mut new);
+    (kind.prepare)(&mut new, Some(old));
+    let errors = (kind.validate)(&new, Some(old));
+    if errors.is_empty() { Ok(new) } else { Err(refused(kind, &new, &errors)) }
+}
+
+/// Changes of one conversation, each on what the ones before left.
+#[test]
+fn changes_are_refused_as_kubernetes_refuses_them() {
+    let scenario = "invalid-updates";
+    let Some(folder) = golden::folder(scenario) else { return };
+    let mut objects: Vec<(&Kind, Object)> = Vec::new();
+    for body in file(&folder, "all.yaml") {
+        let kind = kind_of(&body).expect("kind");
+        let mut object = created(kind, body).expect("created");
+        admit(&mut object);
+        objects.push((kind, object));
+    }
+    let (mut alike, mut all) = (0, 0);
+    for step in golden::steps(scenario) {
+        let Some(command) = step.command.strip_prefix("kubectl patch ") else { continue };
+        let (words, patch) = command.split_once("-p '").expect("patch");
+        let patch: Value = serde_json::from_str(patch.trim_end_matches('\'')).expect("json");
+        // A patch of what the server keeps, and addresses of Services, are not the catalogue's.
+        let server = patch["spec"].is_null() && patch["roleRef"].is_null() && patch["type"].is_null();
+        if server || words.starts_with("svc ") {
+            continue;
+        }
+        let mut words = words.split_whitespace();
+        let kind = kinds::by_name(words.next().expect("kind")).expect("known kind");
+        let name = words.next().expect("name");
+        let place = objects.iter().position(|(of, object)| of.kind == kind.kind && object.name() == name);
+        let (_, object) = &mut objects[place.expect("object")];
+        all += 1;
+        let ours = match patched(kind, object, &patch, words.next() == Some("--type=merge")) {
+            Ok(new) => {
+                *object = new;
+                String::new()
+            }
+            Err(refusal) => refusal,
+        };
+        if ours == step.stderr {
+            alike += 1;
+        } else {
+            eprintln!("{}\n  Kubernetes: {}  kloop:      {ours}", step.command, step.stderr);
+        }
+    }
+    eprintln!("{scenario}: {alike} of {all} alike");
+    assert_eq!((alike, all), (23, 23));
 }

@@ -140,3 +140,76 @@ pub fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
 pub fn is_ready(pod: &Pod) -> bool {
     condition(pod, "Ready").is_some_and(|condition| condition.status == "True")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn spec(body: Value) -> PodSpec {
+        let pod: Pod = crate::kinds::typed::decode(&json!({"spec": body}), &mut |_| {}).unwrap();
+        pod.spec.unwrap()
+    }
+
+    fn container(requests: Value) -> Value {
+        json!({"name": "c", "resources": {"requests": requests}})
+    }
+
+    fn sidecar(requests: Value) -> Value {
+        json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": requests}})
+    }
+
+    #[test]
+    fn what_pods_request() {
+        let table = [
+            (
+                "containers add up",
+                json!({"containers": [container(json!({"cpu": "100m"})), container(json!({"cpu": 1}))]}),
+                1100,
+            ),
+            (
+                "an init container runs alone",
+                json!({"containers": [container(json!({"cpu": 1}))], "initContainers": [container(json!({"cpu": 3}))]}),
+                3000,
+            ),
+            (
+                "a sidecar runs beside what comes after it",
+                json!({
+                    "containers": [container(json!({"cpu": 1}))],
+                    "initContainers": [sidecar(json!({"cpu": 1})), container(json!({"cpu": 2}))],
+                }),
+                3000,
+            ),
+            (
+                "the pod's own word wins, the overhead is on top",
+                json!({
+                    "containers": [container(json!({"cpu": 1}))],
+                    "resources": {"requests": {"cpu": 2}}, "overhead": {"cpu": "250m"},
+                }),
+                2250,
+            ),
+        ];
+        for (what, body, milli) in table {
+            assert_eq!(requests(&spec(body)).cpu_milli, milli, "{what}");
+        }
+    }
+
+    #[test]
+    fn how_pods_rank() {
+        let both = json!({"cpu": 1, "memory": "1Gi"});
+        let table = [
+            (json!([{"name": "c"}]), "BestEffort"),
+            (json!([{"name": "c", "resources": {"requests": {"cpu": 1}}}]), "Burstable"),
+            (json!([{"name": "c", "resources": {"limits": both, "requests": both}}]), "Guaranteed"),
+            (json!([{"name": "c", "resources": {"limits": both, "requests": both}}, {"name": "d"}]), "Burstable"),
+            (
+                json!([{"name": "c", "resources": {"limits": both, "requests": {"cpu": "500m", "memory": "1Gi"}}}]),
+                "Burstable",
+            ),
+            (json!([{"name": "c", "resources": {"requests": {"example.com/gpu": 1}}}]), "BestEffort"),
+        ];
+        for (containers, class) in table {
+            assert_eq!(qos_class(&spec(json!({"containers": containers}))), class, "{containers}");
+        }
+    }
+}
