@@ -53,8 +53,10 @@ impl Typed for CustomResourceDefinition {
             errors.invalid(&Path::root("metadata").child("name"), name, detail);
         }
         let path = Path::root("spec");
-        if !matches!(spec.scope.as_str(), "Cluster" | "Namespaced") {
-            errors.unsupported(&path.child("scope"), spec.scope.as_str(), &["Cluster", "Namespaced"]);
+        match spec.scope.as_str() {
+            "" => errors.required(&path.child("scope"), ""),
+            "Cluster" | "Namespaced" => {}
+            other => errors.unsupported(&path.child("scope"), other, &["Cluster", "Namespaced"]),
         }
         if spec.versions.iter().filter(|version| version.storage).count() != 1 {
             let detail = "must have exactly one version marked as storage version";
