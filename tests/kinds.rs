@@ -430,3 +430,51 @@ fn changes_are_refused_as_kubernetes_refuses_them() {
     eprintln!("{scenario}: {alike} of {all} alike");
     assert_eq!((alike, all), (23, 23));
 }
+
+/// Files below a folder, in order.
+fn files_below(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+    let mut entries: Vec<_> =
+        std::fs::read_dir(folder).expect("folder").map(|entry| entry.expect("entry").path()).collect();
+    entries.sort();
+    for path in entries {
+        match path.extension().and_then(|end| end.to_str()) {
+            _ if path.is_dir() => files_below(&path, found),
+            Some("yaml" | "yml" | "json") => found.push(path),
+            _ => {}
+        }
+    }
+}
+
+/// Real files whose objects a strict Kubernetes takes.
+#[test]
+fn real_manifests_are_taken() {
+    let Some(golden) = golden::folder("invalid-pods") else { return };
+    let corpus = golden.join("../../corpus/accept");
+    let (mut taken, mut refused, mut files) = (0, 0, Vec::new());
+    files_below(&corpus, &mut files);
+    for file in files {
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let Ok(documents) = kloop::object::yaml::documents(&text) else { continue };
+        for document in documents {
+            let mut body = document.value;
+            let Some(kind) = kind_of(&body) else { continue };
+            if let Some(prefix) = body["metadata"]["generateName"].as_str() {
+                body["metadata"]["name"] = format!("{prefix}x").into();
+            }
+            // Templates of other tools.
+            if ["{{", "REPLACE_", "<node-hostname>"].iter().any(|hole| text.contains(hole)) {
+                continue;
+            }
+            match refusal(kind, "f", body).as_str() {
+                "" => taken += 1,
+                said => {
+                    refused += 1;
+                    eprintln!("{}: {said}", file.display());
+                }
+            }
+        }
+    }
+    eprintln!("corpus: {taken} taken, {refused} refused");
+    // Those that are left Kubernetes refuses too: bad names, placeholders, missing selectors, `protocol: tcp`.
+    assert_eq!(refused, 34);
+}

@@ -3,7 +3,7 @@
 use super::persistent_volume_claim::default_spec;
 use super::pod::defaults::{self, text};
 use super::workload::{self, Workload};
-use super::{Errors, Kind, Path, Typed, amount, names, omit};
+use super::{Errors, Kind, Path, Typed, amount, metadata, names, omit, selector};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::{
     RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy,
@@ -66,17 +66,31 @@ impl Typed for StatefulSet {
         if let Some(name) = spec.service_name.as_deref().filter(|name| !name.is_empty()) {
             errors.each_invalid(&path.child("serviceName"), name, names::label(name));
         }
-        let parts = Workload {
-            selects_for: "statefulset",
-            runs_as: "StatefulSet",
-            selector: &spec.selector,
-            template: &spec.template,
-        };
-        parts.check(&path, errors);
+        check_template(spec, &path, errors);
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
             check_change(spec, old, &path, errors);
         }
     }
+}
+
+/// The pod spec is not checked here but when pods are made of it, as in Kubernetes: its mounts may name claims that only
+/// then become volumes.
+fn check_template(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
+    let parts = Workload {
+        selects_for: "statefulset",
+        runs_as: "StatefulSet",
+        selector: &spec.selector,
+        template: &spec.template,
+    };
+    let Some(ready) = parts.check_selector(path, errors) else {
+        return errors.invalid_text(&path.child("selector"), &selector::text(&spec.selector), "");
+    };
+    let path = path.child("template");
+    workload::check_match(&ready, &spec.template, &path, errors);
+    if let Some(labels) = workload::labels(&spec.template) {
+        metadata::check_labels(labels, &path.child("labels"), errors);
+    }
+    workload::check_replaced(&spec.template, "StatefulSet", &path, errors);
 }
 
 fn check_policies(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {

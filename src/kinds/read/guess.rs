@@ -1,0 +1,118 @@
+//! Learns what a list or map would have held, for the sentence that says so.
+
+use super::{ReadError, Reader};
+use serde::de::value::StringDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// Stands for a list or map that is none, to learn from its visitor what its elements would have been: Go names the type.
+pub(super) struct Guess<'g, 'r, 'u> {
+    pub(super) reader: &'g Reader<'r, 'u>,
+    pub(super) prefix: &'static str,
+}
+
+impl Guess<'_, '_, '_> {
+    fn of(&self, element: &str) -> ReadError {
+        self.reader.mismatch(&format!("{}{element}", self.prefix))
+    }
+}
+
+impl<'de> SeqAccess<'de> for Guess<'_, '_, '_> {
+    type Error = ReadError;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ReadError> {
+        seed.deserialize(&*self).map(Some)
+    }
+}
+
+impl<'de> MapAccess<'de> for Guess<'_, '_, '_> {
+    type Error = ReadError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
+        seed.deserialize(StringDeserializer::new(String::new())).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {
+        seed.deserialize(&*self)
+    }
+}
+
+macro_rules! guesses {
+    ($($method:ident $name:literal;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ReadError> {
+            Err(self.of($name))
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for &Guess<'_, '_, '_> {
+    type Error = ReadError;
+
+    guesses! {
+        deserialize_any "interface {}";
+        deserialize_bool "bool";
+        deserialize_i8 "int8";
+        deserialize_i16 "int16";
+        deserialize_i32 "int32";
+        deserialize_i64 "int64";
+        deserialize_u8 "uint8";
+        deserialize_u16 "uint16";
+        deserialize_u32 "uint32";
+        deserialize_u64 "uint64";
+        deserialize_f32 "float32";
+        deserialize_f64 "float64";
+        deserialize_char "string";
+        deserialize_str "string";
+        deserialize_string "string";
+        deserialize_bytes "uint8";
+        deserialize_byte_buf "uint8";
+        deserialize_unit "interface {}";
+        deserialize_seq "[]string";
+        deserialize_map "map[string]string";
+        deserialize_identifier "string";
+        deserialize_ignored_any "interface {}";
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
+        Err(self.of(&format!("v1.{name}")))
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
+        // Every map of quantities has this one type.
+        Err(if name == "Quantity" { self.reader.mismatch("v1.ResourceList") } else { self.of(&format!("v1.{name}")) })
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, ReadError> {
+        Err(self.of("interface {}"))
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: usize,
+        _: V,
+    ) -> Result<V::Value, ReadError> {
+        Err(self.of(&format!("v1.{name}")))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, ReadError> {
+        Err(self.of(&format!("v1.{name}")))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, ReadError> {
+        Err(self.of(&format!("v1.{name}")))
+    }
+}
