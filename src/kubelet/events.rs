@@ -65,10 +65,10 @@ impl Teller<'_, '_> {
             return;
         }
         let image = self.member.spec.image.clone().unwrap_or_default();
-        let name = self.member.spec.name.clone();
         self.event(EventType::Normal, "Pulled", format!("Container image {image:?} already present on machine"));
-        self.event(EventType::Normal, "Created", format!("Created container: {name}"));
-        self.event(EventType::Normal, "Started", format!("Started container {name}"));
+        // Since Kubernetes 1.35 without the container's name, which the field path has.
+        self.event(EventType::Normal, "Created", "Container created".into());
+        self.event(EventType::Normal, "Started", "Container started".into());
     }
 
     /// Whether status as it stands tells that this attempt has run.
