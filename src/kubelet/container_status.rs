@@ -36,7 +36,7 @@ fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
     };
     let status = ContainerStatus {
         name: member.spec.name.clone(),
-        image: member.spec.image.clone().unwrap_or_default(),
+        image: image(pod, member, told.attempt),
         image_id: if has_run { image_id(pod, member) } else { String::new() },
         container_id: id,
         restart_count: i32::try_from(told.attempt).unwrap_or(i32::MAX),
@@ -143,6 +143,12 @@ fn terminated(pod: &LocalPod, member: &Member, ended: &Ended, attempt: u32) -> C
 fn id(pod: &LocalPod, member: &Member, attempt: u32) -> String {
     let name = &member.spec.name;
     if pod.simulated { format!("fake://{name}") } else { format!("kloop://{}/{name}/{attempt}", pod.row.uid) }
+}
+
+/// The image that the attempt runs; the spec may name another one by now.
+fn image(pod: &LocalPod, member: &Member, attempt: u32) -> String {
+    let ran = member.image_that_ran().filter(|_| attempt == member.attempt && !pod.simulated);
+    ran.or(member.spec.image.as_deref()).unwrap_or_default().to_owned()
 }
 
 fn image_id(pod: &LocalPod, member: &Member) -> String {

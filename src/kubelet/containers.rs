@@ -88,7 +88,7 @@ pub fn decide(pod: &LocalPod) -> Order {
         Some(_) => mounts::missing(pod),
     };
     for (place, member) in pod.members.iter().enumerate() {
-        if let Some(step) = probes::failed(pod, member) {
+        if let Some(step) = probes::failed(pod, member).or_else(|| changed(pod, member)) {
             order.steps[place] = step;
         }
     }
@@ -158,7 +158,8 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
 /// Whether a container that has ended is started again.
 pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
     let Some(ended) = member.ended() else { return false };
-    if matched_rule(member, ended.code) {
+    let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
+    if matched_rule(member, ended.code) || (stopped && has_changed(member)) {
         return true;
     }
     let of_pod = pod.spec.restart_policy.as_deref().unwrap_or("Always");
@@ -170,6 +171,19 @@ pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
         (Role::Init, _) | (Role::Main, "OnFailure") => ended.code != 0,
         (Role::Main, _) => true,
     }
+}
+
+/// The stop of a container whose image is another one now: the one part of it that may change in place.
+fn changed(pod: &LocalPod, member: &Member) -> Option<Step> {
+    let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
+    let runs = matches!(member.state, State::Running { .. }) && !stopping && !pod.simulated;
+    let event = || Some(format!("Container {} definition changed, will be restarted", member.spec.name));
+    (runs && has_changed(member)).then(|| Step::Stop { grace: pod.grace_seconds(), event: event() })
+}
+
+/// Whether the attempt runs, or ran, an image that the spec no longer names.
+fn has_changed(member: &Member) -> bool {
+    member.image_that_ran().is_some_and(|image| Some(image) != member.spec.image.as_deref())
 }
 
 /// KEP-5307: rules of a container by which its exit codes restart it, whatever the policy says.
@@ -263,6 +277,35 @@ mod tests {
             let mut machine = Machine::new(pod(spec));
             machine.act("c", Act::Exit(1, code)).run_to(5);
             assert_eq!(machine.summary(), expected, "{policy} {code}");
+        }
+    }
+
+    #[test]
+    fn a_new_image_restarts_the_container_whatever_the_policy() {
+        for policy in ["Always", "Never"] {
+            let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a:1"}]});
+            let mut machine = Machine::new(pod(spec));
+            machine.run_to(5);
+            let mut changed = machine.pod();
+            changed.0["spec"]["containers"][0]["image"] = "a:2".into();
+            machine.put("pods", changed.0);
+            machine.run_to(10);
+            assert_eq!(machine.told(), ["0 start c#0", "5 stop c in 30", "5 c ends 143", "5 start c#1"]);
+            assert_eq!(machine.summary(), "Running c+=running/1", "{policy}");
+            assert_eq!(machine.container("c")["image"], "a:2");
+            let told = "Container c definition changed, will be restarted";
+            assert!(machine.events.iter().any(|event| event.message == told));
+        }
+    }
+
+    #[test]
+    fn exit_codes_may_have_rules_of_their_own() {
+        let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+        let container = json!({"name": "c", "image": "a", "restartPolicy": "Never", "restartPolicyRules": rules});
+        for (code, expected) in [(42, "Running c=CrashLoopBackOff/1"), (41, "Failed c=Error/0")] {
+            let mut machine = Machine::new(pod(json!({"restartPolicy": "Always", "containers": [container.clone()]})));
+            machine.act("c", Act::Exit(1, code)).run_to(5);
+            assert_eq!(machine.summary(), expected, "{code}");
         }
     }
 

@@ -63,7 +63,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     sweep::plan(world, key, &mut plan);
-    let Some((row, node)) = bound_to_us(world, key) else { return plan };
+    let Some((row, node)) = bound_to_us(world, key).filter(|(row, _)| !is_at_rest(world, row)) else { return plan };
     let Some(pod) = LocalPod::read(world, row, node) else {
         plan.wait("the pod cannot be read");
         return plan;
@@ -77,6 +77,13 @@ fn plan(world: &World, key: &Key) -> Plan {
     }
     termination::finish(&pod, &mut plan);
     plan
+}
+
+/// A pod that has ended for good, of which nothing runs: it is not even read.
+fn is_at_rest(world: &World, row: &Row) -> bool {
+    let containers = world.facts.pods.get(&row.uid).into_iter().flat_map(|pod| pod.containers.values());
+    let ended = row.pod().is_some_and(|pod| pod.phase.is_terminal());
+    ended && !row.is_deleting() && containers.into_iter().all(|container| container.has_ended())
 }
 
 fn bound_to_us<'a>(world: &'a World, key: &Key) -> Option<(&'a Row, &'a NodeFacts)> {

@@ -1,7 +1,7 @@
 //! `status.phase`, by the rules of Kubernetes' getPhase.
 
 use super::pod::{LocalPod, Role};
-use super::{deadlines, simulate};
+use super::{deadlines, simulate, termination};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus};
 
 /// The phase that container statuses amount to. A final phase stays; and none is final while anything runs.
@@ -30,16 +30,16 @@ fn known(phase: &str) -> &'static str {
 }
 
 fn from_statuses(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStatus]) -> &'static str {
-    let policy = pod.spec.restart_policy.as_deref().unwrap_or("Always");
+    if termination::init_failed(pod) {
+        return "Failed";
+    }
     let of_pod = init.iter().zip(pod.members.iter().filter(|member| member.role != Role::Main));
     let mut initializing = false;
     for (status, member) in of_pod {
-        let code = exit_code(status.state.as_ref());
-        match member.role {
-            Role::Init if code.is_some_and(|code| code != 0) && policy == "Never" => return "Failed",
-            Role::Init => initializing |= code != Some(0),
-            _ => initializing |= !has_been_started(status),
-        }
+        initializing |= match member.role {
+            Role::Init => exit_code(status.state.as_ref()) != Some(0),
+            _ => !has_been_started(status),
+        };
     }
     let count = |wanted: &dyn Fn(&ContainerStatus) -> bool| main.iter().filter(|status| wanted(status)).count();
     let running = count(&|status| status.state.as_ref().is_some_and(|state| state.running.is_some()));
@@ -55,10 +55,9 @@ fn from_statuses(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStat
             }
         }
         () if (initializing && running == 0 && stopped == 0) || waiting > 0 => "Pending",
-        () if running > 0 || policy == "Always" => "Running",
+        () if running > 0 || !termination::is_finished(pod) => "Running",
         () if stopped == succeeded => "Succeeded",
-        () if policy == "Never" => "Failed",
-        () => "Running",
+        () => "Failed",
     }
 }
 

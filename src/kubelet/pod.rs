@@ -165,6 +165,15 @@ impl Member {
     }
 }
 
+impl Member {
+    /// The image of this attempt, once status tells that it runs or has run.
+    pub fn image_that_ran(&self) -> Option<&str> {
+        let old = self.old.as_ref().filter(|old| restart_count(Some(old)) == self.attempt)?;
+        let waits = old.state.as_ref().is_none_or(|state| state.waiting.is_some());
+        (!waits && self.facts.is_some()).then_some(old.image.as_str())
+    }
+}
+
 fn members(world: &World, spec: &PodSpec, status: &PodStatus, facts: Option<&PodFacts>) -> Vec<Member> {
     let init = spec.init_containers.iter().flatten().map(|container| {
         let role = if is_sidecar(container) { Role::Sidecar } else { Role::Init };

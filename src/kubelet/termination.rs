@@ -23,12 +23,12 @@ pub fn is_ending(pod: &LocalPod) -> bool {
 }
 
 /// Every container has ended for good; what still runs are sidecars.
-fn is_finished(pod: &LocalPod) -> bool {
+pub fn is_finished(pod: &LocalPod) -> bool {
     pod.of(Role::Main).all(|member| member.ended().is_some() && !restarts(pod, member))
 }
 
 /// An init container has failed and is not tried again: the pod has failed.
-fn init_failed(pod: &LocalPod) -> bool {
+pub fn init_failed(pod: &LocalPod) -> bool {
     pod.of(Role::Init).any(|member| member.ended().is_some_and(|ended| ended.code != 0) && !restarts(pod, member))
 }
 
