@@ -17,7 +17,7 @@ pub use machine::{Host, Machine};
 
 use std::process::ExitCode;
 
-/// Runs this process as a shim when it was started as one (`kloop shim`). First thing in `main`: a shim must stay small.
+/// Runs this process as the one that shims come from when it was started as that (`kloop shim`). First thing in `main`: it must stay small.
 pub fn shim_main() -> Option<ExitCode> {
     (std::env::args_os().nth(1)? == "shim").then(|| match shim::main() {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,8 +6,8 @@
 
 mod facts;
 mod link;
+mod nursery;
 mod shard;
-mod shims;
 
 use super::{bury, folder, image, probe};
 use crate::object::{Str, Time};

@@ -6,13 +6,13 @@
 use super::super::wire::{Answer, Exec, Launch, PodName, Record, Request, State};
 use super::super::{bury, folder, image, probe, wire};
 use super::link::Link;
-use super::{Context, facts, shims};
+use super::nursery::Nursery;
+use super::{Context, facts};
 use crate::object::Str;
 use crate::world::plan::{Probe, Start};
 use crate::world::{ContainerState, Effect, Report};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
-use rustix::process::{Pid, WaitOptions};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const WAKE: u64 = 0;
 /// Between attempts to reach a shim that holds its lock but does not answer.
 const RETRY: Duration = Duration::from_millis(20);
+/// Until a busy nursery is asked again.
+const BUSY: Duration = Duration::from_millis(2);
 /// Shims started in a row for one request before it is given up.
 const TRIES: u32 = 3;
 
@@ -67,8 +69,6 @@ impl Inbox {
 #[derive(Default)]
 struct Pod {
     link: Option<Link>,
-    /// The shim, when this process started it and so must reap it.
-    child: Option<Pid>,
     name: Option<PodName>,
     /// Starts that were not answered yet.
     starts: Vec<Launch>,
@@ -83,7 +83,8 @@ struct Pod {
     lost: bool,
     adopter: Option<Sender<(Str, Record)>>,
     tries: u32,
-    retry: Option<Instant>,
+    /// Everything is ready for its shim, only the nursery was busy.
+    unborn: bool,
 }
 
 /// The thread's state.
@@ -94,8 +95,9 @@ pub struct Shard {
     pods: HashMap<Str, Pod>,
     tokens: HashMap<u64, Str>,
     next: u64,
-    /// Shims that have ended and are to be reaped.
-    ended: Vec<Pid>,
+    /// Pods to look at again, by when.
+    later: BTreeSet<(Instant, Str)>,
+    nursery: Nursery,
 }
 
 impl Shard {
@@ -104,7 +106,10 @@ impl Shard {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &inbox.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         let (pods, tokens) = (HashMap::new(), HashMap::new());
-        Ok(Shard { context, inbox, epoll, pods, tokens, next: 1, ended: Vec::new() })
+        let mut nursery = Nursery::default();
+        // Started ahead of the first pod. If that fails, the first pod says why.
+        let _ = nursery.control(&context);
+        Ok(Shard { context, inbox, epoll, pods, tokens, next: 1, later: BTreeSet::new(), nursery })
     }
 
     /// Works until told to quit.
@@ -112,7 +117,6 @@ impl Shard {
         loop {
             self.listen();
             self.retry();
-            self.ended.retain(|pid| matches!(rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
             // One order a turn: a report never waits behind a long row of starts.
             match self.inbox.take() {
                 Some(Order::Effect(effect)) => self.carry_out(effect),
@@ -142,19 +146,25 @@ impl Shard {
     }
 
     fn timeout(&self) -> Option<Timespec> {
-        let due = self.pods.values().filter_map(|pod| pod.retry).min();
-        let left = due.map(|at| at.saturating_duration_since(Instant::now()));
-        let left = if self.ended.is_empty() { left } else { Some(left.unwrap_or(RETRY).min(RETRY)) };
+        let due = self.later.first();
+        let left = due.map(|(at, _)| at.saturating_duration_since(Instant::now()));
         let left = if self.inbox.is_empty() { left } else { Some(Duration::ZERO) };
         left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
     }
 
     fn retry(&mut self) {
         let now = Instant::now();
-        let due = self.pods.iter().filter(|(_, pod)| pod.retry.is_some_and(|at| at <= now));
-        for uid in due.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+        while let Some((at, uid)) = self.later.pop_first() {
+            if at > now {
+                self.later.insert((at, uid));
+                return;
+            }
             self.pursue(&uid);
         }
+    }
+
+    fn look_again(&mut self, uid: &Str, after: Duration) {
+        self.later.insert((Instant::now() + after, uid.clone()));
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -225,7 +235,6 @@ impl Shard {
     /// Does what the pod's wishes need next.
     fn pursue(&mut self, uid: &Str) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        pod.retry = None;
         if let Some(link) = &mut pod.link {
             for (container, attempt, grace) in std::mem::take(&mut pod.stops) {
                 link.send(self.context.epoch, Request::Stop { container, attempt, grace });
@@ -235,19 +244,22 @@ impl Shard {
             }
             return;
         }
+        if pod.unborn && !pod.removing {
+            return self.spawn(uid);
+        }
         let path = folder::pod(&self.context.state, uid);
         if !folder::is_plain_name(uid) || !path.exists() {
             return self.without_folder(uid);
         }
         if let Ok(socket) = folder::dial(&path) {
-            return self.connect(uid, socket, None);
+            return self.connect(uid, socket);
         }
         match bury::take_over(std::slice::from_ref(&path), self.context.epoch).pop() {
             Some((_, record)) => self.without_shim(uid, &record),
             None if folder::read_record(&path).is_some_and(|record| record.epoch > self.context.epoch) => {
                 self.pods.remove(uid);
             }
-            None => pod_mut(&mut self.pods, uid).retry = Some(Instant::now() + RETRY),
+            None => self.look_again(uid, RETRY),
         }
     }
 
@@ -304,7 +316,6 @@ impl Shard {
 
     fn forget(&mut self, uid: &Str) {
         if let Some(pod) = self.pods.remove(uid) {
-            self.ended.extend(pod.child);
             if let Some(link) = pod.link {
                 self.tokens.remove(&link.token);
             }
@@ -313,13 +324,17 @@ impl Shard {
 
     fn spawn(&mut self, uid: &Str) {
         let pod = pod_mut(&mut self.pods, uid);
-        pod.tries += 1;
-        let spawned = match pod.tries {
-            0..=TRIES => shims::spawn(&self.context, uid).map_err(|error| format!("{error:#}")),
+        let shim = match pod.tries {
+            0..TRIES => self.nursery.shim(&self.context, uid).map_err(|error| format!("{error:#}")),
             _ => Err("its shim ends at once, again and again".to_owned()),
         };
-        match spawned {
-            Ok((socket, child)) => self.connect(uid, socket, Some(child)),
+        pod.unborn = matches!(shim, Ok(None));
+        match shim {
+            Ok(Some(socket)) => {
+                pod.tries += 1;
+                self.connect(uid, socket);
+            }
+            Ok(None) => self.look_again(uid, BUSY),
             Err(why) => {
                 let starts = std::mem::take(&mut pod.starts);
                 self.forget(uid);
@@ -333,17 +348,14 @@ impl Shard {
     }
 
     /// Says hello and everything that is wanted.
-    fn connect(&mut self, uid: &Str, socket: OwnedFd, child: Option<Pid>) {
+    fn connect(&mut self, uid: &Str, socket: OwnedFd) {
         self.next += 1;
         let token = self.next;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
         let pod = pod_mut(&mut self.pods, uid);
-        self.ended.extend(pod.child.take());
-        pod.child = child;
         pod.leaving = false;
         if epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(token), flags).is_err() {
-            pod.retry = Some(Instant::now() + RETRY);
-            return;
+            return self.look_again(uid, RETRY);
         }
         let mut link = Link::new(socket, token);
         link.send(self.context.epoch, Request::Hello(pod.name.clone()));
@@ -417,7 +429,6 @@ impl Shard {
     /// The connection broke: the shim left, died, or dropped us.
     fn lost(&mut self, uid: &Str) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        self.ended.extend(pod.child.take());
         if let Some(link) = pod.link.take() {
             self.tokens.remove(&link.token);
         }

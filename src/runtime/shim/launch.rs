@@ -3,7 +3,7 @@
 use super::super::wire::{Launch, now};
 use super::super::{folder, process::Identity, spawn};
 use super::log::{Log, Stream};
-use rustix::fs::{Access, CWD, Mode, OFlags, access, openat};
+use rustix::fs::{Access, access};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::CString;
 use std::fs;
@@ -50,7 +50,7 @@ pub fn start(pod: &Path, launch: &mut Launch) -> Result<Started, String> {
     }
     let (stdin, input) = match launch.stdin {
         true => pipe_with(PipeFlags::CLOEXEC).map(|(read, write)| (read, Some(write))),
-        false => nothing().map(|null| (null, None)),
+        false => spawn::nothing().map(|null| (null, None)),
     }
     .map_err(|error| failed(error.into()))?;
     let since = now();
@@ -66,11 +66,6 @@ fn forget_older(launch: &Launch) {
         super::log::forget(&folder::log(&launch.container, older));
         let _ = fs::remove_file(folder::message(&launch.container, older));
     }
-}
-
-/// `/dev/null` for reading.
-pub fn nothing() -> rustix::io::Result<OwnedFd> {
-    openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Finds and starts a program; its errors read as those of a container runtime.

@@ -7,17 +7,20 @@
 //! SIGHUP and SIGINT are ignored. SIGTERM means that the machine goes down or that somebody ends every kloop process: containers are
 //! left alone, and the shim leaves when the last one has ended. Otherwise it leaves a while after the last one has ended (the record
 //! stays and the next shim goes on from it), or when it is told to remove the pod.
-//! Start reading at [`Shim::run`].
+//! Shims are forked from the [`nursery`]. Start reading at [`Shim::run`].
 
 mod client;
 mod launch;
 mod log;
+mod nursery;
 mod requests;
 mod tree;
 
 use super::process::{self, Identity};
 use super::wire::{Answer, Container, End, Launch, Record, State, now};
 use super::{bury, folder};
+pub use nursery::main;
+
 use client::Client;
 use log::{Desk, Flow, Log, Stream};
 use requests::Running;
@@ -38,15 +41,10 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Between two looks at processes that were killed and are still there.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
 
-/// Runs the shim of the pod whose folder is the working folder; standard input is the leader's connection.
-pub fn main() -> io::Result<()> {
-    // SAFETY: nothing is open yet but standard input, output and error; what else was inherited belongs to nobody here.
-    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
-    let leader = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-    rustix::stdio::dup2_stdin(launch::nothing()?)?;
+/// Runs the shim of the pod whose folder is the working folder, in a process of its own.
+fn serve(leader: OwnedFd) -> io::Result<()> {
     let _ = rustix::thread::set_name(c"shim");
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    rustix::thread::set_no_new_privs(true)?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let Some(mut shim) = Shim::open(leader)? else { return Ok(()) };
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));

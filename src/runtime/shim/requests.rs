@@ -1,6 +1,7 @@
 //! What a shim is asked, and how it answers.
 
 use super::super::process::{Identity, signal_from};
+use super::super::spawn;
 use super::super::wire::{Answer, Container, Envelope, Exec, ExecOutcome, Launch, Request, State, Stopping, now};
 use super::{Live, Shim, launch, tree};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -143,7 +144,7 @@ impl Shim {
         };
         let (pipe, output) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|error| error.to_string())?;
         rustix::io::ioctl_fionbio(&output, false).map_err(|error| error.to_string())?;
-        let nothing = launch::nothing().map_err(|error| error.to_string())?;
+        let nothing = spawn::nothing().map_err(|error| error.to_string())?;
         let cwd = live.launch.cwd.as_deref().unwrap_or("/");
         let pid = launch::run(&exec.argv, &live.launch.env, Path::new(cwd), [&nothing, &output, &output])?;
         let process = Identity::of(pid).ok_or("the process cannot be seen in /proc")?;

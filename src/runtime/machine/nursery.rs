@@ -1,0 +1,80 @@
+//! How a pod gets its shim: by asking a nursery, a small process that shims are forked from.
+
+use super::super::{folder, spawn};
+use super::Context;
+use anyhow::{Context as _, Result};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
+};
+use rustix::process::{Pid, WaitOptions};
+use std::ffi::CString;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// A nursery that belongs to one thread; started when it is first needed, and again if it dies.
+#[derive(Default)]
+pub struct Nursery(Option<(OwnedFd, Pid)>);
+
+impl Nursery {
+    /// Asks for a shim and gives the connection to it: it can be spoken to at once. None when the nursery is busy.
+    pub fn shim(&mut self, context: &Context, uid: &str) -> Result<Option<OwnedFd>> {
+        let path = folder::pod(&context.state, uid);
+        folder::private_folder(&path)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        for _ in 0..2 {
+            let control = self.control(context)?;
+            match send(control, path.as_os_str().as_bytes(), &theirs) {
+                Ok(()) => return Ok(Some(ours)),
+                Err(Errno::AGAIN | Errno::TOOMANYREFS) => return Ok(None),
+                Err(_) => self.bury(),
+            }
+        }
+        anyhow::bail!("the process that shims come from ends at once")
+    }
+
+    /// Starts the nursery if there is none.
+    pub fn control(&mut self, context: &Context) -> Result<&OwnedFd> {
+        if self.0.is_none() {
+            let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            let nothing = spawn::nothing()?;
+            let program = spawn::Program {
+                path: CString::new(context.program.as_os_str().as_bytes())?,
+                argv: vec![c"kloop".to_owned(), c"shim".to_owned()],
+                env: Vec::new(),
+                cwd: c"/".to_owned(),
+                stdio: [theirs.as_fd(), nothing.as_fd(), nothing.as_fd()],
+            };
+            let child =
+                spawn::spawn(&program).with_context(|| format!("cannot execute {}", context.program.display()))?;
+            self.0 = Some((ours, child));
+        }
+        let (control, _) = self.0.as_ref().context("no nursery")?;
+        Ok(control)
+    }
+
+    fn bury(&mut self) {
+        if let Some((control, child)) = self.0.take() {
+            drop(control);
+            let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
+        }
+    }
+}
+
+impl Drop for Nursery {
+    /// It ends when its connection does; its shims stay.
+    fn drop(&mut self) {
+        self.bury();
+    }
+}
+
+fn send(control: &OwnedFd, folder: &[u8], theirs: &OwnedFd) -> rustix::io::Result<()> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = [theirs.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(control, &[IoSlice::new(folder)], &mut ancillary, flags).map(drop)
+}
