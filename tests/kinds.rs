@@ -68,7 +68,7 @@ fn created(kind: &Kind, mut body: Value) -> Result<Object, String> {
         metadata.remove("namespace");
     }
     let mut unknown = Vec::new();
-    let normal = (kind.normalize)(&body, &mut |path| unknown.push(format!("unknown field {path:?}")));
+    let normal = (kind.normalize)(&body, &mut |field| unknown.push(field.complaint()));
     let mut object = Object(normal.map_err(|error| error.to_string())?);
     if !unknown.is_empty() {
         return Err(format!("strict decoding error: {}", unknown.join(", ")));

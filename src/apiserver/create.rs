@@ -4,7 +4,7 @@ use super::admission::{self, Request};
 use super::ledger::Ledger;
 use super::rules::{metadata, names};
 use super::{FieldValidation, Options, Reply, Result};
-use crate::kinds::{self, Kind, field};
+use crate::kinds::{self, Kind, UnknownField, field};
 use crate::object::{Key, Object, Reason, Status, time};
 
 /// How often a generated name is tried again when it is taken (KEP-4420: eight attempts in all).
@@ -53,7 +53,7 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
 /// Decodes strictly, defaults, and says what the writer should know about unknown fields.
 pub fn decode(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Object> {
     let mut unknown = Vec::new();
-    let normalized = (kind.normalize)(&body.0, &mut |path| unknown.push(format!("unknown field \"{path}\"")));
+    let normalized = (kind.normalize)(&body.0, &mut |field| unknown.push(field));
     let refuse = |text: String| {
         let message =
             format!("{} in version {:?} cannot be handled as a {}: {text}", kind.kind, kind.version, kind.kind);
@@ -62,9 +62,12 @@ pub fn decode(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<
     let mut object = Object(normalized.map_err(|error| refuse(error.to_string()))?);
     match options.field_validation {
         FieldValidation::Strict if !unknown.is_empty() => {
-            return Err(refuse(format!("strict decoding error: {}", unknown.join(", "))));
+            let complaints: Vec<String> = unknown.iter().map(UnknownField::complaint).collect();
+            let mut status = refuse(format!("strict decoding error: {}", complaints.join(", ")));
+            status.unknown = unknown.into_iter().map(|field| (field.path, field.nearest)).collect();
+            return Err(status);
         }
-        FieldValidation::Warn => warnings.extend(unknown),
+        FieldValidation::Warn => warnings.extend(unknown.iter().map(UnknownField::complaint)),
         _ => {}
     }
     metadata::drop_empty(&mut object);

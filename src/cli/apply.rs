@@ -85,7 +85,7 @@ fn one(
     });
     let done = done.map_err(|status| {
         let doing = if known { "patching" } else { "creating" };
-        Failure::doing(status, format!("error when {doing} {:?}", manifest.source))
+        Failure::in_manifest(status, doing, manifest)
     })?;
     context.warn(&done.warnings);
     let word = match done.outcome {

@@ -63,7 +63,7 @@ fn one(
         let options = flags::options(validation, dry_run);
         let done = context.api()?.write(options.dry_run, |ledger| create(ledger, kind, &object, &options));
         let done =
-            done.map_err(|status| Failure::doing(status, format!("error when creating {:?}", manifest.source)))?;
+            done.map_err(|status| Failure::in_manifest(status, "creating", manifest))?;
         context.warn(&done.warnings);
         object = done.object;
     }

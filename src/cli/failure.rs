@@ -1,5 +1,6 @@
 //! How a command fails: what is said, and with which exit code.
 
+use super::files::Manifest;
 use crate::object::{Reason, Status};
 use crate::store::OpenError;
 use std::fmt;
@@ -16,6 +17,8 @@ pub enum Failure {
         status: Status,
         /// What was being done, or empty.
         doing: String,
+        /// Lines of help below: kloop's own, where kubectl has none.
+        hints: Vec<String>,
     },
     /// The user erred, or the machine did: `error: ...`.
     Plain(String),
@@ -39,7 +42,13 @@ impl Failure {
 
     /// A refusal while something was being done, such as `error when creating "a.yaml"`.
     pub fn doing(status: Status, doing: impl Into<String>) -> Failure {
-        Failure::Api { status, doing: doing.into() }
+        Failure::Api { status, doing: doing.into(), hints: Vec::new() }
+    }
+
+    /// A refusal of a manifest: `error when creating "a.yaml"`, with hints at the lines concerned.
+    pub fn in_manifest(status: Status, doing: &str, manifest: &Manifest) -> Failure {
+        let hints = manifest.hints(&status);
+        Failure::Api { status, doing: format!("error when {doing} {:?}", manifest.source), hints }
     }
 
     /// One failure for several; none for none.
@@ -64,7 +73,7 @@ impl Failure {
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Failure {
-        Failure::Api { status, doing: String::new() }
+        Failure::Api { status, doing: String::new(), hints: Vec::new() }
     }
 }
 
@@ -99,7 +108,10 @@ impl From<String> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Api { status, doing } => f.write_str(&refusal(status, doing)),
+            Failure::Api { status, doing, hints } => {
+                f.write_str(&refusal(status, doing))?;
+                hints.iter().try_for_each(|hint| write!(f, "\n{hint}"))
+            }
             Failure::Plain(text) if text.starts_with("error: ") => f.write_str(text),
             Failure::Plain(text) => write!(f, "error: {text}"),
             Failure::Usage(verb, text) => write!(f, "error: {text}\nSee 'kloop {verb} -h' for help and examples"),

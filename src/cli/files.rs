@@ -1,7 +1,7 @@
 //! `-f`: from files, folders and standard input to documents that know where they stand.
 
 use super::{Failure, Outcome};
-use crate::object::Object;
+use crate::object::{Object, Status};
 use crate::object::yaml::{self, Document};
 use clap::Args;
 use serde_json::Value;
@@ -51,6 +51,16 @@ impl Manifest {
     pub fn line_of(&self, path: &str) -> Option<usize> {
         let separator = if self.inside.is_empty() || path.starts_with('[') { "" } else { "." };
         self.document.line_of(&format!("{}{separator}{path}", self.inside))
+    }
+
+    /// Where the fields stand that a refusal calls unknown, and what was probably meant.
+    pub fn hints(&self, status: &Status) -> Vec<String> {
+        let hint = |(path, nearest): &(String, Option<&'static str>)| {
+            let line = self.line_of(path).unwrap_or(self.line);
+            let meant = nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
+            format!("hint: {}:{line}: there is no field {path:?}{meant}", self.source)
+        };
+        status.unknown.iter().map(hint).collect()
     }
 
     /// Keys written twice: path and line.

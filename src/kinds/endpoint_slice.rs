@@ -1,7 +1,7 @@
 //! EndpointSlice (discovery.k8s.io/v1).
 
 use super::address::{self, Loopback};
-use super::{DecodeError, Errors, Kind, Path, Typed, names, omit, typed};
+use super::{DecodeError, Errors, Kind, Path, Typed, UnknownField, names, omit, typed};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`] on the slices that are made from a Service's selector.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 
-fn normalize(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
+fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut slice = typed::normalize::<EndpointSlice>(body, unknown)?;
     omit::null_when_missing(&mut slice, &["endpoints", "ports"]);
     Ok(slice)

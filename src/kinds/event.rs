@@ -1,6 +1,6 @@
 //! Event (core/v1; events.k8s.io/v1 is read and becomes core/v1).
 
-use super::{DecodeError, Errors, Kind, Path, Typed, omit, typed};
+use super::{DecodeError, Errors, Kind, Path, Typed, UnknownField, omit, typed};
 use k8s_openapi::api::core::v1::Event;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub const KIND: Kind = Kind {
 };
 
 /// Times of an Event are stored as `null` when they are not known, so that clients print `<nil>`.
-fn normalize(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
+fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut event = match body["apiVersion"].as_str() {
         Some("events.k8s.io/v1") => typed::normalize::<Event>(&from_events_group(body), unknown)?,
         _ => typed::normalize::<Event>(body, unknown)?,
@@ -83,7 +83,7 @@ mod tests {
             "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "a"},
             "regarding": {"kind": "Pod", "namespace": "a"}, "note": "n", "reportingController": "c", "deprecatedCount": 2,
         });
-        let event = (KIND.normalize)(&body, &mut |path| panic!("unknown {path}")).expect("an Event");
+        let event = (KIND.normalize)(&body, &mut |field| panic!("unknown {}", field.path)).expect("an Event");
         assert_eq!(event["apiVersion"], "v1");
         assert_eq!(event["involvedObject"]["kind"], "Pod");
         assert_eq!(

@@ -72,6 +72,7 @@ pub mod volume_attachment;
 
 pub use field::{Errors, FieldError, NameRule, Path};
 pub use metadata::validate_metadata;
+pub use read::UnknownField;
 pub use selectable::selectable;
 pub use typed::{DecodeError, Typed};
 
@@ -108,7 +109,7 @@ pub struct Kind {
     /// How names of this kind must look.
     pub name_rule: field::NameRule,
     /// Decodes strictly (unknown fields are reported to the callback by path), applies defaults, encodes again.
-    pub normalize: fn(&Value, &mut dyn FnMut(String)) -> Result<Value, DecodeError>,
+    pub normalize: fn(&Value, &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError>,
     /// Clears and carries over what a writer may not set, as Kubernetes' PrepareForCreate (`old` is none) and PrepareForUpdate.
     pub prepare: fn(&mut Object, Option<&Object>),
     /// Checks the object, against its old form on update.

@@ -1,7 +1,7 @@
 //! What the four RBAC kinds share: rules, references to roles, subjects (rbac.authorization.k8s.io/v1).
 
 use super::go::{self, Field, Shape};
-use super::{DecodeError, Errors, Path, Typed, names, omit, typed};
+use super::{DecodeError, Errors, Path, Typed, UnknownField, names, omit, typed};
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef, Subject};
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const ROLE_REF: &[Field] =
     &[("APIGroup", "apiGroup", Shape::Text), ("Kind", "kind", Shape::Text), ("Name", "name", Shape::Text)];
 
 /// As [`typed::normalize`]; a role without rules is stored as `rules: null`.
-pub fn normalize_role<T: Typed>(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
+pub fn normalize_role<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut role = typed::normalize::<T>(body, unknown)?;
     omit::null_when_missing(&mut role, &["rules"]);
     Ok(role)

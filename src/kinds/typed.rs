@@ -1,6 +1,6 @@
 //! From JSON to the typed view of a kind and back: one decode and one encode per kind, so that they are compiled once.
 
-use super::read::{ReadError, Reader};
+use super::read::{ReadError, Reader, UnknownField};
 use super::{Errors, FieldError};
 use crate::object::Object;
 use serde::Serialize;
@@ -43,7 +43,7 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 /// Decodes a body; unknown fields are reported by path.
-pub fn decode<T: Typed>(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<T, DecodeError> {
+pub fn decode<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<T, DecodeError> {
     let unknown = RefCell::new(unknown);
     let error = |error: ReadError| DecodeError { path: error.path, message: error.message };
     T::deserialize(Reader::new(body, &unknown)).map_err(error)
@@ -55,7 +55,7 @@ pub fn view<T: Typed>(object: &Object) -> Result<T, DecodeError> {
 }
 
 /// Decode, default, encode: what the server makes of a body.
-pub fn normalize<T: Typed>(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
+pub fn normalize<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut typed: T = decode(body, unknown)?;
     typed.read(body);
     typed.default();

@@ -86,6 +86,8 @@ pub struct Status {
     pub kind: String,
     /// The single fields of an `Invalid` answer.
     pub causes: Vec<Cause>,
+    /// Fields that the kind does not know, with the known one that was probably meant: kloop's own help beside the message.
+    pub unknown: Vec<(String, Option<&'static str>)>,
 }
 
 impl fmt::Display for Status {
@@ -106,6 +108,7 @@ impl Status {
             group: String::new(),
             kind: String::new(),
             causes: Vec::new(),
+            unknown: Vec::new(),
         }
     }
 

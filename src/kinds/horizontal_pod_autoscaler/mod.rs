@@ -2,7 +2,7 @@
 
 mod check;
 
-use super::{DecodeError, Errors, Kind, Typed, omit, typed};
+use super::{DecodeError, Errors, Kind, Typed, UnknownField, omit, typed};
 use crate::object::Object;
 use k8s_openapi::api::autoscaling::v2::{
     HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler, MetricSpec, MetricTarget, ResourceMetricSource,
@@ -21,7 +21,7 @@ pub const KIND: Kind = Kind {
 
 const DEFAULT_CPU_PERCENT: i32 = 80;
 
-fn normalize(body: &Value, unknown: &mut dyn FnMut(String)) -> Result<Value, DecodeError> {
+fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut autoscaler = match body["apiVersion"].as_str() {
         Some("autoscaling/v1") => typed::normalize::<HorizontalPodAutoscaler>(&from_v1(body), unknown)?,
         _ => typed::normalize::<HorizontalPodAutoscaler>(body, unknown)?,

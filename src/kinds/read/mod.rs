@@ -45,14 +45,38 @@ fn illegal_base64(text: &str) -> Option<String> {
     Some(format!("illegal base64 data at input byte {number}"))
 }
 
-/// Told the path of each field that the typed form does not know.
-pub type Unknown<'u> = RefCell<&'u mut dyn FnMut(String)>;
+/// A field that the typed form does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownField {
+    /// `spec.template.spec.containers[0].evn`.
+    pub path: String,
+    /// The known field that was probably meant: `env`.
+    pub nearest: Option<&'static str>,
+}
+
+impl UnknownField {
+    /// Kubernetes' words for it.
+    pub fn complaint(&self) -> String {
+        format!("unknown field \"{}\"", self.path)
+    }
+}
+
+/// Told of each field that the typed form does not know.
+pub type Unknown<'u> = RefCell<&'u mut dyn FnMut(UnknownField)>;
+
+/// The known name that is closest to one that is not, if any is close enough to be meant.
+fn nearest(name: &str, known: &'static [&'static str]) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    let distance = |known: &str| strsim::damerau_levenshtein(&lower, &known.to_ascii_lowercase());
+    let close = known.iter().map(|known| (distance(known), *known));
+    close.filter(|(distance, _)| *distance <= 1 + name.len() / 4).min().map(|(_, known)| known)
+}
 
 /// Where the reader is, from the innermost step outwards.
 #[derive(Clone, Copy)]
 enum Step<'s> {
     Root,
-    Field { parent: &'s Step<'s>, holder: &'static str, name: &'s str },
+    Field { parent: &'s Step<'s>, holder: &'static str, known: &'static [&'static str], name: &'s str },
     Key { parent: &'s Step<'s>, name: &'s str },
     Index { parent: &'s Step<'s>, index: usize },
 }
@@ -312,11 +336,11 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
-        _: &'static [&'static str],
+        known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         let Value::Object(map) = self.value else { return Err(self.mismatch(&format!("v1.{name}"))) };
-        visitor.visit_map(Entries { entries: map.iter(), value: None, holder: Some(name), reader: &self })
+        visitor.visit_map(Entries { entries: map.iter(), value: None, holder: Some((name, known)), reader: &self })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -333,7 +357,11 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        (self.unknown.borrow_mut())(self.at.path());
+        let nearest = match self.at {
+            Step::Field { known, name, .. } => nearest(name, known),
+            _ => None,
+        };
+        (self.unknown.borrow_mut())(UnknownField { path: self.at.path(), nearest });
         visitor.visit_unit()
     }
 }
@@ -342,7 +370,8 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
 struct Entries<'e, 'r, 'u> {
     entries: serde_json::map::Iter<'e>,
     value: Option<(&'e str, &'e Value)>,
-    holder: Option<&'static str>,
+    /// The struct's name and fields; none for a map.
+    holder: Option<(&'static str, &'static [&'static str])>,
     reader: &'e Reader<'r, 'u>,
 }
 
@@ -359,7 +388,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_, '_> {
         let Some((name, value)) = self.value.take() else { return Err(de::Error::custom("value before key")) };
         let parent = &self.reader.at;
         let at = match self.holder {
-            Some(holder) => Step::Field { parent, holder, name },
+            Some((holder, known)) => Step::Field { parent, holder, known, name },
             None => Step::Key { parent, name },
         };
         seed.deserialize(Reader { value, at, unknown: self.reader.unknown })
@@ -436,7 +465,8 @@ mod tests {
     fn unknown_fields_are_told_by_path() {
         let body = json!({"spec": {"containers": [{"name": "c", "evn": []}], "os": null, "x": 1}});
         let mut unknown = Vec::new();
-        typed::decode::<Pod>(&body, &mut |path| unknown.push(path)).unwrap();
-        assert_eq!(unknown, ["spec.containers[0].evn", "spec.x"]);
+        typed::decode::<Pod>(&body, &mut |field| unknown.push(field)).unwrap();
+        let told: Vec<_> = unknown.iter().map(|field| (field.path.as_str(), field.nearest)).collect();
+        assert_eq!(told, [("spec.containers[0].evn", Some("env")), ("spec.x", None)]);
     }
 }
