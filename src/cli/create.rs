@@ -62,8 +62,7 @@ fn one(
     if dry_run != DryRun::Client {
         let options = flags::options(validation, dry_run);
         let done = context.api()?.write(options.dry_run, |ledger| create(ledger, kind, &object, &options));
-        let done =
-            done.map_err(|status| Failure::in_manifest(status, "creating", manifest))?;
+        let done = done.map_err(|status| Failure::in_manifest(status, "creating", manifest))?;
         context.warn(&done.warnings);
         object = done.object;
     }

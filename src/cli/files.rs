@@ -1,8 +1,8 @@
 //! `-f`: from files, folders and standard input to documents that know where they stand.
 
 use super::{Failure, Outcome};
-use crate::object::{Object, Status};
 use crate::object::yaml::{self, Document};
+use crate::object::{Object, Status};
 use clap::Args;
 use serde_json::Value;
 use std::io::Read;
