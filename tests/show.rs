@@ -5,6 +5,7 @@ use kloop::kinds;
 use kloop::kinds::view::Related;
 use kloop::object::{Object, Time};
 use kloop::show::describe::describe;
+use kloop::show::print::{Flags, Format};
 use kloop::show::table::{Options, Printer, Table};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -455,6 +456,79 @@ fn description_of_a_node() {
     same(SCENARIO, "kubectl describe node golden-nd --show-events=false", &cluster.describe("nodes", "golden-nd"));
     let wide = cluster.table("nodes", Options { wide: true, ..Options::default() });
     same_words(SCENARIO, "kubectl get node golden-nd -o wide", &wide);
+}
+
+/// The three pods of a scenario; the third is like the second but for what its file says.
+fn recorded_pods() -> Option<[Value; 3]> {
+    golden::folder("get-outputs")?;
+    let alpha: Value = serde_yaml::from_str(&recorded("get-outputs", "kubectl get pod alpha -o yaml")).expect("yaml");
+    let beta: Value = serde_yaml::from_str(&recorded("get-outputs", "kubectl get pods -o kyaml beta")).expect("kyaml");
+    let mut gamma = beta.clone();
+    for (path, value) in [
+        ("/metadata/name", "gamma"),
+        ("/metadata/labels/app", "a"),
+        ("/spec/nodeName", "node-c"),
+        ("/spec/containers/0/image", "nginx:1.28"),
+        ("/status/containerStatuses/0/image", "nginx:1.28"),
+    ] {
+        *gamma.pointer_mut(path).expect("a field") = value.into();
+    }
+    Some([alpha, beta, gamma])
+}
+
+/// The marks of masks are escaped in JSON; a masked time or revision needs no quotes in YAML, a real one does.
+fn unquoted(text: &str) -> String {
+    let text = text.replace("\\u003c", "<").replace("\\u003e", ">");
+    // The recording drops empty lines at the end and adds a newline where there is none.
+    text.replace("\"<time>\"", "<time>").replace("\"<rv>\"", "<rv>").trim_end_matches('\n').to_owned()
+}
+
+#[test]
+fn output_formats() {
+    let Some([alpha, beta, gamma]) = recorded_pods() else { return };
+    let mut compared = 0;
+    for step in golden::steps("get-outputs") {
+        let command = step.command.as_str();
+        let (objects, rest) = if let Some(rest) = command.strip_prefix("kubectl get pods -o ") {
+            (vec![&alpha, &beta, &gamma], rest)
+        } else if let Some(rest) = command.strip_prefix("kubectl get pods beta gamma -o ") {
+            (vec![&beta, &gamma], rest)
+        } else if let Some(rest) = command.strip_prefix("kubectl get pod alpha -o ") {
+            (vec![&alpha], rest)
+        } else {
+            continue;
+        };
+        // What the shell makes of the quotes.
+        let output = rest.replace(['\'', '"'], "");
+        let output = match rest.split_once('=') {
+            Some((name, text)) if text.starts_with('\'') => format!("{name}={}", text.trim_end().trim_matches('\'')),
+            Some((name, text)) if text.starts_with('"') => format!("{name}={}", text.trim_matches('"')),
+            _ => output,
+        };
+        if output.starts_with("wide") || rest.contains(" --") || output.contains(' ') && !output.contains('{') {
+            continue;
+        }
+        let mut read = |path: &str| {
+            std::fs::read_to_string(golden::folder("get-outputs").expect("folder").join(path))
+                .map_err(|error| error.to_string())
+        };
+        let flags = Flags { tables: true, ..Flags::default() };
+        let printed = Format::parse(&output, flags, &mut read).and_then(|format| {
+            let mut printer = kloop::show::print::Printer::new(format, false);
+            match objects.as_slice() {
+                [one] => printer.object(one),
+                several => printer.list(several.iter().map(|object| (*object).clone()).collect()),
+            }
+        });
+        match printed {
+            Ok(text) => assert_eq!(unquoted(&text), unquoted(&step.stdout), "{command}"),
+            Err(error) => assert_eq!(format!("error: {error}\n"), step.stderr, "{command}"),
+        }
+        compared += 1;
+    }
+    assert!(compared >= 25, "{compared} compared");
+    let ours = kloop::show::kyaml::to_kyaml(&beta);
+    same("get-outputs", "kubectl get pods -o kyaml beta", &ours);
 }
 
 #[test]

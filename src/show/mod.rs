@@ -10,6 +10,7 @@ pub mod describe;
 pub mod escape;
 pub mod events;
 pub mod go_syntax;
+pub mod go_template;
 pub mod kyaml;
 pub mod print;
 pub mod sort;

@@ -5,6 +5,7 @@
 
 use super::custom_columns::CustomColumns;
 use super::go_syntax;
+use super::go_template;
 use super::kyaml::to_kyaml;
 use crate::object::Object;
 use crate::object::jsonpath::{MissingKeys, Template};
@@ -33,6 +34,8 @@ pub enum Format {
     JsonPathAsJson(Template, String),
     /// Columns that the user chose.
     CustomColumns(CustomColumns),
+    /// A Go template and its source.
+    GoTemplate(go_template::Template, String),
 }
 
 /// The flags that go with `-o`.
@@ -88,11 +91,8 @@ impl Format {
                 let text = file(required(argument)?)?;
                 Ok(Format::CustomColumns(CustomColumns::parse_file(&text, flags.no_headers)?))
             }
-            ("go-template" | "go-template-file" | "template" | "templatefile", _) => {
-                required(template)?;
-                Err("Go templates are not supported yet; write the same with -o jsonpath=... or -o custom-columns=..."
-                    .into())
-            }
+            ("go-template" | "template", _) => go_template(template, flags),
+            ("go-template-file" | "templatefile", _) => go_template(&file(required(template)?)?, flags),
             _ => Err(unknown(output, flags.tables)),
         }
     }
@@ -106,6 +106,13 @@ fn jsonpath(source: &str, flags: Flags<'_>, format: fn(Template, String) -> Form
     let template = Template::parse(required(source)?);
     let template = template.map_err(|error| format!("error parsing jsonpath {source}, {error}"))?;
     Ok(format(template.with_missing_keys(flags.missing_keys), source.to_owned()))
+}
+
+fn go_template(source: &str, flags: Flags<'_>) -> Result<Format, String> {
+    let strict = flags.missing_keys == MissingKeys::Refuse;
+    let template = go_template::Template::parse(required(source)?, strict);
+    let template = template.map_err(|error| format!("error parsing template {source}, {error}"))?;
+    Ok(Format::GoTemplate(template, source.to_owned()))
 }
 
 fn unknown(output: &str, tables: bool) -> String {
@@ -185,6 +192,9 @@ impl Printer {
                 let separator = if self.documents > 1 { "---\n" } else { "" };
                 Ok(format!("{separator}{}", to_yaml(&self.shown(value.clone()))))
             }
+            Format::GoTemplate(template, source) => {
+                template.eval(value).map_err(|error| format!("error executing template {source:?}: {error}"))
+            }
             Format::JsonPath(template, source) => template.eval(value).map_err(|error| failed(source, &error, value)),
             Format::JsonPathAsJson(template, source) => {
                 let results = template.results(value).map_err(|error| failed(source, &error, value))?;
@@ -255,6 +265,7 @@ mod tests {
         assert_eq!(printed("jsonpath={.metadata.managedFields[0].manager}"), "m");
         assert_eq!(printed("jsonpath-as-json={.metadata.name}"), "[\n    \"web\"\n]\n");
         assert_eq!(printed("jsonpath-file=path.txt"), "Pod");
+        assert_eq!(printed("go-template={{.kind}} {{.nothing}}"), "Pod <no value>");
         assert_eq!(printed("custom-columns=N:.metadata.name"), "N\nweb\n");
         assert_eq!(printed("custom-columns-file=cols.txt"), "N\nweb\n");
     }
@@ -276,6 +287,7 @@ mod tests {
     fn refusals() {
         let cases = [
             ("jsonpath", "template format specified but no template given"),
+            ("go-template={{.items", "error parsing template {{.items, template: output:1: unclosed action"),
             ("jsonpath={.a", "error parsing jsonpath {.a, unclosed action"),
             ("jsonpath-file=nope", "error reading --template nope, open nope: no such file or directory"),
             (

@@ -1,0 +1,127 @@
+//! Go's `text/template`, as much of it as `-o go-template` needs: fields, variables, `if`, `range`, `with`, pipelines, the
+//! built-in functions, and kubectl's `exists` and `base64decode`. Named templates (`define`, `template`, `block`) are refused.
+//!
+//! Start reading at [`Template`]; `parse.rs` makes the nodes, `run.rs` runs them.
+
+mod parse;
+mod run;
+
+use serde_json::Value;
+
+/// A parsed template.
+#[derive(Clone, Debug)]
+pub struct Template {
+    nodes: Vec<Node>,
+    /// Whether a key that a map has not is an error: `--allow-missing-template-keys=false`.
+    strict: bool,
+}
+
+impl Template {
+    /// Reads a template; the error is Go's, `template: output:1: unclosed action`.
+    pub fn parse(text: &str, strict: bool) -> Result<Template, String> {
+        Ok(Template { nodes: parse::template(text)?, strict })
+    }
+
+    /// Its output for a value.
+    pub fn eval(&self, value: &Value) -> Result<String, String> {
+        run::run(&self.nodes, value, self.strict)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    Text(String),
+    Output(Pipe),
+    /// The condition, what runs when it holds, and else.
+    If(Pipe, Vec<Node>, Vec<Node>),
+    With(Pipe, Vec<Node>, Vec<Node>),
+    Range(Pipe, Vec<Node>, Vec<Node>),
+    Break,
+    Continue,
+}
+
+/// Commands, each given the result of the one before as its last argument.
+#[derive(Clone, Debug)]
+struct Pipe {
+    /// Variables to set; `range` may have two.
+    variables: Vec<String>,
+    /// `:=` makes them, `=` changes them.
+    declares: bool,
+    commands: Vec<Vec<Operand>>,
+}
+
+#[derive(Clone, Debug)]
+enum Operand {
+    Dot,
+    Literal(Value),
+    Function(String),
+    Variable(String),
+    Pipe(Box<Pipe>),
+    /// Fields of something, and where in the template they stand.
+    Fields(Box<Operand>, Vec<String>, Place),
+}
+
+/// Line from 1 and column from 0, as Go counts, and the text.
+#[derive(Clone, Debug)]
+struct Place {
+    line: usize,
+    column: usize,
+    text: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn list() -> Value {
+        json!({"kind": "List", "items": [
+            {"metadata": {"name": "alpha", "labels": {"tier": "front", "a.b/c": "x"}}, "spec": {"containers": [1, 2], "n": 1_234_567}},
+            {"metadata": {"name": "beta"}, "spec": {"containers": [1], "ok": true, "n": 80}},
+        ], "secret": "aGk="})
+    }
+
+    #[test]
+    fn templates() {
+        let cases = [
+            (
+                r#"{{range .items}}{{.metadata.name}}={{.metadata.labels.tier}} {{end}}{{"\n"}}"#,
+                "alpha=front beta=<no value> \n",
+            ),
+            (r#"{{range .items}}{{.metadata.name}} {{len .spec.containers}}{{"\n"}}{{end}}"#, "alpha 2\nbeta 1\n"),
+            ("{{.nothing}}", "<no value>"),
+            ("{{range $i, $x := .items}}{{$i}}:{{$x.metadata.name}};{{end}}", "0:alpha;1:beta;"),
+            ("{{range $k, $v := (index .items 0).metadata.labels}}{{$k}}={{$v}} {{end}}", "a.b/c=x tier=front "),
+            (r#"{{index .items 0 "metadata" "labels" "a.b/c"}}"#, "x"),
+            ("{{range .items}}{{if .spec.ok}}yes{{else}}no{{end}} {{end}}", "no yes "),
+            (r#"{{if eq .kind "Pod"}}a{{else if eq .kind "List" "X"}}b{{else}}c{{end}}"#, "b"),
+            ("{{with .gone}}x{{else}}none{{end}}", "none"),
+            ("{{range .gone}}x{{else}}empty{{end}}", "empty"),
+            (r#"{{.kind | printf "%s-%s" "k" | len}} {{printf "%q %v" .kind 1.5}}"#, "6 \"List\" 1.5"),
+            ("{{- /* note */ -}} a {{- .kind -}} b", "aListb"),
+            ("{{$n := 0}}{{range .items}}{{$n = .metadata.name}}{{end}}{{$n}}", "beta"),
+            (r#"{{.secret | base64decode}} {{exists . "items" }}"#, "hi true"),
+            ("{{range .items}}{{.spec.n}} {{end}}", "1.234567e+06 80 "),
+            ("{{(index .items 1).metadata}}", "map[name:beta]"),
+            ("{{range .items}}{{if .spec.ok}}{{break}}{{end}}{{.metadata.name}}{{end}}", "alpha"),
+            ("{{and true 0}} {{or 0 .kind}} {{not .kind}} {{gt 3 2}} {{le 2 1}}", "0 List false true false"),
+        ];
+        for (template, expected) in cases {
+            let parsed = Template::parse(template, false).unwrap_or_else(|error| panic!("{template}: {error}"));
+            assert_eq!(parsed.eval(&list()).as_deref(), Ok(expected), "{template}");
+        }
+    }
+
+    #[test]
+    fn refusals() {
+        let refuse = |template| Template::parse(template, false).unwrap_err();
+        assert_eq!(refuse("{{.items"), "template: output:1: unclosed action");
+        assert_eq!(refuse("{{range .items}}"), "template: output:1: unexpected EOF");
+        assert_eq!(refuse("a\n{{end}}"), "template: output:2: unexpected {{end}}");
+        assert_eq!(refuse("{{foo .x}}"), "template: output:1: function \"foo\" not defined");
+        let error = Template::parse("{{.data.zz}}", true).unwrap().eval(&json!({"data": {}})).unwrap_err();
+        assert_eq!(error, "template: output:1:7: executing \"output\" at <.data.zz>: map has no entry for key \"zz\"");
+        assert!(Template::parse(&"{{if (".repeat(5000), false).is_err());
+        assert!(Template::parse(&"{{if 1}}".repeat(5000), false).is_err());
+    }
+}

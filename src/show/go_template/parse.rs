@@ -1,0 +1,390 @@
+//! From template text to nodes.
+
+use super::{Node, Operand, Pipe, Place};
+use serde_json::Value;
+
+/// Functions that a template may call.
+pub const FUNCTIONS: [&str; 18] = [
+    "and",
+    "base64decode",
+    "eq",
+    "exists",
+    "ge",
+    "gt",
+    "html",
+    "index",
+    "le",
+    "len",
+    "lt",
+    "ne",
+    "not",
+    "or",
+    "print",
+    "printf",
+    "println",
+    "urlquery",
+];
+
+/// Blocks and parentheses nested deeper than this are no honest template.
+const MAX_DEPTH: usize = 64;
+
+/// The nodes of a whole template.
+pub fn template(text: &str) -> Result<Vec<Node>, String> {
+    let mut parser = Parser { pieces: pieces(text)?, at: 0, depth: 0 };
+    let (nodes, end) = parser.nodes()?;
+    match end {
+        None => Ok(nodes),
+        Some((word, line)) => Err(format!("template: output:{line}: unexpected {{{{{word}}}}}")),
+    }
+}
+
+enum Piece {
+    Text(String),
+    /// The inside of an action, its line and the column of its first letter.
+    Action(String, usize, usize),
+}
+
+/// Splits text and actions, with blanks trimmed where `{{-` and `-}}` ask for it; comments are dropped.
+fn pieces(text: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let mut at = 0;
+    let mut trim = false;
+    while let Some(open) = text[at..].find("{{").map(|found| found + at) {
+        let inside = open + 2;
+        let line = text[..open].matches('\n').count() + 1;
+        let end =
+            action_end(&text[inside..]).ok_or_else(|| format!("template: output:{line}: unclosed action"))? + inside;
+        let mut inner = &text[inside..end];
+        let mut before = &text[at..open];
+        if trim {
+            before = before.trim_start();
+        }
+        let skipped = match inner.strip_prefix('-').filter(|rest| rest.starts_with([' ', '\t', '\n', '\r'])) {
+            Some(rest) => {
+                before = before.trim_end();
+                inner = rest;
+                1
+            }
+            None => 0,
+        };
+        pieces.push(Piece::Text(before.to_owned()));
+        let tail = inner.strip_suffix('-').filter(|rest| rest.ends_with([' ', '\t', '\n', '\r']));
+        trim = tail.is_some();
+        inner = tail.unwrap_or(inner);
+        if !inner.trim().starts_with("/*") {
+            let line_start = text[..open].rfind('\n').map_or(0, |newline| newline + 1);
+            pieces.push(Piece::Action(inner.to_owned(), line, inside + skipped - line_start));
+        }
+        at = end + 2;
+    }
+    pieces.push(Piece::Text(if trim { text[at..].trim_start() } else { &text[at..] }.to_owned()));
+    Ok(pieces)
+}
+
+/// Where the closing braces stand; quoted text and comments may hold some.
+fn action_end(text: &str) -> Option<usize> {
+    if text.trim_start_matches('-').trim_start().starts_with("/*") {
+        let end = text.find("*/")?;
+        return Some(end + text[end..].find("}}")?);
+    }
+    let mut quote = None;
+    let mut escaped = false;
+    for (at, letter) in text.char_indices() {
+        match (quote, letter) {
+            (Some('"'), '\\') if !escaped => {
+                escaped = true;
+                continue;
+            }
+            (Some(open), letter) if letter == open && !escaped => quote = None,
+            (None, '"' | '`') => quote = Some(letter),
+            (None, '}') if text[at..].starts_with("}}") => return Some(at),
+            _ => {}
+        }
+        escaped = false;
+    }
+    None
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Token {
+    Word(String),
+    Field(String),
+    Variable(String),
+    Literal(Value),
+    Mark(&'static str),
+}
+
+struct Parser {
+    pieces: Vec<Piece>,
+    at: usize,
+    depth: usize,
+}
+
+/// The word that ended a block, `end` or `else if .x`, and its line.
+type End = Option<(String, usize)>;
+
+impl Parser {
+    /// Nodes up to the end of the text or of the block.
+    fn nodes(&mut self) -> Result<(Vec<Node>, End), String> {
+        let mut nodes = Vec::new();
+        while let Some(piece) = self.pieces.get(self.at) {
+            self.at += 1;
+            let (inner, line, column) = match piece {
+                Piece::Text(text) => {
+                    nodes.push(Node::Text(text.clone()));
+                    continue;
+                }
+                Piece::Action(inner, line, column) => (inner.clone(), *line, *column),
+            };
+            let word = inner.split_whitespace().next().unwrap_or_default();
+            let rest =
+                || inner.split_once(word).map(|(before, rest)| (rest.to_owned(), column + before.len() + word.len()));
+            match word {
+                "end" | "else" => return Ok((nodes, Some((inner.trim().to_owned(), line)))),
+                "break" => nodes.push(Node::Break),
+                "continue" => nodes.push(Node::Continue),
+                "if" | "with" | "range" => {
+                    let (rest, column) = rest().unwrap_or_default();
+                    nodes.push(self.block(word, &rest, line, column)?);
+                }
+                "define" | "template" | "block" => {
+                    return Err(format!("template: output:{line}: named templates are not supported"));
+                }
+                _ => nodes.push(Node::Output(pipe(&inner, line, column)?)),
+            }
+        }
+        Ok((nodes, None))
+    }
+
+    fn block(&mut self, word: &str, head: &str, line: usize, column: usize) -> Result<Node, String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(format!("template: output:{line}: blocks are nested too deeply"));
+        }
+        let head = pipe(head, line, column)?;
+        let (body, end) = self.nodes()?;
+        let (end, end_line) = end.ok_or_else(|| format!("template: output:{line}: unexpected EOF"))?;
+        let otherwise = match end.strip_prefix("else").map(str::trim) {
+            None => Vec::new(),
+            Some("") => match self.nodes()? {
+                (nodes, Some((end, _))) if end == "end" => nodes,
+                _ => return Err(format!("template: output:{end_line}: expected end")),
+            },
+            Some(chained) => {
+                let inner = chained.split_whitespace().next().unwrap_or_default().to_owned();
+                vec![self.block(&inner, chained[inner.len()..].trim_start(), end_line, 0)?]
+            }
+        };
+        self.depth -= 1;
+        Ok(match word {
+            "if" => Node::If(head, body, otherwise),
+            "with" => Node::With(head, body, otherwise),
+            _ => Node::Range(head, body, otherwise),
+        })
+    }
+}
+
+fn pipe(text: &str, line: usize, column: usize) -> Result<Pipe, String> {
+    let fail = |why: String| format!("template: output:{line}: {why}");
+    let tokens = tokens(text).map_err(fail)?;
+    let mut reader = Reader { tokens: &tokens, at: 0, line, column, depth: 0 };
+    let pipe = reader.pipe().map_err(fail)?;
+    match reader.next() {
+        None => Ok(pipe),
+        Some((token, _)) => Err(fail(format!("unexpected {token:?} in command"))),
+    }
+}
+
+/// The words of an action and where each stands.
+fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(letter) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let name_end =
+            |rest: &str| rest.find(|letter: char| letter != '_' && !letter.is_alphanumeric()).unwrap_or(rest.len());
+        let (token, length) = match letter {
+            ' ' | '\t' | '\r' | '\n' => (Token::Mark(" "), 1),
+            '|' => (Token::Mark("|"), 1),
+            '(' => (Token::Mark("("), 1),
+            ')' => (Token::Mark(")"), 1),
+            ',' => (Token::Mark(","), 1),
+            ':' if rest.starts_with(":=") => (Token::Mark(":="), 2),
+            '=' => (Token::Mark("="), 1),
+            '"' | '`' => quoted(rest)?,
+            '$' => {
+                let length = 1 + name_end(&rest[1..]);
+                (Token::Variable(rest[..length].to_owned()), length)
+            }
+            '.' => match name_end(&rest[1..]) {
+                0 => (Token::Mark("."), 1),
+                length => (Token::Field(rest[1..=length].to_owned()), length + 1),
+            },
+            '-' | '+' | '0'..='9' => number(rest)?,
+            letter if letter == '_' || letter.is_alphabetic() => {
+                let length = name_end(rest);
+                (Token::Word(rest[..length].to_owned()), length)
+            }
+            other => return Err(format!("unexpected U+{:04X} '{other}' in command", other as u32)),
+        };
+        tokens.push((token, at));
+        at += length;
+    }
+    Ok(tokens)
+}
+
+fn quoted(text: &str) -> Result<(Token, usize), String> {
+    if let Some(rest) = text.strip_prefix('`') {
+        let end = rest.find('`').ok_or("unterminated raw quoted string")?;
+        return Ok((Token::Literal(rest[..end].into()), end + 2));
+    }
+    let mut out = String::new();
+    let mut letters = text.char_indices().skip(1);
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => return Ok((Token::Literal(out.into()), at + 1)),
+            '\\' => out.push(match letters.next() {
+                Some((_, 'n')) => '\n',
+                Some((_, 't')) => '\t',
+                Some((_, 'r')) => '\r',
+                Some((_, same @ ('\\' | '"' | '\''))) => same,
+                _ => return Err("invalid syntax".into()),
+            }),
+            other => out.push(other),
+        }
+    }
+    Err("unterminated quoted string".into())
+}
+
+fn number(text: &str) -> Result<(Token, usize), String> {
+    let digits = |letter: char| !letter.is_ascii_alphanumeric() && letter != '.';
+    let length = text[1..].find(digits).map_or(text.len(), |end| end + 1);
+    let literal = &text[..length];
+    let value = match (literal.parse::<i64>(), literal.parse::<f64>()) {
+        (Ok(whole), _) => Value::from(whole),
+        (_, Ok(float)) if float.is_finite() => Value::from(float),
+        _ => return Err(format!("bad number syntax: {literal:?}")),
+    };
+    Ok((Token::Literal(value), length))
+}
+
+struct Reader<'a> {
+    tokens: &'a [(Token, usize)],
+    at: usize,
+    line: usize,
+    column: usize,
+    depth: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&self) -> Option<&'a Token> {
+        self.tokens.get(self.at).map(|(token, _)| token)
+    }
+
+    fn next(&mut self) -> Option<(&'a Token, usize)> {
+        let (token, at) = self.tokens.get(self.at)?;
+        self.at += 1;
+        Some((token, *at))
+    }
+
+    fn skip(&mut self, mark: &str) -> bool {
+        let found = matches!(self.peek(), Some(Token::Mark(known)) if *known == mark);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn blanks(&mut self) {
+        while self.skip(" ") {}
+    }
+
+    fn pipe(&mut self) -> Result<Pipe, String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err("parentheses are nested too deeply".into());
+        }
+        let mut pipe = Pipe { variables: Vec::new(), declares: false, commands: Vec::new() };
+        self.blanks();
+        let start = self.at;
+        while let Some(Token::Variable(name)) = self.peek() {
+            self.at += 1;
+            pipe.variables.push(name.clone());
+            self.blanks();
+            if !self.skip(",") {
+                break;
+            }
+            self.blanks();
+        }
+        pipe.declares = self.skip(":=");
+        if !pipe.declares && !self.skip("=") {
+            pipe.variables.clear();
+            self.at = start;
+        }
+        loop {
+            pipe.commands.push(self.command()?);
+            if !self.skip("|") {
+                break;
+            }
+        }
+        self.depth -= 1;
+        Ok(pipe)
+    }
+
+    fn command(&mut self) -> Result<Vec<Operand>, String> {
+        let mut operands = Vec::new();
+        loop {
+            self.blanks();
+            match self.peek() {
+                None | Some(Token::Mark("|" | ")")) => break,
+                Some(_) => operands.push(self.operand()?),
+            }
+        }
+        if operands.is_empty() { Err("missing value for command".into()) } else { Ok(operands) }
+    }
+
+    fn operand(&mut self) -> Result<Operand, String> {
+        let (token, at) = self.next().ok_or("missing value for command")?;
+        let mut fields = Vec::new();
+        let mut place = at;
+        let base = match token {
+            Token::Mark(".") => Operand::Dot,
+            Token::Mark("(") => {
+                let inner = self.pipe()?;
+                if !self.skip(")") {
+                    return Err("unclosed left paren".into());
+                }
+                Operand::Pipe(Box::new(inner))
+            }
+            Token::Field(name) => {
+                fields.push(name.clone());
+                Operand::Dot
+            }
+            Token::Variable(name) => Operand::Variable(name.clone()),
+            Token::Literal(value) => return Ok(Operand::Literal(value.clone())),
+            Token::Word(word) => return word_operand(word),
+            Token::Mark(mark) => return Err(format!("unexpected {mark:?} in operand")),
+        };
+        while let Some(Token::Field(name)) = self.peek() {
+            // Go names the place of the second field of a chain.
+            if fields.len() <= 1 {
+                place = self.tokens[self.at].1;
+            }
+            self.at += 1;
+            fields.push(name.clone());
+        }
+        if fields.is_empty() {
+            return Ok(base);
+        }
+        let text = format!(".{}", fields.join("."));
+        Ok(Operand::Fields(Box::new(base), fields, Place { line: self.line, column: self.column + place, text }))
+    }
+}
+
+fn word_operand(word: &str) -> Result<Operand, String> {
+    match word {
+        "true" => Ok(Operand::Literal(Value::Bool(true))),
+        "false" => Ok(Operand::Literal(Value::Bool(false))),
+        "nil" => Ok(Operand::Literal(Value::Null)),
+        word if FUNCTIONS.contains(&word) => Ok(Operand::Function(word.to_owned())),
+        word => Err(format!("function {word:?} not defined")),
+    }
+}

@@ -1,0 +1,358 @@
+//! Runs a template's nodes.
+
+use super::{Node, Operand, Pipe, Place};
+use crate::show::go_syntax;
+use base64::Engine;
+use serde_json::Value;
+use std::cmp::Ordering;
+
+/// The output for a value.
+pub fn run(nodes: &[Node], value: &Value, strict: bool) -> Result<String, String> {
+    let mut runner = Runner { strict, variables: vec![("$".into(), value.clone())], out: String::new() };
+    runner.nodes(nodes, value)?;
+    Ok(runner.out)
+}
+
+/// What ends a loop's round.
+#[derive(PartialEq)]
+enum Flow {
+    On,
+    Break,
+    Continue,
+}
+
+struct Runner {
+    strict: bool,
+    /// The innermost last.
+    variables: Vec<(String, Value)>,
+    out: String,
+}
+
+impl Runner {
+    fn nodes(&mut self, nodes: &[Node], dot: &Value) -> Result<Flow, String> {
+        for node in nodes {
+            let flow = match node {
+                Node::Text(text) => {
+                    self.out.push_str(text);
+                    Flow::On
+                }
+                Node::Output(pipe) => {
+                    let value = self.pipe(pipe, dot)?;
+                    if pipe.variables.is_empty() {
+                        self.out.push_str(&text(&value));
+                    }
+                    Flow::On
+                }
+                Node::Break => Flow::Break,
+                Node::Continue => Flow::Continue,
+                Node::If(..) | Node::With(..) | Node::Range(..) => {
+                    // What a block declares ends with it.
+                    let known = self.variables.len();
+                    let flow = self.block(node, dot)?;
+                    self.variables.truncate(known);
+                    flow
+                }
+            };
+            if flow != Flow::On {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::On)
+    }
+
+    fn block(&mut self, node: &Node, dot: &Value) -> Result<Flow, String> {
+        match node {
+            Node::If(condition, body, otherwise) => {
+                let holds = truth(&self.pipe(condition, dot)?);
+                self.nodes(if holds { body } else { otherwise }, dot)
+            }
+            Node::With(pipe, body, otherwise) => {
+                let value = self.pipe(pipe, dot)?;
+                if truth(&value) { self.nodes(body, &value) } else { self.nodes(otherwise, dot) }
+            }
+            Node::Range(pipe, body, otherwise) => self.range(pipe, body, otherwise, dot),
+            _ => Ok(Flow::On),
+        }
+    }
+
+    fn range(&mut self, pipe: &Pipe, body: &[Node], otherwise: &[Node], dot: &Value) -> Result<Flow, String> {
+        let items: Vec<(Value, Value)> = match self.commands(pipe, dot)? {
+            Value::Array(items) => items.into_iter().enumerate().map(|(at, item)| (at.into(), item)).collect(),
+            Value::Object(map) => map.into_iter().map(|(key, value)| (key.into(), value)).collect(),
+            Value::Null => Vec::new(),
+            Value::Number(count) if count.is_i64() => {
+                (0..count.as_i64().unwrap_or(0).min(1_000_000)).map(|at| (at.into(), at.into())).collect()
+            }
+            other => return Err(failed(&format!("range can't iterate over {}", text(&other)))),
+        };
+        if items.is_empty() {
+            return self.nodes(otherwise, dot);
+        }
+        for (key, value) in items {
+            let known = self.variables.len();
+            match pipe.variables.as_slice() {
+                [one] => self.variables.push((one.clone(), value.clone())),
+                [first, second] => {
+                    self.variables.extend([(first.clone(), key), (second.clone(), value.clone())]);
+                }
+                _ => {}
+            }
+            let flow = self.nodes(body, &value)?;
+            self.variables.truncate(known);
+            if flow == Flow::Break {
+                break;
+            }
+        }
+        Ok(Flow::On)
+    }
+
+    /// The value of a pipeline, which its variable then has.
+    fn pipe(&mut self, pipe: &Pipe, dot: &Value) -> Result<Value, String> {
+        let value = self.commands(pipe, dot)?;
+        if let Some(name) = pipe.variables.first() {
+            let known = self.variables.iter_mut().rev().find(|(known, _)| known == name);
+            match known {
+                Some((_, slot)) if !pipe.declares => *slot = value.clone(),
+                None if !pipe.declares => return Err(failed(&format!("undefined variable: {name}"))),
+                _ => self.variables.push((name.clone(), value.clone())),
+            }
+        }
+        Ok(value)
+    }
+
+    fn commands(&mut self, pipe: &Pipe, dot: &Value) -> Result<Value, String> {
+        let mut last = None;
+        for command in &pipe.commands {
+            last = Some(self.command(command, dot, last)?);
+        }
+        Ok(last.unwrap_or(Value::Null))
+    }
+
+    fn command(&mut self, operands: &[Operand], dot: &Value, piped: Option<Value>) -> Result<Value, String> {
+        let Some((first, rest)) = operands.split_first() else { return Ok(Value::Null) };
+        if let Operand::Function(name) = first {
+            let mut arguments = Vec::new();
+            for operand in rest {
+                arguments.push(self.operand(operand, dot)?);
+            }
+            arguments.extend(piped);
+            return call(name, &arguments).map_err(|error| failed(&format!("error calling {name}: {error}")));
+        }
+        if !rest.is_empty() || piped.is_some() {
+            return Err(failed("can't give argument to non-function"));
+        }
+        self.operand(first, dot)
+    }
+
+    fn operand(&mut self, operand: &Operand, dot: &Value) -> Result<Value, String> {
+        match operand {
+            Operand::Dot => Ok(dot.clone()),
+            Operand::Literal(value) => Ok(value.clone()),
+            Operand::Function(name) => {
+                call(name, &[]).map_err(|error| failed(&format!("error calling {name}: {error}")))
+            }
+            Operand::Variable(name) => {
+                let known = self.variables.iter().rev().find(|(known, _)| known == name);
+                known.map(|(_, value)| value.clone()).ok_or_else(|| failed(&format!("undefined variable {name:?}")))
+            }
+            Operand::Pipe(pipe) => self.pipe(pipe, dot),
+            Operand::Fields(base, names, place) => {
+                let base = match base.as_ref() {
+                    Operand::Dot => return self.fields(dot, names, place),
+                    other => self.operand(other, dot)?,
+                };
+                self.fields(&base, names, place)
+            }
+        }
+    }
+
+    fn fields(&self, base: &Value, names: &[String], place: &Place) -> Result<Value, String> {
+        let mut value = base;
+        for name in names {
+            let Place { line, column, text } = place;
+            let fail =
+                |why: String| format!("template: output:{line}:{column}: executing \"output\" at <{text}>: {why}");
+            value = match value {
+                Value::Object(map) => match map.get(name) {
+                    Some(value) => value,
+                    None if self.strict => return Err(fail(format!("map has no entry for key {name:?}"))),
+                    None => return Ok(Value::Null),
+                },
+                Value::Null if self.strict => return Err(fail(format!("nil data; no entry for key {name:?}"))),
+                Value::Null => return Ok(Value::Null),
+                _ => return Err(fail(format!("can't evaluate field {name} in type interface {{}}"))),
+            };
+        }
+        Ok(value.clone())
+    }
+}
+
+fn failed(why: &str) -> String {
+    format!("template: output: executing \"output\": {why}")
+}
+
+fn truth(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+    }
+}
+
+/// kubectl decodes numbers as floating point, so that large ones print with an exponent.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "<no value>".into(),
+        Value::Number(number) => go_number(number.as_f64().unwrap_or(0.0)),
+        other => go_syntax::plain(other),
+    }
+}
+
+/// Go's `%v` of a float: with an exponent from a million on.
+fn go_number(number: f64) -> String {
+    let short = format!("{number:e}");
+    let (mantissa, exponent) = short.split_once('e').unwrap_or((&short, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if number == 0.0 || (-4..6).contains(&exponent) {
+        return number.to_string();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+fn call(name: &str, arguments: &[Value]) -> Result<Value, String> {
+    let first = arguments.first().ok_or("wrong number of args: want at least 1 got 0");
+    Ok(match name {
+        "and" => {
+            arguments.iter().find(|value| !truth(value)).or(arguments.last()).cloned().ok_or("wrong number of args")?
+        }
+        "or" => {
+            arguments.iter().find(|value| truth(value)).or(arguments.last()).cloned().ok_or("wrong number of args")?
+        }
+        "not" => (!truth(first?)).into(),
+        "len" => length(first?)?.into(),
+        "index" => index(first?, &arguments[1..])?,
+        "exists" => index(first?, &arguments[1..]).is_ok_and(|found| !found.is_null()).into(),
+        "print" => arguments.iter().map(text).collect::<Vec<_>>().join("").into(),
+        "println" => (arguments.iter().map(text).collect::<Vec<_>>().join(" ") + "\n").into(),
+        "printf" => printf(first?, &arguments[1..]).into(),
+        "base64decode" => decode(first?)?.into(),
+        "html" => {
+            text(first?).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;").into()
+        }
+        "urlquery" => url_query(&text(first?)).into(),
+        "ne" => (!equal(first?, arguments.get(1).ok_or("missing argument for comparison")?)?).into(),
+        "eq" => {
+            let others =
+                arguments.get(1..).filter(|others| !others.is_empty()).ok_or("missing argument for comparison")?;
+            let equals: Result<Vec<bool>, String> = others.iter().map(|other| equal(first?, other)).collect();
+            equals?.contains(&true).into()
+        }
+        _ => {
+            let order = compare(first?, arguments.get(1).ok_or("missing argument for comparison")?)?;
+            match name {
+                "lt" => order.is_lt(),
+                "le" => order.is_le(),
+                "gt" => order.is_gt(),
+                _ => order.is_ge(),
+            }
+            .into()
+        }
+    })
+}
+
+fn length(value: &Value) -> Result<usize, String> {
+    match value {
+        Value::String(text) => Ok(text.len()),
+        Value::Array(items) => Ok(items.len()),
+        Value::Object(map) => Ok(map.len()),
+        Value::Null => Err("len of nil pointer".into()),
+        _ => Err("len of type float64".into()),
+    }
+}
+
+fn index(value: &Value, keys: &[Value]) -> Result<Value, String> {
+    keys.iter().try_fold(value.clone(), |value, key| match (&value, key) {
+        (Value::Object(map), Value::String(key)) => Ok(map.get(key).cloned().unwrap_or(Value::Null)),
+        (Value::Array(items), Value::Number(at)) => {
+            let at = at.as_f64().filter(|at| *at >= 0.0).map(|at| at as usize);
+            at.and_then(|at| items.get(at)).cloned().ok_or_else(|| format!("index out of range: {key}"))
+        }
+        (Value::Null, _) => Err("index of untyped nil".into()),
+        _ => Err("cannot index value with key of that type".into()),
+    })
+}
+
+fn equal(left: &Value, right: &Value) -> Result<bool, String> {
+    match (left, right) {
+        (Value::Null, other) | (other, Value::Null) => Ok(other.is_null()),
+        (Value::Bool(left), Value::Bool(right)) => Ok(left == right),
+        _ => Ok(compare(left, right)?.is_eq()),
+    }
+}
+
+/// Numbers of a body and of the template compare with each other, more leniently than in Go.
+fn compare(left: &Value, right: &Value) -> Result<Ordering, String> {
+    match (left, right) {
+        (Value::String(left), Value::String(right)) => Ok(left.cmp(right)),
+        (Value::Number(left), Value::Number(right)) => {
+            left.as_f64().partial_cmp(&right.as_f64()).ok_or_else(|| "incompatible types for comparison".into())
+        }
+        _ => Err("incompatible types for comparison".into()),
+    }
+}
+
+fn printf(format: &Value, arguments: &[Value]) -> String {
+    let format = format.as_str().unwrap_or_default();
+    let mut arguments = arguments.iter();
+    let mut out = String::new();
+    let mut letters = format.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            out.push(letter);
+            continue;
+        }
+        let mut width = String::new();
+        let verb = loop {
+            match letters.next() {
+                Some(digit @ ('-' | '0'..='9')) => width.push(digit),
+                other => break other,
+            }
+        };
+        let shown = match (verb, if verb == Some('%') { None } else { arguments.next() }) {
+            (Some('%'), _) => "%".into(),
+            (Some('q'), Some(value)) => format!("{:?}", text(value)),
+            (Some('d'), Some(Value::Number(number))) => (number.as_f64().unwrap_or(0.0) as i64).to_string(),
+            (Some(_), Some(value)) => text(value),
+            (Some(verb), None) => format!("%!{verb}(MISSING)"),
+            (None, _) => "%!(NOVERB)".into(),
+        };
+        // A terminal is never wider than this.
+        let wanted = width.trim_start_matches('-').parse::<usize>().unwrap_or(0).min(1000);
+        if width.starts_with('-') {
+            out.push_str(&format!("{shown:<wanted$}"));
+        } else {
+            out.push_str(&format!("{shown:>wanted$}"));
+        }
+    }
+    out
+}
+
+fn decode(value: &Value) -> Result<String, String> {
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text(value)).map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn url_query(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut out, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+            b' ' => out.push('+'),
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+        out
+    })
+}
