@@ -25,6 +25,17 @@ impl Owner<'_> {
     /// Its children of a resource. Adoptions and releases are added to the plan; when there are any, the rest of the
     /// thinking waits for the next look, so that no child is written twice by one plan.
     pub fn claim<'w>(&self, world: &'w World, resource: &'static str, plan: &mut Plan) -> Vec<&'w Arc<Row>> {
+        self.claim_if(world, resource, |_| true, plan)
+    }
+
+    /// The same, taking over only what passes a test.
+    pub fn claim_if<'w>(
+        &self,
+        world: &'w World,
+        resource: &'static str,
+        may_adopt: impl Fn(&Row) -> bool,
+        plan: &mut Plan,
+    ) -> Vec<&'w Arc<Row>> {
         let namespace = &self.row.key.namespace;
         let mut children = Vec::new();
         for child in world.dependents(&self.row.uid).filter(|child| child.key.resource == resource) {
@@ -42,7 +53,7 @@ impl Owner<'_> {
             return children;
         }
         for orphan in world.orphans(resource, namespace).filter(|orphan| !orphan.is_deleting()) {
-            if self.row.selects(orphan) {
+            if self.row.selects(orphan) && may_adopt(orphan) {
                 self.adopt(orphan, plan);
                 children.push(orphan);
             }

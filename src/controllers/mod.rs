@@ -10,6 +10,7 @@ mod backends;
 mod claim;
 mod percent;
 mod pods;
+mod revisions;
 mod status;
 #[cfg(test)]
 mod testing;
@@ -23,13 +24,17 @@ pub mod namespace;
 pub mod node_lifecycle;
 pub mod pod_gc;
 pub mod replicaset;
+pub mod replicationcontroller;
 pub mod serviceaccount;
+pub mod statefulset;
 pub mod ttl;
 
 /// Every controller.
 pub static ALL: &[&Loop] = &[
     &deployment::LOOP,
     &replicaset::LOOP,
+    &replicationcontroller::LOOP,
+    &statefulset::LOOP,
     &job::LOOP,
     &ttl::LOOP,
     &endpointslice::LOOP,

@@ -294,6 +294,11 @@ impl Cluster {
         self.store(object);
     }
 
+    /// Replaces the status.
+    pub fn write_status(&mut self, object: Object) {
+        self.commit(Verb::Status(object));
+    }
+
     /// Replaces spec and metadata.
     pub fn update(&mut self, mut object: Object) {
         let old = self.relied_on(&object).object();

@@ -1,0 +1,129 @@
+//! The templates that StatefulSets and DaemonSets have had, kept as ControllerRevisions, which `rollout undo` goes back to.
+
+use super::claim::Owner;
+use super::pods::{self, template_hash};
+use crate::object::Object;
+use crate::world::{Plan, Verb, World};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+const REVISIONS: &str = "controllerrevisions.apps";
+/// Label on pods with the revision they were made from.
+pub const REVISION_HASH: &str = "controller-revision-hash";
+
+/// The revisions of one object, oldest first; the last is the one that is wanted now.
+pub struct History {
+    /// Never empty.
+    revisions: Vec<Object>,
+}
+
+/// What became of the history.
+pub enum Kept {
+    /// The newest revision has the template.
+    Known(History),
+    /// It is being written; the rest of the thinking waits for the next look.
+    Written,
+    /// Its name is taken by another object's revision: `collisionCount` has to grow.
+    Collided,
+}
+
+/// Makes the newest revision be the one with the object's template.
+pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> Kept {
+    let mut template = object.at(&["spec", "template"]).cloned().unwrap_or(Value::Null);
+    template["$patch"] = "replace".into();
+    let data = json!({ "spec": { "template": template } });
+    let mut revisions: Vec<Object> = world.controlled(REVISIONS, &owner.row.uid).map(|row| row.object()).collect();
+    revisions.sort_by(|a, b| (number(a), a.name()).cmp(&(number(b), b.name())));
+    let next = revisions.last().map_or(1, |last| number(last) + 1);
+    match revisions.iter().rposition(|revision| revision.at(&["data"]) == Some(&data)) {
+        Some(at) if at + 1 == revisions.len() => Kept::Known(History { revisions }),
+        Some(at) => {
+            let mut returned = revisions.swap_remove(at);
+            returned.set(&["revision"], next);
+            plan.write(Verb::Update(returned), "an earlier template returned");
+            Kept::Written
+        }
+        None => {
+            let hash = template_hash(&data, object.int(&["status", "collisionCount"]));
+            let revision = make(owner, object, data, &hash, next);
+            if world.find(REVISIONS, &owner.row.key.namespace, revision.name()).is_some() {
+                return Kept::Collided;
+            }
+            plan.write(Verb::Create(revision), "the template is new");
+            Kept::Written
+        }
+    }
+}
+
+fn make(owner: &Owner, object: &Object, data: Value, hash: &str, number: i64) -> Object {
+    let pairs = |path: &[&str]| -> Map<String, Value> {
+        object.pairs(path).map(|(key, value)| (key.to_owned(), value.into())).collect()
+    };
+    let mut labels = pairs(&["spec", "template", "metadata", "labels"]);
+    let label = if owner.kind == "DaemonSet" { REVISION_HASH } else { "controller.kubernetes.io/hash" };
+    labels.insert(label.into(), hash.into());
+    let mut revision = Object(json!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": format!("{}-{hash}", owner.row.key.name),
+            "namespace": *owner.row.key.namespace,
+            "labels": labels,
+            "ownerReferences": [owner.reference().to_value()],
+        },
+        "data": data,
+        "revision": number,
+    }));
+    let annotations = pairs(&["metadata", "annotations"]);
+    if !annotations.is_empty() {
+        revision.set(&["metadata", "annotations"], annotations);
+    }
+    revision
+}
+
+fn number(revision: &Object) -> i64 {
+    revision.int(&["revision"]).unwrap_or(0)
+}
+
+impl History {
+    /// The revision of the object's template.
+    pub fn newest(&self) -> &Object {
+        &self.revisions[self.revisions.len() - 1]
+    }
+
+    /// A revision by name.
+    pub fn find(&self, name: &str) -> Option<&Object> {
+        self.revisions.iter().find(|revision| revision.name() == name)
+    }
+
+    /// The hash in the newest revision's name.
+    pub fn newest_hash<'a>(&'a self, owner: &Owner) -> &'a str {
+        let name = self.newest().name();
+        name.get(owner.row.key.name.len() + 1..).unwrap_or(name)
+    }
+
+    /// Deletes the oldest revisions that no pod was made from, beyond the limit.
+    pub fn truncate(&self, world: &World, owner: &Owner, limit: i64, live: &BTreeSet<String>, plan: &mut Plan) {
+        let old: Vec<&Object> = self.revisions[..self.revisions.len() - 1]
+            .iter()
+            .filter(|revision| {
+                !live.iter().any(|live| revision.name() == live || revision.name().ends_with(&format!("-{live}")))
+            })
+            .collect();
+        let excess = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+        for revision in &old[..excess] {
+            if let Some(row) = world.find(REVISIONS, &owner.row.key.namespace, revision.name()) {
+                pods::delete(plan, row, format!("more than {limit} old revisions"));
+            }
+        }
+    }
+}
+
+/// The template that a revision keeps.
+pub fn template(revision: &Object) -> Value {
+    let mut template = revision.at(&["data", "spec", "template"]).cloned().unwrap_or(Value::Null);
+    if let Some(map) = template.as_object_mut() {
+        map.remove("$patch");
+    }
+    template
+}

@@ -1,0 +1,71 @@
+//! What makes a StatefulSet's pods individuals: names, labels, host names and claims.
+
+use crate::controllers::claim::Owner;
+use crate::controllers::pods::from_template;
+use crate::controllers::revisions::{self, REVISION_HASH};
+use crate::object::Object;
+use crate::world::Row;
+use serde_json::{Value, json};
+
+/// The ordinal in a pod's name, if the name is one of this set.
+pub(super) fn ordinal(set: &Row, pod: &str) -> Option<i64> {
+    let number = pod.strip_prefix(&*set.key.name)?.strip_prefix('-')?;
+    number.parse::<u32>().ok().filter(|ordinal| ordinal.to_string() == number).map(i64::from)
+}
+
+/// The pod of an ordinal, from a revision's template.
+pub(super) fn pod(owner: &Owner, set: &Object, revision: &Object, ordinal: i64) -> Object {
+    let mut pod = from_template(owner, &revisions::template(revision));
+    let name = format!("{}-{ordinal}", owner.row.key.name);
+    pod.set(&["metadata", "name"], name.as_str());
+    for (label, value) in [
+        ("statefulset.kubernetes.io/pod-name", name.clone()),
+        ("apps.kubernetes.io/pod-index", ordinal.to_string()),
+        (REVISION_HASH, revision.name().to_owned()),
+    ] {
+        pod.set(&["metadata", "labels", label], value);
+    }
+    pod.set(&["spec", "hostname"], name);
+    if let Some(service) = set.text(&["spec", "serviceName"]).filter(|service| !service.is_empty()) {
+        pod.set(&["spec", "subdomain"], service);
+    }
+    let templates = set.items(&["spec", "volumeClaimTemplates"]);
+    if !templates.is_empty() {
+        let names: Vec<&Value> = templates.iter().map(|template| &template["metadata"]["name"]).collect();
+        let volumes = pod.items(&["spec", "volumes"]).iter().filter(|volume| !names.contains(&&volume["name"]));
+        let mut volumes: Vec<Value> = volumes.cloned().collect();
+        volumes.extend(names.into_iter().map(
+            |name| json!({ "name": name, "persistentVolumeClaim": { "claimName": claim_name(owner, name, ordinal) } }),
+        ));
+        pod.set(&["spec", "volumes"], volumes);
+    }
+    pod
+}
+
+fn claim_name(owner: &Owner, template: &Value, ordinal: i64) -> String {
+    format!("{}-{}-{ordinal}", template.as_str().unwrap_or_default(), owner.row.key.name)
+}
+
+/// The claims of an ordinal. They outlive their pod; with `whenDeleted: Delete` they go with the set (KEP-1847).
+pub(super) fn claims(owner: &Owner, set: &Object, ordinal: i64) -> Vec<Object> {
+    let go_along = set.text(&["spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted"]) == Some("Delete");
+    let claim = |template: &Value| {
+        let name = claim_name(owner, &template["metadata"]["name"], ordinal);
+        let mut claim = Object(json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": template["metadata"],
+            "spec": template["spec"],
+        }));
+        claim.set(&["metadata", "name"], name);
+        claim.set(&["metadata", "namespace"], &*owner.row.key.namespace);
+        for (key, value) in set.pairs(&["spec", "selector", "matchLabels"]) {
+            claim.set(&["metadata", "labels", key], value);
+        }
+        if go_along {
+            claim.set(&["metadata", "ownerReferences"], json!([owner.reference().to_value()]));
+        }
+        claim
+    };
+    set.items(&["spec", "volumeClaimTemplates"]).iter().map(claim).collect()
+}

@@ -1,0 +1,223 @@
+//! StatefulSets keep pods with names, storage and an order: `db-0`, `db-1`, ... each made when those before it are ready.
+//!
+//! What a pod and its claims look like is in `identity`, the status in `tally`. Start reading at [`Set::act`].
+
+mod identity;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use super::claim::Owner;
+use super::pods;
+use super::revisions::{self, History, Kept, REVISION_HASH};
+use crate::object::{Key, Object, Time};
+use crate::world::{EventType, Loop, Phase, Plan, Row, Verb, World};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const ROOT: &str = "statefulsets.apps";
+
+/// The loop of StatefulSets.
+pub const LOOP: Loop = Loop { name: "statefulset-controller", root: ROOT, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    pods::concerned(world, ROOT, "StatefulSet", &["pods", "controllerrevisions.apps"], row)
+}
+
+/// A StatefulSet being thought about.
+struct Set<'w> {
+    world: &'w World,
+    owner: Owner<'w>,
+    object: Object,
+    history: History,
+    replicas: i64,
+    start: i64,
+    /// One after the other, in order.
+    ordered: bool,
+    min_ready: i64,
+    /// Its pods by ordinal.
+    pods: BTreeMap<i64, &'w Arc<Row>>,
+    plan: Plan,
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key) else { return plan };
+    let owner = Owner { row, api_version: "apps/v1", kind: "StatefulSet" };
+    let is_member = |pod: &Row| identity::ordinal(row, &pod.key.name).is_some();
+    let rows = owner.claim_if(world, "pods", is_member, &mut plan);
+    if !plan.is_empty() || row.is_deleting() {
+        return plan;
+    }
+    let object = row.object();
+    let history = match revisions::keep(world, &owner, &object, &mut plan) {
+        Kept::Known(history) => history,
+        Kept::Written => return plan,
+        Kept::Collided => {
+            tally::note_collision(object, &mut plan);
+            return plan;
+        }
+    };
+    let pods = rows.into_iter().filter_map(|pod| Some((identity::ordinal(row, &pod.key.name)?, pod))).collect();
+    let set = Set {
+        world,
+        replicas: object.int(&["spec", "replicas"]).unwrap_or(1),
+        start: object.int(&["spec", "ordinals", "start"]).unwrap_or(0),
+        ordered: object.text(&["spec", "podManagementPolicy"]) != Some("Parallel"),
+        min_ready: object.int(&["spec", "minReadySeconds"]).unwrap_or(0),
+        owner,
+        object,
+        history,
+        pods,
+        plan,
+    };
+    set.think()
+}
+
+impl<'w> Set<'w> {
+    fn think(mut self) -> Plan {
+        self.act();
+        self.clean_up();
+        self.count()
+    }
+
+    /// Fills gaps from the lowest ordinal, then takes away from the highest, then brings pods up to date.
+    fn act(&mut self) {
+        for ordinal in self.start..self.start + self.replicas {
+            if !self.keep_replica(ordinal) {
+                return;
+            }
+        }
+        if self.condemn() && self.object.text(&["spec", "updateStrategy", "type"]) != Some("OnDelete") {
+            self.roll();
+        }
+    }
+
+    /// One wanted pod. False when what follows has to wait.
+    fn keep_replica(&mut self, ordinal: i64) -> bool {
+        let Some(pod) = self.pods.get(&ordinal).copied() else {
+            self.make(ordinal);
+            return !self.ordered;
+        };
+        let name = pod.key.name.clone();
+        let fields = pod.pod();
+        if fields.is_some_and(|pod| pod.phase.is_terminal()) && !pod.is_deleting() {
+            let path = self.owner.row.key.path();
+            let message = format!("StatefulSet {path} is recreating failed Pod {name}");
+            self.plan.event(self.owner.row, EventType::Warning, "RecreatingFailedPod", message);
+            self.delete(pod, "it has ended and is made again");
+            return false;
+        }
+        if pod.is_deleting() && self.ordered {
+            self.plan.wait(format!("waiting for {name} to end"));
+            return false;
+        }
+        if !self.is_available(pod) && self.ordered {
+            self.plan.wait(format!("waiting for {name} to be ready"));
+            return false;
+        }
+        true
+    }
+
+    fn is_ready(&self, pod: &Row) -> bool {
+        pod.pod().is_some_and(|pod| pod.phase == Phase::Running && pod.ready)
+    }
+
+    fn is_available(&mut self, pod: &Row) -> bool {
+        let ready = self.is_ready(pod);
+        let available = ready && pod.is_available_pod(self.min_ready, self.world.now);
+        if let Some(since) = pod.pod().and_then(|pod| pod.ready_since).filter(|_| ready && !available) {
+            self.plan
+                .wake_at(since.saturating_add(jiff::SignedDuration::from_secs(self.min_ready)).unwrap_or(Time::MAX));
+        }
+        available
+    }
+
+    fn is_wanted(&self, ordinal: i64) -> bool {
+        (self.start..self.start + self.replicas).contains(&ordinal)
+    }
+
+    fn make(&mut self, ordinal: i64) {
+        let revision = self.revision_for(ordinal);
+        let pod = identity::pod(&self.owner, &self.object, &revision, ordinal);
+        let (set, name) = (self.owner.row.key.name.clone(), pod.name().to_owned());
+        for claim in identity::claims(&self.owner, &self.object, ordinal) {
+            if self.world.find("persistentvolumeclaims", &self.owner.row.key.namespace, claim.name()).is_none() {
+                let message = format!("Create Claim {} Pod {name} in StatefulSet {set} success", claim.name());
+                self.plan.event(self.owner.row, EventType::Normal, "SuccessfulCreate", message);
+                self.plan.write(Verb::Create(claim), format!("{name} needs it"));
+            }
+        }
+        let message = format!("Create Pod {name} in StatefulSet {set} successful");
+        self.plan.event(self.owner.row, EventType::Normal, "SuccessfulCreate", message);
+        self.plan.write(Verb::Create(pod), format!("{name} is wanted"));
+    }
+
+    /// Pods below the partition, and those that the rollout has not reached, come back with the revision they had.
+    fn revision_for(&self, ordinal: i64) -> Object {
+        let current = self.object.text(&["status", "currentRevision"]).and_then(|name| self.history.find(name));
+        let place = ordinal - self.start;
+        let keeps_current = match self.object.int(&["spec", "updateStrategy", "rollingUpdate", "partition"]) {
+            Some(partition) => place < partition,
+            None => place < self.object.int(&["status", "currentReplicas"]).unwrap_or(0),
+        };
+        let rolls = self.object.text(&["spec", "updateStrategy", "type"]) != Some("OnDelete");
+        current.filter(|_| keeps_current && rolls).unwrap_or(self.history.newest()).clone()
+    }
+
+    fn delete(&mut self, pod: &Row, why: &str) {
+        let (set, name) = (&self.owner.row.key.name, &pod.key.name);
+        let message = format!("Delete Pod {name} in StatefulSet {set} successful");
+        self.plan.event(self.owner.row, EventType::Normal, "SuccessfulDelete", message);
+        pods::delete(&mut self.plan, pod, why);
+    }
+
+    /// Takes away pods that are not wanted, highest first. False when what follows has to wait.
+    fn condemn(&mut self) -> bool {
+        let condemned: Vec<&Arc<Row>> =
+            self.pods.iter().rev().filter(|(ordinal, _)| !self.is_wanted(**ordinal)).map(|(_, pod)| *pod).collect();
+        let unhealthy =
+            condemned.iter().rev().find(|pod| !self.is_ready(pod) || pod.is_deleting()).map(|pod| pod.uid.clone());
+        for pod in condemned {
+            if pod.is_deleting() {
+                self.plan.wait(format!("waiting for {} to end", pod.key.name));
+                if self.ordered {
+                    return false;
+                }
+                continue;
+            }
+            if self.ordered && !self.is_available(pod) && unhealthy.as_ref() != Some(&pod.uid) {
+                self.plan.wait(format!("waiting for {} to be ready before it is taken away", pod.key.name));
+                return false;
+            }
+            self.delete(pod, "fewer replicas are wanted");
+            if self.ordered {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Replaces pods of other revisions, highest first, one at a time, down to the partition.
+    fn roll(&mut self) {
+        let partition = self.object.int(&["spec", "updateStrategy", "rollingUpdate", "partition"]).unwrap_or(0);
+        let newest = self.history.newest().name().to_owned();
+        for ordinal in (self.start + partition..self.start + self.replicas).rev() {
+            let Some(pod) = self.pods.get(&ordinal).copied() else { return };
+            if pod.label(REVISION_HASH) != Some(&newest) && !pod.is_deleting() {
+                return self.delete(pod, "its template is out of date");
+            }
+            if pod.is_deleting() || !self.is_available(pod) {
+                return self.plan.wait(format!("waiting for {} to be ready", pod.key.name));
+            }
+        }
+    }
+
+    fn clean_up(&mut self) {
+        let limit = self.object.int(&["spec", "revisionHistoryLimit"]).unwrap_or(10);
+        let mut live: BTreeSet<String> =
+            self.pods.values().filter_map(|pod| pod.label(REVISION_HASH)).map(str::to_owned).collect();
+        live.extend(self.object.text(&["status", "currentRevision"]).map(str::to_owned));
+        self.history.truncate(self.world, &self.owner, limit, &live, &mut self.plan);
+    }
+}

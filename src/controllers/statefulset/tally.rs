@@ -1,0 +1,50 @@
+//! A StatefulSet's status.
+
+use super::Set;
+use crate::controllers::revisions::REVISION_HASH;
+use crate::controllers::status;
+use crate::object::Object;
+use crate::world::{Plan, Row};
+
+/// A revision's name is taken: the next look tries another hash.
+pub(super) fn note_collision(object: Object, plan: &mut Plan) {
+    let mut new = status::of(&object);
+    let count = object.int(&["status", "collisionCount"]).unwrap_or(0) + 1;
+    new.insert("collisionCount".into(), count.into());
+    status::write(plan, object, new.into(), "the revision's name is taken");
+}
+
+impl Set<'_> {
+    /// Counts the pods. When all are of the newest revision and ready, it becomes the current one.
+    pub(super) fn count(mut self) -> Plan {
+        let newest = self.history.newest().name().to_owned();
+        let current = self.object.text(&["status", "currentRevision"]).filter(|name| self.history.find(name).is_some());
+        let mut current = current.unwrap_or(&newest).to_owned();
+        let pods: Vec<_> = self.pods.values().copied().collect();
+        let of = |revision: &str| pods.iter().filter(|pod| is_of(pod, revision)).count() as i64;
+        let (mut in_current, updated) = (of(&current), of(&newest));
+        let ready = pods.iter().filter(|pod| self.is_ready(pod)).count() as i64;
+        let available = pods.iter().filter(|pod| self.is_available(pod)).count() as i64;
+        let all = pods.len() as i64;
+        let rolls = self.object.text(&["spec", "updateStrategy", "type"]) != Some("OnDelete");
+        if rolls && updated == self.replicas && all == self.replicas && ready == self.replicas {
+            (current, in_current) = (newest.clone(), updated);
+        }
+        let mut new = status::of(&self.object);
+        new.insert("replicas".into(), all.into());
+        new.insert("availableReplicas".into(), available.into());
+        status::count(&mut new, "readyReplicas", ready);
+        status::count(&mut new, "currentReplicas", in_current);
+        status::count(&mut new, "updatedReplicas", updated);
+        new.insert("currentRevision".into(), current.into());
+        new.insert("updateRevision".into(), newest.into());
+        new.insert("observedGeneration".into(), self.owner.row.generation.into());
+        new.entry("collisionCount").or_insert(0.into());
+        status::write(&mut self.plan, self.object, new.into(), "the counts of pods changed");
+        self.plan
+    }
+}
+
+fn is_of(pod: &Row, revision: &str) -> bool {
+    !pod.is_deleting() && pod.label(REVISION_HASH) == Some(revision)
+}

@@ -1,0 +1,123 @@
+//! StatefulSets end to end.
+
+use crate::controllers::testing::{Cluster, cluster};
+use crate::world::World;
+use serde_json::{Value, json};
+
+const DB: &str = "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 3
+  serviceName: db
+  podManagementPolicy: OrderedReady
+  revisionHistoryLimit: 10
+  updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 0}}
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: 'pg:1'}]}}
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce]}}]
+";
+
+fn image(image: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})
+}
+
+fn images(cluster: &Cluster) -> String {
+    let image = |row: &std::sync::Arc<crate::world::Row>| {
+        format!("{}={}", row.key.name, row.object().0["spec"]["containers"][0]["image"].as_str().unwrap())
+    };
+    cluster.world.list("pods").map(image).collect::<Vec<_>>().join(" ")
+}
+
+/// A pod is there only when all before it are ready: pods are made in order.
+fn is_in_order(world: &World) {
+    let pods: Vec<_> = world.list("pods").collect();
+    for pair in pods.windows(2) {
+        assert!(
+            pair[0].pod().unwrap().ready || pair[1].pod().unwrap().ready || pair[1].is_deleting(),
+            "{}",
+            pair[1].key
+        );
+    }
+}
+
+#[test]
+fn pods_come_in_order_with_names_and_claims() {
+    for seed in 0..6 {
+        let mut cluster = cluster(DB).seeded(seed);
+        cluster.check = Box::new(is_in_order);
+        cluster.settle();
+        assert_eq!(images(&cluster), "db-0=pg:1 db-1=pg:1 db-2=pg:1");
+        assert_eq!(cluster.names("persistentvolumeclaims"), "data-db-0 data-db-1 data-db-2");
+        let status = cluster.value("statefulsets.apps", "db", "/status");
+        for name in ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"] {
+            assert_eq!(status[name], 3, "{name}");
+        }
+        assert_eq!(status["currentRevision"], status["updateRevision"]);
+        let pod = cluster.object("pods", "db-1");
+        assert_eq!(pod.text(&["spec", "subdomain"]), Some("db"));
+        assert_eq!(pod.label("apps.kubernetes.io/pod-index"), Some("1"));
+        assert_eq!(pod.0["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-db-1");
+        assert!(cluster.logged("event: SuccessfulCreate Create Claim data-db-0 Pod db-0 in StatefulSet db success"));
+        assert!(cluster.logged("event: SuccessfulCreate Create Pod db-0 in StatefulSet db successful"));
+    }
+}
+
+/// As `golden/rollout-sts-ds` has it: partition, undo, scale.
+#[test]
+fn rollouts_go_from_the_highest_down_to_the_partition() {
+    let mut cluster = cluster(DB);
+    cluster.settle();
+    cluster.patch("statefulsets.apps", "db", image("pg:2"));
+    cluster.settle();
+    assert_eq!(images(&cluster), "db-0=pg:2 db-1=pg:2 db-2=pg:2");
+    cluster.patch("statefulsets.apps", "db", json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}}));
+    cluster.patch("statefulsets.apps", "db", image("pg:3"));
+    cluster.settle();
+    assert_eq!(images(&cluster), "db-0=pg:2 db-1=pg:2 db-2=pg:3");
+    let status = cluster.value("statefulsets.apps", "db", "/status");
+    assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(1)));
+    cluster.delete("pods", "db-0", Default::default());
+    cluster.settle();
+    assert_eq!(images(&cluster), "db-0=pg:2 db-1=pg:2 db-2=pg:3");
+    cluster.patch("statefulsets.apps", "db", image("pg:1"));
+    cluster.settle();
+    assert_eq!(images(&cluster), "db-0=pg:2 db-1=pg:2 db-2=pg:1");
+    assert_eq!(cluster.count("controllerrevisions.apps"), 3);
+    cluster.patch("statefulsets.apps", "db", json!({"spec": {"replicas": 1}}));
+    cluster.settle();
+    assert_eq!(images(&cluster), "db-0=pg:2");
+    assert_eq!(cluster.count("persistentvolumeclaims"), 3);
+}
+
+#[test]
+fn a_pod_that_ended_is_made_again() {
+    let mut cluster = cluster(DB);
+    cluster.settle();
+    let uid = cluster.object("pods", "db-1").uid().to_owned();
+    let mut pod = cluster.object("pods", "db-1");
+    pod.set(&["status", "phase"], "Failed");
+    cluster.write_status(pod);
+    cluster.settle();
+    assert_ne!(cluster.object("pods", "db-1").uid(), uid);
+    assert!(cluster.logged("RecreatingFailedPod StatefulSet default/db is recreating failed Pod db-1"));
+}
+
+#[test]
+fn parallel_sets_do_not_wait() {
+    let mut cluster = cluster(&DB.replace("OrderedReady", "Parallel"));
+    cluster.kubelet = false;
+    cluster.settle();
+    assert_eq!(cluster.count("pods"), 3);
+}
+
+#[test]
+fn the_history_is_bounded() {
+    let mut cluster = cluster(&DB.replace("revisionHistoryLimit: 10", "revisionHistoryLimit: 1"));
+    for next in ["pg:2", "pg:3", "pg:4"] {
+        cluster.patch("statefulsets.apps", "db", image(next));
+        cluster.settle();
+    }
+    assert_eq!(cluster.count("controllerrevisions.apps"), 2);
+}
