@@ -15,6 +15,7 @@ mod status;
 #[cfg(test)]
 mod testing;
 
+pub mod daemonset;
 pub mod deployment;
 pub mod endpoints;
 pub mod endpointslice;
@@ -35,6 +36,7 @@ pub static ALL: &[&Loop] = &[
     &replicaset::LOOP,
     &replicationcontroller::LOOP,
     &statefulset::LOOP,
+    &daemonset::LOOP,
     &job::LOOP,
     &ttl::LOOP,
     &endpointslice::LOOP,

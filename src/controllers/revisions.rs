@@ -2,6 +2,7 @@
 
 use super::claim::Owner;
 use super::pods::{self, template_hash};
+use super::status;
 use crate::object::Object;
 use crate::world::{Plan, Verb, World};
 use serde_json::{Map, Value, json};
@@ -53,6 +54,14 @@ pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> K
             Kept::Written
         }
     }
+}
+
+/// A revision's name is taken: the next look tries another hash.
+pub fn note_collision(object: Object, plan: &mut Plan) {
+    let mut new = status::of(&object);
+    let count = object.int(&["status", "collisionCount"]).unwrap_or(0) + 1;
+    new.insert("collisionCount".into(), count.into());
+    status::write(plan, object, new.into(), "the revision's name is taken");
 }
 
 fn make(owner: &Owner, object: &Object, data: Value, hash: &str, number: i64) -> Object {

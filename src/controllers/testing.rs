@@ -227,6 +227,11 @@ impl Cluster {
             return self.replace(&row.key, None);
         }
         if pod.text(&["spec", "nodeName"]).is_none() {
+            let tied = pod.0.pointer("/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0");
+            if let Some(node) = tied.and_then(Value::as_str).map(str::to_owned) {
+                pod.set(&["spec", "nodeName"], node);
+                return self.store(pod);
+            }
             let node = if self.random(2) == 0 && self.lost_node != Some("a") { "a" } else { "b" };
             pod.set(&["spec", "nodeName"], node);
             return self.store(pod);

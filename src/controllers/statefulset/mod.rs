@@ -54,7 +54,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         Kept::Known(history) => history,
         Kept::Written => return plan,
         Kept::Collided => {
-            tally::note_collision(object, &mut plan);
+            revisions::note_collision(object, &mut plan);
             return plan;
         }
     };

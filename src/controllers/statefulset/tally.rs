@@ -3,16 +3,7 @@
 use super::Set;
 use crate::controllers::revisions::REVISION_HASH;
 use crate::controllers::status;
-use crate::object::Object;
 use crate::world::{Plan, Row};
-
-/// A revision's name is taken: the next look tries another hash.
-pub(super) fn note_collision(object: Object, plan: &mut Plan) {
-    let mut new = status::of(&object);
-    let count = object.int(&["status", "collisionCount"]).unwrap_or(0) + 1;
-    new.insert("collisionCount".into(), count.into());
-    status::write(plan, object, new.into(), "the revision's name is taken");
-}
 
 impl Set<'_> {
     /// Counts the pods. When all are of the newest revision and ready, it becomes the current one.

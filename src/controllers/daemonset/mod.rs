@@ -1,0 +1,258 @@
+//! DaemonSets run one pod on every node that fits.
+//!
+//! Which nodes fit, and how a pod is tied to its node, is in `placement`; replacing pods of old templates is in `rolling`.
+
+mod placement;
+mod rolling;
+#[cfg(test)]
+mod tests;
+
+use super::claim::Owner;
+use super::pods::{self, BURST, from_template};
+use super::revisions::{self, History, Kept, REVISION_HASH};
+use super::{percent, status};
+use crate::object::{Key, Object, Time};
+use crate::world::{EventType, Loop, Phase, Plan, Row, Verb, World};
+use placement::Fit;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const ROOT: &str = "daemonsets.apps";
+/// Label on pods with the generation of the template, which older tools read.
+const TEMPLATE_GENERATION: &str = "pod-template-generation";
+
+/// The loop of DaemonSets.
+pub const LOOP: Loop = Loop { name: "daemonset-controller", root: ROOT, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        "nodes" => world.list(ROOT).map(|set| set.key.clone()).collect(),
+        _ => pods::concerned(world, ROOT, "DaemonSet", &["pods", "controllerrevisions.apps"], row),
+    }
+}
+
+/// A DaemonSet being thought about.
+struct Set<'w> {
+    world: &'w World,
+    owner: Owner<'w>,
+    object: Object,
+    history: History,
+    hash: String,
+    min_ready: i64,
+    /// Every node, and whether a pod belongs there.
+    nodes: Vec<(&'w Arc<Row>, Fit)>,
+    /// Its pods by the node that they are on or meant for.
+    pods: BTreeMap<String, Vec<&'w Arc<Row>>>,
+    plan: Plan,
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key) else { return plan };
+    let owner = Owner { row, api_version: "apps/v1", kind: "DaemonSet" };
+    let rows = owner.claim(world, "pods", &mut plan);
+    if !plan.is_empty() || row.is_deleting() || row.workload().is_none_or(|fields| fields.selector.is_everything()) {
+        return plan;
+    }
+    let object = row.object();
+    let history = match revisions::keep(world, &owner, &object, &mut plan) {
+        Kept::Known(history) => history,
+        Kept::Written => return plan,
+        Kept::Collided => {
+            revisions::note_collision(object, &mut plan);
+            return plan;
+        }
+    };
+    let mut by_node: BTreeMap<String, Vec<&Arc<Row>>> = BTreeMap::new();
+    for pod in rows {
+        by_node.entry(placement::node_of(pod)).or_default().push(pod);
+    }
+    let template = object.at(&["spec", "template"]).unwrap_or(&Value::Null);
+    let pod = placement::tolerant(from_template(&owner, template));
+    let set = Set {
+        world,
+        hash: history.newest_hash(&owner).to_owned(),
+        min_ready: object.int(&["spec", "minReadySeconds"]).unwrap_or(0),
+        nodes: world.list("nodes").map(|node| (node, placement::fit(node, &pod))).collect(),
+        owner,
+        object,
+        history,
+        pods: by_node,
+        plan,
+    };
+    set.think()
+}
+
+impl<'w> Set<'w> {
+    fn think(mut self) -> Plan {
+        self.place();
+        if self.plan.is_empty() {
+            self.roll();
+        }
+        let live: BTreeSet<String> =
+            self.pods.values().flatten().filter_map(|pod| pod.label(REVISION_HASH)).map(str::to_owned).collect();
+        let limit = self.object.int(&["spec", "revisionHistoryLimit"]).unwrap_or(10);
+        self.history.truncate(self.world, &self.owner, limit, &live, &mut self.plan);
+        self.count()
+    }
+
+    fn on(&self, node: &str) -> Vec<&'w Arc<Row>> {
+        self.pods.get(node).cloned().unwrap_or_default()
+    }
+
+    /// One pod on every node that fits, none elsewhere.
+    fn place(&mut self) {
+        for (node, fit) in self.nodes.clone() {
+            let pods = self.on(&node.key.name);
+            match fit {
+                _ if self.plan.writes.len() >= BURST => {}
+                Fit::Run if pods.is_empty() => self.make(&node.key.name),
+                Fit::Run | Fit::Stay => self.thin_out(&pods),
+                Fit::Leave => {
+                    for pod in pods.into_iter().filter(|pod| !pod.is_deleting()) {
+                        self.delete(pod, "its node does not fit any more");
+                    }
+                }
+            }
+        }
+        let known: BTreeSet<&str> = self.nodes.iter().map(|(node, _)| &*node.key.name).collect();
+        let lost: Vec<&Arc<Row>> = self
+            .pods
+            .iter()
+            .filter(|(node, _)| !known.contains(node.as_str()))
+            .flat_map(|(_, pods)| pods)
+            .copied()
+            .collect();
+        for pod in lost.into_iter().filter(|pod| !pod.is_deleting()) {
+            self.delete(pod, "its node is gone");
+        }
+    }
+
+    /// Failed pods go after a pause; of several only the oldest stays, or one of each template while surging.
+    fn thin_out(&mut self, pods: &[&'w Arc<Row>]) {
+        let mut left: Vec<&Arc<Row>> = Vec::new();
+        for pod in pods.iter().filter(|pod| !pod.is_deleting()) {
+            match pod.pod().map(|fields| fields.phase) {
+                Some(Phase::Failed | Phase::Succeeded) => self.retry(pod),
+                _ => left.push(pod),
+            }
+        }
+        left.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.key.cmp(&b.key)));
+        let surging = self.surge() > 0;
+        let (mut has_new, mut has_old) = (false, false);
+        for pod in left {
+            let new = pod.label(REVISION_HASH) == Some(&self.hash);
+            let taken = if surging { if new { has_new } else { has_old } } else { has_new || has_old };
+            if taken {
+                self.delete(pod, "the node has one already");
+            }
+            has_new |= new;
+            has_old |= !new;
+        }
+    }
+
+    /// Deletes a pod that has ended, not at once, so that one that fails again and again leaves the machine in peace.
+    fn retry(&mut self, pod: &Row) {
+        let since = pod.pod().and_then(|pod| pod.ready_since).or(pod.created).unwrap_or(self.world.now);
+        let pause = jiff::SignedDuration::from_secs(self.world.settings.backoff_seconds);
+        let until = since.saturating_add(pause).unwrap_or(Time::MAX);
+        if self.world.now < until {
+            self.plan.wait(format!("pod {} has ended and is made again soon", pod.key.name));
+            return self.plan.wake_at(until);
+        }
+        let node = pod.pod().and_then(|pod| pod.node.clone()).unwrap_or_default();
+        let (kind, reason, word) = match pod.pod().map(|pod| pod.phase) {
+            Some(Phase::Failed) => (EventType::Warning, "FailedDaemonPod", "failed"),
+            _ => (EventType::Normal, "SucceededDaemonPod", "succeeded"),
+        };
+        let message = format!("Found {word} daemon pod {} on node {node}, will try to kill it", pod.key.path());
+        self.plan.event(self.owner.row, kind, reason, message);
+        self.delete(pod, "it has ended");
+    }
+
+    fn make(&mut self, node: &str) {
+        let row = self.owner.row;
+        let template = self.object.at(&["spec", "template"]).unwrap_or(&Value::Null);
+        let mut pod = placement::tied(placement::tolerant(from_template(&self.owner, template)), node);
+        let generation = self.object.annotation("deprecated.daemonset.template.generation").unwrap_or("1").to_owned();
+        pod.set(&["metadata", "labels", REVISION_HASH], self.hash.as_str());
+        pod.set(&["metadata", "labels", TEMPLATE_GENERATION], generation);
+        let name = pods::free_name(self.world, "pods", row, &format!("{}-", row.key.name), self.plan.writes.len());
+        pod.set(&["metadata", "name"], name.as_str());
+        self.plan.event(row, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
+        self.plan.write(Verb::Create(pod), format!("node {node} has none"));
+    }
+
+    fn delete(&mut self, pod: &Row, why: &str) {
+        self.plan.event(
+            self.owner.row,
+            EventType::Normal,
+            "SuccessfulDelete",
+            format!("Deleted pod: {}", pod.key.name),
+        );
+        pods::delete(&mut self.plan, pod, why);
+    }
+
+    fn is_available(&mut self, pod: &Row) -> bool {
+        let available = pod.is_available_pod(self.min_ready, self.world.now) && !pod.is_deleting();
+        if let Some(fields) = pod.pod().filter(|pod| pod.ready && !available)
+            && let Some(since) = fields.ready_since
+        {
+            self.plan
+                .wake_at(since.saturating_add(jiff::SignedDuration::from_secs(self.min_ready)).unwrap_or(Time::MAX));
+        }
+        available
+    }
+
+    /// How many nodes are to run a pod.
+    fn desired(&self) -> i64 {
+        self.nodes.iter().filter(|(_, fit)| *fit == Fit::Run).count() as i64
+    }
+
+    fn bound(&self, name: &str, default: i64) -> i64 {
+        let value = self.object.at(&["spec", "updateStrategy", "rollingUpdate", name]);
+        percent::of(value, self.desired(), true).unwrap_or(default)
+    }
+
+    fn surge(&self) -> i64 {
+        self.bound("maxSurge", 0)
+    }
+
+    fn count(mut self) -> Plan {
+        let (mut current, mut misplaced, mut ready, mut available, mut updated) = (0, 0, 0, 0, 0);
+        for (node, fit) in self.nodes.clone() {
+            let pods = self.on(&node.key.name);
+            if fit != Fit::Run {
+                misplaced += i64::from(!pods.is_empty());
+                continue;
+            }
+            // With several, the oldest that is ready speaks for the node.
+            let oldest = pods.iter().min_by_key(|pod| (!pod.pod().is_some_and(|pod| pod.ready), pod.created));
+            let Some(pod) = oldest.copied() else { continue };
+            current += 1;
+            ready += i64::from(pod.pod().is_some_and(|pod| pod.ready));
+            available += i64::from(self.is_available(pod));
+            updated += i64::from(pod.label(REVISION_HASH) == Some(&self.hash));
+        }
+        let desired = self.desired();
+        let mut new = status::of(&self.object);
+        for (name, count) in [
+            ("desiredNumberScheduled", desired),
+            ("currentNumberScheduled", current),
+            ("numberMisscheduled", misplaced),
+            ("numberReady", ready),
+            ("observedGeneration", self.owner.row.generation),
+        ] {
+            new.insert(name.into(), count.into());
+        }
+        status::count(&mut new, "updatedNumberScheduled", updated);
+        status::count(&mut new, "numberAvailable", available);
+        status::count(&mut new, "numberUnavailable", desired - available);
+        if available < desired {
+            self.plan.wait(format!("{available} of {desired} pods are available"));
+        }
+        status::write(&mut self.plan, self.object, new.into(), "the counts of pods changed");
+        self.plan
+    }
+}

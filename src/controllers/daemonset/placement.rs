@@ -1,0 +1,123 @@
+//! Which nodes a DaemonSet's pods belong on, and how each is tied to its node.
+
+use crate::object::Object;
+use crate::object::selector::Selector;
+use crate::world::Row;
+use serde_json::{Value, json};
+
+/// What a node means for a pod of the set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// One has to run there.
+    Run,
+    /// One that runs there may stay, none is made: a taint keeps new pods away.
+    Stay,
+    /// None belongs there.
+    Leave,
+}
+
+/// Taints that every daemon pod tolerates: it is there to look after the node.
+const TOLERATED: [(&str, &str); 6] = [
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+];
+
+/// A pod with the tolerations of daemon pods.
+pub(super) fn tolerant(mut pod: Object) -> Object {
+    let mut tolerations = pod.items(&["spec", "tolerations"]).to_vec();
+    let host_network = pod.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
+    let network = ("node.kubernetes.io/network-unavailable", "NoSchedule");
+    for (key, effect) in TOLERATED.into_iter().chain(host_network.then_some(network)) {
+        let toleration = json!({ "key": key, "operator": "Exists", "effect": effect });
+        if !tolerations.contains(&toleration) {
+            tolerations.push(toleration);
+        }
+    }
+    pod.set(&["spec", "tolerations"], tolerations);
+    pod
+}
+
+/// A pod that the scheduler can only bind to this node.
+pub(super) fn tied(mut pod: Object, node: &str) -> Object {
+    let term = json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
+    let path = ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+    pod.set(&path, json!({ "nodeSelectorTerms": [term] }));
+    pod
+}
+
+/// The node that a pod is on, or that it is tied to.
+pub(super) fn node_of(pod: &Row) -> String {
+    if let Some(node) = pod.pod().and_then(|pod| pod.node.as_deref()) {
+        return node.to_owned();
+    }
+    let object = pod.object();
+    let terms =
+        ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
+    let name = object.items(&terms).first().map(|term| &term["matchFields"][0]["values"][0]);
+    name.and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Whether a pod of the set belongs on a node.
+pub(super) fn fit(node: &Row, pod: &Object) -> Fit {
+    let named = pod.text(&["spec", "nodeName"]).is_none_or(|name| name.is_empty() || name == &*node.key.name);
+    if !named || !selected(node, pod) || node.is_deleting() {
+        return Fit::Leave;
+    }
+    let tolerations = pod.items(&["spec", "tolerations"]);
+    let taints = node.node().map_or(&[][..], |fields| &fields.taints);
+    let borne = |effect: &str, key: &str, value: &str| tolerations.iter().any(|one| tolerates(one, effect, key, value));
+    let repels = |effect: &str| taints.iter().any(|one| one.effect == effect && !borne(effect, &one.key, &one.value));
+    match (repels("NoExecute"), repels("NoSchedule")) {
+        (true, _) => Fit::Leave,
+        (_, true) => Fit::Stay,
+        _ => Fit::Run,
+    }
+}
+
+fn tolerates(toleration: &Value, effect: &str, key: &str, value: &str) -> bool {
+    let text = |name: &str| toleration[name].as_str().unwrap_or_default();
+    let exists = text("operator") == "Exists";
+    (text("effect").is_empty() || text("effect") == effect)
+        && ((text("key").is_empty() && exists) || text("key") == key)
+        && (exists || text("value") == value)
+}
+
+/// Whether node selector and required node affinity allow a node.
+fn selected(node: &Row, pod: &Object) -> bool {
+    let by_selector = pod.pairs(&["spec", "nodeSelector"]).all(|(key, value)| node.label(key) == Some(value));
+    let required = ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+    let by_affinity = pod.at(&required).is_none_or(|required| {
+        required["nodeSelectorTerms"].as_array().into_iter().flatten().any(|term| matches(node, term))
+    });
+    by_selector && by_affinity
+}
+
+/// A term without conditions matches nothing.
+fn matches(node: &Row, term: &Value) -> bool {
+    let given = |name: &str| term[name].as_array().is_some_and(|list| !list.is_empty());
+    let hit = |name: &str, get: &dyn Fn(&str) -> Option<String>| {
+        !given(name) || term[name].as_array().into_iter().flatten().all(|one| expression(one, get))
+    };
+    (given("matchExpressions") || given("matchFields"))
+        && hit("matchExpressions", &|key| node.label(key).map(str::to_owned))
+        && hit("matchFields", &|key| (key == "metadata.name").then(|| node.key.name.to_string()))
+}
+
+/// One condition of a node selector; `Gt` and `Lt` compare integers, the others are those of label selectors.
+fn expression(one: &Value, get: &dyn Fn(&str) -> Option<String>) -> bool {
+    let value = get(one["key"].as_str().unwrap_or_default());
+    let wanted = || one["values"][0].as_str().and_then(|text| text.parse::<i64>().ok());
+    let number = || value.as_deref().and_then(|text| text.parse::<i64>().ok());
+    match one["operator"].as_str() {
+        Some("Gt") => number().zip(wanted()).is_some_and(|(number, wanted)| number > wanted),
+        Some("Lt") => number().zip(wanted()).is_some_and(|(number, wanted)| number < wanted),
+        _ => {
+            let selector = Selector::from_label_selector(&json!({ "matchExpressions": [one] }));
+            selector.is_ok_and(|selector| selector.matches(|_| value.as_deref()))
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! DaemonSets end to end.
+
+use crate::controllers::testing::{Cluster, cluster};
+use serde_json::{Value, json};
+
+const AGENT: &str = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, annotations: {deprecated.daemonset.template.generation: '1'}}
+spec:
+  revisionHistoryLimit: 10
+  updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 1, maxSurge: 0}}
+  selector: {matchLabels: {app: agent}}
+  template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c, image: 'a:1'}]}}
+";
+
+fn image(image: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})
+}
+
+/// `node=image` of every pod, by node.
+fn pods(cluster: &Cluster) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for row in cluster.world.list("pods") {
+        let pod = row.object();
+        let image = pod.0["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
+        lines.push(format!("{}={image}", super::placement::node_of(row)));
+    }
+    lines.sort();
+    lines.join(" ")
+}
+
+#[test]
+fn one_pod_on_every_node_that_fits() {
+    for seed in 0..6 {
+        let mut cluster = cluster(AGENT).seeded(seed);
+        cluster.settle();
+        assert_eq!(pods(&cluster), "a=a:1 b=a:1");
+        let wanted = json!({"currentNumberScheduled": 2, "desiredNumberScheduled": 2, "numberAvailable": 2,
+            "numberMisscheduled": 0, "numberReady": 2, "observedGeneration": 1, "updatedNumberScheduled": 2});
+        assert_eq!(cluster.value("daemonsets.apps", "agent", "/status"), wanted);
+        cluster.add("{apiVersion: v1, kind: Node, metadata: {name: c, labels: {disk: ssd}}}");
+        cluster.settle();
+        assert_eq!(pods(&cluster), "a=a:1 b=a:1 c=a:1");
+        cluster.patch(
+            "daemonsets.apps",
+            "agent",
+            json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}}),
+        );
+        cluster.settle();
+        assert_eq!(pods(&cluster), "c=a:1");
+    }
+}
+
+#[test]
+fn taints_keep_pods_away_or_drive_them_out() {
+    let mut cluster = cluster(AGENT);
+    cluster.settle();
+    cluster.patch("nodes", "a", json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}));
+    cluster.settle();
+    assert_eq!(pods(&cluster), "a=a:1 b=a:1");
+    let pod = cluster.world.pods_on("a").next().unwrap().key.name.to_string();
+    cluster.delete("pods", &pod, Default::default());
+    cluster.settle();
+    assert_eq!(pods(&cluster), "b=a:1");
+    cluster.patch("nodes", "b", json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}));
+    cluster.settle();
+    assert_eq!(pods(&cluster), "");
+    cluster.patch("nodes", "a", json!({"spec": {"taints": [], "unschedulable": true}}));
+    cluster.settle();
+    assert_eq!(pods(&cluster), "a=a:1");
+}
+
+#[test]
+fn rolls_within_its_bounds() {
+    for (strategy, least, most) in
+        [(json!({"maxUnavailable": 1, "maxSurge": 0}), 1, 2), (json!({"maxUnavailable": 0, "maxSurge": 1}), 2, 3)]
+    {
+        for seed in 0..8 {
+            let mut cluster = cluster(AGENT).seeded(seed);
+            cluster.patch("daemonsets.apps", "agent", json!({"spec": {"updateStrategy": {"rollingUpdate": strategy}}}));
+            cluster.settle();
+            cluster.check = Box::new(move |world| {
+                let active = world.list("pods").filter(|pod| pod.is_active_pod());
+                let (all, ready) =
+                    active.fold((0, 0), |(all, ready), pod| (all + 1, ready + usize::from(pod.pod().unwrap().ready)));
+                assert!(ready >= least && all <= most, "{ready} of {all}");
+            });
+            cluster.patch("daemonsets.apps", "agent", image("a:2"));
+            cluster.settle();
+            assert_eq!(pods(&cluster), "a=a:2 b=a:2", "seed {seed}");
+            assert_eq!(cluster.count("controllerrevisions.apps"), 2);
+        }
+    }
+}
+
+#[test]
+fn on_delete_waits_for_deletion() {
+    let mut cluster = cluster(AGENT);
+    cluster.settle();
+    let on_delete = json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}});
+    cluster.patch("daemonsets.apps", "agent", on_delete);
+    cluster.patch("daemonsets.apps", "agent", image("a:2"));
+    cluster.settle();
+    assert_eq!(pods(&cluster), "a=a:1 b=a:1");
+    assert_eq!(cluster.value("daemonsets.apps", "agent", "/status/updatedNumberScheduled"), Value::Null);
+    let pod = cluster.world.pods_on("a").next().unwrap().key.name.to_string();
+    cluster.delete("pods", &pod, Default::default());
+    cluster.settle();
+    assert_eq!(pods(&cluster), "a=a:2 b=a:1");
+}
