@@ -69,12 +69,10 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     };
     let order = containers::decide(&pod);
-    let ready_to_write = status::build(&pod, &order);
-    events::of_transitions(&pod, &order, &ready_to_write, &mut plan);
-    status::write(&pod, ready_to_write, &order, &mut plan);
-    if !pod.simulated {
-        order.carry_out(&pod, &mut plan);
-    }
+    let status = status::build(&pod, &order);
+    events::of_transitions(&pod, &order, &status, &mut plan);
+    status::write(&pod, status, &order, &mut plan);
+    order.carry_out(&pod, &mut plan);
     termination::finish(&pod, &mut plan);
     plan
 }

@@ -163,9 +163,7 @@ impl Member {
         let runs = old.state.as_ref().is_some_and(|state| state.running.is_some());
         (runs && restart_count(Some(old)) == self.attempt).then_some(old)
     }
-}
 
-impl Member {
     /// The image of this attempt, once status tells that it runs or has run.
     pub fn image_that_ran(&self) -> Option<&str> {
         let old = self.old.as_ref().filter(|old| restart_count(Some(old)) == self.attempt)?;
