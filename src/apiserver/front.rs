@@ -37,9 +37,18 @@ impl Api {
     fn fill_when_new(&mut self, path: &Path) -> std::result::Result<(), OpenError> {
         let is_new = self.read(|snapshot| Ok(snapshot.revision()? == 0)).unwrap_or(false);
         if is_new {
-            let filled = self.write(false, |ledger| bootstrap::fill(ledger));
+            let filled = self.choose_network().and_then(|()| self.write(false, bootstrap::fill));
             filled.map_err(|status| OpenError::Store(StoreError::Io { path: path.into(), what: status.message }))?;
         }
+        Ok(())
+    }
+
+    /// Clusters side by side on one machine take their addresses out of different networks: 127.2.0.0/16 to 127.251.0.0/16.
+    fn choose_network(&mut self) -> Result<()> {
+        let network = 2 + random() % 250;
+        let mut txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
+        txn.set_meta(NETWORK, &network.to_string()).map_err(|error| refused(&error))?;
+        txn.commit().map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
         Ok(())
     }
 

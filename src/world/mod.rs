@@ -73,8 +73,10 @@ pub struct World {
     select: select::Index,
     /// Live uids, for the garbage collector.
     uids: HashMap<Str, Key>,
-    /// Rows as they were before the open stage, newest last; empty when no stage is open.
+    /// What each staged write replaced, newest last; empty when no stage is open.
     undo: Vec<(Key, Option<Arc<Row>>)>,
+    /// Staged rows as they were before the stage was opened.
+    originals: HashMap<Key, Option<Arc<Row>>>,
 }
 
 impl World {
@@ -93,6 +95,7 @@ impl World {
             select: select::Index::default(),
             uids: HashMap::new(),
             undo: Vec::new(),
+            originals: HashMap::new(),
         }
     }
 

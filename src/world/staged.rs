@@ -10,6 +10,7 @@ impl World {
     pub fn stage(&mut self, key: Key, object: Option<Object>) {
         let row = object.map(|object| Arc::new(Row::new(key.clone(), object)));
         let before = self.replace(key.clone(), row);
+        self.originals.entry(key.clone()).or_insert_with(|| before.clone());
         self.undo.push((key, before));
     }
 
@@ -20,8 +21,8 @@ impl World {
 
     /// The row as it was before the stage was opened.
     pub fn before(&self, key: &Key) -> Option<&Arc<Row>> {
-        match self.undo.iter().find(|(staged, _)| staged == key) {
-            Some((_, before)) => before.as_ref(),
+        match self.originals.get(key) {
+            Some(before) => before.as_ref(),
             None => self.get(key),
         }
     }
@@ -29,6 +30,7 @@ impl World {
     /// The commit succeeded: these are the texts that were written, and the picture holds them from now on.
     pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str)>) {
         self.undo.clear();
+        self.originals.clear();
         for (key, text) in written {
             self.put(key, text);
         }
@@ -37,6 +39,7 @@ impl World {
     /// The commit failed: the picture is again what it was.
     pub fn drop_staged(&mut self) {
         self.undo_to(0);
+        self.originals.clear();
     }
 
     /// A mark in the open stage, to undo to or to list from.
