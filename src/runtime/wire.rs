@@ -142,6 +142,9 @@ pub struct Record {
     pub boot: String,
     /// The highest epoch seen.
     pub epoch: u64,
+    /// The shim that wrote this.
+    #[serde(default)]
+    pub shim: Option<Identity>,
     /// Whether the last shim left in order, with nothing of the pod running.
     #[serde(default)]
     pub left: bool,

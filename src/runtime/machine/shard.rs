@@ -4,7 +4,7 @@
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
 
 use super::super::wire::{Answer, Exec, Launch, PodName, Record, Request, State};
-use super::super::{bury, folder, image, probe, wire};
+use super::super::{bury, folder, image, probe, process, wire};
 use super::link::Link;
 use super::nursery::Nursery;
 use super::{Context, facts};
@@ -14,6 +14,7 @@ use crate::world::{ContainerState, Effect, Report};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ const WAKE: u64 = 0;
 const RETRY: Duration = Duration::from_millis(20);
 /// Until a busy nursery is asked again.
 const BUSY: Duration = Duration::from_millis(2);
+/// A shim that has not removed its pod after this is killed itself; its tree is then swept as that of any dead shim.
+const OVERDUE: Duration = Duration::from_secs(10);
 /// Shims started in a row for one request before it is given up.
 const TRIES: u32 = 3;
 
@@ -78,9 +81,9 @@ struct Pod {
     running: BTreeMap<String, u32>,
     execs: HashMap<u64, Box<Probe>>,
     removing: bool,
+    /// When its shim is killed for not having answered the removal: it was stopped, or hangs.
+    remove_by: Option<Instant>,
     leaving: bool,
-    /// It was there, and its fate is to be found out even if nothing is wanted of it.
-    lost: bool,
     adopter: Option<Sender<(Str, Record)>>,
     tries: u32,
     /// Everything is ready for its shim, only the nursery was busy.
@@ -121,8 +124,7 @@ impl Shard {
             match self.inbox.take() {
                 Some(Order::Effect(effect)) => self.carry_out(effect),
                 Some(Order::Adopt(uid, adopter)) => {
-                    let pod = self.pods.entry(uid.clone()).or_default();
-                    (pod.adopter, pod.lost) = (Some(adopter), true);
+                    pod_mut(&mut self.pods, &uid).adopter = Some(adopter);
                     self.pursue(&uid);
                 }
                 Some(Order::Quit) => return,
@@ -239,8 +241,15 @@ impl Shard {
             for (container, attempt, grace) in std::mem::take(&mut pod.stops) {
                 link.send(self.context.epoch, Request::Stop { container, attempt, grace });
             }
-            if pod.removing {
-                link.send(self.context.epoch, Request::Remove);
+            match pod.removing.then_some(pod.remove_by) {
+                Some(Some(at)) if at <= Instant::now() => kill_shim(&folder::pod(&self.context.state, uid)),
+                Some(Some(_)) => {}
+                Some(None) => {
+                    link.send(self.context.epoch, Request::Remove);
+                    pod.remove_by = Some(Instant::now() + OVERDUE);
+                    self.look_again(uid, OVERDUE);
+                }
+                None => {}
             }
             return;
         }
@@ -290,7 +299,8 @@ impl Shard {
         for (_, probe) in pod.execs.drain() {
             (self.context.report)(probe::answer(&probe, Err("the container has ended".into())));
         }
-        let running = std::mem::take(&mut pod.running);
+        let mut running = std::mem::take(&mut pod.running);
+        running.extend(pod.stops.drain(..).map(|(container, attempt, _)| (container, attempt)));
         for (container, attempt) in running.iter().filter(|(name, _)| !record.containers.contains_key(*name)) {
             let end = wire::End {
                 code: 137,
@@ -302,8 +312,7 @@ impl Shard {
         }
         self.take_state(uid, record);
         let pod = pod_mut(&mut self.pods, uid);
-        (pod.lost, pod.leaving) = (false, false);
-        pod.stops.clear();
+        pod.leaving = false;
         if pod.starts.is_empty() {
             self.pods.remove(uid);
         }
@@ -388,7 +397,11 @@ impl Shard {
                     let _ = adopter.send((uid.clone(), record));
                 }
             }
-            Answer::Container { name, container } => self.take_container(uid, &name, &container),
+            Answer::Container { name, container } => {
+                let pod = pod_mut(&mut self.pods, uid);
+                pod.starts.retain(|launch| launch.container != name || launch.attempt > container.attempt);
+                self.take_container(uid, &name, &container);
+            }
             Answer::ExecDone { id, outcome, output } => {
                 let probe = self.pods.get_mut(uid).and_then(|pod| pod.execs.remove(&id));
                 if let Some(probe) = probe {
@@ -418,7 +431,9 @@ impl Shard {
     fn take_container(&mut self, uid: &Str, name: &str, container: &wire::Container) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         pod.tries = 0;
-        pod.starts.retain(|launch| launch.container != name || launch.attempt > container.attempt);
+        // An attempt that was refused may be tried again under its number: that start is still to be answered.
+        let again = u32::from(matches!(container.state, State::Refused { .. }));
+        pod.starts.retain(|launch| launch.container != name || launch.attempt + again > container.attempt);
         match container.process() {
             Some(_) => pod.running.insert(name.to_owned(), container.attempt),
             None => pod.running.remove(name),
@@ -436,8 +451,13 @@ impl Shard {
             self.forget(uid);
             return;
         }
-        pod.lost = true;
         self.pursue(uid);
+    }
+}
+
+fn kill_shim(pod: &Path) {
+    if let Some(record) = folder::read_record(pod).filter(|record| record.boot == process::boot_id()) {
+        record.shim.map(process::Identity::kill);
     }
 }
 

@@ -103,6 +103,7 @@ impl Shim {
         let mut record = folder::read_record(&pod).unwrap_or_default();
         bury::settle(&pod, &mut record);
         record.left = false;
+        record.shim = Identity::of(std::process::id() as i32);
         // A leader that has been replaced may have started us just before: what it says then counts no more.
         record.epoch = record.epoch.max(pod.ancestors().nth(2).map_or(0, folder::read_epoch));
         let (signals, told_to_leave) = watch_signals()?;
