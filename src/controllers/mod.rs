@@ -15,6 +15,7 @@ mod status;
 #[cfg(test)]
 mod testing;
 
+pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
 pub mod endpoints;
@@ -24,6 +25,7 @@ pub mod job;
 pub mod namespace;
 pub mod node_lifecycle;
 pub mod pod_gc;
+pub mod poddisruptionbudget;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod serviceaccount;
@@ -39,6 +41,8 @@ pub static ALL: &[&Loop] = &[
     &daemonset::LOOP,
     &job::LOOP,
     &ttl::LOOP,
+    &cronjob::LOOP,
+    &poddisruptionbudget::LOOP,
     &endpointslice::LOOP,
     &endpoints::LOOP,
     &garbage::LOOP,

@@ -1,0 +1,290 @@
+//! CronJobs start a Job at every time that their schedule names, and keep a few finished ones.
+
+use super::claim::Owner;
+use super::{pods, status};
+use crate::kinds::cron_job::schedule::{Schedule, zone};
+use crate::object::{Key, Object, Time, time};
+use crate::world::{EventType, Loop, Plan, Row, Verb, World};
+use jiff::SignedDuration;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const ROOT: &str = "cronjobs.batch";
+const JOBS: &str = "jobs.batch";
+/// The time that a Job was started for.
+const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+/// Missed times above which something is likely to be wrong (a clock that jumped).
+const MANY: usize = 100;
+
+/// The loop of CronJobs.
+pub const LOOP: Loop = Loop { name: "cronjob-controller", root: ROOT, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    Loop::owner_or_self(ROOT, "CronJob", row)
+        .into_iter()
+        .filter(|_| matches!(row.key.resource.0, ROOT | JOBS))
+        .filter(|key| world.get(key).is_some())
+        .collect()
+}
+
+/// A Job of a CronJob.
+struct Started<'w> {
+    row: &'w Arc<Row>,
+    object: Object,
+}
+
+impl Started<'_> {
+    /// `Complete` or `Failed`.
+    fn end(&self) -> Option<&'static str> {
+        let conditions = self.object.items(&["status", "conditions"]);
+        ["Complete", "Failed"].into_iter().find(|kind| status::is_true(conditions, kind))
+    }
+
+    fn start(&self) -> Option<Time> {
+        self.object.time(&["status", "startTime"]).or(self.row.created)
+    }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let object = row.object();
+    let owner = Owner { row, api_version: "batch/v1", kind: "CronJob" };
+    let jobs: Vec<Started> =
+        world.controlled(JOBS, &row.uid).map(|row| Started { row, object: row.object() }).collect();
+    let mut new = status::of(&object);
+    tell_ended(row, &object, &jobs, &mut new, &mut plan);
+    trim(row, &object, &jobs, &mut plan);
+    if object.at(&["spec", "suspend"]) == Some(&Value::Bool(true)) {
+        plan.wait("the CronJob is suspended");
+    } else if let Some(due) = due(world, row, &object, &mut plan)
+        && start(world, &owner, &object, &jobs, due, &mut plan)
+    {
+        new.insert("lastScheduleTime".into(), time::rfc3339(due).into());
+    }
+    note_active(&object, &jobs, &mut new);
+    status::write(&mut plan, object, new.into(), "its Jobs changed");
+    plan
+}
+
+/// Says of every Job that was active and is over how it ended.
+fn tell_ended(row: &Row, object: &Object, jobs: &[Started], new: &mut serde_json::Map<String, Value>, plan: &mut Plan) {
+    for active in object.items(&["status", "active"]) {
+        let name = active["name"].as_str().unwrap_or_default();
+        match jobs.iter().find(|job| active["uid"] == *job.row.uid) {
+            None => plan.event(row, EventType::Normal, "MissingJob", format!("Active job went missing: {name}")),
+            Some(job) => {
+                if let Some(end) = job.end() {
+                    let message = format!("Saw completed job: {name}, condition: {end}");
+                    plan.event(row, EventType::Normal, "SawCompletedJob", message);
+                }
+            }
+        }
+    }
+    let last = jobs.iter().filter_map(|job| job.object.time(&["status", "completionTime"])).max();
+    if last > object.time(&["status", "lastSuccessfulTime"]) {
+        new.insert("lastSuccessfulTime".into(), json!(last.map(time::rfc3339)));
+    }
+}
+
+/// Lists the Jobs that run. An entry that is known stays as it was written.
+fn note_active(object: &Object, jobs: &[Started], new: &mut serde_json::Map<String, Value>) {
+    let known = object.items(&["status", "active"]);
+    let reference = |job: &Started| {
+        let old = known.iter().find(|active| active["uid"] == *job.row.uid).cloned();
+        old.unwrap_or_else(|| {
+            json!({
+                "apiVersion": "batch/v1", "kind": "Job", "name": *job.row.key.name, "namespace": *job.row.key.namespace,
+                "uid": *job.row.uid, "resourceVersion": job.row.revision.to_string(),
+            })
+        })
+    };
+    let active: Vec<Value> = jobs.iter().filter(|job| job.end().is_none()).map(reference).collect();
+    if active.is_empty() {
+        new.remove("active");
+    } else {
+        new.insert("active".into(), active.into());
+    }
+}
+
+/// Deletes finished Jobs beyond the limits, those that started first.
+fn trim(row: &Row, object: &Object, jobs: &[Started], plan: &mut Plan) {
+    for (end, field) in [("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")] {
+        let Some(limit) = object.int(&["spec", field]) else { continue };
+        let mut ended: Vec<&Started> =
+            jobs.iter().filter(|job| job.end() == Some(end) && !job.row.is_deleting()).collect();
+        ended.sort_by_key(|job| (job.start(), job.row.key.clone()));
+        let excess = ended.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+        for job in ended.into_iter().take(excess) {
+            plan.event(row, EventType::Normal, "SuccessfulDelete", format!("Deleted job {}", job.row.key.name));
+            pods::delete(plan, job.row, format!("more than {limit} finished Jobs ({end})"));
+        }
+    }
+}
+
+/// The newest time of the schedule that has come and was not answered. Older ones are given up.
+fn due(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Option<Time> {
+    let text = object.text(&["spec", "schedule"]).unwrap_or_default();
+    let schedule = match Schedule::parse(text) {
+        Ok(schedule) => schedule,
+        Err(error) => {
+            plan.wait(format!("unparseable schedule: {text:?} : {error}"));
+            return None;
+        }
+    };
+    let zone = object.text(&["spec", "timeZone"]).and_then(zone).unwrap_or(TimeZone::UTC);
+    let deadline = object.int(&["spec", "startingDeadlineSeconds"]).map(SignedDuration::from_secs);
+    let answered = object.time(&["status", "lastScheduleTime"]).or(row.created)?;
+    let oldest = deadline.and_then(|deadline| world.now.checked_sub(deadline).ok());
+    let since = oldest.map_or(answered, |oldest| answered.max(oldest));
+    if let Some(next) = schedule.next(world.now, &zone) {
+        plan.wait(format!("the next Job is due at {}", time::rfc3339(next)));
+        plan.wake_at(next);
+    }
+    let due = newest(&schedule, &zone, since, world.now)?;
+    let missed = std::iter::successors(schedule.next(since, &zone), |last| schedule.next(*last, &zone));
+    if missed.take_while(|time| *time <= world.now).take(MANY + 1).count() > MANY {
+        let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+        plan.event(row, EventType::Warning, "TooManyMissedTimes", message);
+    }
+    Some(due)
+}
+
+/// The last time of a schedule after `since` and not after `now`. Looks back in windows that double, so that a schedule of
+/// every minute is not walked through from a year ago.
+fn newest(schedule: &Schedule, zone: &TimeZone, since: Time, now: Time) -> Option<Time> {
+    let mut window = SignedDuration::from_mins(2);
+    loop {
+        let from = now.checked_sub(window).map_or(since, |from| from.max(since));
+        let first = schedule.next(from, zone).filter(|time| *time <= now);
+        let last = std::iter::successors(first, |time| schedule.next(*time, zone).filter(|time| *time <= now)).last();
+        if last.is_some() || from == since {
+            return last;
+        }
+        window = window * 2;
+    }
+}
+
+/// Starts the Job of a time. True when that time is answered.
+fn start(world: &World, owner: &Owner, object: &Object, jobs: &[Started], due: Time, plan: &mut Plan) -> bool {
+    let row = owner.row;
+    let name = format!("{}-{}", row.key.name, due.as_second().div_euclid(60));
+    if world.find(JOBS, &row.key.namespace, &name).is_some() {
+        return true;
+    }
+    let running: Vec<&Started> = jobs.iter().filter(|job| job.end().is_none()).collect();
+    match object.text(&["spec", "concurrencyPolicy"]) {
+        Some("Forbid") if !running.is_empty() => {
+            let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
+            plan.event(row, EventType::Normal, "JobAlreadyActive", message);
+            plan.wait("the Job before is still running");
+            return false;
+        }
+        Some("Replace") => {
+            for job in running.into_iter().filter(|job| !job.row.is_deleting()) {
+                plan.event(row, EventType::Normal, "SuccessfulDelete", format!("Deleted job {}", job.row.key.name));
+                pods::delete(plan, job.row, "its successor is due");
+            }
+        }
+        _ => {}
+    }
+    plan.event(row, EventType::Normal, "SuccessfulCreate", format!("Created job {name}"));
+    plan.write(Verb::Create(job(owner, object, &name, due)), format!("it is due since {}", time::rfc3339(due)));
+    true
+}
+
+fn job(owner: &Owner, object: &Object, name: &str, due: Time) -> Object {
+    let template = object.at(&["spec", "jobTemplate"]).unwrap_or(&Value::Null);
+    let mut job = Object(json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": *owner.row.key.namespace,
+            "ownerReferences": [owner.reference().to_value()],
+        },
+        "spec": template["spec"],
+    }));
+    for field in ["labels", "annotations"] {
+        if let Some(map) = template["metadata"].get(field).filter(|map| map.is_object()) {
+            job.set(&["metadata", field], map.clone());
+        }
+    }
+    let zone = object.text(&["spec", "timeZone"]).and_then(zone).unwrap_or(TimeZone::UTC);
+    let stamp = match zone == TimeZone::UTC {
+        true => time::rfc3339(due),
+        false => due.to_zoned(zone).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+    };
+    job.set(&["metadata", "annotations", SCHEDULED], stamp);
+    job
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::controllers::testing::{Cluster, cluster};
+    use serde_json::json;
+
+    fn tick(spec: &str, annotations: &str) -> Cluster {
+        cluster(&format!(
+            "
+apiVersion: batch/v1
+kind: CronJob
+metadata: {{name: tick}}
+spec:
+  schedule: '*/5 * * * *'
+  successfulJobsHistoryLimit: 3
+  failedJobsHistoryLimit: 1
+  {spec}
+  jobTemplate:
+    metadata: {{labels: {{from: tick}}}}
+    spec: {{template: {{metadata: {{annotations: {{{annotations}}}}}, spec: {{restartPolicy: Never, containers: [{{name: c}}]}}}}}}
+"
+        ))
+    }
+
+    #[test]
+    fn one_job_for_every_time() {
+        let mut cluster = tick("concurrencyPolicy: Allow", "");
+        cluster.settle();
+        assert_eq!(cluster.count("jobs.batch"), 0);
+        cluster.pass(301);
+        let minutes = cluster.world.now.as_second() / 300 * 5;
+        assert_eq!(cluster.names("jobs.batch"), format!("tick-{minutes}"));
+        assert!(cluster.logged(&format!("event: SuccessfulCreate Created job tick-{minutes}")));
+        assert!(
+            cluster.logged(&format!("event: SawCompletedJob Saw completed job: tick-{minutes}, condition: Complete"))
+        );
+        let status = cluster.value("cronjobs.batch", "tick", "/status");
+        assert_eq!((&status["lastScheduleTime"], status.get("active")), (&json!("2026-01-01T00:05:00Z"), None));
+        cluster.pass(1500);
+        assert_eq!(cluster.count("jobs.batch"), 3);
+    }
+
+    #[test]
+    fn policies_for_jobs_that_are_still_running() {
+        for (policy, jobs) in [("Allow", 3), ("Forbid", 1), ("Replace", 1)] {
+            let mut cluster = tick(&format!("concurrencyPolicy: {policy}"), "fake/stay: ''");
+            cluster.pass(920);
+            assert_eq!(cluster.count("jobs.batch"), jobs, "{policy}");
+            assert_eq!(cluster.object("cronjobs.batch", "tick").items(&["status", "active"]).len(), jobs, "{policy}");
+        }
+    }
+
+    #[test]
+    fn only_the_newest_of_many_missed_times_is_started() {
+        let mut cluster = tick("suspend: true", "");
+        cluster.settle();
+        cluster.world.now += jiff::SignedDuration::from_hours(1000);
+        cluster.patch("cronjobs.batch", "tick", json!({"spec": {"suspend": false}}));
+        cluster.settle();
+        assert_eq!(cluster.count("jobs.batch"), 1);
+        assert!(cluster.logged("event: TooManyMissedTimes"));
+        let mut late = tick("suspend: true\n  startingDeadlineSeconds: 60", "");
+        late.settle();
+        late.world.now += jiff::SignedDuration::from_secs(400);
+        late.patch("cronjobs.batch", "tick", json!({"spec": {"suspend": false}}));
+        late.settle();
+        assert_eq!(late.count("jobs.batch"), 0);
+    }
+}

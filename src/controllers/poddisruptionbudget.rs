@@ -1,0 +1,156 @@
+//! PodDisruptionBudgets say how many pods may be evicted now; evictions themselves ask the API server.
+
+use super::{percent, status};
+use crate::object::{Key, Object, Time};
+use crate::world::{Loop, Plan, Row, World};
+use jiff::SignedDuration;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const ROOT: &str = "poddisruptionbudgets.policy";
+/// An eviction that did not lead to a deletion is forgotten after this long.
+const FORGOTTEN: SignedDuration = SignedDuration::from_mins(2);
+
+/// The loop of PodDisruptionBudgets.
+pub const LOOP: Loop = Loop { name: "controllermanager", root: ROOT, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    if row.key.resource == ROOT {
+        return vec![row.key.clone()];
+    }
+    let budgets = world.list_in(ROOT, &row.key.namespace);
+    match row.key.resource.0 {
+        "pods" => budgets.filter(|budget| budget.selects(row)).map(|budget| budget.key.clone()).collect(),
+        // The number of pods that is expected is their owners' `replicas`.
+        "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "replicationcontrollers" => {
+            budgets.map(|budget| budget.key.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let Some(fields) = row.workload() else { return plan };
+    let object = row.object();
+    let pods = world.pods_matching(&key.namespace, &fields.selector);
+    let disrupted = disrupted(world, &object, &pods, &mut plan);
+    let (expected, desired) = expectations(world, &object, &pods);
+    let healthy = |pod: &&&Arc<Row>| {
+        pod.pod().is_some_and(|pod| pod.ready) && !pod.is_deleting() && !disrupted.contains_key(&*pod.key.name)
+    };
+    let healthy = pods.iter().filter(healthy).count() as i64;
+    let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
+    let mut new = status::of(&object);
+    for (name, count) in [
+        ("currentHealthy", healthy),
+        ("desiredHealthy", desired),
+        ("expectedPods", expected),
+        ("disruptionsAllowed", allowed),
+        ("observedGeneration", row.generation),
+    ] {
+        new.insert(name.into(), count.into());
+    }
+    if disrupted.is_empty() {
+        new.remove("disruptedPods");
+    } else {
+        new.insert("disruptedPods".into(), disrupted.into());
+    }
+    let (value, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let mut condition = status::condition("DisruptionAllowed", value, reason, "", world.now);
+    condition["observedGeneration"] = row.generation.into();
+    let mut conditions = object.items(&["status", "conditions"]).to_vec();
+    status::set(&mut conditions, condition);
+    status::conditions(&mut new, conditions);
+    status::write(&mut plan, object, new.into(), "the number of healthy pods changed");
+    plan
+}
+
+/// Evictions under way: those whose pod still lives and that are not too old.
+fn disrupted(world: &World, object: &Object, pods: &[&Arc<Row>], plan: &mut Plan) -> Map<String, Value> {
+    let mut left = Map::new();
+    for (name, since) in object.at(&["status", "disruptedPods"]).and_then(Value::as_object).into_iter().flatten() {
+        let until = since.as_str().and_then(|text| text.parse::<Time>().ok()?.checked_add(FORGOTTEN).ok());
+        let lives = pods.iter().any(|pod| *pod.key.name == **name && !pod.is_deleting());
+        if let Some(until) = until.filter(|until| lives && world.now < *until) {
+            plan.wake_at(until);
+            left.insert(name.clone(), since.clone());
+        }
+    }
+    left
+}
+
+/// How many pods there should be, and how many of them healthy.
+fn expectations(world: &World, object: &Object, pods: &[&Arc<Row>]) -> (i64, i64) {
+    let scaled = |field: &str, total: i64| percent::of(object.at(&["spec", field]), total, true);
+    if let Some(value) = object.at(&["spec", "minAvailable"]).filter(|value| !value.is_null()) {
+        let expected = if value.is_string() { scale(world, pods) } else { pods.len() as i64 };
+        return (expected, scaled("minAvailable", expected).unwrap_or(0));
+    }
+    let expected = scale(world, pods);
+    let unavailable = scaled("maxUnavailable", expected).unwrap_or(0);
+    (expected, (expected - unavailable).max(0))
+}
+
+/// The `replicas` of the pods' owners together: of the Deployment where there is one.
+fn scale(world: &World, pods: &[&Arc<Row>]) -> i64 {
+    let mut replicas: BTreeMap<&str, i64> = BTreeMap::new();
+    for pod in pods {
+        let Some(mut owner) = pod.controller().and_then(|owner| world.by_uid(&owner.uid)) else { continue };
+        if let Some(above) = owner.controller().and_then(|owner| world.by_uid(&owner.uid)) {
+            owner = above;
+        }
+        replicas.insert(&owner.uid, owner.workload().map_or(0, |fields| fields.replicas));
+    }
+    replicas.values().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::controllers::testing::cluster;
+
+    #[test]
+    fn counts_what_may_go() {
+        for (budget, expected, desired, allowed) in [
+            ("minAvailable: 2", 4, 2, 2),
+            ("minAvailable: 4", 4, 4, 0),
+            ("minAvailable: 30%", 4, 2, 2),
+            ("maxUnavailable: 1", 4, 3, 1),
+            ("maxUnavailable: 25%", 4, 3, 1),
+        ] {
+            let mut cluster = cluster(&format!(
+                "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec: {{replicas: 4, selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, spec: {{containers: [{{name: c}}]}}}}}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {{name: web}}
+spec: {{{budget}, selector: {{matchLabels: {{app: web}}}}}}
+"
+            ));
+            cluster.settle();
+            let status = cluster.value("poddisruptionbudgets.policy", "web", "/status");
+            assert_eq!(
+                (&status["expectedPods"], &status["desiredHealthy"]),
+                (&expected.into(), &desired.into()),
+                "{budget}"
+            );
+            assert_eq!(
+                (&status["currentHealthy"], &status["disruptionsAllowed"]),
+                (&4.into(), &allowed.into()),
+                "{budget}"
+            );
+            let wanted = if allowed > 0 {
+                "DisruptionAllowed=True SufficientPods"
+            } else {
+                "DisruptionAllowed=False InsufficientPods"
+            };
+            assert_eq!(cluster.conditions("poddisruptionbudgets.policy", "web"), wanted);
+        }
+    }
+}
