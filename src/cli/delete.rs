@@ -1,18 +1,18 @@
 //! `kloop delete`: gracefully, and waiting until it is done.
 
 use super::files::{self, FileFlags};
-use super::flags::{DryRun, SelectFlags, WriteFlags};
+use super::flags::{self, DryRun, SelectFlags, WriteFlags};
+use super::patience::Patience;
 use super::targets::{self, Scope, Target, Targets};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read;
 use crate::kinds::Kind;
-use crate::object::{Key, Reason, time};
+use crate::object::{Key, Reason};
 use crate::reconcile::leader;
-use crate::store::watch_hint;
 use crate::world::Propagation;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Delete resources by file names, stdin, resources and names, or by resources and label selector.
 #[derive(clap::Args)]
@@ -122,9 +122,7 @@ fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
         (_, _, negative) if negative < 0 => None,
         (_, _, grace) => Some(grace),
     };
-    let timeout = time::parse_duration(&args.timeout).map_err(|error| {
-        Failure::plain(format!("invalid argument {:?} for \"--timeout\" flag: {error}", args.timeout))
-    })?;
+    let timeout = flags::signed_duration("timeout", &args.timeout)?;
     let week = Duration::from_secs(7 * 24 * 3600);
     let timeout = if timeout.is_positive() { timeout.unsigned_abs() } else { week };
     Ok((DeleteOptions { grace, propagation, uid: None, revision: None }, timeout))
@@ -197,9 +195,8 @@ fn one(args: &Args, context: &mut Context, target: &Target, options: &DeleteOpti
 /// Waits until the objects are gone (another of the same name is another). With no control plane running, nothing would end
 /// pods or finish what finalizers wait for: then it says so instead.
 fn wait(context: &mut Context, mut left: Vec<(&'static Kind, Key, String)>, timeout: Duration) -> Outcome {
-    let until = Instant::now() + timeout;
     let dir = context.api()?.store().dir().to_owned();
-    let hint = watch_hint(context.api()?.store());
+    let patience = Patience::new(context, Some(timeout))?;
     loop {
         let mut still = Vec::new();
         for (kind, key, uid) in left {
@@ -218,16 +215,12 @@ fn wait(context: &mut Context, mut left: Vec<(&'static Kind, Key, String)>, time
             ));
             return Ok(());
         }
-        if Instant::now() >= until {
+        if !patience.wait() {
             return Err(Failure::plain(format!(
                 "timed out waiting for the condition on {}/{}",
                 kind.resource.plural(),
                 key.name
             )));
-        }
-        match &hint {
-            Some(hint) => drop(hint.wait(Duration::from_millis(500))),
-            None => std::thread::sleep(Duration::from_millis(50)),
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use super::{Context, Failure, Outcome};
 use crate::apiserver::{FieldValidation, Options};
-use crate::object::Object;
+use crate::object::{Object, time};
 use crate::show::print::{Flags, Format, Printer};
 use clap::Args;
+use jiff::SignedDuration;
+use std::time::Duration;
 
 /// `--dry-run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -82,6 +84,18 @@ impl ValidateFlag {
             ))),
         }
     }
+}
+
+/// A flag that holds a duration; none for zero.
+pub fn duration(flag: &str, text: &str) -> Outcome<Option<Duration>> {
+    let parsed = signed_duration(flag, text)?;
+    Ok(Some(parsed.unsigned_abs()).filter(|duration| !duration.is_zero()))
+}
+
+/// A flag that holds a duration, which may be negative.
+pub fn signed_duration(flag: &str, text: &str) -> Outcome<SignedDuration> {
+    time::parse_duration(text)
+        .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
 }
 
 /// The options that flags make of a write.

@@ -5,17 +5,25 @@
 //! Start reading at [`main`]; a verb is a file with an `Args` struct, whose doc comment is its help, and `run`.
 
 mod apply;
+mod change;
 mod context;
 mod create;
 mod delete;
+mod describe;
 mod failure;
 mod files;
 mod flags;
 mod get;
+mod pairs;
+mod patience;
 mod reconcile;
+mod rollout;
+mod scale;
+mod set;
 mod targets;
 mod usage;
 mod version;
+mod wait;
 
 pub use context::Context;
 pub use failure::{Failure, Outcome};
@@ -52,7 +60,12 @@ enum Verb {
     Apply(apply::Args),
     Create(create::Args),
     Get(get::Args),
+    Describe(describe::Args),
     Delete(delete::Args),
+    Set(set::Args),
+    Rollout(rollout::Args),
+    Scale(scale::Args),
+    Wait(wait::Args),
     Reconcile(reconcile::Args),
     Version(version::Args),
 }
@@ -63,7 +76,12 @@ impl Verb {
             Verb::Apply(args) => apply::run(args, context),
             Verb::Create(args) => create::run(args, context),
             Verb::Get(args) => get::run(args, context),
+            Verb::Describe(args) => describe::run(args, context),
             Verb::Delete(args) => delete::run(args, context),
+            Verb::Set(args) => set::run(args, context),
+            Verb::Rollout(args) => rollout::run(args, context),
+            Verb::Scale(args) => scale::run(args, context),
+            Verb::Wait(args) => wait::run(args, context),
             Verb::Reconcile(args) => reconcile::run(args, context),
             Verb::Version(args) => version::run(args, context),
         }

@@ -123,9 +123,32 @@ pub struct Scope<'a> {
     pub all: bool,
     /// `-A`.
     pub all_namespaces: bool,
+    /// `--local`: the objects of files as they are written there.
+    pub local: bool,
+}
+
+/// Flags that say which objects a verb that changes them is about.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct ScopeFlags {
+    #[command(flatten)]
+    pub files: FileFlags,
+    #[command(flatten)]
+    pub select: SelectFlags,
+    /// Select all resources, in the namespace of the specified resource types.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    pub all: bool,
+}
+
+impl ScopeFlags {
+    /// With the words that name resources.
+    pub fn of<'a>(&'a self, words: &'a [String]) -> Scope<'a> {
+        let (files, select) = (Some(&self.files), Some(&self.select));
+        Scope { words, files, select, all: self.all, ..Scope::default() }
+    }
 }
 
 /// One object that a command is about.
+#[derive(Clone)]
 pub struct Target {
     /// Its kind.
     pub kind: &'static Kind,
@@ -137,7 +160,7 @@ pub struct Target {
 pub fn find(context: &mut Context, scope: &Scope<'_>) -> Outcome<(Vec<Target>, Vec<Failure>)> {
     let selects = scope.select.is_some_and(|flags| flags.selector.is_some() || flags.field_selector.is_some());
     if let Some(files) = scope.files.filter(|files| !files.is_empty()) {
-        return find_in_files(context, files);
+        return find_in_files(context, files, scope.local);
     }
     let no_flags = SelectFlags::default();
     match parse(scope.words)? {
@@ -171,12 +194,15 @@ pub fn find(context: &mut Context, scope: &Scope<'_>) -> Outcome<(Vec<Target>, V
     }
 }
 
-fn find_in_files(context: &mut Context, flags: &FileFlags) -> Outcome<(Vec<Target>, Vec<Failure>)> {
+fn find_in_files(context: &mut Context, flags: &FileFlags, local: bool) -> Outcome<(Vec<Target>, Vec<Failure>)> {
     let (manifests, mut failures) = files::read(flags)?;
     let mut found = Vec::new();
     for manifest in manifests {
         let located = locate(context, &manifest).and_then(|(kind, key)| {
-            let object = context.look(|ledger| read::get(ledger, &key))?;
+            let object = match local {
+                true => manifest.object.clone(),
+                false => context.look(|ledger| read::get(ledger, &key))?,
+            };
             Ok(Target { kind, object })
         });
         match located {

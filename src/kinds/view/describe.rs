@@ -69,7 +69,8 @@ impl Describe {
             None => self.field(level, name, "<none>"),
         }
         for value in values {
-            self.line(level, format_args!("\t{value}"));
+            // Without the indent, as kubectl: alignment hides it, `rollout history` does not align.
+            self.line(0, format_args!("\t{value}"));
         }
     }
 

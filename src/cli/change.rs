@@ -1,0 +1,41 @@
+//! Read, change, write back: one object, in one transaction.
+
+use super::flags::DryRun;
+use super::targets::Target;
+use super::{Context, Failure, Outcome};
+use crate::apiserver::create::key_of;
+use crate::apiserver::update::{Part, update};
+use crate::apiserver::{FieldValidation, Options, Reply, read};
+use crate::object::{Object, Reason, Status};
+
+/// Changes the object as it stands now. With `--dry-run=client` the copy that was found is changed and nothing is written.
+pub fn change(
+    context: &mut Context,
+    target: &Target,
+    dry_run: DryRun,
+    edit: impl FnOnce(&mut Object) -> Outcome,
+) -> Outcome<Reply> {
+    if dry_run == DryRun::Client {
+        let mut object = target.object.clone();
+        edit(&mut object)?;
+        let changed = object != target.object;
+        return Ok(Reply { object, warnings: Vec::new(), changed });
+    }
+    let key = key_of(target.kind, &target.object);
+    let options = Options { field_validation: FieldValidation::Warn, dry_run: dry_run == DryRun::Server };
+    let mut failed = None;
+    let done = context.api()?.write(options.dry_run, |ledger| {
+        let mut object = read::get(ledger, &key)?;
+        if let Err(failure) = edit(&mut object) {
+            failed = Some(failure);
+            return Err(Status::new(Reason::BadRequest, "the change was given up"));
+        }
+        update(ledger, target.kind, &object, Part::Main, &options)
+    });
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    let reply = done.map_err(Failure::from)?;
+    context.warn(&reply.warnings);
+    Ok(reply)
+}

@@ -1,0 +1,122 @@
+//! `kloop describe`: what there is to know about objects, with what belongs to them.
+
+use super::files::FileFlags;
+use super::flags::SelectFlags;
+use super::targets::{self, Scope, Target, Targets};
+use super::{Context, Failure, Outcome};
+use crate::apiserver::read::{self, Wanted};
+use crate::apiserver::Ledger;
+use crate::kinds::view::Related;
+use crate::kinds::{self, Kind};
+use crate::object::{Key, Object, Reason, Time};
+use crate::show::describe::{SEPARATOR, describe};
+
+/// Show details of a specific resource or group of resources.
+///
+/// A name that no object has describes those whose names start with it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE, TYPE NAME_PREFIX, or TYPE/NAME.
+    words: Vec<String>,
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    select: SelectFlags,
+    /// If present, list the requested object(s) across all namespaces.
+    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    all_namespaces: bool,
+    /// If true, display events related to the described object [default: true when it is one].
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    show_events: Option<bool>,
+    /// Accepted for kubectl's sake: lists are never cut into chunks here.
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    chunk_size: i64,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if args.words.is_empty() && args.files.is_empty() {
+        return Err(Failure::plain(
+            "You must specify the type of resource to describe. Use \"kloop api-resources\" for a complete list of supported resources.\n",
+        ));
+    }
+    let scope = Scope {
+        words: &args.words,
+        files: Some(&args.files),
+        select: Some(&args.select),
+        all: true,
+        all_namespaces: args.all_namespaces,
+        ..Scope::default()
+    };
+    let (found, failures) = targets::find(context, &scope)?;
+    let exact = found.len() + failures.len() == 1;
+    let (found, failures) = match &failures[..] {
+        [Failure::Api { status, .. }] if found.is_empty() && status.reason == Reason::NotFound => {
+            let similar = with_prefix(&args, context)?;
+            if similar.is_empty() { (similar, failures) } else { (similar, Vec::new()) }
+        }
+        _ => (found, failures),
+    };
+    let was_prefix = exact && failures.is_empty() && args.words.len() == 2 && !named_exactly(&args, &found);
+    let show_events = args.show_events.unwrap_or(found.len() == 1 && !was_prefix);
+    print(context, &found, show_events)?;
+    if found.is_empty() && failures.is_empty() {
+        let place = format!(" in {} namespace.", context.namespace());
+        context.tell(&format!("No resources found{}", if args.all_namespaces { "" } else { &place }));
+    }
+    Failure::all(failures)
+}
+
+fn named_exactly(args: &Args, found: &[Target]) -> bool {
+    found.iter().any(|target| Some(target.object.name()) == args.words.get(1).map(String::as_str))
+}
+
+/// The objects of a kind whose names start with the one that was asked for.
+fn with_prefix(args: &Args, context: &mut Context) -> Outcome<Vec<Target>> {
+    let [_, prefix] = &args.words[..] else { return Ok(Vec::new()) };
+    let Targets::Named(named) = targets::parse(&args.words)? else { return Ok(Vec::new()) };
+    let Some((kind, _)) = named.first() else { return Ok(Vec::new()) };
+    let kind: &'static Kind = kind;
+    let namespace = context.namespace().to_owned();
+    let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
+    let objects = context.look(|ledger| read::list(ledger, kind, namespace, &Wanted::default()))?;
+    let similar = objects.into_iter().filter(|object| object.name().starts_with(prefix.as_str()));
+    Ok(similar.map(|object| Target { kind, object }).collect())
+}
+
+/// Describes all in one snapshot.
+fn print(context: &mut Context, found: &[Target], show_events: bool) -> Outcome {
+    let now = context.now();
+    let texts: Vec<String> = context.look(|ledger| {
+        let beside = Beside { ledger, now, show_events };
+        Ok(found.iter().map(|target| describe(target.kind.resource.0, &target.object, &beside)).collect())
+    })?;
+    context.print(&texts.join(SEPARATOR))
+}
+
+/// What else there is, in the snapshot at hand. What cannot be read is left out: a description is for a person.
+struct Beside<'a> {
+    ledger: &'a dyn Ledger,
+    now: Time,
+    show_events: bool,
+}
+
+impl Related for Beside<'_> {
+    fn list(&self, resource: &str, namespace: &str) -> Vec<Object> {
+        let Some(kind) = kinds::by_name(resource) else { return Vec::new() };
+        self.ledger.list(kind.resource, Some(namespace).filter(|name| !name.is_empty())).unwrap_or_default()
+    }
+
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Object> {
+        let kind = kinds::by_name(resource)?;
+        self.ledger.get(&Key::new(kind.resource, namespace, name)).ok().flatten()
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn show_events(&self) -> bool {
+        self.show_events
+    }
+}

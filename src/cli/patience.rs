@@ -1,0 +1,37 @@
+//! Waiting until the state has changed: woken by hints, looking again by itself from time to time, up to a deadline.
+
+use super::{Context, Outcome};
+use crate::store::{Hint, watch_hint};
+use std::time::{Duration, Instant};
+
+/// The longest wait for one hint: hints can be lost.
+const LONGEST: Duration = Duration::from_millis(500);
+/// The pause between two looks where there are no hints.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits for news, not longer than it is told to.
+pub struct Patience {
+    hint: Option<Hint>,
+    until: Option<Instant>,
+}
+
+impl Patience {
+    /// Watches from now on; no timeout waits without end. Make it before the first look, so that no news falls between.
+    pub fn new(context: &mut Context, timeout: Option<Duration>) -> Outcome<Patience> {
+        let hint = watch_hint(context.api()?.store());
+        Ok(Patience { hint, until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)) })
+    }
+
+    /// Waits until there may be news; false when the time is over.
+    pub fn wait(&self) -> bool {
+        let left = self.until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return false;
+        }
+        match &self.hint {
+            Some(hint) => drop(hint.wait(left.min(LONGEST))),
+            None => std::thread::sleep(left.min(PAUSE)),
+        }
+        true
+    }
+}

@@ -1,0 +1,77 @@
+//! `kloop rollout history`: the revisions of a workload, or one of them.
+
+use super::revisions::{self, CHANGE_CAUSE, Revision, described};
+use super::{Which, group_kind};
+use crate::cli::flags::PrintFlags;
+use crate::cli::targets::Target;
+use crate::cli::{Context, Failure, Outcome};
+use crate::object::Object;
+use crate::show::columns;
+
+/// View previous rollout revisions and configurations.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    print: PrintFlags,
+    /// See the details, including the pod template, of the revision specified.
+    #[arg(long, default_value_t = 0, value_name = "REVISION", allow_negative_numbers = true)]
+    revision: i64,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if args.revision < 0 {
+        return Err(Failure::plain("revision must be a positive integer: -1"));
+    }
+    let (found, mut failures) = args.which.find(context)?;
+    for target in &found {
+        if let Err(failure) = one(&args, context, target) {
+            failures.push(failure);
+        }
+    }
+    Failure::all(failures)
+}
+
+fn one(args: &Args, context: &mut Context, target: &Target) -> Outcome {
+    let Some(revisions) = revisions::of(context, target)? else {
+        let kind = group_kind(target);
+        return Err(Failure::plain(format!("no history viewer has been implemented for {kind:?}")));
+    };
+    let wanted = revisions.iter().find(|revision| revision.number == args.revision);
+    if let Some(mut printer) = args.print.printer()? {
+        let shown = if args.revision > 0 { wanted.into_iter().collect() } else { revisions.iter().collect::<Vec<_>>() };
+        for revision in shown {
+            let text = printer.object(&revision.object.0)?;
+            context.print(&text)?;
+        }
+        return Ok(());
+    }
+    let name = context.name_of(target.kind, &target.object);
+    let text = match (args.revision, wanted) {
+        _ if revisions.is_empty() => format!("{name} \nNo rollout history found.\n"),
+        (0, _) => format!("{name} \n{}\n", table(&revisions)),
+        (_, Some(revision)) => format!("{name} with revision #{}\n{}\n", args.revision, template(revision)),
+        (_, None) => return Err(Failure::plain("unable to find the specified revision")),
+    };
+    context.print(&text)
+}
+
+fn table(revisions: &[Revision]) -> String {
+    let mut text = "REVISION\tCHANGE-CAUSE\n".to_owned();
+    for revision in revisions {
+        let cause = crate::show::escape::cell(revision.cause().unwrap_or("<none>"));
+        text.push_str(&format!("{}\t{cause}\n", revision.number));
+    }
+    columns::align(&text, columns::DESCRIPTION)
+}
+
+/// The template, with the cause of the revision among its annotations.
+fn template(revision: &Revision) -> String {
+    let mut template = Object(revision.template.clone());
+    if let Some(cause) = revision.cause() {
+        template.set(&["metadata", "annotations", CHANGE_CAUSE], cause);
+    }
+    described(&template.0)
+}

@@ -1,0 +1,57 @@
+//! `kloop rollout restart`: a new moment in the template's annotations, so that all pods are replaced.
+
+use super::{Which, about};
+use crate::cli::change::change;
+use crate::cli::flags::{DryRun, PrintFlags, WriteFlags};
+use crate::cli::targets::Target;
+use crate::cli::{Context, Failure, Outcome};
+use crate::object::time;
+
+/// Restart a resource: its pods are replaced as in a rollout.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+}
+
+const RESTARTED_AT: [&str; 5] =
+    ["spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"];
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let dry_run = args.write.dry_run(context)?;
+    let (found, mut failures) = args.which.find(context)?;
+    for target in &found {
+        if let Err(failure) = one(&args, context, target, dry_run) {
+            failures.push(failure);
+        }
+    }
+    Failure::all(failures)
+}
+
+fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> Outcome {
+    if !["deployments.apps", "daemonsets.apps", "statefulsets.apps"].contains(&target.kind.resource.0) {
+        return Err(about(target, "restarting is not supported"));
+    }
+    let now = time::rfc3339(context.now());
+    let reply = change(context, target, dry_run, |object| {
+        if object.at(&["spec", "paused"]).is_some_and(|value| value == true) {
+            return Err(about(target, "can't restart paused deployment (run rollout resume first)"));
+        }
+        if object.text(&RESTARTED_AT) == Some(&now) {
+            return Err(Failure::plain(format!(
+                "failed to create patch for {}: if restart has already been triggered within the past second, \
+                 please wait before attempting to trigger another",
+                object.name()
+            )));
+        }
+        object.set(&RESTARTED_AT, now);
+        Ok(())
+    })?;
+    let line = format!("{} restarted{}", context.name_of(target.kind, &reply.object), dry_run.suffix());
+    args.print.result(context, &reply.object, &line)
+}

@@ -1,0 +1,79 @@
+//! The revisions that a rollout has left behind: ReplicaSets of a Deployment, ControllerRevisions of the others.
+
+use crate::apiserver::create::key_of;
+use crate::cli::targets::Target;
+use crate::cli::{Context, Outcome};
+use crate::kinds::view::{Describe, containers};
+use crate::object::{Object, Resource, merge};
+use serde_json::{Value, json};
+
+/// Annotation that says why a revision came to be.
+pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
+/// Label by which a ReplicaSet's pods are told apart.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// One revision.
+pub struct Revision {
+    /// Its number, counted up.
+    pub number: i64,
+    /// The pod template it stands for.
+    pub template: Value,
+    /// The ReplicaSet or ControllerRevision.
+    pub object: Object,
+}
+
+impl Revision {
+    /// Why it came to be.
+    pub fn cause(&self) -> Option<&str> {
+        self.object.annotation(CHANGE_CAUSE).filter(|cause| !cause.is_empty())
+    }
+}
+
+/// The revisions of a workload by their numbers; none when the kind keeps no revisions.
+pub fn of(context: &mut Context, target: &Target) -> Outcome<Option<Vec<Revision>>> {
+    let resource = match target.kind.resource.0 {
+        "deployments.apps" => Resource("replicasets.apps"),
+        "daemonsets.apps" | "statefulsets.apps" => Resource("controllerrevisions.apps"),
+        _ => return Ok(None),
+    };
+    let namespace = key_of(target.kind, &target.object).namespace;
+    let objects = context.look(|ledger| ledger.list(resource, Some(&namespace)))?;
+    let owned = |object: &Object| object.controller().is_some_and(|owner| owner.uid == target.object.uid());
+    let mut revisions: Vec<Revision> =
+        objects.into_iter().filter(owned).filter_map(|object| revision(target, object)).collect();
+    revisions.sort_by_key(|revision| revision.number);
+    Ok(Some(revisions))
+}
+
+fn revision(target: &Target, object: Object) -> Option<Revision> {
+    if object.kind() == "ReplicaSet" {
+        let number = object.annotation("deployment.kubernetes.io/revision")?.parse().ok()?;
+        let template = object.at(&["spec", "template"])?.clone();
+        return Some(Revision { number, template, object });
+    }
+    let restored = restored(target, &object)?;
+    Some(Revision { number: object.int(&["revision"])?, template: restored.at(&["spec", "template"])?.clone(), object })
+}
+
+/// The workload as a ControllerRevision, whose data is a patch, makes it.
+fn restored(target: &Target, revision: &Object) -> Option<Object> {
+    let schema = merge::schema_for(&target.kind.api_version(), target.kind.kind)?;
+    merge::strategic_merge(&target.object.0, revision.at(&["data"])?, schema).ok().map(Object)
+}
+
+/// A template without the label that tells ReplicaSets apart.
+pub fn without_hash(template: &Value) -> Value {
+    let mut template = Object(template.clone());
+    template.unset(&["metadata", "labels", TEMPLATE_HASH]);
+    if template.at(&["metadata", "labels"]) == Some(&json!({})) {
+        template.unset(&["metadata", "labels"]);
+    }
+    template.0
+}
+
+/// A template as `rollout` shows it: described, and not aligned.
+pub fn described(template: &Value) -> String {
+    let mut out = Describe::new();
+    containers::template(&mut out, template);
+    crate::show::escape::text(out.raw())
+}

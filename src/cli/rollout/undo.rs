@@ -1,0 +1,138 @@
+//! `kloop rollout undo`: back to an earlier revision's template.
+
+use super::revisions::{self, Revision, described, without_hash};
+use super::{Which, group_kind};
+use crate::apiserver::apply::LAST_APPLIED;
+use crate::cli::change::change;
+use crate::cli::flags::{DryRun, PrintFlags, WriteFlags};
+use crate::cli::targets::Target;
+use crate::cli::{Context, Failure, Outcome};
+use crate::object::Object;
+use serde_json::{Map, Value};
+
+/// Roll back to a previous rollout.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    /// The revision to rollback to. Default to 0 (last revision).
+    #[arg(long, default_value_t = 0, value_name = "REVISION", allow_negative_numbers = true)]
+    to_revision: i64,
+}
+
+/// Annotations that are a Deployment's own, not its revisions'. Kubernetes: `annotationsToSkip`.
+const KEPT: [&str; 6] = [
+    LAST_APPLIED,
+    "deployment.kubernetes.io/revision",
+    "deployment.kubernetes.io/revision-history",
+    "deployment.kubernetes.io/desired-replicas",
+    "deployment.kubernetes.io/max-replicas",
+    "deprecated.deployment.rollback.to",
+];
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let dry_run = args.write.dry_run(context)?;
+    let (found, mut failures) = args.which.find(context)?;
+    for target in &found {
+        if let Err(failure) = one(&args, context, target, dry_run) {
+            failures.push(failure);
+        }
+    }
+    Failure::all(failures)
+}
+
+fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> Outcome {
+    let Some(revisions) = revisions::of(context, target)? else {
+        let kind = group_kind(target);
+        return Err(Failure::plain(format!("no rollbacker has been implemented for {kind:?}")));
+    };
+    warn_of_apply(context, target);
+    let to = choose(target, &revisions, args.to_revision)?;
+    let name = context.name_of(target.kind, &target.object);
+    if dry_run == DryRun::Client {
+        return context.say(&format!("{name} {}{}", described(&to.template), dry_run.suffix()));
+    }
+    let template = without_hash(&to.template);
+    let mut skipped = false;
+    let reply = change(context, target, dry_run, |object| {
+        if object.at(&["spec", "paused"]).is_some_and(|value| value == true) {
+            let text = "you cannot rollback a paused deployment; resume it first with 'kloop rollout resume' and try again";
+            return Err(Failure::plain(text));
+        }
+        skipped = object.at(&["spec", "template"]).is_some_and(|now| without_hash(now) == template);
+        if !skipped {
+            object.set(&["spec", "template"], template);
+            if to.object.kind() == "ReplicaSet" {
+                restore_annotations(object, &to.object);
+            }
+        }
+        Ok(())
+    })?;
+    let word = match skipped {
+        true => format!("skipped rollback (current template already matches revision {})", args.to_revision),
+        false => "rolled back".to_owned(),
+    };
+    args.print.result(context, &reply.object, &format!("{name} {word}{}", dry_run.suffix()))
+}
+
+fn warn_of_apply(context: &mut Context, target: &Target) {
+    if target.object.annotation(LAST_APPLIED).is_some() {
+        context.warn(&[format!(
+            "resource {}/{} was previously managed with 'kloop apply'. Rolling back will not update the {LAST_APPLIED} \
+             annotation, which may cause unexpected behavior on future 'kloop apply' operations. Consider using \
+             'kloop apply' with your previous configuration file instead.",
+            target.kind.resource.plural(),
+            target.object.name()
+        )]);
+    }
+}
+
+/// The revision asked for; the one before the newest when none was.
+fn choose<'a>(target: &Target, revisions: &'a [Revision], wanted: i64) -> Outcome<&'a Revision> {
+    let is_deployment = target.kind.resource == "deployments.apps";
+    if wanted == 0 {
+        let previous = revisions.len().checked_sub(2).and_then(|at| revisions.get(at));
+        return previous.ok_or_else(|| match is_deployment {
+            true => Failure::plain(format!("no rollout history found for deployment {:?}", target.object.name())),
+            false => Failure::plain("no last revision to roll back to"),
+        });
+    }
+    let found = revisions.iter().find(|revision| revision.number == wanted);
+    found.ok_or_else(|| Failure::plain(format!("unable to find specified revision {wanted} in history")))
+}
+
+fn restore_annotations(object: &mut Object, from: &Object) {
+    let mut annotations = Map::new();
+    let take = |object: &Object, own: bool, annotations: &mut Map<String, Value>| {
+        for (key, value) in object.pairs(&["metadata", "annotations"]) {
+            if KEPT.contains(&key) == own {
+                annotations.insert(key.to_owned(), value.into());
+            }
+        }
+    };
+    take(object, true, &mut annotations);
+    take(from, false, &mut annotations);
+    object.set(&["metadata", "annotations"], annotations);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_deployment_keeps_its_own_annotations() {
+        let mut deployment = Object(json!({"metadata": {"annotations": {
+            "deployment.kubernetes.io/revision": "3", "kubernetes.io/change-cause": "second"}}}));
+        let set = Object(json!({"metadata": {"annotations": {
+            "deployment.kubernetes.io/revision": "1", "kubernetes.io/change-cause": "first"}}}));
+        restore_annotations(&mut deployment, &set);
+        let expected = json!({"deployment.kubernetes.io/revision": "3", "kubernetes.io/change-cause": "first"});
+        assert_eq!(deployment.at(&["metadata", "annotations"]), Some(&expected));
+    }
+}

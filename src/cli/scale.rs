@@ -1,0 +1,104 @@
+//! `kloop scale`: how many replicas there shall be.
+
+use super::change::change;
+use super::flags::{self, DryRun, PrintFlags, WriteFlags};
+use super::patience::Patience;
+use super::targets::{self, ScopeFlags, Target};
+use super::{Context, Failure, Outcome};
+use crate::apiserver::create::key_of;
+use crate::object::{Object, Reason, Status};
+use std::time::Duration;
+
+/// Set a new size for a deployment, replica set, replication controller, or stateful set.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME, or TYPE/NAME.
+    words: Vec<String>,
+    #[command(flatten)]
+    scope: ScopeFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    /// The new desired number of replicas.
+    #[arg(long, required = true, value_name = "COUNT", allow_negative_numbers = true)]
+    replicas: i64,
+    /// Precondition for current size. Requires that the current size of the resource match this value in order to scale.
+    #[arg(long, default_value_t = -1, value_name = "COUNT", allow_negative_numbers = true)]
+    current_replicas: i64,
+    /// Precondition for resource version. Requires that the current resource version match this value in order to scale.
+    #[arg(long, value_name = "VERSION")]
+    resource_version: Option<String>,
+    /// The length of time to wait before giving up on a scale operation, zero means don't wait.
+    #[arg(long, default_value = "0s", value_name = "DURATION")]
+    timeout: String,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if args.replicas < 0 {
+        let text = "The --replicas=COUNT flag is required, and COUNT must be greater than or equal to 0";
+        return Err(Failure::plain(text));
+    }
+    if args.current_replicas < -1 {
+        return Err(Failure::plain("The --current-replicas must specify an integer of -1 or greater"));
+    }
+    let timeout = flags::duration("timeout", &args.timeout)?;
+    let dry_run = args.write.dry_run(context)?;
+    let (found, failures) = targets::find(context, &args.scope.of(&args.words))?;
+    if args.resource_version.is_some() && found.len() > 1 {
+        return Err(Failure::plain("cannot use --resource-version with multiple resources"));
+    }
+    if found.is_empty() && failures.is_empty() {
+        return Err(Failure::plain("no objects passed to scale"));
+    }
+    for target in &found {
+        one(&args, context, target, dry_run, timeout)?;
+    }
+    Failure::all(failures)
+}
+
+fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun, timeout: Option<Duration>) -> Outcome {
+    if !target.kind.scale && dry_run != DryRun::Client {
+        return Err(Status::new(Reason::NotFound, "the server could not find the requested resource").into());
+    }
+    let reply = change(context, target, dry_run, |object| {
+        check(args, object)?;
+        object.set(&["spec", "replicas"], args.replicas);
+        Ok(())
+    })?;
+    if let Some(timeout) = timeout.filter(|_| dry_run == DryRun::None) {
+        wait(args, context, target, timeout)?;
+    }
+    let line = format!("{} scaled{}", context.name_of(target.kind, &reply.object), dry_run.suffix());
+    args.print.result(context, &reply.object, &line)
+}
+
+/// Scaling only from the size and the version that are asked for.
+fn check(args: &Args, object: &Object) -> Outcome {
+    let current = object.int(&["spec", "replicas"]).unwrap_or(1);
+    if args.current_replicas >= 0 && args.current_replicas != current {
+        return Err(Failure::plain(format!("Expected replicas to be {}, was {current}", args.current_replicas)));
+    }
+    let version = object.text(&["metadata", "resourceVersion"]).unwrap_or_default();
+    match args.resource_version.as_deref().filter(|wanted| !wanted.is_empty() && *wanted != version) {
+        Some(wanted) => Err(Failure::plain(format!("Expected resource version to be {wanted}, was {version}"))),
+        None => Ok(()),
+    }
+}
+
+/// Until as many replicas are there as were asked for, or somebody else asks for another number.
+fn wait(args: &Args, context: &mut Context, target: &Target, timeout: Duration) -> Outcome {
+    let patience = Patience::new(context, Some(timeout))?;
+    let key = key_of(target.kind, &target.object);
+    loop {
+        let object = context.look(|ledger| crate::apiserver::read::get(ledger, &key))?;
+        let wanted = object.int(&["spec", "replicas"]).unwrap_or(1);
+        if wanted != args.replicas || object.int(&["status", "replicas"]).unwrap_or(0) == wanted {
+            return Ok(());
+        }
+        if !patience.wait() {
+            return Err(Failure::plain(format!("timed out waiting for {:?} to be synced", object.name())));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `kloop set image`: new images for containers.
+
+use super::{Edit, Which, Words, containers_mut, pod_spec};
+use crate::cli::{Context, Failure, Outcome, pairs};
+use crate::kinds::Kind;
+use crate::object::Object;
+
+/// Update existing container image(s) of resources.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME or TYPE/NAME, then CONTAINER=IMAGE; * for all containers.
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let (resources, images) = pairs::divide(&args.words, "image")?;
+    let images = pairs::parse(&images, "image", false)?.set;
+    if resources.is_empty() && args.which.scope.files.is_empty() {
+        let text = "one or more resources must be specified as <resource> <name> or <resource>/<name>";
+        return Err(Failure::plain(text));
+    }
+    if images.is_empty() && !resources_are_wrong(&resources) {
+        return Err(Failure::plain("at least one image update is required"));
+    }
+    if images.len() > 1 && images.iter().any(|(container, _)| container == "*") {
+        let text =
+            "all containers are already specified by *, but saw more than one container_name=container_image pairs";
+        return Err(Failure::plain(text));
+    }
+    let words = Words { updated: "image", patched: "image update to pod template" };
+    args.which.update(context, &resources, words, |_, target| {
+        let (kind, images) = (target.kind, images.clone());
+        let edit: Edit = Box::new(move |object| set(kind, object, &images));
+        Ok(edit)
+    })
+}
+
+/// Words that name no resource are told about first.
+fn resources_are_wrong(resources: &[String]) -> bool {
+    crate::cli::targets::parse(resources).is_err()
+}
+
+fn set(kind: &Kind, object: &mut Object, images: &[(String, String)]) -> Outcome {
+    let spec = pod_spec(kind, object)?;
+    let mut failures = Vec::new();
+    for (wanted, image) in images {
+        let found = containers_mut(spec, |name| wanted == "*" || wanted == name);
+        if found.is_empty() {
+            failures.push(Failure::plain(format!("unable to find container named {wanted:?}")));
+        }
+        for container in found {
+            container.insert("image".into(), image.as_str().into());
+        }
+    }
+    Failure::all(failures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds;
+    use serde_json::json;
+
+    fn set_images(images: &[(&str, &str)]) -> Outcome<String> {
+        let kind = kinds::by_name("deployment").unwrap();
+        let mut object = Object(json!({"spec": {"template": {"spec": {
+            "containers": [{"name": "web", "image": "a:1"}, {"name": "side", "image": "b:1"}],
+            "initContainers": [{"name": "init", "image": "c:1"}]}}}}));
+        let images: Vec<(String, String)> =
+            images.iter().map(|(name, image)| (name.to_string(), image.to_string())).collect();
+        set(kind, &mut object, &images)?;
+        let image = |container: &serde_json::Value| container["image"].as_str().unwrap().to_owned();
+        let spec = &object.0["spec"]["template"]["spec"];
+        let all = ["containers", "initContainers"].iter().flat_map(|list| spec[*list].as_array().unwrap());
+        Ok(all.map(image).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn images_are_set_by_container() {
+        assert_eq!(set_images(&[("web", "x"), ("init", "y")]).unwrap(), "x b:1 y");
+        assert_eq!(set_images(&[("*", "x")]).unwrap(), "x x x");
+        let error = set_images(&[("nope", "x")]).unwrap_err().to_string();
+        assert_eq!(error, "error: unable to find container named \"nope\"");
+    }
+}

@@ -1,0 +1,158 @@
+//! `kloop set`: single features of objects that are there.
+//!
+//! Knows: what the verbs below it share ([`Which`], [`pod_spec`]). Start reading at [`Verb`].
+
+mod image;
+
+use super::change::change;
+use super::flags::{DryRun, PrintFlags, WriteFlags};
+use super::targets::{self, Scope, ScopeFlags, Target};
+use super::{Context, Failure, Outcome};
+use crate::kinds::Kind;
+use crate::object::Object;
+use clap::Subcommand;
+use serde_json::Value;
+
+/// Configure application resources: single features of objects that are there.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Image(image::Args),
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    match args.verb {
+        Verb::Image(args) => image::run(args, context),
+    }
+}
+
+/// Flags that all of them take.
+#[derive(clap::Args)]
+struct Which {
+    #[command(flatten)]
+    scope: ScopeFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    /// If true, the change is made to the objects of the files and printed, nothing else is looked at.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    local: bool,
+}
+
+impl Which {
+    /// Refuses flags that do not go together, and a command that names nothing.
+    fn check(&self, resources: &[String], dry_run: DryRun) -> Outcome {
+        if self.scope.all && self.scope.select.selector.is_some() {
+            return Err(Failure::plain("cannot set --all and --selector at the same time"));
+        }
+        if resources.is_empty() && self.scope.files.is_empty() {
+            let text = "one or more resources must be specified as <resource> <name> or <resource>/<name>";
+            return Err(Failure::plain(text));
+        }
+        if self.local && dry_run == DryRun::Server {
+            let text = "cannot specify --local and --dry-run=server - did you mean --dry-run=client?";
+            return Err(Failure::plain(text));
+        }
+        Ok(())
+    }
+
+    fn find(&self, context: &mut Context, resources: &[String]) -> Outcome<(Vec<Target>, Vec<Failure>)> {
+        targets::find(context, &Scope { local: self.local, ..self.scope.of(resources) })
+    }
+
+    /// Changes each object and says `<name> <what> updated` of those that changed. `edit` may fail; `what` goes into the error
+    /// of a refused write.
+    fn update(
+        &self,
+        context: &mut Context,
+        resources: &[String],
+        what: Words,
+        mut edit: impl FnMut(&mut Context, &Target) -> Outcome<Edit>,
+    ) -> Outcome {
+        let dry_run = self.write.dry_run(context)?;
+        self.check(resources, dry_run)?;
+        let (found, mut failures) = self.find(context, resources)?;
+        for target in &found {
+            let done = edit(context, target).and_then(|edit| self.one(context, target, dry_run, what, edit));
+            failures.extend(done.err());
+        }
+        Failure::all(failures)
+    }
+
+    fn one(&self, context: &mut Context, target: &Target, dry_run: DryRun, what: Words, edit: Edit) -> Outcome {
+        let kept = if self.local { DryRun::Client } else { dry_run };
+        let reply = change(context, target, kept, edit).map_err(|failure| match failure {
+            Failure::Api { status, .. } => Failure::plain(format!("failed to patch {}: {status}", what.patched)),
+            other => other,
+        })?;
+        if !reply.changed {
+            return Ok(());
+        }
+        let line = format!("{} {} updated{}", context.name_of(target.kind, &reply.object), what.updated, dry_run.suffix());
+        self.print.result(context, &reply.object, &line)
+    }
+}
+
+/// What is done to an object.
+type Edit = Box<dyn FnOnce(&mut Object) -> Outcome>;
+
+/// How a verb is named in its messages.
+#[derive(Clone, Copy)]
+struct Words {
+    /// `deployment.apps/web <image> updated`.
+    updated: &'static str,
+    /// `failed to patch <image update to pod template>`.
+    patched: &'static str,
+}
+
+/// Where the pod spec of a kind is.
+fn pod_spec_path(kind: &Kind) -> Option<&'static [&'static str]> {
+    match kind.kind {
+        "Pod" => Some(&["spec"]),
+        "CronJob" => Some(&["spec", "jobTemplate", "spec", "template", "spec"]),
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "ReplicationController" => {
+            Some(&["spec", "template", "spec"])
+        }
+        "PodTemplate" => Some(&["template", "spec"]),
+        _ => None,
+    }
+}
+
+/// The pod spec of an object of a kind that has one.
+fn pod_spec<'a>(kind: &Kind, object: &'a mut Object) -> Outcome<&'a mut Value> {
+    let found = pod_spec_path(kind)
+        .and_then(|path| path.iter().try_fold(&mut object.0, |value, name| value.get_mut(*name)));
+    found.ok_or_else(|| {
+        let name = format!("{}/", kind.qualified_singular());
+        Failure::plain(format!("{name} the object is not a pod or does not have a pod template: {}", kind.kind))
+    })
+}
+
+/// The containers of a pod spec whose names match, those of `initContainers` first.
+fn containers_mut<'a>(
+    spec: &'a mut Value,
+    matches: impl Fn(&str) -> bool,
+) -> Vec<&'a mut serde_json::Map<String, Value>> {
+    let Some(spec) = spec.as_object_mut() else { return Vec::new() };
+    let mut lists: Vec<(bool, &mut Value)> = spec
+        .iter_mut()
+        .filter_map(|(name, value)| match name.as_str() {
+            "containers" => Some((false, value)),
+            "initContainers" => Some((true, value)),
+            _ => None,
+        })
+        .collect();
+    lists.sort_by_key(|(is_init, _)| *is_init);
+    let containers = lists.into_iter().filter_map(|(_, list)| list.as_array_mut()).flatten();
+    containers
+        .filter_map(Value::as_object_mut)
+        .filter(|container| matches(container.get("name").and_then(Value::as_str).unwrap_or_default()))
+        .collect()
+}

@@ -1,0 +1,336 @@
+//! `kloop wait`: until objects are as they are waited for.
+
+use super::flags::{self, PrintFlags, SelectFlags};
+use super::files::FileFlags;
+use super::patience::Patience;
+use super::targets::{self, Scope, Target, Targets};
+use super::{Context, Failure, Outcome};
+use crate::apiserver::create::key_of;
+use crate::kinds::Kind;
+use crate::object::jsonpath::{self, Template};
+use crate::object::{Key, Object, Reason, Status};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Wait for a specific condition on one or many resources.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE/NAME, TYPE NAME, or TYPE with -l or --all.
+    words: Vec<String>,
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    select: SelectFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    /// The condition to wait on: [create|delete|condition=condition-name[=condition-value]|jsonpath='{JSONPath expression}'=[JSONPath value]].
+    #[arg(long = "for", value_name = "CONDITION")]
+    condition: Vec<String>,
+    /// The length of time to wait before giving up. Zero means check once and don't wait, negative means wait for a week.
+    #[arg(long, default_value = "30s", value_name = "DURATION", allow_hyphen_values = true)]
+    timeout: String,
+    /// Select all resources in the namespace of the specified resource types.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    all: bool,
+    /// If present, list the requested object(s) across all namespaces.
+    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    all_namespaces: bool,
+}
+
+/// What is waited for.
+#[derive(Debug)]
+enum Condition {
+    /// That it is there.
+    Create,
+    /// That it is gone.
+    Delete,
+    /// That it has a condition of this type and status.
+    Has { kind: String, status: String },
+    /// That there is something at a path, or exactly this.
+    Path { path: Template, value: Option<String> },
+}
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let condition = match &args.condition[..] {
+        [] => return Err(Failure::plain("unrecognized condition: []")),
+        conditions => conditions.iter().map(|text| Condition::parse(text)).collect::<Outcome<Vec<_>>>()?,
+    };
+    let timeout = flags::signed_duration("timeout", &args.timeout)?;
+    let timeout = if timeout.is_negative() { WEEK } else { timeout.unsigned_abs() };
+    let patience = Patience::new(context, Some(timeout))?;
+    let waiting = Waiting { args: &args, patience, once: timeout.is_zero() };
+    for condition in &condition {
+        waiting.run(context, condition)?;
+    }
+    Ok(())
+}
+
+impl Condition {
+    fn parse(text: &str) -> Outcome<Condition> {
+        let lower = text.to_lowercase();
+        if let Some(rest) = text.strip_prefix("condition=") {
+            let (kind, status) = rest.split_once('=').unwrap_or((rest, "true"));
+            return Ok(Condition::Has { kind: kind.into(), status: status.into() });
+        }
+        if let Some(rest) = text.strip_prefix("jsonpath=") {
+            return Condition::parse_path(rest);
+        }
+        match lower.as_str() {
+            "create" => Ok(Condition::Create),
+            "delete" => Ok(Condition::Delete),
+            _ => Err(Failure::plain(format!("unrecognized condition: {text:?}"))),
+        }
+    }
+
+    fn parse_path(text: &str) -> Outcome<Condition> {
+        let form = "jsonpath wait format must be --for=jsonpath='{.status.readyReplicas}'=3 or --for=jsonpath='{.status.readyReplicas}'";
+        let (path, value) = match &split(text)[..] {
+            [path] => (path.clone(), None),
+            [path, value] => (path.clone(), Some(value.trim_matches(['\'', '"']).to_owned())),
+            _ => return Err(Failure::plain(form)),
+        };
+        if value.as_deref() == Some("") {
+            let text = "jsonpath wait has to have a value after equal sign, like --for=jsonpath='{.status.readyReplicas}'=3";
+            return Err(Failure::plain(text));
+        }
+        let path = jsonpath::relaxed(path.trim_matches(['\'', '"']))?;
+        Ok(Condition::Path { path: Template::parse(&path)?, value })
+    }
+
+    /// Whether an object that is there is as it is waited for.
+    fn holds(&self, object: &Object) -> Outcome<bool> {
+        match self {
+            Condition::Create => Ok(true),
+            Condition::Delete => Ok(false),
+            Condition::Has { kind, status } => Ok(has_condition(object, kind, status)),
+            Condition::Path { path, value } => is_at(object, path, value.as_deref()),
+        }
+    }
+}
+
+/// Divides at the equal signs that stand outside brackets and braces.
+fn split(text: &str) -> Vec<String> {
+    let (mut parts, mut depth) = (vec![String::new()], 0_usize);
+    for letter in text.chars() {
+        match letter {
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match parts.last_mut() {
+            Some(part) if letter != '=' || depth > 0 => part.push(letter),
+            _ => parts.push(String::new()),
+        }
+    }
+    parts
+}
+
+/// A condition that was set for an older generation says nothing about this one.
+fn has_condition(object: &Object, kind: &str, status: &str) -> bool {
+    let conditions = object.items(&["status", "conditions"]);
+    let same = |condition: &&Value| condition["type"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(kind));
+    let Some(condition) = conditions.iter().find(same) else { return false };
+    let observed =
+        condition["observedGeneration"].as_i64().or_else(|| object.int(&["status", "observedGeneration"]));
+    let is_current = observed.is_none_or(|observed| observed >= object.generation());
+    is_current && condition["status"].as_str().is_some_and(|actual| actual.eq_ignore_ascii_case(status))
+}
+
+fn is_at(object: &Object, path: &Template, wanted: Option<&str>) -> Outcome<bool> {
+    let results = path.results(&object.0)?;
+    let found = match &results[..] {
+        [] => return Ok(false),
+        [found] => found,
+        _ => return Err(Failure::plain("given jsonpath expression matches more than one list")),
+    };
+    let value = match &found[..] {
+        [] => return Ok(false),
+        [value] => value,
+        _ => return Err(Failure::plain("given jsonpath expression matches more than one value")),
+    };
+    let Some(wanted) = wanted else { return Ok(true) };
+    let actual = match value.as_ref() {
+        Value::String(text) => text.clone(),
+        Value::Object(_) | Value::Array(_) => {
+            return Err(Failure::plain("jsonpath leads to a nested object or list which is not supported"));
+        }
+        other => other.to_string(),
+    };
+    Ok(actual.trim() == wanted.trim())
+}
+
+/// A wait with its deadline, which all objects share.
+struct Waiting<'a> {
+    args: &'a Args,
+    patience: Patience,
+    once: bool,
+}
+
+impl Waiting<'_> {
+    fn run(&self, context: &mut Context, condition: &Condition) -> Outcome {
+        let (found, failures) = match condition {
+            Condition::Create => (self.created(context)?, Vec::new()),
+            _ => self.find(context)?,
+        };
+        let missing =
+            |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
+        let mut failures: Vec<Failure> = match condition {
+            Condition::Delete if failures.iter().all(missing) && !failures.is_empty() && found.is_empty() => {
+                return Ok(());
+            }
+            Condition::Delete => failures.into_iter().filter(|failure| !missing(failure)).collect(),
+            _ => failures,
+        };
+        if found.is_empty() && failures.is_empty() {
+            return Err(Failure::plain("no matching resources found"));
+        }
+        for target in &found {
+            match self.one(context, condition, target) {
+                Ok(object) => {
+                    let line = format!("{} condition met", context.name_of(target.kind, &object));
+                    self.args.print.result(context, &object, &line)?;
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Failure::all(failures)
+    }
+
+    fn find(&self, context: &mut Context) -> Outcome<(Vec<Target>, Vec<Failure>)> {
+        let args = self.args;
+        let scope = Scope {
+            words: &args.words,
+            files: Some(&args.files),
+            select: Some(&args.select),
+            all: args.all,
+            all_namespaces: args.all_namespaces,
+            ..Scope::default()
+        };
+        targets::find(context, &scope)
+    }
+
+    /// The objects once they are all there.
+    fn created(&self, context: &mut Context) -> Outcome<Vec<Target>> {
+        if let Targets::Lists(kinds) = targets::parse(&self.args.words)?
+            && kinds.is_empty()
+            && self.args.files.is_empty()
+        {
+            return Err(targets::no_resources());
+        }
+        loop {
+            let (found, failures) = self.find(context)?;
+            if !found.is_empty() && failures.is_empty() {
+                return Ok(found);
+            }
+            let other = |failure: &Failure| !matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
+            if failures.iter().any(other) {
+                return Err(Failure::Many(failures));
+            }
+            if !self.patience.wait() {
+                return Err(Failure::plain("timed out waiting for the condition"));
+            }
+        }
+    }
+
+    /// Waits for one object; gives it as it then is, or last was.
+    fn one(&self, context: &mut Context, condition: &Condition, target: &Target) -> Outcome<Object> {
+        let Target { kind, object } = target;
+        let key = key_of(kind, object);
+        loop {
+            match context.look(|ledger| ledger.get(&key))? {
+                None => return gone(condition, kind, &key, object),
+                // Another one of the same name is not the one that was waited for.
+                Some(now) if matches!(condition, Condition::Delete) && now.uid() != object.uid() => return Ok(now),
+                Some(now) if condition.holds(&now)? => return Ok(now),
+                Some(_) => {}
+            }
+            let name = format!("{}/{}", kind.resource.plural(), object.name());
+            if self.once {
+                return Err(Failure::plain(format!("condition not met for {name}")));
+            }
+            if !self.patience.wait() {
+                return Err(Failure::plain(format!("timed out waiting for the condition on {name}")));
+            }
+        }
+    }
+}
+
+fn gone(condition: &Condition, kind: &Kind, key: &Key, last: &Object) -> Outcome<Object> {
+    match condition {
+        Condition::Delete => Ok(last.clone()),
+        _ => Err(Status::not_found(kind.resource, &key.name).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn holds(condition: &str, object: Value) -> bool {
+        Condition::parse(condition).unwrap().holds(&Object(object)).unwrap()
+    }
+
+    #[test]
+    fn conditions_are_compared_without_case() {
+        let object = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        for (condition, expected) in [
+            ("condition=Ready", true),
+            ("condition=ready=true", true),
+            ("condition=Ready=False", false),
+            ("condition=Other", false),
+        ] {
+            assert_eq!(holds(condition, object.clone()), expected, "{condition}");
+        }
+    }
+
+    #[test]
+    fn an_old_condition_does_not_count() {
+        let object = |observed: Value| {
+            json!({"metadata": {"generation": 2}, "status": {
+                "observedGeneration": observed, "conditions": [{"type": "Available", "status": "True"}]}})
+        };
+        assert!(!holds("condition=Available", object(json!(1))));
+        assert!(holds("condition=Available", object(json!(2))));
+        assert!(holds("condition=Available", object(json!(null))));
+    }
+
+    #[test]
+    fn paths_with_and_without_a_value() {
+        let object = json!({"status": {"phase": "Running", "n": 3, "items": [{"type": "a=b", "v": "x"}], "map": {}}});
+        for (condition, expected) in [
+            ("jsonpath={.status.phase}=Running", true),
+            ("jsonpath=.status.phase=Running", true),
+            ("jsonpath='{.status.phase}'='Running'", true),
+            ("jsonpath={.status.phase}=Failed", false),
+            ("jsonpath={.status.n}=3", true),
+            ("jsonpath={.status.phase}", true),
+            ("jsonpath={.status.none}", false),
+            ("jsonpath={.status.items[?(@.type==\"a=b\")].v}=x", true),
+        ] {
+            assert_eq!(holds(condition, object.clone()), expected, "{condition}");
+        }
+        let nested = Condition::parse("jsonpath={.status.map}=1").unwrap().holds(&Object(object));
+        assert!(nested.is_err());
+    }
+
+    #[test]
+    fn refusals() {
+        for (condition, expected) in [
+            ("bogus", "error: unrecognized condition: \"bogus\""),
+            (
+                "jsonpath={.status.phase",
+                "error: unexpected path string, expected a 'name1.name2' or '.name1.name2' or '{name1.name2}' or '{.name1.name2}'",
+            ),
+            (
+                "jsonpath={.a}=",
+                "error: jsonpath wait has to have a value after equal sign, like --for=jsonpath='{.status.readyReplicas}'=3",
+            ),
+        ] {
+            assert_eq!(Condition::parse(condition).unwrap_err().to_string(), expected);
+        }
+    }
+}
