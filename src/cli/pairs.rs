@@ -4,15 +4,12 @@ use super::{Failure, Outcome};
 
 /// Divides words into those that name resources and those that say what to change, which come after.
 pub fn divide(words: &[String], what: &str) -> Outcome<(Vec<String>, Vec<String>)> {
-    let is_pair = |word: &String| {
-        (word.contains('=') && !word.starts_with('=')) || (word.ends_with('-') && word.as_str() != "-")
-    };
+    let is_pair =
+        |word: &String| (word.contains('=') && !word.starts_with('=')) || (word.ends_with('-') && word.as_str() != "-");
     let at = words.iter().position(is_pair).unwrap_or(words.len());
     let (resources, pairs) = words.split_at(at);
     match pairs.iter().find(|word| !is_pair(word)) {
-        Some(word) => {
-            Err(Failure::plain(format!("all resources must be specified before {what} changes: {word}")))
-        }
+        Some(word) => Err(Failure::plain(format!("all resources must be specified before {what} changes: {word}"))),
         None => Ok((resources.to_vec(), pairs.to_vec())),
     }
 }
@@ -67,9 +64,6 @@ mod tests {
         assert_eq!(parsed.set, [("a".into(), "b=c".into()), ("e".into(), String::new())]);
         assert_eq!(parsed.remove, ["d"]);
         assert!(parse(&words("d-"), "image", false).is_err());
-        assert_eq!(
-            parse(&words("=x y"), "label", true).unwrap_err().to_string(),
-            "error: invalid label pairs: =x, y"
-        );
+        assert_eq!(parse(&words("=x y"), "label", true).unwrap_err().to_string(), "error: invalid label pairs: =x, y");
     }
 }

@@ -1,7 +1,7 @@
 //! `kloop wait`: until objects are as they are waited for.
 
-use super::flags::{self, PrintFlags, SelectFlags};
 use super::files::FileFlags;
+use super::flags::{self, PrintFlags, SelectFlags};
 use super::patience::Patience;
 use super::targets::{self, Scope, Target, Targets};
 use super::{Context, Failure, Outcome};
@@ -93,7 +93,8 @@ impl Condition {
             _ => return Err(Failure::plain(form)),
         };
         if value.as_deref() == Some("") {
-            let text = "jsonpath wait has to have a value after equal sign, like --for=jsonpath='{.status.readyReplicas}'=3";
+            let text =
+                "jsonpath wait has to have a value after equal sign, like --for=jsonpath='{.status.readyReplicas}'=3";
             return Err(Failure::plain(text));
         }
         let path = jsonpath::relaxed(path.trim_matches(['\'', '"']))?;
@@ -133,8 +134,7 @@ fn has_condition(object: &Object, kind: &str, status: &str) -> bool {
     let conditions = object.items(&["status", "conditions"]);
     let same = |condition: &&Value| condition["type"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(kind));
     let Some(condition) = conditions.iter().find(same) else { return false };
-    let observed =
-        condition["observedGeneration"].as_i64().or_else(|| object.int(&["status", "observedGeneration"]));
+    let observed = condition["observedGeneration"].as_i64().or_else(|| object.int(&["status", "observedGeneration"]));
     let is_current = observed.is_none_or(|observed| observed >= object.generation());
     is_current && condition["status"].as_str().is_some_and(|actual| actual.eq_ignore_ascii_case(status))
 }

@@ -18,8 +18,7 @@ pub struct Args {
     write: WriteFlags,
 }
 
-const RESTARTED_AT: [&str; 5] =
-    ["spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"];
+const RESTARTED_AT: [&str; 5] = ["spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"];
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {

@@ -203,7 +203,11 @@ mod tests {
     fn sentences_of_a_deployment() {
         let head = "Waiting for deployment \"web\" rollout to finish:";
         for (status, expected, is_done) in [
-            (json!({"observedGeneration": 1}), "Waiting for deployment spec update to be observed...".to_owned(), false),
+            (
+                json!({"observedGeneration": 1}),
+                "Waiting for deployment spec update to be observed...".to_owned(),
+                false,
+            ),
             (
                 json!({"observedGeneration": 2, "updatedReplicas": 1, "replicas": 3}),
                 format!("{head} 1 out of 3 new replicas have been updated..."),
@@ -237,7 +241,8 @@ mod tests {
 
     #[test]
     fn sentences_of_a_stateful_set() {
-        let rolling = |partition: i64| json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": partition}}});
+        let rolling =
+            |partition: i64| json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": partition}}});
         let status = |ready: i64, updated: i64| json!({"observedGeneration": 2, "readyReplicas": ready, "updatedReplicas": updated});
         for (spec, status, expected) in [
             (rolling(0), json!({}), "Waiting for statefulset spec update to be observed..."),
@@ -262,7 +267,10 @@ mod tests {
                 "updatedNumberScheduled": updated, "numberAvailable": available})
         };
         for (status, expected) in [
-            (status(1, 3), "Waiting for daemon set \"web\" rollout to finish: 1 out of 3 new pods have been updated..."),
+            (
+                status(1, 3),
+                "Waiting for daemon set \"web\" rollout to finish: 1 out of 3 new pods have been updated...",
+            ),
             (status(3, 1), "Waiting for daemon set \"web\" rollout to finish: 1 of 3 updated pods are available..."),
             (status(3, 3), "daemon set \"web\" successfully rolled out"),
         ] {

@@ -61,7 +61,8 @@ fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> 
     let mut skipped = false;
     let reply = change(context, target, dry_run, |object| {
         if object.at(&["spec", "paused"]).is_some_and(|value| value == true) {
-            let text = "you cannot rollback a paused deployment; resume it first with 'kloop rollout resume' and try again";
+            let text =
+                "you cannot rollback a paused deployment; resume it first with 'kloop rollout resume' and try again";
             return Err(Failure::plain(text));
         }
         skipped = object.at(&["spec", "template"]).is_some_and(|now| without_hash(now) == template);

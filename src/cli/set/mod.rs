@@ -95,7 +95,8 @@ impl Which {
         if !reply.changed {
             return Ok(());
         }
-        let line = format!("{} {} updated{}", context.name_of(target.kind, &reply.object), what.updated, dry_run.suffix());
+        let line =
+            format!("{} {} updated{}", context.name_of(target.kind, &reply.object), what.updated, dry_run.suffix());
         self.print.result(context, &reply.object, &line)
     }
 }
@@ -127,8 +128,8 @@ fn pod_spec_path(kind: &Kind) -> Option<&'static [&'static str]> {
 
 /// The pod spec of an object of a kind that has one.
 fn pod_spec<'a>(kind: &Kind, object: &'a mut Object) -> Outcome<&'a mut Value> {
-    let found = pod_spec_path(kind)
-        .and_then(|path| path.iter().try_fold(&mut object.0, |value, name| value.get_mut(*name)));
+    let found =
+        pod_spec_path(kind).and_then(|path| path.iter().try_fold(&mut object.0, |value, name| value.get_mut(*name)));
     found.ok_or_else(|| {
         let name = format!("{}/", kind.qualified_singular());
         Failure::plain(format!("{name} the object is not a pod or does not have a pod template: {}", kind.kind))
