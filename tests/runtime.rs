@@ -5,6 +5,7 @@ use kloop::runtime::simulated::a_start;
 use kloop::runtime::{Host, Machine, folder, process};
 use kloop::world::plan::Start;
 use kloop::world::{ContainerState, Effect, Ended, Report};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -74,6 +75,14 @@ impl Rig {
             ContainerState::Running { pid, .. } => Some(*pid),
             _ => None,
         })
+    }
+
+    fn any_running(&self) -> u32 {
+        loop {
+            if let Report::Container { state: ContainerState::Running { pid, .. }, .. } = self.next() {
+                return pid;
+            }
+        }
     }
 
     fn ended(&self, uid: &str, attempt: u32) -> Ended {
@@ -473,6 +482,27 @@ fn when_a_shim_dies_its_tree_is_killed_before_anything_replaces_it() {
     assert!(matches!(&inventory["shot"].containers["c"].state, ContainerState::Ended(end) if end.code == 137));
     assert!(matches!(&inventory["shot"].containers["c"].last, Some(end) if end.code == 137));
     assert!(!lives(second));
+}
+
+#[test]
+fn a_dead_nursery_is_replaced_and_its_shims_live_on() {
+    let mut rig = Rig::new();
+    for number in 0..4 {
+        rig.start(script(&format!("first-{number}"), 0, "exec sleep 1000"));
+    }
+    let pids: Vec<u32> = (0..4).map(|_| rig.any_running()).collect();
+    let nursery_of = |pid: &u32| process::stat(shim_of(*pid)).map(|shim| shim.parent);
+    let nurseries: BTreeSet<i32> = pids.iter().filter_map(nursery_of).collect();
+    for nursery in nurseries {
+        let stat = process::stat(nursery).expect("it runs");
+        assert_eq!(stat.parent, std::process::id() as i32, "a child of ours and nobody else");
+        assert!(stat.identity.kill());
+    }
+    for number in 0..4 {
+        rig.start(script(&format!("second-{number}"), 0, "exec sleep 1000"));
+    }
+    (0..4).for_each(|_| assert!(lives(rig.any_running())));
+    assert!(pids.iter().all(|pid| lives(*pid)));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! <state>/epoch                      the highest epoch that opened it: a shim of a lower one does not begin
 //! <state>/pods/<uid>/                0700; also the shim's lock (flock for as long as it lives) and its working folder
 //!                    record.json     start and exit of every container, by write and rename
-//!                    socket          the shim's socket
+//!                    shim.sock       the shim's socket
 //!                    <container>/<attempt>.log       CRI log; older parts `.1` to `.4`
 //!                    <container>/<attempt>.message   the termination message, as the container wrote it
 //!                    <container>/work/               where a container starts that names no folder
@@ -24,14 +24,23 @@ use std::path::{Path, PathBuf};
 
 /// The record's name in a pod's folder.
 pub const RECORD: &str = "record.json";
-/// The socket's name in a pod's folder.
-pub const SOCKET: &str = "socket";
+/// The socket's name in a pod's folder; with a dot, which no container's name has.
+pub const SOCKET: &str = "shim.sock";
 /// The variable that tells a container where its termination message goes; it also marks every process of its tree.
 pub const TERMINATION_LOG: &str = "KLOOP_TERMINATION_LOG";
 
-/// Makes the state folder ready, and refuses one that is not ours alone.
+/// Makes the state folder ready. It may be one that the user reads with others (the database's); what is below is ours alone.
 pub fn prepare(state: &Path) -> Result<PathBuf> {
-    private_folder(state)?;
+    match fs::DirBuilder::new().mode(0o700).create(state) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(error).with_context(|| format!("cannot make the folder {}", state.display()));
+        }
+        _ => {}
+    }
+    let found = look_at(state)?;
+    if found.mode() & 0o022 != 0 {
+        bail!("others may write in {0}, where kloop keeps its state: run `chmod go-w {0}`", state.display());
+    }
     let state = fs::canonicalize(state).with_context(|| format!("cannot find {}", state.display()))?;
     private_folder(&state.join("pods"))?;
     Ok(state)
@@ -44,6 +53,16 @@ pub fn private_folder(path: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error).with_context(|| format!("cannot make the folder {}", path.display())),
     }
+    let found = look_at(path)?;
+    if found.mode() & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+            .with_context(|| format!("cannot close {} to others", path.display()))?;
+    }
+    Ok(())
+}
+
+/// A folder of our own, not a link to one.
+fn look_at(path: &Path) -> Result<fs::Metadata> {
     let found = fs::symlink_metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
     if !found.is_dir() {
         bail!("{} is not a folder: move it away, kloop keeps its state there", path.display());
@@ -51,11 +70,7 @@ pub fn private_folder(path: &Path) -> Result<()> {
     if found.uid() != rustix::process::geteuid().as_raw() {
         bail!("{} belongs to another user: kloop keeps its state only in folders of your own", path.display());
     }
-    if found.mode() & 0o077 != 0 {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-            .with_context(|| format!("cannot close {} to others", path.display()))?;
-    }
-    Ok(())
+    Ok(found)
 }
 
 /// Whether a uid or a container's name can be a file name: nothing that leads elsewhere.
@@ -156,13 +171,16 @@ mod tests {
     }
 
     #[test]
-    fn a_state_folder_is_closed_to_others_and_never_a_link() {
+    fn pods_are_closed_to_others_and_the_state_folder_is_never_a_link() {
         let base = tempfile::tempdir().expect("a folder");
         let open = base.path().join("open");
-        fs::create_dir(&open).expect("made");
-        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).expect("opened");
+        fs::create_dir_all(open.join("pods")).expect("made");
+        let set = |mode| fs::set_permissions(&open, fs::Permissions::from_mode(mode)).expect("set");
+        set(0o777);
+        assert!(prepare(&open).is_err(), "others may write in it");
+        set(0o755);
         let state = prepare(&open).expect("taken over");
-        assert_eq!(fs::metadata(&state).expect("there").mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(state.join("pods")).expect("there").mode() & 0o777, 0o700);
         let link = base.path().join("link");
         std::os::unix::fs::symlink(&open, &link).expect("linked");
         assert!(prepare(&link).is_err());

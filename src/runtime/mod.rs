@@ -1,4 +1,13 @@
-//! The machine: the only room that touches processes.
+//! The machine: processes, their logs, their probes; and a twin of it that only pretends.
+//!
+//! Knows: how an image becomes a command, how a process is started, watched, logged and ended with all that it started.
+//! Three kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
+//! and the containers' own. Shims are forked from a nursery, this same binary run as `kloop shim`.
+//! The only room that touches processes, and the only one in which `unsafe` may stand.
+//! Never: decides what should run; that comes as an [`Effect`](crate::world::Effect), and what became of it goes back as a
+//! [`Report`](crate::world::Report).
+//! Start reading at [`machine`], then `shim/mod.rs`; [`folder`] says what is on disk, [`wire`] what goes over the socket.
+
 pub mod bury;
 pub mod capacity;
 pub mod folder;
@@ -17,13 +26,11 @@ pub use machine::{Host, Machine};
 
 use std::process::ExitCode;
 
-/// Runs this process as the one that shims come from when it was started as that (`kloop shim`). First thing in `main`: it must stay small.
+/// Runs this process as the one that shims come from, or as a shim, when it was started as that (`kloop shim`).
+/// First thing in `main`: it must stay small.
 pub fn shim_main() -> Option<ExitCode> {
     (std::env::args_os().nth(1)? == "shim").then(|| match shim::main() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = std::fs::write("shim.error", format!("{error}\n"));
-            ExitCode::FAILURE
-        }
+        Err(_) => ExitCode::FAILURE,
     })
 }

@@ -42,7 +42,8 @@ fn born(folder: &[u8], leader: OwnedFd) -> io::Result<()> {
     reap_children(true);
     setsid()?;
     std::env::set_current_dir(Path::new(std::ffi::OsStr::from_bytes(folder)))?;
-    super::serve(leader)
+    // Nobody listens: what ends a shim is left where its pod's other traces are.
+    super::serve(leader).inspect_err(|error| drop(std::fs::write("shim.error", format!("{error}\n"))))
 }
 
 /// Whether the children of this process wait to be reaped. Those of the nursery, the shims, do not.
