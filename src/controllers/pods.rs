@@ -2,7 +2,7 @@
 
 use super::claim::Owner;
 use crate::object::{Key, Object, Resource};
-use crate::world::{Plan, Row, Verb, World};
+use crate::world::{EventType, Plan, Row, Verb, World};
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -29,14 +29,15 @@ pub fn from_template(owner: &Owner, template: &Value) -> Object {
     Object(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] }))
 }
 
-/// A free name that starts with `base`. The plan chooses it, and not the server, because events name the pod;
-/// the chance comes from the World's seed, so that equal worlds give equal plans.
+/// A free name that starts with `base`. The plan chooses it, and not the server, because events name the pod. It comes from
+/// the revisions of owner and World, so that equal worlds give equal plans, and a plan that was refused asks for the same
+/// name again and is refused with the same words.
 pub fn free_name(world: &World, resource: &'static str, owner: &Row, base: &str, slot: usize) -> String {
     let base = base.get(..BASE).unwrap_or(base);
     let mut turn = 0u64;
     loop {
         let mut hasher = DefaultHasher::new();
-        (world.seed, world.now.as_nanosecond(), &owner.uid, resource, base, slot, turn).hash(&mut hasher);
+        (world.revision, owner.revision, &owner.uid, resource, base, slot, turn).hash(&mut hasher);
         let name = format!("{base}{}", letters(hasher.finish()));
         if world.find(resource, &owner.key.namespace, &name).is_none() {
             return name;
@@ -73,6 +74,51 @@ pub fn template_hash(template: &Value, collisions: Option<i64>) -> String {
 pub fn delete(plan: &mut Plan, row: &Row, why: impl Into<String>) {
     let (key, uid) = (row.key.clone(), row.uid.clone());
     plan.write(Verb::Delete { key, uid, grace: None, propagation: Default::default() }, why);
+}
+
+/// Seconds until pods that the API server refused are tried again.
+const RETRY: i64 = 10;
+
+/// How many pods a plan may make, knowing what became of the last one.
+pub enum Allowance {
+    /// As many as are missing.
+    All,
+    /// A plan is kept whole or not at all: after a refusal one pod is tried, since some may still be allowed (a quota).
+    One,
+    /// That was refused too, with these words: the plan says so, and tries again later.
+    None(String),
+}
+
+impl Allowance {
+    /// What became of the last plan of a loop for a key.
+    pub fn of(world: &World, name: &'static str, key: &Key, plan: &mut Plan) -> Allowance {
+        match world.facts.refusals.get(&(name, key.clone())) {
+            None => Allowance::All,
+            Some(refusal) if world.now <= refusal.since => Allowance::One,
+            Some(refusal) => {
+                let later = world.now.saturating_add(jiff::SignedDuration::from_secs(RETRY));
+                plan.wake_at(later.unwrap_or(crate::object::Time::MAX));
+                plan.wait(format!("refused: {}", refusal.message));
+                Allowance::None(refusal.message.clone())
+            }
+        }
+    }
+
+    /// At most this many pods.
+    pub fn limit(&self, wanted: usize) -> usize {
+        match self {
+            Allowance::All => wanted,
+            Allowance::One => wanted.min(1),
+            Allowance::None(_) => 0,
+        }
+    }
+
+    /// Says what was refused.
+    pub fn tell(&self, row: &Row, plan: &mut Plan) {
+        if let Allowance::None(message) = self {
+            plan.event(row, EventType::Warning, "FailedCreate", format!("Error creating: {message}"));
+        }
+    }
 }
 
 /// An object without one of its finalizers.

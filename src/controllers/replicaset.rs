@@ -1,7 +1,7 @@
 //! ReplicaSets keep a number of pods: they make missing ones, give up the least useful, and count the rest.
 
 use super::claim::Owner;
-use super::pods::{self, BURST};
+use super::pods::{self, Allowance, BURST};
 use super::status;
 use crate::object::{Key, Object, Time};
 use crate::world::{EventType, Loop, Phase, Plan, PodFields, Row, Verb, World};
@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 const ROOT: &str = "replicasets.apps";
+/// Condition that says that pods cannot be made.
+const FAILURE: &str = "ReplicaFailure";
 
 /// The loop of ReplicaSets.
 pub const LOOP: Loop = Loop { name: "replicaset-controller", root: ROOT, concerns, plan };
@@ -22,11 +24,11 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key) else { return Plan::nothing() };
     let owner = Owner { row, api_version: "apps/v1", kind: "ReplicaSet" };
-    keep(world, &owner)
+    keep(world, LOOP.name, &owner)
 }
 
 /// Keeps the pods of a ReplicaSet or of a ReplicationController.
-pub(super) fn keep(world: &World, owner: &Owner) -> Plan {
+pub(super) fn keep(world: &World, name: &'static str, owner: &Owner) -> Plan {
     let mut plan = Plan::nothing();
     let children = owner.claim(world, "pods", &mut plan);
     if !plan.is_empty() {
@@ -34,11 +36,12 @@ pub(super) fn keep(world: &World, owner: &Owner) -> Plan {
     }
     let object = owner.row.object();
     let active: Vec<&Arc<Row>> = children.iter().copied().filter(|pod| pod.is_active_pod()).collect();
+    let mut failure = None;
     if !owner.row.is_deleting() {
-        scale(world, owner, &object, &active, &mut plan);
+        failure = scale(world, name, owner, &object, &active, &mut plan);
     }
     let terminating = children.iter().filter(|pod| pod.is_deleting() && !is_terminal(pod)).count();
-    count(world, owner, object, &active, terminating, &mut plan);
+    count(world, owner, object, &active, terminating, failure, &mut plan);
     plan
 }
 
@@ -46,18 +49,37 @@ fn is_terminal(pod: &Row) -> bool {
     pod.pod().is_some_and(|pod| pod.phase.is_terminal())
 }
 
-/// Makes or gives up pods until as many are active as are wanted.
-fn scale(world: &World, owner: &Owner, object: &Object, active: &[&Arc<Row>], plan: &mut Plan) {
+/// Makes or gives up pods until as many are active as are wanted. Gives the words with which the last pod was refused.
+fn scale(
+    world: &World,
+    name: &'static str,
+    owner: &Owner,
+    object: &Object,
+    active: &[&Arc<Row>],
+    plan: &mut Plan,
+) -> Option<String> {
     let wanted = usize::try_from(object.int(&["spec", "replicas"]).unwrap_or(1)).unwrap_or(0);
-    if active.len() < wanted {
-        create(world, owner, object, (wanted - active.len()).min(BURST), active.len(), plan);
-    } else if active.len() > wanted {
+    if active.len() > wanted {
         let mut ranked = ranked(world, owner.row, active);
         ranked.truncate((active.len() - wanted).min(BURST));
         for pod in ranked {
             plan.event(owner.row, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", pod.key.name));
             pods::delete(plan, pod, format!("{} pods are active, {wanted} are wanted", active.len()));
         }
+    }
+    if active.len() >= wanted {
+        return None;
+    }
+    let mut allowance = Allowance::of(world, name, &owner.row.key, plan);
+    let known = status::is_true(object.items(&["status", "conditions"]), FAILURE);
+    if matches!(allowance, Allowance::All) && known {
+        allowance = Allowance::One;
+    }
+    create(world, owner, object, allowance.limit(wanted - active.len()).min(BURST), active.len(), plan);
+    allowance.tell(owner.row, plan);
+    match allowance {
+        Allowance::None(message) => Some(message),
+        _ => None,
     }
 }
 
@@ -151,7 +173,15 @@ fn by_age(a: Option<Time>, b: Option<Time>, now: Time, tie: impl Fn() -> Orderin
 }
 
 /// Counts the pods, and asks for a look when the next one becomes available.
-fn count(world: &World, owner: &Owner, object: Object, active: &[&Arc<Row>], terminating: usize, plan: &mut Plan) {
+fn count(
+    world: &World,
+    owner: &Owner,
+    object: Object,
+    active: &[&Arc<Row>],
+    terminating: usize,
+    failure: Option<String>,
+    plan: &mut Plan,
+) {
     let min_ready = object.int(&["spec", "minReadySeconds"]).unwrap_or(0);
     let labels: Vec<(&str, &str)> = object.pairs(&["spec", "template", "metadata", "labels"]).collect();
     let fully_labeled = |pod: &Row| labels.iter().all(|(key, value)| pod.label(key) == Some(value));
@@ -175,6 +205,16 @@ fn count(world: &World, owner: &Owner, object: Object, active: &[&Arc<Row>], ter
     if owner.kind == "ReplicaSet" {
         new.insert("terminatingReplicas".into(), json!(terminating));
     }
+    let mut conditions = object.items(&["status", "conditions"]).to_vec();
+    match failure {
+        None => conditions.retain(|condition| condition["type"] != FAILURE),
+        // The words name a pod, and the next one has another name: the first stay.
+        Some(_) if status::is_true(&conditions, FAILURE) => {}
+        Some(message) => {
+            status::set(&mut conditions, status::condition(FAILURE, "True", "FailedCreate", &message, world.now));
+        }
+    }
+    status::conditions(&mut new, conditions);
     let wanted = object.int(&["spec", "replicas"]).unwrap_or(1);
     if plan.is_empty() && available < wanted {
         plan.wait(format!("{available} of {wanted} pods are available, {ready} are ready"));
@@ -245,6 +285,25 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
             .filter_map(|write| if let Verb::Create(pod) = &write.verb { Some(pod.name()) } else { None })
             .collect();
         assert_eq!(names.len(), 500);
+    }
+
+    #[test]
+    fn refused_pods_are_told_and_tried_one_by_one() {
+        let mut cluster = cluster(WEB);
+        cluster.allowed_pods = 1;
+        cluster.pass(60);
+        assert_eq!(active(&cluster.world), 1);
+        let condition = cluster.value("replicasets.apps", "web", "/status/conditions/0");
+        assert_eq!((&condition["type"], &condition["reason"]), (&json!(FAILURE), &json!("FailedCreate")));
+        assert!(condition["message"].as_str().unwrap().contains("exceeded quota"));
+        assert!(cluster.logged("event: FailedCreate Error creating: pods"));
+        assert!(cluster.log.len() < 40, "{} writes and events", cluster.log.len());
+        cluster.allowed_pods = usize::MAX;
+        cluster.world.now += jiff::SignedDuration::from_secs(10);
+        cluster.patch("replicasets.apps", "web", json!({"metadata": {"annotations": {"note": "again"}}}));
+        cluster.settle();
+        assert_eq!(active(&cluster.world), 3);
+        assert!(cluster.value("replicasets.apps", "web", "/status/conditions").is_null());
     }
 
     fn pod(cluster: &mut Cluster, name: &str, spec: &str) {

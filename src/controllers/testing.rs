@@ -3,7 +3,7 @@
 
 use super::ALL;
 use crate::object::{Key, Object, Resource, Str, Time};
-use crate::world::{Plan, Propagation, Row, Verb, World};
+use crate::world::{Plan, Propagation, Row, Verb, World, Write};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub struct Cluster {
     pub kubelet: bool,
     /// A node whose kubelet does nothing any more, and that gets no new pods.
     pub lost_node: Option<&'static str>,
+    /// Creating more pods than this is refused, as by a quota.
+    pub allowed_pods: usize,
     queue: BTreeSet<(usize, Key)>,
     wakes: Vec<(Time, usize, Key)>,
     revision: u64,
@@ -38,6 +40,7 @@ pub fn cluster(documents: &str) -> Cluster {
         crashes: 0,
         kubelet: true,
         lost_node: None,
+        allowed_pods: usize::MAX,
         queue: BTreeSet::new(),
         wakes: Vec::new(),
         revision: 0,
@@ -175,10 +178,14 @@ impl Cluster {
 
     fn run(&mut self, index: usize, key: &Key) {
         self.world.seed = self.chance;
+        self.world.revision = self.revision;
         let plan = (ALL[index].plan)(&self.world, key);
         let again = (ALL[index].plan)(&self.world, key);
         assert_eq!(plan, again, "two runs of {} for {key} differ", ALL[index].name);
         let Plan { mut writes, events, wake, .. } = plan;
+        if self.is_refused(index, key, &writes) {
+            return;
+        }
         if self.crashes > 0 && !writes.is_empty() {
             self.crashes -= 1;
             writes.truncate(1);
@@ -194,8 +201,35 @@ impl Cluster {
         (self.check)(&self.world);
     }
 
+    /// Whether the quota refuses a plan, which is then dropped whole and looked at again: at once for new words, else later.
+    fn is_refused(&mut self, index: usize, key: &Key, writes: &[Write]) -> bool {
+        let name = ALL[index].name;
+        let mut left = self.allowed_pods.saturating_sub(self.count("pods"));
+        let refused = writes.iter().find_map(|write| match &write.verb {
+            Verb::Create(pod) if pod.kind() == "Pod" && left == 0 => Some(pod.name().to_owned()),
+            Verb::Create(pod) if pod.kind() == "Pod" => {
+                left -= 1;
+                None
+            }
+            _ => None,
+        });
+        let Some(pod) = refused else {
+            self.world.facts.forget_refusal(name, key);
+            return false;
+        };
+        let message = format!("pods {pod:?} is forbidden: exceeded quota: q");
+        if self.world.facts.refuse(name, key, &message, self.world.now) {
+            self.queue.insert((index, key.clone()));
+        }
+        self.wakes.push((self.world.now + jiff::SignedDuration::from_secs(1), index, key.clone()));
+        true
+    }
+
     /// Every loop, about every key that any row concerns, has nothing to say.
     fn check_quiet(&self) {
+        if self.allowed_pods < usize::MAX {
+            return;
+        }
         for spec in ALL {
             let rows: Vec<Arc<Row>> = self.world.all().cloned().collect();
             for key in rows.iter().flat_map(|row| (spec.concerns)(&self.world, row)).collect::<BTreeSet<Key>>() {

@@ -8,7 +8,7 @@ mod rolling;
 mod tests;
 
 use super::claim::Owner;
-use super::pods::{self, BURST, from_template};
+use super::pods::{self, Allowance, BURST, from_template};
 use super::revisions::{self, History, Kept, REVISION_HASH};
 use super::{percent, status};
 use crate::object::{Key, Object, Time};
@@ -103,11 +103,16 @@ impl<'w> Set<'w> {
 
     /// One pod on every node that fits, none elsewhere.
     fn place(&mut self) {
+        let allowance = Allowance::of(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
+        let mut left = allowance.limit(BURST);
         for (node, fit) in self.nodes.clone() {
             let pods = self.on(&node.key.name);
             match fit {
                 _ if self.plan.writes.len() >= BURST => {}
-                Fit::Run if pods.is_empty() => self.make(&node.key.name),
+                Fit::Run if pods.is_empty() && left > 0 => {
+                    left -= 1;
+                    self.make(&node.key.name);
+                }
                 Fit::Run | Fit::Stay => self.thin_out(&pods),
                 Fit::Leave => {
                     for pod in pods.into_iter().filter(|pod| !pod.is_deleting()) {
@@ -116,6 +121,7 @@ impl<'w> Set<'w> {
                 }
             }
         }
+        allowance.tell(self.owner.row, &mut self.plan);
         let known: BTreeSet<&str> = self.nodes.iter().map(|(node, _)| &*node.key.name).collect();
         let lost: Vec<&Arc<Row>> = self
             .pods

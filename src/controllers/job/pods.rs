@@ -1,7 +1,7 @@
 //! How many pods a Job wants now, and what they look like.
 
-use super::{INDEX, Job, TRACKING, end_of, has_succeeded, index_of, policy};
-use crate::controllers::pods::{self, BURST, from_template};
+use super::{INDEX, Job, LOOP, TRACKING, end_of, has_succeeded, index_of, policy};
+use crate::controllers::pods::{self, Allowance, BURST, from_template};
 use crate::object::{Object, Time};
 use crate::world::{EventType, Phase, Row, Verb};
 use jiff::SignedDuration;
@@ -88,6 +88,9 @@ impl<'w> Job<'w> {
                 return;
             }
         }
+        let allowance = Allowance::of(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
+        allowance.tell(self.owner.row, &mut self.plan);
+        let missing = allowance.limit(missing);
         let indexes = if self.spec.indexed { self.free_indexes(missing) } else { vec![None; missing] };
         for (slot, index) in indexes.into_iter().enumerate() {
             let pod = self.pod(slot, index);
