@@ -16,7 +16,7 @@ use crate::world::{ContainerState, Effect, Loop, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// How often nodes send a heartbeat (kubelet: a quarter of the lease's 40 s).
@@ -93,6 +93,8 @@ pub struct Control {
     next_heartbeat: Time,
     next_resync: Time,
     nodes_seen: (usize, u64),
+    /// The user wants it to end.
+    stopping: bool,
 }
 
 impl Control {
@@ -127,6 +129,7 @@ impl Control {
             next_heartbeat: now,
             next_resync: now + RESYNC,
             nodes_seen: (0, 0),
+            stopping: false,
             api,
             settings,
             leadership,
@@ -177,6 +180,9 @@ impl Control {
         let started = Time::now();
         loop {
             self.take_reports();
+            if self.stopping {
+                return Ok(Ending::Stopped);
+            }
             self.keep_time()?;
             let busy = match self.beat(narrator) {
                 Ok(busy) => busy,
@@ -198,9 +204,7 @@ impl Control {
                     Until::Converged(patience) => Some(started + patience),
                     Until::Stopped => None,
                 };
-                if self.wait(deadline) {
-                    return Ok(Ending::Stopped);
-                }
+                self.wait(deadline);
             }
         }
     }
@@ -243,18 +247,13 @@ impl Control {
         }
     }
 
-    /// Takes in one wake-up; true for the one that ends the run.
-    fn hear(&mut self, wake: Wake, now: Time) -> bool {
+    /// Takes in one wake-up.
+    fn hear(&mut self, wake: Wake, now: Time) {
         match wake {
             Wake::Report(report) => self.take(report, now),
             Wake::Store => {}
-            // Sent on, so that the wait at the end of this round hears it.
-            Wake::Stop => {
-                self.outbox.send(Wake::Stop).ok();
-                return true;
-            }
+            Wake::Stop => self.stopping = true,
         }
-        false
     }
 
     fn take(&mut self, report: Report, now: Time) {
@@ -335,15 +334,13 @@ impl Control {
         out_of_time.then_some(Ending::TimedOut(unmet))
     }
 
-    /// Waits for the next wake-up or due moment; true when the user wants it to end.
-    fn wait(&mut self, deadline: Option<Time>) -> bool {
+    /// Waits for the next wake-up or due moment.
+    fn wait(&mut self, deadline: Option<Time>) {
         let moments = [self.queue.next(), Some(self.next_heartbeat), Some(self.next_resync), deadline];
         let next = moments.into_iter().flatten().min().unwrap_or(self.next_heartbeat);
         let pause = next.duration_since(Time::now()).max(SignedDuration::ZERO).unsigned_abs();
-        match self.inbox.recv_timeout(pause) {
-            Ok(Wake::Stop) => true,
-            Ok(wake) => self.hear(wake, Time::now()),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => false,
+        if let Ok(wake) = self.inbox.recv_timeout(pause) {
+            self.hear(wake, Time::now());
         }
     }
 
