@@ -26,8 +26,10 @@ pub mod namespace;
 pub mod node_lifecycle;
 pub mod pod_gc;
 pub mod poddisruptionbudget;
+pub mod pv_binder;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod resourcequota;
 pub mod serviceaccount;
 pub mod statefulset;
 pub mod ttl;
@@ -50,4 +52,6 @@ pub static ALL: &[&Loop] = &[
     &serviceaccount::LOOP,
     &node_lifecycle::LOOP,
     &pod_gc::LOOP,
+    &resourcequota::LOOP,
+    &pv_binder::LOOP,
 ];
