@@ -390,13 +390,7 @@ impl Shard {
 
     fn take(&mut self, uid: &Str, answer: Answer) {
         match answer {
-            Answer::State(record) => {
-                self.take_state(uid, &record);
-                let adopter = self.pods.get_mut(uid).and_then(|pod| pod.adopter.take());
-                if let Some(adopter) = adopter {
-                    let _ = adopter.send((uid.clone(), record));
-                }
-            }
+            Answer::State(record) => self.take_state(uid, &record),
             Answer::Container { name, container } => {
                 let pod = pod_mut(&mut self.pods, uid);
                 pod.starts.retain(|launch| launch.container != name || launch.attempt > container.attempt);
@@ -425,6 +419,10 @@ impl Shard {
     fn take_state(&mut self, uid: &Str, record: &Record) {
         for (name, container) in &record.containers {
             self.take_container(uid, name, container);
+        }
+        let adopter = self.pods.get_mut(uid).and_then(|pod| pod.adopter.take());
+        if let Some(adopter) = adopter {
+            let _ = adopter.send((uid.clone(), record.clone()));
         }
     }
 

@@ -185,6 +185,10 @@ impl Stream {
         if !desk.output.is_empty() {
             log.append(&desk.output);
         }
+        // A flood of short lines needs much room for their marks; once it is over that goes back.
+        if read < BATCH / 16 {
+            desk.output.shrink_to(BATCH);
+        }
         Flow::More
     }
 
