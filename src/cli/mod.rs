@@ -4,16 +4,21 @@
 //! Never: decides anything about objects (the API server does), never touches the store but through it.
 //! Start reading at [`main`]; a verb is a file with an `Args` struct, whose doc comment is its help, and `run`.
 
+mod api_resources;
+mod api_versions;
 mod apply;
 mod change;
 mod context;
 mod create;
 mod delete;
 mod describe;
+mod events;
 mod failure;
 mod files;
 mod flags;
 mod get;
+mod logs;
+mod mark;
 mod pairs;
 mod patience;
 mod reconcile;
@@ -65,6 +70,12 @@ enum Verb {
     Set(set::Args),
     Rollout(rollout::Args),
     Scale(scale::Args),
+    Logs(logs::Args),
+    Events(events::Args),
+    Label(mark::label::Args),
+    Annotate(mark::annotate::Args),
+    ApiResources(api_resources::Args),
+    ApiVersions(api_versions::Args),
     Wait(wait::Args),
     Reconcile(reconcile::Args),
     Version(version::Args),
@@ -81,6 +92,12 @@ impl Verb {
             Verb::Set(args) => set::run(args, context),
             Verb::Rollout(args) => rollout::run(args, context),
             Verb::Scale(args) => scale::run(args, context),
+            Verb::Logs(args) => logs::run(args, context),
+            Verb::Events(args) => events::run(args, context),
+            Verb::Label(args) => mark::label::run(args, context),
+            Verb::Annotate(args) => mark::annotate::run(args, context),
+            Verb::ApiResources(args) => api_resources::run(args, context),
+            Verb::ApiVersions(args) => api_versions::run(args, context),
             Verb::Wait(args) => wait::run(args, context),
             Verb::Reconcile(args) => reconcile::run(args, context),
             Verb::Version(args) => version::run(args, context),

@@ -3,6 +3,7 @@
 use super::table::{Row, Table};
 use crate::kinds::view::body::Body;
 use crate::kinds::view::{Column, events};
+pub use crate::kinds::view::events::sort;
 use crate::object::{Object, Time};
 
 /// The table, oldest first.

@@ -1,0 +1,18 @@
+//! `kloop api-versions`: the groups and versions that the API knows.
+
+use super::{Context, Outcome};
+use crate::kinds;
+use std::collections::BTreeSet;
+
+/// Print the supported API versions on the server, in the form of "group/version".
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Runs the verb.
+pub fn run(_args: Args, context: &mut Context) -> Outcome {
+    let own = kinds::ALL.iter().map(|kind| kind.api_version());
+    let also = kinds::ALL.iter().flat_map(|kind| kind.also.iter().map(|version| (*version).to_owned()));
+    let versions: BTreeSet<String> = own.chain(also).collect();
+    let text: String = versions.into_iter().map(|version| format!("{version}\n")).collect();
+    context.print(&text)
+}

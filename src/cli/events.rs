@@ -1,0 +1,124 @@
+//! `kloop events`: what happened, oldest first.
+
+use super::flags::PrintFlags;
+use super::patience::Patience;
+use super::targets::{self, Targets};
+use super::{Context, Failure, Outcome};
+use crate::apiserver::read::{self, Wanted};
+use crate::apiserver::watch::{EventKind, Watched, events_after};
+use crate::kinds::{self, Kind};
+use crate::object::Object;
+use crate::object::selector::FieldSelector;
+use crate::show::{events, table};
+use serde_json::{Value, json};
+
+/// Display events.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    print: PrintFlags,
+    /// If present, list the events across all namespaces.
+    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    all_namespaces: bool,
+    /// Filter events to only those pertaining to the specified resource: TYPE/NAME.
+    #[arg(long = "for", value_name = "TYPE/NAME")]
+    about: Option<String>,
+    /// Output only events of given types: Normal, Warning.
+    #[arg(long, value_delimiter = ',', value_name = "TYPE")]
+    types: Vec<String>,
+    /// After listing the requested events, watch for more events.
+    #[arg(short, long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    watch: bool,
+    /// When using the default output format, don't print headers.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    no_headers: bool,
+    /// Accepted for kubectl's sake: lists are never cut into chunks here.
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    chunk_size: i64,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let known = |word: &String| ["normal", "warning"].contains(&word.to_lowercase().as_str());
+    if !args.types.iter().all(known) {
+        return Err(Failure::plain("valid --types are Normal or Warning"));
+    }
+    let Some(kind) = kinds::by_name("events") else { return Ok(()) };
+    let wanted = Wanted { labels: None, fields: about(&args)? };
+    let namespace = context.namespace().to_owned();
+    let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
+    let revision = context.api()?.read(|snapshot| snapshot.revision())?;
+    let mut found = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
+    found.retain(|event| is_of_type(&args, event));
+    if let Some(mut printer) = args.print.printer()? {
+        events::sort(&mut found);
+        let items: Vec<Value> = found.into_iter().map(|event| event.0).collect();
+        let list = json!({"apiVersion": "v1", "items": items, "kind": "EventList", "metadata": {}});
+        return context.print(&printer.object(&list)?);
+    }
+    if found.is_empty() && !args.watch {
+        let place = namespace.map(|name| format!(" in {name} namespace")).unwrap_or_default();
+        context.tell(&format!("No events found{place}."));
+        return Ok(());
+    }
+    let options = table::Options {
+        no_headers: args.no_headers,
+        with_namespace: args.all_namespaces,
+        ..table::Options::default()
+    };
+    let mut printer = table::Printer::new(options);
+    let text = printer.print(&events::table(&mut found, context.now()), "event", false);
+    context.print(&text)?;
+    if args.watch { watch(&args, context, &mut printer, kind, namespace, &wanted, revision) } else { Ok(()) }
+}
+
+/// The selection that `--for` asks for.
+fn about(args: &Args) -> Outcome<Option<FieldSelector>> {
+    let Some(text) = &args.about else { return Ok(None) };
+    let form = "--for must be in resource/name form";
+    let Targets::Named(named) = targets::parse(std::slice::from_ref(text)).and_then(|targets| match targets {
+        Targets::Lists(_) => Err(Failure::plain(form)),
+        named => Ok(named),
+    })?
+    else {
+        return Err(Failure::plain(form));
+    };
+    let Some((kind, name)) = named.first() else { return Err(Failure::plain(form)) };
+    let selector = format!("involvedObject.kind={},involvedObject.name={name}", kind.kind);
+    Ok(Some(FieldSelector::parse(&selector).map_err(|error| Failure::plain(error.to_string()))?))
+}
+
+fn is_of_type(args: &Args, event: &Object) -> bool {
+    let actual = event.text(&["type"]).unwrap_or_default();
+    args.types.is_empty() || args.types.iter().any(|wanted| wanted.eq_ignore_ascii_case(actual))
+}
+
+/// Prints each further event as a row, without end.
+fn watch(
+    args: &Args,
+    context: &mut Context,
+    printer: &mut table::Printer,
+    kind: &Kind,
+    namespace: Option<&str>,
+    wanted: &Wanted,
+    mut revision: u64,
+) -> Outcome {
+    let patience = Patience::new(context, None)?;
+    let watched = Watched { kind, namespace, wanted };
+    loop {
+        let (news, last) = {
+            let snapshot = context.api()?.store().read().map_err(|error| Failure::plain(error.to_string()))?;
+            events_after(&snapshot, &watched, revision)?
+        };
+        for event in news {
+            if event.kind != EventKind::Deleted && is_of_type(args, &event.object) {
+                let text = printer.print(&events::table(&mut [event.object], context.now()), "event", false);
+                context.print(&text)?;
+            }
+        }
+        if last == revision {
+            patience.wait();
+        }
+        revision = last;
+    }
+}

@@ -1,0 +1,404 @@
+//! `kloop logs`: what containers have written, straight from their files; no control plane needs to run.
+
+use super::flags;
+use super::patience::Patience;
+use super::targets::{self, Targets};
+use super::{Context, Failure, Outcome};
+use crate::apiserver::read::{self, Wanted};
+use crate::kinds::{self, Kind};
+use crate::kinds::view::related;
+use crate::object::selector::Selector;
+use crate::object::{Key, Object, Reason, Status, Time, time};
+use crate::runtime::logs::{self, Logs, Missing, Options};
+use jiff::SignedDuration;
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Print the logs for a container in a pod or specified resource.
+#[derive(clap::Args)]
+pub struct Args {
+    /// POD or TYPE/NAME, then the container.
+    words: Vec<String>,
+    /// Print the logs of this container.
+    #[arg(short, long, value_name = "CONTAINER")]
+    container: Option<String>,
+    /// Get all containers' logs in the pod(s).
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    all_containers: bool,
+    /// Get logs from all pod(s). Sets prefix to true.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    all_pods: bool,
+    /// Specify if the logs should be streamed.
+    #[arg(short, long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    follow: bool,
+    /// If true, print the logs for the previous instance of the container in a pod if it exists.
+    #[arg(short, long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    previous: bool,
+    /// Selector (label query) to filter on.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+    /// Only return logs newer than a relative duration like 5s, 2m, or 3h.
+    #[arg(long, default_value = "0s", value_name = "DURATION")]
+    since: String,
+    /// Only return logs after a specific date (RFC3339).
+    #[arg(long, value_name = "TIME")]
+    since_time: Option<String>,
+    /// Lines of recent log file to display. Defaults to -1, showing all; to 10 with a selector.
+    #[arg(long, value_name = "LINES", allow_negative_numbers = true)]
+    tail: Option<i64>,
+    /// Maximum bytes of logs to return.
+    #[arg(long, default_value_t = 0, value_name = "BYTES", allow_negative_numbers = true)]
+    limit_bytes: i64,
+    /// Include timestamps on each line in the log output.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    timestamps: bool,
+    /// Prefix each log line with the log source (pod name and container name).
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    prefix: bool,
+    /// If watching / following pod logs, allow for any errors that occur to be non-fatal.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    ignore_errors: bool,
+    /// Maximum number of concurrent logs to follow when using a selector.
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    max_log_requests: usize,
+    /// The length of time to wait until at least one pod is running.
+    #[arg(long, default_value = "20s", value_name = "DURATION")]
+    pod_running_timeout: String,
+    /// Accepted for kubectl's sake: there is no backend to verify here.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    insecure_skip_tls_verify_backend: bool,
+}
+
+/// With a selector, this many lines of each container unless told otherwise. kubectl: `selectorTail`.
+const SELECTOR_TAIL: i64 = 10;
+
+/// One container's log.
+struct Request {
+    pod: Object,
+    container: String,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    check(&args)?;
+    let pods = pods(&args, context)?;
+    if pods.is_empty() {
+        context.tell(&format!("No resources found in {} namespace.", context.namespace().to_owned()));
+        return Ok(());
+    }
+    let mut requests = Vec::new();
+    for pod in pods {
+        for container in containers(&args, context, &pod)? {
+            requests.push(Request { pod: pod.clone(), container });
+        }
+    }
+    if args.follow && requests.len() > args.max_log_requests {
+        return Err(Failure::plain(format!(
+            "you are attempting to follow {} log streams, but maximum allowed concurrency is {}, use --max-log-requests to increase the limit",
+            requests.len(),
+            args.max_log_requests
+        )));
+    }
+    let folder = context.api()?.store().dir().to_owned();
+    let options = options(&args, context.now())?;
+    if args.follow && requests.len() > 1 {
+        return together(&args, &folder, &requests, &options);
+    }
+    for request in &requests {
+        let done = open(&folder, request, &options).and_then(|logs| copy(&args, request, logs));
+        match done {
+            Err(failure) if args.ignore_errors => context.say(&failure.to_string())?,
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+fn check(args: &Args) -> Outcome {
+    let usage = |text: &str| Err(Failure::Usage("logs".into(), text.into()));
+    let form = "expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.\nPOD or TYPE/NAME is a required argument for the logs command";
+    match (args.words.len(), &args.selector) {
+        (0, None) => return usage(form),
+        (0, Some(_)) | (1 | 2, None) => {}
+        (1.., Some(_)) => return usage("only a selector (-l) or a POD name is allowed"),
+        _ => return usage(form),
+    }
+    if args.words.len() == 2 && args.container.is_some() {
+        return usage("only one of -c or an inline [CONTAINER] arg is allowed");
+    }
+    let named = args.container.is_some() || args.words.len() == 2;
+    if args.all_containers && named {
+        return Err(Failure::plain("--all-containers=true should not be specified with container name"));
+    }
+    if args.limit_bytes < 0 {
+        return Err(Failure::plain("--limit-bytes must be greater than 0"));
+    }
+    if args.tail.is_some_and(|tail| tail < -1) {
+        return Err(Failure::plain("--tail must be greater than or equal to -1"));
+    }
+    Ok(())
+}
+
+fn options(args: &Args, now: Time) -> Outcome<Options> {
+    let since = flags::signed_duration("since", &args.since)?;
+    if since.is_negative() {
+        return Err(Failure::plain("--since must be greater than 0"));
+    }
+    let since = match (&args.since_time, since.is_zero()) {
+        (Some(_), false) => {
+            return Err(Failure::plain("at most one of `sinceTime` or `sinceSeconds` may be specified"));
+        }
+        (Some(text), true) => Some(time::parse_rfc3339(text).map_err(|error| Failure::plain(error.to_string()))?),
+        (None, false) => Some(now - SignedDuration::from_secs(since.as_secs().max(1))),
+        (None, true) => None,
+    };
+    let tail = args.tail.unwrap_or(if args.selector.is_some() { SELECTOR_TAIL } else { -1 });
+    Ok(Options {
+        follow: args.follow,
+        previous: args.previous,
+        since,
+        tail: usize::try_from(tail).ok(),
+        timestamps: args.timestamps,
+        limit_bytes: u64::try_from(args.limit_bytes).ok().filter(|limit| *limit > 0),
+    })
+}
+
+/// The pods that are meant: one by its name, those of a selector, or one (or all) of a workload.
+fn pods(args: &Args, context: &mut Context) -> Outcome<Vec<Object>> {
+    let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
+    let namespace = context.namespace().to_owned();
+    let Some(word) = args.words.first() else {
+        let selector = args.selector.as_deref().unwrap_or_default();
+        let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
+        let wanted = Wanted { labels: Some(labels), fields: None };
+        return context.look(|ledger| read::list(ledger, pods, Some(&namespace), &wanted));
+    };
+    let (kind, name) = named(word, pods)?;
+    let key = Key::new(kind.resource, context.namespace_of(kind), &name);
+    let object = context.look(|ledger| read::get(ledger, &key)).map_err(|failure| match failure {
+        Failure::Api { status, .. } if status.reason == Reason::NotFound => Failure::plain(format!(
+            "error from server (NotFound): {} in namespace {namespace:?}",
+            status.message
+        )),
+        other => other,
+    })?;
+    if kind.resource == pods.resource { Ok(vec![object]) } else { pods_of(args, context, kind, &object) }
+}
+
+fn named(word: &str, pods: &'static Kind) -> Outcome<(&'static Kind, String)> {
+    if !word.contains('/') {
+        return Ok((pods, word.to_owned()));
+    }
+    match targets::parse(&[word.to_owned()])? {
+        Targets::Named(named) if named.len() == 1 => Ok((named[0].0, named[0].1.clone())),
+        _ => Err(Failure::plain("arguments in resource/name form must have a single resource and name")),
+    }
+}
+
+/// The pods of a workload, waiting for the first one: the one that logs most likely, or all.
+fn pods_of(args: &Args, context: &mut Context, kind: &Kind, owner: &Object) -> Outcome<Vec<Object>> {
+    let selector = match kind.kind {
+        "Service" | "ReplicationController" => Selector::from_map(owner.pairs(&["spec", "selector"])),
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" => {
+            related::selector(owner.at(&["spec", "selector"]).unwrap_or(&Value::Null))
+        }
+        _ => return Err(Failure::plain(format!("cannot get the logs from {}: it has no pods", kind.kind))),
+    };
+    let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
+    let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
+    let patience = Patience::new(context, Some(timeout.unwrap_or_default()))?;
+    let wanted = Wanted { labels: Some(selector), fields: None };
+    let mut found = loop {
+        let found = context.look(|ledger| read::list(ledger, pods, Some(owner.namespace()), &wanted))?;
+        if !found.is_empty() {
+            break found;
+        }
+        if !patience.wait() {
+            return Err(Failure::plain("timed out waiting for the condition"));
+        }
+    };
+    found.sort_by_cached_key(likelihood);
+    if !args.all_pods {
+        let several = found.len() > 1;
+        found.truncate(1);
+        if let Some(pod) = found.first().filter(|_| several) {
+            let count = context.look(|ledger| read::list(ledger, pods, Some(owner.namespace()), &wanted))?.len();
+            context.tell(&format!("Found {count} pods, using pod/{}", pod.name()));
+        }
+    }
+    Ok(found)
+}
+
+/// Smallest for the pod whose log is wanted most: assigned, running, ready, ready longest, restarted most, oldest.
+/// Kubernetes: `podutils.ByLogging`.
+fn likelihood(pod: &Object) -> (bool, u8, bool, Option<Time>, i64, Option<Time>) {
+    let phase = match pod.text(&["status", "phase"]) {
+        Some("Running") => 0,
+        Some("Unknown") | None => 1,
+        Some("Pending") => 2,
+        Some(_) => 3,
+    };
+    let conditions = pod.items(&["status", "conditions"]);
+    let ready = conditions.iter().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()?.parse().ok());
+    let restarts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64()).max();
+    let unassigned = pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty);
+    (unassigned, phase, ready.is_none(), since, -restarts.unwrap_or(0), pod.created())
+}
+
+/// The containers of a pod whose logs are wanted.
+fn containers(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Vec<String>> {
+    let names = |list: &str| -> Vec<String> {
+        let containers = pod.items(&["spec", list]).iter();
+        containers.filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect()
+    };
+    let (main, init, ephemeral) = (names("containers"), names("initContainers"), names("ephemeralContainers"));
+    if args.all_containers {
+        return Ok([init, main, ephemeral].concat());
+    }
+    let all: Vec<String> = main
+        .iter()
+        .cloned()
+        .chain(init.iter().map(|name| format!("{name} (init)")))
+        .chain(ephemeral.iter().map(|name| format!("{name} (ephem)")))
+        .collect();
+    let known = |name: &String| [&main, &init, &ephemeral].iter().any(|names| names.contains(name));
+    if let Some(asked) = args.container.as_ref().or(args.words.get(1)) {
+        if known(asked) {
+            return Ok(vec![asked.clone()]);
+        }
+        let text = format!("container {asked} is not valid for pod {} out of: {}", pod.name(), all.join(", "));
+        return Err(Failure::plain(text));
+    }
+    let annotated = pod.annotation("kubectl.kubernetes.io/default-container").map(str::to_owned).filter(known);
+    let Some(chosen) = annotated.clone().or_else(|| main.first().cloned()) else { return Ok(Vec::new()) };
+    if all.len() > 1 && annotated.is_none() {
+        context.tell(&format!("Defaulted container {chosen:?} out of: {}", all.join(", ")));
+    }
+    Ok(vec![chosen])
+}
+
+/// Opens a log; one of a container that has not been started is empty, or refused with the reason why it waits.
+fn open(folder: &Path, request: &Request, options: &Options) -> Outcome<Option<Logs>> {
+    let (pod, container) = (&request.pod, &request.container);
+    match logs::open(folder, pod.uid(), container, options.clone()) {
+        Ok(logs) => Ok(Some(logs)),
+        Err(Missing::Previous) => Err(previous_missing(pod, container)),
+        Err(Missing::Container) if options.previous => Err(previous_missing(pod, container)),
+        Err(Missing::Container) => match waiting_reason(pod, container) {
+            Some(why) => {
+                let text = format!("container {container:?} in pod {:?} is waiting to start: {why}", pod.name());
+                Err(Status::new(Reason::BadRequest, text).into())
+            }
+            None => Ok(None),
+        },
+    }
+}
+
+fn previous_missing(pod: &Object, container: &str) -> Failure {
+    let text = format!("previous terminated container {container:?} in pod {:?} not found", pod.name());
+    Status::new(Reason::BadRequest, text).into()
+}
+
+fn waiting_reason(pod: &Object, container: &str) -> Option<String> {
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
+    let status = statuses.find(|status| status["name"] == container)?;
+    let reason = status["state"]["waiting"]["reason"].as_str()?;
+    Some(match reason {
+        "ErrImagePull" => "image can't be pulled".into(),
+        "ImagePullBackOff" => "trying and failing to pull image".into(),
+        other => other.to_owned(),
+    })
+}
+
+/// `[pod/web/main] `, when it is wanted.
+fn prefix(args: &Args, request: &Request) -> Option<String> {
+    let wanted = args.prefix || args.all_pods;
+    wanted.then(|| format!("[pod/{}/{}] ", request.pod.name(), request.container))
+}
+
+fn copy(args: &Args, request: &Request, logs: Option<Logs>) -> Outcome {
+    let mut lines = Lines { prefix: prefix(args, request), within: false };
+    for piece in logs.into_iter().flatten() {
+        lines.write(&piece?)?;
+    }
+    Ok(())
+}
+
+/// Writes pieces to standard output, each line with its prefix.
+struct Lines {
+    prefix: Option<String>,
+    within: bool,
+}
+
+impl Lines {
+    fn write(&mut self, piece: &[u8]) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        let Some(prefix) = &self.prefix else {
+            out.write_all(piece)?;
+            return out.flush();
+        };
+        for line in piece.split_inclusive(|byte| *byte == b'\n') {
+            if !self.within {
+                out.write_all(prefix.as_bytes())?;
+            }
+            out.write_all(line)?;
+            self.within = !line.ends_with(b"\n");
+        }
+        out.flush()
+    }
+}
+
+/// Follows several logs at once, one thread each; the first error ends it unless errors are to be ignored.
+fn together(args: &Args, folder: &Path, requests: &[Request], options: &Options) -> Outcome {
+    let (send, ended) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for request in requests {
+            let (send, folder) = (send.clone(), PathBuf::from(folder));
+            scope.spawn(move || {
+                let done = open(&folder, request, options).and_then(|logs| copy(args, request, logs));
+                // Nobody listens any more when another one has failed.
+                drop(send.send(done));
+            });
+        }
+        drop(send);
+        for done in ended {
+            match done {
+                Err(failure) if args.ignore_errors => println!("{failure}"),
+                Err(Failure::BrokenPipe) => std::process::exit(0),
+                Err(failure) => {
+                    // The others would follow on without end.
+                    eprintln!("{failure}");
+                    std::process::exit(1);
+                }
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_ready_pod_that_runs_longest_comes_first() {
+        let pod = |name: &str, phase: &str, ready: Option<&str>| {
+            let ready = ready.map(|at| json!([{"type": "Ready", "status": "True", "lastTransitionTime": at}]));
+            Object(json!({"metadata": {"name": name}, "spec": {"nodeName": "n"},
+                "status": {"phase": phase, "conditions": ready}}))
+        };
+        let mut pods = [
+            pod("ended", "Succeeded", None),
+            pod("young", "Running", Some("2026-01-02T00:00:00Z")),
+            pod("old", "Running", Some("2026-01-01T00:00:00Z")),
+            pod("unready", "Running", None),
+        ];
+        pods.sort_by_cached_key(likelihood);
+        assert_eq!(pods.map(|pod| pod.name().to_owned()), ["old", "young", "unready", "ended"]);
+    }
+}

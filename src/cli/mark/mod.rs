@@ -1,0 +1,150 @@
+//! Labels and annotations: what `kloop label` and `kloop annotate` share.
+//!
+//! Knows: their flags, and the way from words to changed objects ([`run`]). What differs is a [`Mark`].
+
+pub mod annotate;
+pub mod label;
+
+use super::change::change;
+use super::flags::{DryRun, PrintFlags, WriteFlags};
+use super::pairs::{self, Pairs};
+use super::targets::{self, Scope, ScopeFlags, Target};
+use super::{Context, Failure, Outcome};
+use crate::object::Object;
+use serde_json::{Map, Value};
+
+/// Flags of both verbs.
+#[derive(clap::Args)]
+struct Flags {
+    /// TYPE NAME or TYPE/NAME, then KEY=VALUE to set and KEY- to remove.
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+    #[command(flatten)]
+    scope: ScopeFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    /// If true, allow existing values to be overwritten, otherwise reject updates that overwrite them.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    overwrite: bool,
+    /// If true, display what a given resource has.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    list: bool,
+    /// If true, the change is made to the objects of the files and printed, nothing else is looked at.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    local: bool,
+    /// If present, look for the requested objects in all namespaces.
+    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    all_namespaces: bool,
+    /// If non-empty, the update will only succeed if this is the current resource-version for the object.
+    #[arg(long, value_name = "VERSION")]
+    resource_version: Option<String>,
+}
+
+/// What labels and annotations differ in.
+struct Mark {
+    /// `label`.
+    noun: &'static str,
+    /// Their map in the metadata.
+    field: &'static str,
+    /// Reads the pairs.
+    parse: fn(&[String]) -> Outcome<Pairs>,
+    /// Says what is wrong with keys that have other values already; nothing when none has.
+    taken: fn(&[(&str, &str)]) -> String,
+    /// What was done: the pairs, and whether the object changed.
+    done: fn(&Pairs, bool) -> &'static str,
+}
+
+fn run(flags: &Flags, context: &mut Context, mark: &Mark) -> Outcome {
+    let (resources, changes) = pairs::divide(&flags.words, mark.noun)?;
+    let pairs = (mark.parse)(&changes)?;
+    if resources.is_empty() && flags.scope.files.is_empty() {
+        let text = "one or more resources must be specified as <resource> <name> or <resource>/<name>";
+        return Err(Failure::plain(text));
+    }
+    if pairs == Pairs::default() && !flags.list {
+        return Err(Failure::plain(format!("at least one {} update is required", mark.noun)));
+    }
+    let dry_run = flags.write.dry_run(context)?;
+    let scope =
+        Scope { local: flags.local, all_namespaces: flags.all_namespaces, ..flags.scope.of(&resources) };
+    let (found, mut failures) = targets::find(context, &scope)?;
+    if flags.resource_version.is_some() && found.len() > 1 {
+        return Err(Failure::plain("--resource-version may only be used with a single resource"));
+    }
+    for target in &found {
+        let done = match flags.list {
+            true => list(context, target, mark, found.len() == 1),
+            false => one(flags, context, target, mark, &pairs, dry_run),
+        };
+        failures.extend(done.err());
+    }
+    Failure::all(failures)
+}
+
+fn list(context: &mut Context, target: &Target, mark: &Mark, single: bool) -> Outcome {
+    let mut text = String::new();
+    if !single {
+        let (kind, group) = (target.kind.kind, target.kind.resource.group());
+        context.tell(&format!("Listing {} for {kind}.{group}/{}:", mark.field, target.object.name()));
+    }
+    for (key, value) in target.object.pairs(&["metadata", mark.field]) {
+        let indent = if single { "" } else { " " };
+        text.push_str(&format!("{indent}{key}={value}\n"));
+    }
+    context.print(&text)
+}
+
+fn one(
+    flags: &Flags,
+    context: &mut Context,
+    target: &Target,
+    mark: &Mark,
+    pairs: &Pairs,
+    dry_run: DryRun,
+) -> Outcome {
+    let dry_run_here = if flags.local { DryRun::Client } else { dry_run };
+    let mut missing = Vec::new();
+    let reply = change(context, target, dry_run_here, |object| {
+        if !flags.overwrite {
+            refuse_taken(object, mark, pairs)?;
+        }
+        missing = edit(object, mark.field, pairs);
+        if let Some(version) = &flags.resource_version {
+            object.set(&["metadata", "resourceVersion"], version.as_str());
+        }
+        Ok(())
+    })?;
+    if flags.print.output.is_none() && mark.field == "labels" {
+        for key in missing {
+            context.say(&format!("label {key:?} not found."))?;
+        }
+    }
+    let word = (mark.done)(pairs, reply.changed);
+    let line = format!("{} {word}{}", context.name_of(target.kind, &reply.object), dry_run.suffix());
+    flags.print.result(context, &reply.object, &line)
+}
+
+fn refuse_taken(object: &Object, mark: &Mark, pairs: &Pairs) -> Outcome {
+    let other = |(key, value): &(String, String)| {
+        let now = object.text(&["metadata", mark.field, key])?;
+        (now != value).then(|| (key.clone(), now.to_owned()))
+    };
+    let taken: Vec<(String, String)> = pairs.set.iter().filter_map(other).collect();
+    let taken: Vec<(&str, &str)> = taken.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    if taken.is_empty() { Ok(()) } else { Err(Failure::plain((mark.taken)(&taken))) }
+}
+
+/// Sets and removes; gives the keys that were to be removed and are not there.
+fn edit(object: &mut Object, field: &str, pairs: &Pairs) -> Vec<String> {
+    for (key, value) in &pairs.set {
+        object.set(&["metadata", field, key], value.as_str());
+    }
+    let missing: Vec<String> =
+        pairs.remove.iter().filter(|key| !object.unset(&["metadata", field, key])).cloned().collect();
+    if object.at(&["metadata", field]).and_then(Value::as_object).is_some_and(Map::is_empty) {
+        object.unset(&["metadata", field]);
+    }
+    missing
+}
