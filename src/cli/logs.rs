@@ -5,8 +5,8 @@ use super::patience::Patience;
 use super::targets::{self, Targets};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::read::{self, Wanted};
-use crate::kinds::{self, Kind};
 use crate::kinds::view::related;
+use crate::kinds::{self, Kind};
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Reason, Status, Time, time};
 use crate::runtime::logs::{self, Logs, Missing, Options};
@@ -177,10 +177,9 @@ fn pods(args: &Args, context: &mut Context) -> Outcome<Vec<Object>> {
     let (kind, name) = named(word, pods)?;
     let key = Key::new(kind.resource, context.namespace_of(kind), &name);
     let object = context.look(|ledger| read::get(ledger, &key)).map_err(|failure| match failure {
-        Failure::Api { status, .. } if status.reason == Reason::NotFound => Failure::plain(format!(
-            "error from server (NotFound): {} in namespace {namespace:?}",
-            status.message
-        )),
+        Failure::Api { status, .. } if status.reason == Reason::NotFound => {
+            Failure::plain(format!("error from server (NotFound): {} in namespace {namespace:?}", status.message))
+        }
         other => other,
     })?;
     if kind.resource == pods.resource { Ok(vec![object]) } else { pods_of(args, context, kind, &object) }
@@ -242,7 +241,8 @@ fn likelihood(pod: &Object) -> (bool, u8, bool, Option<Time>, i64, Option<Time>)
     let conditions = pod.items(&["status", "conditions"]);
     let ready = conditions.iter().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()?.parse().ok());
-    let restarts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64()).max();
+    let restarts =
+        pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64()).max();
     let unassigned = pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty);
     (unassigned, phase, ready.is_none(), since, -restarts.unwrap_or(0), pod.created())
 }

@@ -2,8 +2,8 @@
 
 use super::table::{Row, Table};
 use crate::kinds::view::body::Body;
-use crate::kinds::view::{Column, events};
 pub use crate::kinds::view::events::sort;
+use crate::kinds::view::{Column, events};
 use crate::object::{Object, Time};
 
 /// The table, oldest first.

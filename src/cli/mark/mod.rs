@@ -67,8 +67,7 @@ fn run(flags: &Flags, context: &mut Context, mark: &Mark) -> Outcome {
         return Err(Failure::plain(format!("at least one {} update is required", mark.noun)));
     }
     let dry_run = flags.write.dry_run(context)?;
-    let scope =
-        Scope { local: flags.local, all_namespaces: flags.all_namespaces, ..flags.scope.of(&resources) };
+    let scope = Scope { local: flags.local, all_namespaces: flags.all_namespaces, ..flags.scope.of(&resources) };
     let (found, mut failures) = targets::find(context, &scope)?;
     if flags.resource_version.is_some() && found.len() > 1 {
         return Err(Failure::plain("--resource-version may only be used with a single resource"));
@@ -96,14 +95,7 @@ fn list(context: &mut Context, target: &Target, mark: &Mark, single: bool) -> Ou
     context.print(&text)
 }
 
-fn one(
-    flags: &Flags,
-    context: &mut Context,
-    target: &Target,
-    mark: &Mark,
-    pairs: &Pairs,
-    dry_run: DryRun,
-) -> Outcome {
+fn one(flags: &Flags, context: &mut Context, target: &Target, mark: &Mark, pairs: &Pairs, dry_run: DryRun) -> Outcome {
     let dry_run_here = if flags.local { DryRun::Client } else { dry_run };
     let mut missing = Vec::new();
     let reply = change(context, target, dry_run_here, |object| {
