@@ -3,6 +3,7 @@
 mod golden;
 mod house;
 mod kinds;
+mod replay;
 mod runtime;
 mod show;
 mod store;

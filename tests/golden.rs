@@ -15,9 +15,29 @@ pub struct Step {
     pub stderr: String,
     /// Exit code.
     pub code: i32,
+    /// The order of the lines of standard output means nothing.
+    pub sorted: bool,
 }
 
-/// Where the recordings are; says loudly that the caller's test is skipped when they are not there.
+/// A part of a conversation.
+#[derive(Debug)]
+pub enum Part {
+    /// A command.
+    Run(Step),
+    /// A plain HTTP request, which is not read further.
+    Http,
+    /// Wait until the controllers have nothing left to do.
+    Settle,
+    /// Wait so many seconds.
+    Sleep(u64),
+}
+
+/// The folder of all recordings; says loudly that the caller's test is skipped when they are not there.
+pub fn recordings() -> Option<PathBuf> {
+    folder("")
+}
+
+/// Where the recordings of a scenario are; says loudly that the caller's test is skipped when they are not there.
 pub fn folder(scenario: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("KLOOP_SHARED").map(PathBuf::from);
     let beside = shared.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"));
@@ -31,21 +51,35 @@ pub fn folder(scenario: &str) -> Option<PathBuf> {
 
 /// The commands of a scenario in order.
 pub fn steps(scenario: &str) -> Vec<Step> {
+    let command = |part| match part {
+        Part::Run(step) => Some(step),
+        _ => None,
+    };
+    conversation(scenario).into_iter().filter_map(command).collect()
+}
+
+/// A scenario whole.
+pub fn conversation(scenario: &str) -> Vec<Part> {
     let Some(folder) = folder(scenario) else { return Vec::new() };
     let text = std::fs::read_to_string(folder.join("conversation.txt")).expect("conversation");
-    let mut steps = Vec::new();
+    let mut parts = Vec::new();
     let mut step: Option<Step> = None;
     for line in text.lines() {
         let Some(open) = &mut step else {
             step = line.strip_prefix("$ ").map(|command| Step { command: command.to_owned(), ..Step::default() });
+            parts.extend(between(line));
             continue;
         };
         let (to, rest) = match line.get(..2) {
             Some("< ") => (&mut open.stdin, &line[2..]),
             Some("! ") => (&mut open.stderr, &line[2..]),
+            Some("~ ") => {
+                open.sorted = line == "~ lines sorted";
+                continue;
+            }
             Some("? ") => {
                 open.code = line[2..].parse().expect("exit code");
-                steps.extend(step.take());
+                parts.extend(step.take().map(Part::Run));
                 continue;
             }
             _ => (&mut open.stdout, line),
@@ -53,5 +87,17 @@ pub fn steps(scenario: &str) -> Vec<Step> {
         to.push_str(rest);
         to.push('\n');
     }
-    steps
+    parts
+}
+
+/// What a line outside a command's record is.
+fn between(line: &str) -> Option<Part> {
+    if line == "~ settle" {
+        return Some(Part::Settle);
+    }
+    if let Some(seconds) = line.strip_prefix("~ sleep ") {
+        return Some(Part::Sleep(seconds.parse().expect("seconds")));
+    }
+    let method = line.strip_prefix("> ")?.split(' ').next()?;
+    ["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method).then_some(Part::Http)
 }

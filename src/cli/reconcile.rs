@@ -3,7 +3,7 @@
 use super::{Context, Failure, Outcome};
 use crate::object::{Time, time};
 use crate::reconcile::watch::Until;
-use crate::reconcile::{Control, Ending, Line, Settings, leader};
+use crate::reconcile::{Control, Ending, Idle, Line, Settings, leader};
 use crate::runtime::capacity;
 use colored::Colorize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -36,6 +36,10 @@ pub struct Args {
     /// Say nothing but errors.
     #[arg(short, long)]
     quiet: bool,
+    /// Print `idle REVISION MILLISECONDS` whenever nothing is left to do: up to which revision, and how long until a loop
+    /// looks again by itself (-1 for never).
+    #[arg(long, hide = true)]
+    tell_idle: bool,
 }
 
 /// How often a standby asks whether it may lead.
@@ -54,6 +58,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         node,
         shim: None,
         backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
+        on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut narrator = narrator(args.quiet);
@@ -145,6 +150,11 @@ fn narrator(quiet: bool) -> impl FnMut(&Line) {
         // Nobody may be reading; the work goes on.
         drop(writeln!(std::io::stdout().lock(), "{} {}{about}: {text}", clock.dimmed(), line.by.cyan()));
     }
+}
+
+fn tell_idle(idle: Idle) {
+    let pause = idle.next.map_or(-1, |next| next.duration_since(Time::now()).as_millis().max(0));
+    drop(writeln!(std::io::stdout().lock(), "idle {} {pause}", idle.revision));
 }
 
 fn tell(narrator: &mut dyn FnMut(&Line), text: String) {

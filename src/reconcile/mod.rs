@@ -34,4 +34,4 @@ pub struct Line {
 /// Is told what happens, line by line.
 pub type Narrator<'a> = dyn FnMut(&Line) + 'a;
 
-pub use watch::{Control, Ending, Settings};
+pub use watch::{Control, Ending, Idle, Settings};

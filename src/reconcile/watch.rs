@@ -42,6 +42,17 @@ pub struct Settings {
     pub shim: Option<PathBuf>,
     /// First pause of the restart backoff, in seconds.
     pub backoff_seconds: i64,
+    /// Is told each time when nothing is left to do for now.
+    pub on_idle: Option<fn(Idle)>,
+}
+
+/// Nothing is left to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle {
+    /// Everything up to this revision was looked at.
+    pub revision: u64,
+    /// When a loop wants to look again without being told of anything.
+    pub next: Option<Time>,
 }
 
 /// What wakes the loop.
@@ -204,6 +215,9 @@ impl Control {
                     Until::Converged(patience) => Some(started + patience),
                     Until::Stopped => None,
                 };
+                if let Some(tell) = self.settings.on_idle {
+                    tell(Idle { revision: self.world.revision, next: self.queue.next() });
+                }
                 self.wait(deadline);
             }
         }

@@ -1,0 +1,207 @@
+//! Replays the recorded conversations against the built binary and counts the answers that are Kubernetes' own.
+//!
+//! The floor of each conversation is in [`floors`]; counts only rise. With `KLOOP_REPLAY=NAME,NAME` only these are
+//! replayed; with `KLOOP_REPLAY_OUT=FOLDER` what differs is written there, one file for each conversation.
+
+#[path = "replay/cluster.rs"]
+mod cluster;
+#[path = "replay/compare.rs"]
+mod compare;
+#[path = "replay/floors.rs"]
+mod floors;
+#[path = "replay/mask.rs"]
+mod mask;
+#[path = "replay/nodes.rs"]
+mod nodes;
+
+use crate::golden::{self, Part, Step};
+use cluster::{Answer, Cluster};
+use compare::{Letters, Match};
+use mask::Masks;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How many conversations are replayed at once.
+const AT_ONCE: usize = 2;
+
+/// How the answers of one conversation compare.
+#[derive(Default)]
+struct Count {
+    steps: usize,
+    exact: usize,
+    soft: usize,
+    code: usize,
+    /// Requests over HTTP, which are not made yet.
+    http: usize,
+    /// What differs, for people.
+    differences: String,
+}
+
+#[test]
+fn conversations_with_kubernetes_are_repeated() {
+    let Some(folder) = golden::recordings() else { return };
+    let counts = Mutex::new(BTreeMap::new());
+    let chosen = std::env::var("KLOOP_REPLAY").ok();
+    let waiting = Mutex::new(scenarios(&folder, chosen.as_deref()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let Some(scenario) = waiting.lock().expect("lock").pop() else { return };
+                    let count = replay(&folder.join(&scenario), &scenario);
+                    counts.lock().expect("lock").insert(scenario, count);
+                }
+            });
+        }
+    });
+    let counts = counts.into_inner().expect("lock");
+    report(&counts);
+    let below: Vec<String> = counts.iter().filter_map(|(scenario, count)| below_floor(scenario, count)).collect();
+    assert!(below.is_empty(), "answers that were Kubernetes' own are not any more:\n{}", below.join("\n"));
+}
+
+/// The conversations to replay, the longest last: they are taken from the end.
+fn scenarios(folder: &Path, chosen: Option<&str>) -> Vec<String> {
+    let all = std::fs::read_dir(folder).expect("recordings").map(|entry| entry.expect("entry"));
+    let all = all.filter(|entry| entry.path().is_dir()).map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut all: Vec<String> = all
+        .filter(|name| chosen.is_none_or(|chosen| chosen.split(',').any(|one| one == name)))
+        .filter(|name| floors::out_of_scope(name).is_none())
+        .collect();
+    all.sort_by_key(|name| (golden::conversation(name).iter().map(weight).sum::<u64>(), name.clone()));
+    all
+}
+
+fn weight(part: &Part) -> u64 {
+    match part {
+        Part::Run(step) if step.command.contains("kubectl wait") => 20,
+        Part::Run(_) => 1,
+        Part::Settle => 20,
+        Part::Sleep(seconds) => seconds * 10,
+        Part::Http => 0,
+    }
+}
+
+fn replay(folder: &Path, scenario: &str) -> Count {
+    let parts = golden::conversation(scenario);
+    let masks = Masks::new(own_text(folder, &parts));
+    let mut cluster = Cluster::start(folder);
+    let (mut letters, mut count) = (Letters::default(), Count::default());
+    for part in &parts {
+        match part {
+            Part::Http => count.http += 1,
+            Part::Sleep(seconds) => std::thread::sleep(Duration::from_secs(*seconds)),
+            Part::Settle if !cluster.settle() => count.differences.push_str("~ settle took too long\n\n"),
+            Part::Settle => {}
+            Part::Run(step) => {
+                let answer = cluster.run(&step.command, &step.stdin);
+                count.judge(step, &answer, &masks, &mut letters);
+            }
+        }
+    }
+    if let Some(said) = cluster.died() {
+        writeln!(count.differences, "the control plane ended: {said}").expect("text");
+    }
+    if let Some(out) = std::env::var_os("KLOOP_REPLAY_OUT") {
+        std::fs::write(Path::new(&out).join(scenario), &count.differences).expect("differences");
+    }
+    count
+}
+
+/// The text of a scenario's files and commands.
+fn own_text(folder: &Path, parts: &[Part]) -> String {
+    let mut text = String::new();
+    for part in parts {
+        if let Part::Run(step) = part {
+            text.push_str(&step.command);
+            text.push_str(&step.stdin);
+        }
+    }
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).expect("folder").map(|entry| entry.expect("entry").path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.file_name().is_some_and(|name| name != "conversation.txt") {
+                text.push_str(&String::from_utf8_lossy(&std::fs::read(path).expect("file")));
+            }
+        }
+    }
+    text
+}
+
+impl Count {
+    fn judge(&mut self, step: &Step, answer: &Answer, masks: &Masks, letters: &mut Letters) {
+        let (out, err) = (masks.said(&answer.stdout), masks.said(&answer.stderr));
+        let (recorded_out, recorded_err) = (masks.recorded(&step.stdout), masks.recorded(&step.stderr));
+        let near_out = letters.compare(&recorded_out, &out, step.sorted);
+        let near = near_out.min(letters.compare(&recorded_err, &err, false));
+        let same_code = answer.code == step.code;
+        self.steps += 1;
+        self.code += usize::from(same_code);
+        match near {
+            Match::Exact if same_code => return self.exact += 1,
+            Match::Exact | Match::None => {}
+            Match::Soft => self.soft += 1,
+        }
+        let mut tell = |mark: &str, text: &str| {
+            text.lines().for_each(|line| writeln!(self.differences, "{mark}{line}").expect("text"));
+        };
+        tell("$ ", &format!("{} [{near:?}]", step.command));
+        tell("", &difference(&recorded_out, &out));
+        tell("! ", &difference(&recorded_err, &err));
+        tell("", &format!("? {} {}\n\n", step.code, answer.code));
+    }
+}
+
+/// The lines that only one of two texts has.
+fn difference(recorded: &str, said: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (recorded.lines().collect(), said.lines().collect());
+    // Longest common subsequence; answers are short.
+    let mut longest = vec![vec![0; new.len() + 1]; old.len() + 1];
+    for (i, one) in old.iter().enumerate().rev() {
+        for (j, other) in new.iter().enumerate().rev() {
+            longest[i][j] =
+                if one == other { longest[i + 1][j + 1] + 1 } else { longest[i + 1][j].max(longest[i][j + 1]) };
+        }
+    }
+    let (mut i, mut j, mut text) = (0, 0, String::new());
+    while i < old.len() || j < new.len() {
+        if i < old.len() && j < new.len() && old[i] == new[j] {
+            (i, j) = (i + 1, j + 1);
+        } else if j == new.len() || (i < old.len() && longest[i + 1][j] >= longest[i][j + 1]) {
+            writeln!(text, "-{}", old[i]).expect("text");
+            i += 1;
+        } else {
+            writeln!(text, "+{}", new[j]).expect("text");
+            j += 1;
+        }
+    }
+    text
+}
+
+fn report(counts: &BTreeMap<String, Count>) {
+    println!("{:<26} {:>5} {:>5} {:>5} {:>5}", "conversation", "steps", "exact", "soft", "code");
+    let (mut steps, mut exact, mut soft, mut code, mut http) = (0, 0, 0, 0, 0);
+    for (scenario, count) in counts {
+        let note = if count.http > 0 { format!("  {} HTTP requests not there yet", count.http) } else { String::new() };
+        println!("{scenario:<26} {:>5} {:>5} {:>5} {:>5}{note}", count.steps, count.exact, count.soft, count.code);
+        (steps, exact, soft) = (steps + count.steps, exact + count.exact, soft + count.soft);
+        (code, http) = (code + count.code, http + count.http);
+    }
+    for (scenario, why) in floors::OUT_OF_SCOPE {
+        println!("{scenario:<26} not there yet: {why}");
+    }
+    let share = 100.0 * exact as f64 / steps.max(1) as f64;
+    println!(
+        "replayed {steps} steps: {exact} exact ({share:.1} %), {soft} soft, {code} exit codes; {http} HTTP requests left out"
+    );
+}
+
+fn below_floor(scenario: &str, count: &Count) -> Option<String> {
+    let floor = floors::of(scenario);
+    (count.exact < floor).then(|| format!("{scenario}: {} exact, were {floor}\n{}", count.exact, count.differences))
+}

@@ -1,0 +1,156 @@
+//! A cluster of its own for one conversation: a state, a running control plane, a shell whose `kubectl` is kloop.
+
+use kloop::store::{Access, Read, Store};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long one settling may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long one command may take.
+const LONGEST: &str = "60";
+
+/// What a loop wants to do sooner than this is waited for, in milliseconds.
+const SOON: i64 = 3000;
+
+/// What a command came to.
+pub struct Answer {
+    pub stdout: String,
+    pub stderr: String,
+    pub code: i32,
+}
+
+/// What the control plane said last about having nothing to do: at which revision, until when, and when it said so.
+type Idle = Arc<Mutex<Option<(u64, i64, Instant)>>>;
+
+/// A cluster; dropped, nothing of it is left.
+pub struct Cluster {
+    dir: tempfile::TempDir,
+    control: Child,
+    idle: Idle,
+    store: Store,
+}
+
+impl Cluster {
+    /// Starts the control plane in a copy of a scenario's folder, with the three nodes of the recordings.
+    pub fn start(scenario: &Path) -> Cluster {
+        let dir = tempfile::Builder::new().prefix("kloop-replay-").tempdir().expect("temporary folder");
+        copy(scenario, &dir.path().join("files"));
+        for folder in ["state", "bin"].map(|name| dir.path().join(name)) {
+            std::fs::create_dir(&folder).expect("folder");
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).expect("permissions");
+        }
+        symlink(env!("CARGO_BIN_EXE_kloop"), dir.path().join("bin/kubectl")).expect("link");
+        let nodes = run(dir.path(), "kubectl create -f -", &super::nodes::manifests());
+        assert_eq!(nodes.code, 0, "the nodes of the recordings: {}", nodes.stderr);
+        let mut control = command(dir.path(), env!("CARGO_BIN_EXE_kloop"))
+            .args(["reconcile", "--watch", "--no-local-node", "--quiet", "--tell-idle"])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("control plane");
+        let idle = listen(control.stdout.take().expect("piped"));
+        let store = Store::open(&dir.path().join("state/state.db"), Access::Existing).expect("store");
+        let cluster = Cluster { dir, control, idle, store };
+        assert!(cluster.settle(), "a fresh cluster has to settle");
+        cluster
+    }
+
+    /// Waits until the control plane has looked at everything and nothing is due soon. False when that takes too long.
+    pub fn settle(&self) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let head = self.store.read().and_then(|snapshot| snapshot.revision()).expect("revision");
+            let idle = *self.idle.lock().expect("lock");
+            if let Some((revision, next, at)) = idle
+                && revision >= head
+                && (next < 0 || next - at.elapsed().as_millis() as i64 > SOON)
+            {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+
+    /// Runs a shell command of the conversation.
+    pub fn run(&self, command: &str, stdin: &str) -> Answer {
+        run(self.dir.path(), command, stdin)
+    }
+
+    /// What the control plane said on standard error, when it is not there any more.
+    pub fn died(&mut self) -> Option<String> {
+        self.control.try_wait().ok().flatten()?;
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut self.control.stderr.take()?, &mut said).ok()?;
+        Some(said)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.control.id() as i32) {
+            kill_process_group(pid, Signal::KILL).ok();
+        }
+        self.control.wait().ok();
+    }
+}
+
+/// A program in the cluster's surroundings, in a process group of its own.
+fn command(dir: &Path, program: &str) -> Command {
+    let path = format!("{}:{}", dir.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new(program);
+    command.current_dir(dir.join("files")).env("PATH", path).env("KLOOP_STATE", dir.join("state/state.db"));
+    command.env("HOME", dir).env("LC_ALL", "C").env_remove("KUBECONFIG");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command
+}
+
+fn run(dir: &Path, line: &str, stdin: &str) -> Answer {
+    let mut child =
+        command(dir, "timeout").args(["--signal=KILL", LONGEST, "bash", "-c", line]).spawn().expect("a shell");
+    let mut input = child.stdin.take().expect("piped");
+    // A command that does not read closes its end.
+    input.write_all(stdin.as_bytes()).ok();
+    drop(input);
+    let group = Pid::from_raw(child.id() as i32);
+    let output = child.wait_with_output().expect("an answer");
+    if let Some(group) = group {
+        kill_process_group(group, Signal::KILL).ok();
+    }
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Answer { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
+}
+
+/// Remembers the last `idle REVISION MILLISECONDS`.
+fn listen(out: ChildStdout) -> Idle {
+    let idle = Idle::default();
+    let told = idle.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            let mut words = line.split(' ').skip(1).filter_map(|word| word.parse::<i64>().ok());
+            if let (Some(revision), Some(next)) = (words.next(), words.next()) {
+                *told.lock().expect("lock") = Some((revision as u64, next, Instant::now()));
+            }
+        }
+    });
+    idle
+}
+
+/// Copies a folder that may be read-only into one that is not.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).expect("folder");
+    for entry in std::fs::read_dir(from).expect("folder").map(|entry| entry.expect("entry").path()) {
+        let target = to.join(entry.file_name().expect("name"));
+        if entry.is_dir() {
+            copy(&entry, &target);
+        } else {
+            std::fs::write(&target, std::fs::read(&entry).expect("file")).expect("copy");
+        }
+    }
+}
