@@ -194,31 +194,27 @@ impl Beat<'_> {
         let mut written: Vec<(Key, Str)> = Vec::new();
         let (mut rows, mut revision) = (0, self.world.revision);
         for key in self.world.staged() {
-            let before = self.world.before(&key).is_some();
-            let by = "reconcile";
-            match self.world.get(&key).map(|row| row.object()) {
-                Some(mut object) => {
-                    let uid = object.uid().to_owned();
-                    let mut text = Str::from("");
-                    let body = |revision: u64| {
-                        object.set(&["metadata", "resourceVersion"], revision.to_string());
-                        let body = object.0.to_string();
-                        text = body.as_str().into();
-                        body
-                    };
-                    revision = txn.put(&key, &uid, body, by, self.world.now)?;
-                    written.push((key, text));
-                    rows += 1;
-                }
-                None if before => {
-                    let last =
-                        self.world.before(&key).map(|row| row.object()).unwrap_or(Object(serde_json::Value::Null));
-                    revision =
-                        txn.remove(&key, |revision| front::stamped(&mut last.clone(), revision), by, self.world.now)?;
-                    rows += 1;
-                }
-                // Made and gone within this beat: nobody saw it.
-                None => {}
+            let (before, by) = (self.world.before(&key).map(|row| row.object()), "reconcile");
+            let after = self.world.get(&key).map(|row| row.object());
+            // One that is gone and another in its place are two writes; what came and went within this beat is none.
+            let gone = before.filter(|before| after.as_ref().is_none_or(|after| after.uid() != before.uid()));
+            if let Some(last) = gone {
+                let body = |revision| front::stamped(&mut last.clone(), revision);
+                revision = txn.remove(&key, body, by, self.world.now)?;
+                rows += 1;
+            }
+            if let Some(mut object) = after {
+                let uid = object.uid().to_owned();
+                let mut text = Str::from("");
+                let body = |revision: u64| {
+                    object.set(&["metadata", "resourceVersion"], revision.to_string());
+                    let body = object.0.to_string();
+                    text = body.as_str().into();
+                    body
+                };
+                revision = txn.put(&key, &uid, body, by, self.world.now)?;
+                written.push((key, text));
+                rows += 1;
             }
         }
         for attempt in &attempts {

@@ -49,6 +49,9 @@ impl Cluster {
         symlink(env!("CARGO_BIN_EXE_kloop"), dir.path().join("bin/kubectl")).expect("link");
         let nodes = run(dir.path(), "kubectl create -f -", &super::nodes::manifests());
         assert_eq!(nodes.code, 0, "the nodes of the recordings: {}", nodes.stderr);
+        // The recordings' `default` was an empty namespace of another name.
+        let emptied = run(dir.path(), "kubectl delete service kubernetes", "");
+        assert_eq!(emptied.code, 0, "{}", emptied.stderr);
         let mut control = command(dir.path(), env!("CARGO_BIN_EXE_kloop"))
             .args(["reconcile", "--watch", "--no-local-node", "--quiet", "--tell-idle"])
             .stdin(Stdio::null())

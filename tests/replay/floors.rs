@@ -14,7 +14,27 @@ pub const OUT_OF_SCOPE: &[(&str, &str)] = &[
 ];
 
 /// Steps that were exact; raise a number when more are.
-const FLOORS: &[(&str, usize)] = &[];
+const FLOORS: &[(&str, usize)] = &[
+    ("apply-annotations-errors", 9),
+    ("apply-basics", 13),
+    ("apply-dry-run", 12),
+    ("apply-many", 13),
+    ("create-generators-3", 6),
+    ("defaults-cluster", 11),
+    ("defaults-config-rbac", 14),
+    ("defaults-services", 8),
+    ("defaults-workloads", 4),
+    ("delete-modes", 18),
+    ("get-outputs", 25),
+    ("get-selecting", 42),
+    ("invalid-meta", 25),
+    ("invalid-others", 67),
+    ("invalid-pods", 90),
+    ("invalid-workloads", 59),
+    ("storage-binding", 6),
+    ("tables-workloads", 12),
+    ("yaml-quirks", 14),
+];
 
 /// Why a conversation is not replayed.
 pub fn out_of_scope(scenario: &str) -> Option<&'static str> {
