@@ -21,6 +21,7 @@ pub mod deployment;
 pub mod endpoints;
 pub mod endpointslice;
 pub mod garbage;
+pub mod horizontalpodautoscaler;
 pub mod job;
 pub mod namespace;
 pub mod node_lifecycle;
@@ -54,4 +55,110 @@ pub static ALL: &[&Loop] = &[
     &pod_gc::LOOP,
     &resourcequota::LOOP,
     &pv_binder::LOOP,
+    &horizontalpodautoscaler::LOOP,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+    use super::testing::{cluster, key_of};
+    use crate::object::Object;
+    use crate::world::World;
+    use serde_json::{Value, json};
+
+    const KINDS: [&str; 17] = [
+        "CronJob",
+        "DaemonSet",
+        "Deployment",
+        "EndpointSlice",
+        "Endpoints",
+        "HorizontalPodAutoscaler",
+        "Job",
+        "Namespace",
+        "Node",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Pod",
+        "PodDisruptionBudget",
+        "ReplicaSet",
+        "ReplicationController",
+        "Service",
+        "StatefulSet",
+    ];
+
+    /// Every loop, about objects whose fields are not what they should be: no panic, and equal plans.
+    #[test]
+    fn no_body_makes_a_loop_fail() {
+        let odd =
+            [json!(null), json!(7), json!("text"), json!([]), json!({}), json!(-1), json!({"matchLabels": {"a": "b"}})];
+        let fields = [
+            "replicas",
+            "selector",
+            "template",
+            "parallelism",
+            "completions",
+            "schedule",
+            "ports",
+            "strategy",
+            "minReadySeconds",
+            "hard",
+            "taints",
+            "minAvailable",
+            "scaleTargetRef",
+            "capacity",
+            "claimRef",
+        ];
+        let mut world = World::new("2026-01-01T00:00:00Z".parse().unwrap());
+        let mut bodies: Vec<Value> = Vec::new();
+        for value in &odd {
+            bodies.push(json!({"spec": value, "status": value}));
+            bodies.extend(fields.iter().map(|field| json!({"spec": {*field: value}, "status": {"conditions": value}})));
+        }
+        for (number, body) in bodies.iter().enumerate() {
+            for kind in KINDS {
+                let mut body = body.clone();
+                body["kind"] = kind.into();
+                body["metadata"] =
+                    json!({"name": format!("x{number}"), "uid": format!("{kind}{number}"), "labels": {"a": "b"}});
+                let object = Object(body);
+                world.put(key_of(&object), object.0.to_string().into());
+            }
+        }
+        let rows: Vec<_> = world.all().cloned().collect();
+        for spec in ALL {
+            for row in &rows {
+                for key in (spec.concerns)(&world, row).into_iter().take(3).chain([row.key.clone()]) {
+                    let fits = spec.root == "*" || key.resource == spec.root;
+                    assert!(!fits || (spec.plan)(&world, &key) == (spec.plan)(&world, &key), "{} {key}", spec.name);
+                }
+            }
+        }
+    }
+
+    /// All of them together, in many orders: it settles, and a settled world leaves nothing to do.
+    #[test]
+    fn everything_together_settles() {
+        let all = "
+{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c}]}}}}
+---
+{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {replicas: 2, selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c}]}}}}
+---
+{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent}, spec: {selector: {matchLabels: {app: agent}}, template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c}]}}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: work}, spec: {completions: 3, parallelism: 2, template: {spec: {restartPolicy: Never, containers: [{name: c}]}}}}
+---
+{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web}, spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}}
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {pods: '50'}}}";
+        for seed in 0..8 {
+            let mut cluster = cluster(all).seeded(seed);
+            cluster.crashes = seed as u32;
+            cluster.settle();
+            assert_eq!(cluster.count("pods"), 3 + 2 + 2 + 3, "seed {seed}");
+            cluster.world.now += jiff::SignedDuration::from_secs(100);
+            cluster.settle();
+        }
+    }
+}

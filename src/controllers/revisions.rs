@@ -30,9 +30,9 @@ pub enum Kept {
 
 /// Makes the newest revision be the one with the object's template.
 pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> Kept {
-    let mut template = object.at(&["spec", "template"]).cloned().unwrap_or(Value::Null);
-    template["$patch"] = "replace".into();
-    let data = json!({ "spec": { "template": template } });
+    let mut template = Object(object.at(&["spec", "template"]).cloned().unwrap_or(Value::Null));
+    template.set(&["$patch"], "replace");
+    let data = json!({ "spec": { "template": template.0 } });
     let mut revisions: Vec<Object> = world.controlled(REVISIONS, &owner.row.uid).map(|row| row.object()).collect();
     revisions.sort_by(|a, b| (number(a), a.name()).cmp(&(number(b), b.name())));
     let next = revisions.last().map_or(1, |last| number(last) + 1);

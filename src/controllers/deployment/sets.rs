@@ -150,11 +150,12 @@ impl<'w> Set<'w> {
 }
 
 /// A new ReplicaSet: the template, its hash in labels, selector and name, and the revision after all others.
-pub(super) fn make(rollout: &Rollout, mut template: Value, hash: &str, name: &str, replicas: i64) -> Object {
+pub(super) fn make(rollout: &Rollout, template: Value, hash: &str, name: &str, replicas: i64) -> Object {
     let owner = &rollout.owner;
-    let mut selector = rollout.object.at(&["spec", "selector"]).cloned().unwrap_or(Value::Null);
-    selector["matchLabels"][POD_TEMPLATE_HASH] = hash.into();
-    template["metadata"]["labels"][POD_TEMPLATE_HASH] = hash.into();
+    let mut template = Object(template);
+    let mut selector = Object(rollout.object.at(&["spec", "selector"]).cloned().unwrap_or(Value::Null));
+    selector.set(&["matchLabels", POD_TEMPLATE_HASH], hash);
+    template.set(&["metadata", "labels", POD_TEMPLATE_HASH], hash);
     let mut annotations = serde_json::Map::new();
     for (key, value) in rollout.object.pairs(&["metadata", "annotations"]).filter(|(key, _)| !NOT_SHARED.contains(key))
     {
@@ -170,11 +171,11 @@ pub(super) fn make(rollout: &Rollout, mut template: Value, hash: &str, name: &st
         "metadata": {
             "name": name,
             "namespace": *owner.row.key.namespace,
-            "labels": template["metadata"]["labels"],
+            "labels": template.0["metadata"]["labels"],
             "annotations": annotations,
             "ownerReferences": [owner.reference().to_value()],
         },
-        "spec": { "replicas": replicas, "selector": selector, "template": template },
+        "spec": { "replicas": replicas, "selector": selector.0, "template": template.0 },
     }));
     if spec.min_ready > 0 {
         set.set(&["spec", "minReadySeconds"], spec.min_ready);

@@ -188,7 +188,7 @@ fn give_index(pod: &mut Object, job: &str, index: i64) {
     });
     for list in ["initContainers", "containers"] {
         let mut containers = pod.items(&["spec", list]).to_vec();
-        for container in &mut containers {
+        for container in containers.iter_mut().filter(|container| container.is_object()) {
             let mut variables = container["env"].as_array().cloned().unwrap_or_default();
             if variables.iter().all(|known| known["name"] != env["name"]) {
                 variables.push(env.clone());
