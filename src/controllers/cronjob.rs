@@ -162,7 +162,7 @@ fn newest(schedule: &Schedule, zone: &TimeZone, since: Time, now: Time) -> Optio
         if last.is_some() || from == since {
             return last;
         }
-        window = window * 2;
+        window *= 2;
     }
 }
 

@@ -98,8 +98,8 @@ fn arrange(existing: Vec<Slice>, wanted: BTreeMap<String, (Vec<Value>, Vec<Value
     let mut slices = existing;
     let mut spare: Vec<Slice> = Vec::new();
     let mut arranged: Vec<Slice> = Vec::new();
-    for (ports_text, (ports, endpoints)) in wanted {
-        let is_of_group = |slice: &Slice| Value::from(slice.ports.clone()).to_string() == ports_text;
+    for (ports, endpoints) in wanted.into_values() {
+        let is_of_group = |slice: &Slice| slice.ports == ports;
         let (group, rest) = slices.into_iter().partition(is_of_group);
         slices = rest;
         arranged.extend(fill(group, ports, endpoints));

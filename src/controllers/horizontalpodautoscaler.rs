@@ -76,7 +76,8 @@ fn plan(world: &World, key: &Key) -> Plan {
                 say("ScalingActive", "False", reason, &message);
                 plan.wait(message);
             }
-            new.insert("currentReplicas".into(), scaled.workload().map_or(0, |fields| fields.counts.replicas).into());
+            let counted = scaled.workload().map_or(0, |fields| fields.counts.replicas);
+            status::count(&mut new, "currentReplicas", counted);
             new.insert("desiredReplicas".into(), wanted.into());
         }
     }

@@ -194,6 +194,7 @@ impl Cluster {
         for write in writes {
             self.log.push(format!("{}: {}", ALL[index].name, verb_text(&write.verb)));
             assert!(!write.why.is_empty());
+            self.survives_the_api_server(&write.verb);
             self.commit(write.verb);
         }
         self.log.extend(events.into_iter().map(|event| format!("event: {} {}", event.reason, event.message)));
@@ -223,6 +224,23 @@ impl Cluster {
         }
         self.wakes.push((self.world.now + jiff::SignedDuration::from_secs(1), index, key.clone()));
         true
+    }
+
+    /// What a loop writes has to come back from the API server as it was written, else the loop would write it for ever.
+    fn survives_the_api_server(&self, verb: &Verb) {
+        let (Verb::Create(object) | Verb::Update(object) | Verb::Status(object)) = verb else { return };
+        let kind = crate::kinds::by_kind(object.api_version(), object.kind()).unwrap();
+        let mut unknown = Vec::new();
+        let normal = (kind.normalize)(&object.0, &mut |path| unknown.push(path)).unwrap();
+        assert!(unknown.is_empty(), "{} has no fields {unknown:?}", object.kind());
+        let old = self.world.get(&key_of(object)).map(|row| row.object().0).unwrap_or_default();
+        for part in ["endpoints", "ports", "subsets", "data"].into_iter().filter(|_| matches!(verb, Verb::Update(_))) {
+            assert_eq!(normal.get(part), object.0.get(part), "{} {part}", object.kind());
+        }
+        for (field, value) in object.at(&["status"]).and_then(Value::as_object).into_iter().flatten() {
+            let is_new = old["status"][field] != *value;
+            assert!(!is_new || normal["status"].get(field) == Some(value), "{} status {field}: {value}", object.kind());
+        }
     }
 
     /// Every loop, about every key that any row concerns, has nothing to say.
@@ -341,7 +359,12 @@ impl Cluster {
     /// Replaces spec and metadata.
     pub fn update(&mut self, mut object: Object) {
         let old = self.relied_on(&object).object();
-        object.set(&["status"], old.0.get("status").cloned().unwrap_or(json!({})));
+        match old.at(&["status"]) {
+            Some(status) => object.set(&["status"], status.clone()),
+            None => {
+                object.unset(&["status"]);
+            }
+        }
         if old.0["spec"] != object.0["spec"] {
             object.set(&["metadata", "generation"], old.generation() + 1);
         }

@@ -23,7 +23,7 @@ impl<'w> Set<'w> {
     fn pair(&self, node: &str) -> (Option<&'w Arc<Row>>, Option<&'w Arc<Row>>) {
         let live = || self.on(node).into_iter().filter(|pod| !pod.is_deleting());
         let is_new = |pod: &&Arc<Row>| pod.label(REVISION_HASH) == Some(&self.hash);
-        (live().find(|pod| is_new(&pod)), live().find(|pod| !is_new(&pod)))
+        (live().find(|pod| is_new(pod)), live().find(|pod| !is_new(pod)))
     }
 
     /// Old pods that are not available go at once, available ones as far as the budget reaches.
