@@ -5,14 +5,17 @@ use super::ledger::Ledger;
 use super::rules::addresses;
 use super::{Options, Result};
 use crate::kinds;
-use crate::object::{Object, Reason, Status};
+use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Value, json};
 
 /// Namespaces of every cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Fills an empty state.
+/// Fills an empty state. Two commands may be the first ones at once: whoever comes second finds it done.
 pub fn fill(ledger: &mut dyn Ledger) -> Result<()> {
+    if ledger.exists(&Key::new(Resource("namespaces"), "", NAMESPACES[0]))? {
+        return Ok(());
+    }
     for name in NAMESPACES {
         put(ledger, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))?;
     }

@@ -47,6 +47,9 @@ impl Api {
     fn choose_network(&mut self) -> Result<()> {
         let network = 2 + random() % 250;
         let mut txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
+        if txn.meta(NETWORK).map_err(|error| refused(&error))?.is_some() {
+            return Ok(());
+        }
         txn.set_meta(NETWORK, &network.to_string()).map_err(|error| refused(&error))?;
         txn.commit().map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
         Ok(())

@@ -55,11 +55,15 @@ pub fn concern(world: &World, loops: &[&Loop], queue: &mut Queue, before: Option
     }
 }
 
-/// Makes every root of every loop due: the resync, and the start.
+/// Makes every root of every loop due: the resync, and the start. Every row is asked whom it concerns as well, because what
+/// hangs on a root that was deleted while nobody watched is found in no other way.
 pub fn everything(world: &World, loops: &[&Loop], queue: &mut Queue, at: Time) {
     for (place, each) in loops.iter().enumerate() {
         for row in world.list(each.root) {
             queue.add((place, row.key.clone()), at);
+        }
+        for root in world.all().flat_map(|row| (each.concerns)(world, row)) {
+            queue.add((place, root), at);
         }
     }
 }

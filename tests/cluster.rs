@@ -1,0 +1,299 @@
+//! A cluster of a test's own: a state folder, the built binary run as a user runs it, and an end that leaves nothing behind.
+//!
+//! Every process of its pods carries the cluster's folder as `HOME` (kloop passes that variable on), and every shim stands in
+//! it, so that what is left can be found whatever it did to get away: forked twice, made a session, lost its parent.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what has to come. Only a failing test ever waits that long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a command said.
+#[derive(Debug)]
+pub struct Said {
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+    /// The exit code; 256 when a signal ended it.
+    pub code: i32,
+}
+
+/// One cluster with a folder of its own.
+pub struct Cluster {
+    home: tempfile::TempDir,
+    planes: RefCell<Vec<Child>>,
+}
+
+impl Cluster {
+    /// An empty one; nothing runs yet.
+    pub fn new() -> Cluster {
+        Cluster { home: tempfile::tempdir().expect("a folder"), planes: RefCell::default() }
+    }
+
+    /// The folder, mode 0700, that holds everything of it.
+    pub fn home(&self) -> PathBuf {
+        self.home.path().canonicalize().expect("home")
+    }
+
+    /// The folder of the pods' own folders.
+    pub fn pods_folder(&self) -> PathBuf {
+        self.home().join("pods")
+    }
+
+    /// The binary, ready to run in this cluster; nothing of the caller's environment but `PATH` goes in.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kloop"));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.home());
+        command.env("KLOOP_STATE", self.home().join("state.db")).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `kloop` with the words of a line as its arguments.
+    pub fn kloop(&self, line: &str) -> Said {
+        self.run(&line.split_whitespace().collect::<Vec<_>>(), "")
+    }
+
+    /// Runs `kloop` with these arguments and this standard input.
+    pub fn run(&self, arguments: &[&str], stdin: &str) -> Said {
+        let mut command = self.command();
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("kloop starts");
+        // It may end before it has read everything.
+        drop(child.stdin.take().expect("stdin").write_all(stdin.as_bytes()));
+        let output = child.wait_with_output().expect("kloop ends");
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Said { out: text(output.stdout), err: text(output.stderr), code: output.status.code().unwrap_or(256) }
+    }
+
+    /// Runs a line that has to succeed; what it printed.
+    #[track_caller]
+    pub fn ok(&self, line: &str) -> String {
+        let said = self.kloop(line);
+        assert_eq!(said.code, 0, "kloop {line}\n{}{}", said.out, said.err);
+        said.out
+    }
+
+    /// Applies manifests given as text; they have to be accepted.
+    #[track_caller]
+    pub fn apply(&self, manifests: &str) -> String {
+        let said = self.run(&["apply", "-f", "-"], manifests);
+        assert_eq!(said.code, 0, "kloop apply -f -\n{}{}\n{manifests}", said.out, said.err);
+        said.out
+    }
+
+    /// `reconcile --watch` in the background; its output goes to a file of the cluster.
+    pub fn watch(&self) -> Plane<'_> {
+        self.watch_with(&[])
+    }
+
+    /// The same with flags.
+    pub fn watch_with(&self, flags: &[&str]) -> Plane<'_> {
+        let number = self.planes.borrow().len();
+        let path = self.home().join(format!("reconcile-{number}.out"));
+        let out = File::create(&path).expect("output file");
+        let mut command = self.command();
+        command.args(["reconcile", "--watch"]).args(flags);
+        command.stdout(out.try_clone().expect("output file")).stderr(out);
+        self.planes.borrow_mut().push(command.spawn().expect("kloop starts"));
+        Plane { cluster: self, number, path }
+    }
+
+    /// Waits until the question has an answer; tells everything about the cluster when it gets none.
+    #[track_caller]
+    pub fn wait_for<T>(&self, what: &str, question: impl Fn() -> Option<T>) -> T {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(answer) = question() {
+                return answer;
+            }
+            assert!(Instant::now() < until, "waited in vain until {what}\n{}", self.story());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until it is so.
+    #[track_caller]
+    pub fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        self.wait_for(what, || is_so().then_some(()));
+    }
+
+    /// Waits until a path of an object reads so: `until_reads("deploy/web", "{.status.readyReplicas}", "3")`.
+    #[track_caller]
+    pub fn until_reads(&self, object: &str, path: &str, wanted: &str) {
+        self.until(&format!("{object} {path} is {wanted:?}"), || self.read(object, path) == wanted);
+    }
+
+    /// A JSONPath of an object, or of a list: `read("pods -l app=web", "{.items[*].metadata.name}")`; empty when there is none.
+    pub fn read(&self, object: &str, path: &str) -> String {
+        self.kloop(&format!("get {object} -o jsonpath={path}")).out
+    }
+
+    /// Names of the pods with these labels that are not on their way out.
+    pub fn pods(&self, labels: &str) -> Vec<String> {
+        let said = self.kloop(&format!("get pods -l {labels} -o json"));
+        let list: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_default();
+        let live =
+            list["items"].as_array().into_iter().flatten().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        live.filter_map(|pod| Some(pod["metadata"]["name"].as_str()?.to_owned())).collect()
+    }
+
+    /// Waits until so many pods with these labels are ready, and no others are there; their names.
+    #[track_caller]
+    pub fn ready_pods(&self, labels: &str, count: usize) -> Vec<String> {
+        self.wait_for(&format!("{count} pods with {labels} are ready"), || {
+            let ready =
+                self.read(&format!("pods -l {labels}"), "{.items[*].status.conditions[?(@.type==\"Ready\")].status}");
+            let pods = self.pods(labels);
+            let all_ready =
+                ready.split_whitespace().count() == count && ready.split_whitespace().all(|is| is == "True");
+            (pods.len() == count && all_ready).then_some(pods)
+        })
+    }
+
+    /// The running processes of a pod by container, as the pod's shim has recorded them.
+    pub fn pids(&self, pod: &str) -> BTreeMap<String, u32> {
+        let uid = self.read(&format!("pod/{pod}"), "{.metadata.uid}");
+        let record = fs::read_to_string(self.pods_folder().join(uid).join("record.json")).unwrap_or_default();
+        let record: serde_json::Value = serde_json::from_str(&record).unwrap_or_default();
+        let containers = record["containers"].as_object().into_iter().flatten();
+        let running = containers.filter_map(|(name, container)| {
+            Some((name.clone(), container["state"]["Running"]["process"]["pid"].as_u64()? as u32))
+        });
+        running.collect()
+    }
+
+    /// The one process of a pod of one container, once it runs.
+    #[track_caller]
+    pub fn pid(&self, pod: &str) -> u32 {
+        self.wait_for(&format!("{pod} has a process"), || self.pids(pod).into_values().next())
+    }
+
+    /// What a container of a pod has written so far, all attempts, without the times.
+    pub fn log(&self, pod: &str, container: &str) -> String {
+        let uid = self.read(&format!("pod/{pod}"), "{.metadata.uid}");
+        let folder = self.pods_folder().join(uid).join(container);
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("entry").path()).collect();
+        files.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+        files.sort();
+        let text: String = files.iter().map(|path| fs::read_to_string(path).expect("log")).collect();
+        text.lines().map(|line| line.splitn(4, ' ').last().unwrap_or_default().to_owned() + "\n").collect()
+    }
+
+    /// Every process that descends from this cluster and lives, control planes excluded.
+    pub fn processes(&self) -> Vec<u32> {
+        let planes: Vec<u32> = self.planes.borrow().iter().map(Child::id).collect();
+        let mut found = self.descendants();
+        found.retain(|pid| !planes.contains(pid));
+        found
+    }
+
+    fn descendants(&self) -> Vec<u32> {
+        let home = self.home();
+        let mark = home.display().to_string();
+        let pids =
+            fs::read_dir("/proc").expect("/proc").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        pids.filter(|pid: &u32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let stands = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+            is_alive(*pid) && (stands.starts_with(&home) || String::from_utf8_lossy(&environment).contains(&mark))
+        })
+        .collect()
+    }
+
+    /// Waits until no process and no folder of a pod is left.
+    #[track_caller]
+    pub fn nothing_is_left(&self) {
+        self.until("no process of the cluster is left", || self.processes().is_empty());
+        self.until("no pod has a folder", || fs::read_dir(self.pods_folder()).map_or(0, Iterator::count) == 0);
+    }
+
+    /// Everything there is to know, for a failing test.
+    fn story(&self) -> String {
+        let mut story = String::new();
+        for line in ["get all -A -o wide", "get events -A"] {
+            let said = self.kloop(line);
+            story += &format!("$ kloop {line}\n{}{}\n", said.out, said.err);
+        }
+        for number in 0..self.planes.borrow().len() {
+            let path = self.home().join(format!("reconcile-{number}.out"));
+            story += &format!("{}:\n{}\n", path.display(), fs::read_to_string(&path).unwrap_or_default());
+        }
+        story
+    }
+}
+
+impl Drop for Cluster {
+    /// Ends the control planes first, so that nothing is started again, then all others until none is left.
+    fn drop(&mut self) {
+        for plane in self.planes.borrow_mut().iter_mut() {
+            drop(plane.kill());
+            drop(plane.wait());
+        }
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            let left = self.descendants();
+            if left.is_empty() {
+                return;
+            }
+            left.into_iter().for_each(|pid| signal(pid, "KILL"));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A control plane in the background.
+pub struct Plane<'a> {
+    cluster: &'a Cluster,
+    number: usize,
+    path: PathBuf,
+}
+
+impl Plane<'_> {
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.cluster.planes.borrow()[self.number].id()
+    }
+
+    /// What it has printed so far.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.path).expect("output")
+    }
+
+    /// Waits until it has printed this.
+    #[track_caller]
+    pub fn until_says(&self, text: &str) {
+        self.cluster.until(&format!("the control plane says {text:?}"), || self.said().contains(text));
+    }
+
+    /// Sends a signal, waits for its end; the exit code, 256 when the signal itself ended it.
+    #[track_caller]
+    pub fn end(&self, name: &str) -> i32 {
+        signal(self.pid(), name);
+        self.cluster.wait_for("the control plane ends", || {
+            let mut planes = self.cluster.planes.borrow_mut();
+            let status = planes[self.number].try_wait().expect("child")?;
+            Some(status.code().unwrap_or(256))
+        })
+    }
+}
+
+/// Sends a signal by name: `signal(pid, "KILL")`.
+pub fn signal(pid: u32, name: &str) {
+    // It may be gone already.
+    let kill = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).stderr(Stdio::null()).status();
+    kill.expect("kill runs");
+}
+
+/// Whether a process is there and no zombie.
+pub fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}

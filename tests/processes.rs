@@ -1,0 +1,47 @@
+//! The built binary as a user meets it, with real processes: from `apply` to a page over HTTP, and through everything that
+//! happens to processes and control planes in between.
+
+mod configuration;
+mod control_plane;
+mod ending;
+mod guestbook;
+mod healing;
+mod jobs;
+mod rollouts;
+
+/// A Deployment of `sleep`s with the label `app: NAME`. Its grace period is short, because `sleep` heeds SIGTERM anyway.
+fn deployment(name: &str, replicas: u32, seconds: u32) -> String {
+    format!(
+        r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      terminationGracePeriodSeconds: 5
+      containers:
+      - {{name: main, image: busybox, command: [sleep, "{seconds}"]}}
+"#
+    )
+}
+
+/// A Pod with the label `app: NAME` and one container that runs a shell script.
+fn pod(name: &str, restart: &str, grace: u32, script: &str) -> String {
+    let script = serde_json::Value::from(script);
+    format!(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, labels: {{app: {name}}}}}
+spec:
+  restartPolicy: {restart}
+  terminationGracePeriodSeconds: {grace}
+  containers:
+  - {{name: main, image: busybox, command: [sh, -c, {script}]}}
+"#
+    )
+}

@@ -1,0 +1,146 @@
+//! The control plane comes and goes; the processes stay.
+
+use super::{deployment, pod};
+use crate::cluster::{Cluster, is_alive, signal};
+use std::collections::BTreeMap;
+
+const RESTARTS: &str = "{.items[*].status.containerStatuses[*].restartCount}";
+
+fn pids(cluster: &Cluster, pods: &[String]) -> BTreeMap<String, u32> {
+    pods.iter().map(|pod| (pod.clone(), cluster.pid(pod))).collect()
+}
+
+#[test]
+fn killing_it_disturbs_no_process_and_the_next_knows_what_happened_meanwhile() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&deployment("web", 4, 1000));
+    cluster.apply(&pod("once", "Never", 5, r#"while ! test -e "$HOME/go"; do sleep 0.05; done; exit 9"#));
+    let pods = cluster.ready_pods("app=web", 4);
+    cluster.until_reads("pod/once", "{.status.phase}", "Running");
+    let before = pids(&cluster, &pods);
+    let once = cluster.pid("once");
+
+    plane.end("KILL");
+    assert!(before.values().all(|pid| is_alive(*pid)));
+    // Two exits that nobody watches: one on its own, one by force.
+    std::fs::write(cluster.home().join("go"), "").unwrap();
+    cluster.until("it exits", || !is_alive(once));
+    let (victim, killed) = before.iter().next().map(|(pod, pid)| (pod.clone(), *pid)).unwrap();
+    signal(killed, "KILL");
+    cluster.until("it is gone", || !is_alive(killed));
+
+    let _next = cluster.watch();
+    cluster.until_reads("pod/once", "{.status.containerStatuses[0].state.terminated.exitCode}", "9");
+    cluster.until_reads(&format!("pod/{victim}"), "{.status.containerStatuses[0].restartCount}", "1");
+    cluster.until_reads(
+        &format!("pod/{victim}"),
+        "{.status.containerStatuses[0].lastState.terminated.exitCode}",
+        "137",
+    );
+    assert_eq!(cluster.ready_pods("app=web", 4), pods);
+    let after = pids(&cluster, &pods);
+    let same = before.iter().filter(|(pod, pid)| after[*pod] == **pid).count();
+    assert_eq!(same, 3, "only the killed one is new: {before:?} {after:?}");
+    let mut restarts: Vec<String> = cluster.read("pods -l app=web", RESTARTS).split(' ').map(str::to_owned).collect();
+    restarts.sort();
+    assert_eq!(restarts, ["0", "0", "0", "1"]);
+}
+
+#[test]
+fn a_standby_takes_over_when_the_leader_dies() {
+    let cluster = Cluster::new();
+    let first = cluster.watch();
+    cluster.apply(&deployment("web", 2, 1000));
+    let pods = cluster.ready_pods("app=web", 2);
+    let before = pids(&cluster, &pods);
+    let second = cluster.watch();
+    second.until_says(&format!("the control plane with pid {} leads; standing by", first.pid()));
+    first.end("KILL");
+    cluster.apply(&deployment("later", 1, 1000));
+    cluster.ready_pods("app=later", 1);
+    assert_eq!(pids(&cluster, &pods), before);
+    assert_eq!(cluster.read("pods -l app=web", RESTARTS), "0 0");
+    assert_eq!(second.end("INT"), 0);
+}
+
+#[test]
+fn a_paused_leader_that_wakes_up_does_no_harm() {
+    let cluster = Cluster::new();
+    let first = cluster.watch();
+    cluster.apply(&deployment("web", 2, 1000));
+    let pods = cluster.ready_pods("app=web", 2);
+    let before = pids(&cluster, &pods);
+    signal(first.pid(), "STOP");
+    // The lock is still held, so nobody leads; what was asked for meanwhile is done by whoever leads next.
+    cluster.apply(&deployment("web", 3, 1000));
+    signal(first.pid(), "CONT");
+    let now = cluster.ready_pods("app=web", 3);
+    assert!(pods.iter().all(|pod| now.contains(pod)));
+    assert_eq!(pids(&cluster, &pods), before);
+}
+
+#[test]
+fn interrupting_it_leaves_the_processes_and_says_so() {
+    let cluster = Cluster::new();
+    for name in ["INT", "TERM"] {
+        let plane = cluster.watch();
+        cluster.apply(&deployment("web", 2, 1000));
+        let pods = cluster.ready_pods("app=web", 2);
+        let before = pids(&cluster, &pods);
+        assert_eq!(plane.end(name), 0);
+        assert!(plane.said().contains("the processes of 2 pods go on running"), "{}", plane.said());
+        assert!(before.values().all(|pid| is_alive(*pid)));
+    }
+}
+
+#[test]
+fn stop_on_exit_ends_the_processes_and_the_next_run_starts_them_again() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch_with(&["--stop-on-exit"]);
+    cluster.apply(&deployment("web", 2, 1000));
+    cluster.ready_pods("app=web", 2);
+    assert_eq!(plane.end("INT"), 0);
+    assert!(plane.said().contains("ended the processes of 2 pods"), "{}", plane.said());
+    assert!(cluster.processes().is_empty(), "{:?}", cluster.processes());
+    let _next = cluster.watch();
+    cluster.until("they run again", || {
+        cluster.pods("app=web").iter().filter(|pod| cluster.pids(pod).values().any(|pid| is_alive(*pid))).count() == 2
+    });
+    cluster.ready_pods("app=web", 2);
+}
+
+#[test]
+fn one_shot_says_what_is_missing_and_why() {
+    let cluster = Cluster::new();
+    cluster.apply(&deployment("fine", 1, 1000));
+    cluster.apply(
+        &pod("waiting", "Always", 5, "sleep 1")
+            .replace("image: busybox", "image: busybox, envFrom: [{configMapRef: {name: absent}}]"),
+    );
+    cluster.apply(&pod("nowhere", "Always", 5, "sleep 1").replace("spec:", "spec:\n  nodeSelector: {disk: fast}"));
+    let said = cluster.kloop("reconcile --timeout 3s");
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert!(said.err.starts_with("error: not converged after 3s:\n"), "{}", said.err);
+    assert!(said.err.contains("configmap \"absent\" not found"), "{}", said.err);
+    assert!(said.err.contains("1 node(s) didn't match Pod's node affinity/selector"), "{}", said.err);
+    assert!(!said.err.contains("fine"), "what is as asked for is not complained about: {}", said.err);
+    assert_eq!(cluster.ready_pods("app=fine", 1).len(), 1);
+    cluster.ok("delete pod waiting nowhere --wait=false");
+    assert!(cluster.ok("reconcile").ends_with("converged\n"));
+}
+
+#[test]
+fn with_nothing_to_do_nothing_is_written() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&deployment("web", 3, 1000));
+    cluster.ready_pods("app=web", 3);
+    cluster.until_reads("deploy/web", "{.status.availableReplicas}", "3");
+    let revision = || cluster.read("pods,rs,deploy,endpointslices,nodes -A", "{.items[*].metadata.resourceVersion}");
+    // A second control plane's start and a resync would show; three agreeing looks with a write of ours between them do.
+    let before = revision();
+    cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: unrelated}}");
+    cluster.ok("delete configmap unrelated");
+    assert_eq!(revision(), before);
+}

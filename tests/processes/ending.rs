@@ -1,0 +1,112 @@
+//! How pods end: asked first, then forced, and always whole.
+
+use super::{deployment, pod};
+use crate::cluster::{Cluster, is_alive};
+
+#[test]
+fn a_pod_is_asked_before_it_is_killed() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod(
+        "polite",
+        "Always",
+        30,
+        r#"trap 'echo bye > "$HOME/bye"; exit 0' TERM; echo up; while :; do sleep 0.1; done"#,
+    ));
+    cluster.until("it is up", || cluster.log("polite", "main") == "up\n");
+    let pid = cluster.pid("polite");
+    cluster.ok("delete pod polite");
+    assert!(!is_alive(pid));
+    assert_eq!(std::fs::read_to_string(cluster.home().join("bye")).unwrap(), "bye\n", "it had time to say goodbye");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn a_pod_that_does_not_listen_is_killed_after_its_grace_period() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod("deaf", "Always", 1, "trap '' TERM; echo up; while :; do sleep 0.1; done"));
+    cluster.until("it is up", || cluster.log("deaf", "main") == "up\n");
+    let pid = cluster.pid("deaf");
+    cluster.ok("delete pod deaf --wait=false");
+    assert!(!cluster.read("pod/deaf", "{.metadata.deletionTimestamp}").is_empty() || !is_alive(pid));
+    cluster.nothing_is_left();
+    assert_eq!(cluster.kloop("get pod deaf").code, 1);
+}
+
+#[test]
+fn force_does_not_wait_for_anybody() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod("stuck", "Always", 3600, "trap '' TERM; echo up; while :; do sleep 0.1; done"));
+    cluster.until("it is up", || cluster.log("stuck", "main") == "up\n");
+    let said = cluster.kloop("delete pod stuck --force --grace-period=0");
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.starts_with("Warning: Immediate deletion does not wait for confirmation"), "{}", said.err);
+    assert_eq!(said.out, "pod \"stuck\" force deleted from default namespace\n");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn whoever_ran_away_ends_with_the_pod() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    // `$$$$`: Kubernetes makes one dollar of two in commands.
+    let script = r#"
+        (setsid sh -c 'trap "" TERM HUP; echo $$$$ >> "$HOME/away"; while :; do sleep 0.1; done' &)
+        setsid sh -c '(trap "" TERM HUP; sh -c "echo \$\$ >> $HOME/away; exec sleep 1000" &) &' &
+        trap 'exit 0' TERM
+        while :; do sleep 0.1; done"#;
+    cluster.apply(&pod("family", "Always", 5, script));
+    let away = cluster.wait_for("two have run away", || {
+        let text = std::fs::read_to_string(cluster.home().join("away")).ok()?;
+        let pids: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
+        (pids.len() == 2).then_some(pids)
+    });
+    assert!(away.iter().all(|pid| is_alive(*pid)), "{away:?}");
+    cluster.ok("delete pod family");
+    assert!(!away.iter().any(|pid| is_alive(*pid)), "{away:?}");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn a_namespace_takes_everything_in_it_along() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}");
+    for name in ["web", "db"] {
+        let said = cluster.run(&["apply", "-n", "shop", "-f", "-"], &deployment(name, 2, 1000));
+        assert_eq!(said.code, 0, "{}", said.err);
+    }
+    let said = cluster
+        .run(&["apply", "-n", "shop", "-f", "-"], "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}");
+    assert_eq!(said.code, 0, "{}", said.err);
+    cluster.until_reads("deploy/web -n shop", "{.status.availableReplicas}", "2");
+    cluster.until_reads("deploy/db -n shop", "{.status.availableReplicas}", "2");
+    assert_eq!(cluster.ok("delete namespace shop"), "namespace \"shop\" deleted\n");
+    cluster.nothing_is_left();
+    for resource in ["pods", "deployments", "configmaps", "namespaces"] {
+        assert!(!cluster.ok(&format!("get {resource} -A -o name")).contains("shop"), "{resource}");
+    }
+    assert_eq!(cluster.ok("get pods -A -o name"), "");
+    assert_eq!(cluster.kloop("get ns shop").code, 1);
+}
+
+#[test]
+fn cascades_are_background_foreground_or_orphan() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    for name in ["background", "foreground", "orphan"] {
+        cluster.apply(&deployment(name, 1, 1000));
+    }
+    for name in ["background", "foreground", "orphan"] {
+        cluster.ready_pods(&format!("app={name}"), 1);
+    }
+    cluster.ok("delete deployment foreground --cascade=foreground");
+    assert_eq!(cluster.ok("get rs,pods -l app=foreground -o name"), "", "the owner goes last");
+    cluster.ok("delete deployment background");
+    cluster.until("the dependents follow", || cluster.ok("get rs,pods -l app=background -o name").is_empty());
+    cluster.ok("delete deployment orphan --cascade=orphan");
+    cluster.until_reads("rs -l app=orphan", "{.items[*].metadata.ownerReferences}", "");
+    assert_eq!(cluster.ready_pods("app=orphan", 1).len(), 1);
+}

@@ -1,0 +1,66 @@
+//! The fixture that the README runs: two tiers, a Job, configuration.
+
+use crate::cluster::Cluster;
+use std::path::PathBuf;
+
+fn fixture() -> String {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/guestbook").display().to_string()
+}
+
+fn page(url: &str) -> Option<String> {
+    ureq::get(url).call().ok()?.body_mut().read_to_string().ok()
+}
+
+#[test]
+fn from_apply_to_a_page_and_to_nothing() {
+    let cluster = Cluster::new();
+    let fixture = fixture();
+    let applied = cluster.ok(&format!("apply -f {fixture}"));
+    assert_eq!(applied.lines().count(), 7, "{applied}");
+    assert!(applied.lines().all(|line| line.ends_with(" created")), "{applied}");
+    let plane = cluster.watch();
+
+    for pod in cluster.ready_pods("tier=frontend", 3) {
+        let address = cluster.read(&format!("pod/{pod}"), "{.status.podIP}");
+        let page = page(&format!("http://{address}:8080/")).expect("an answer");
+        assert_eq!(page, format!("Welcome to the guestbook\nserved by {pod}\n"));
+    }
+    let backend = cluster.ready_pods("tier=backend", 1).remove(0);
+    let url = format!("http://{}:6380/entries", cluster.read(&format!("pod/{backend}"), "{.status.podIP}"));
+    ureq::post(&url).header("X-Token", "s3cret").send("hello").expect("the token of the Secret is known");
+    assert_eq!(page(&url).expect("an answer"), r#"["hello"]"#);
+
+    cluster.until_reads("job/seed", "{.status.succeeded}", "1");
+    let seed = cluster.pods("tier=seed").remove(0);
+    assert_eq!(cluster.log(&seed, "seed"), "first entry, signed with a token of 6 letters\n");
+    cluster.until("the Service knows its pods", || {
+        let ready = cluster
+            .read("endpointslices -l kubernetes.io/service-name=frontend", "{.items[*].endpoints[*].conditions.ready}");
+        ready == "true true true"
+    });
+    let again = cluster.ok(&format!("apply -f {fixture}"));
+    assert!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
+
+    cluster.ok(&format!("delete -f {fixture}"));
+    cluster.nothing_is_left();
+    assert_eq!(cluster.ok("get pods,rs,deploy,jobs,endpointslices -o name"), "");
+    assert_eq!(plane.end("INT"), 0);
+}
+
+#[test]
+fn one_shot_leaves_it_running_and_the_next_takes_the_rest_away() {
+    let cluster = Cluster::new();
+    let fixture = fixture();
+    cluster.ok(&format!("apply -f {fixture}"));
+    assert!(cluster.ok("reconcile").ends_with("converged\n"));
+    let pods = cluster.ready_pods("tier=frontend", 3);
+    let pids: Vec<u32> = pods.iter().map(|pod| cluster.pid(pod)).collect();
+    cluster.ok("reconcile");
+    assert_eq!(pids, pods.iter().map(|pod| cluster.pid(pod)).collect::<Vec<_>>(), "a second run disturbs nothing");
+
+    let deleted = cluster.kloop(&format!("delete -f {fixture}"));
+    assert_eq!(deleted.code, 0, "{}", deleted.err);
+    assert!(!cluster.processes().is_empty(), "nobody runs who would end them");
+    assert!(cluster.ok("reconcile").ends_with("converged\n"));
+    cluster.nothing_is_left();
+}

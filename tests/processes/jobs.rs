@@ -1,0 +1,78 @@
+//! Jobs: run to the end, tell when they fail.
+
+use crate::cluster::Cluster;
+
+fn job(name: &str, spec: &str, script: &str) -> String {
+    let script = serde_json::Value::from(script);
+    format!(
+        r#"
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}}}
+spec:
+  {spec}
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {{name: main, image: busybox, command: [sh, -c, {script}]}}
+"#
+    )
+}
+
+#[test]
+fn a_job_completes() {
+    let cluster = Cluster::new();
+    cluster.apply(&job("four", "completions: 4\n  parallelism: 2", "echo \"$HOSTNAME works\""));
+    cluster.ok("reconcile");
+    cluster.until_reads("job/four", "{.status.succeeded}", "4");
+    cluster.until_reads("job/four", "{.status.conditions[?(@.type==\"Complete\")].status}", "True");
+    let pods = cluster.pods("job-name=four");
+    assert_eq!(pods.len(), 4);
+    for pod in pods {
+        assert_eq!(cluster.log(&pod, "main"), format!("{pod} works\n"));
+    }
+    let table = cluster.ok("get jobs --no-headers");
+    assert_eq!(table.split_whitespace().take(3).collect::<Vec<_>>(), ["four", "Complete", "4/4"]);
+}
+
+#[test]
+fn a_job_that_fails_for_good_makes_one_shot_fail_with_the_reason() {
+    let cluster = Cluster::new();
+    cluster.apply(&job("broken", "backoffLimit: 0", "echo no; exit 4"));
+    let said = cluster.kloop("reconcile --timeout 3s");
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert!(said.err.starts_with("error: not converged after 3s:\n"), "{}", said.err);
+    assert!(
+        said.err.contains("failed: BackoffLimitExceeded: Job has reached the specified backoff limit"),
+        "{}",
+        said.err
+    );
+    cluster.until_reads("job/broken", "{.status.failed}", "1");
+}
+
+#[test]
+fn an_indexed_job_tells_each_pod_its_number() {
+    let cluster = Cluster::new();
+    cluster.apply(&job(
+        "numbers",
+        "completionMode: Indexed\n  completions: 3\n  parallelism: 3",
+        "echo \"number $JOB_COMPLETION_INDEX\"",
+    ));
+    cluster.ok("reconcile");
+    cluster.until_reads("job/numbers", "{.status.completedIndexes}", "0-2");
+    let mut lines: Vec<String> = cluster.pods("job-name=numbers").iter().map(|pod| cluster.log(pod, "main")).collect();
+    lines.sort();
+    assert_eq!(lines, ["number 0\n", "number 1\n", "number 2\n"]);
+}
+
+#[test]
+fn a_deleted_job_takes_its_pods_along() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&job("long", "backoffLimit: 0", "exec sleep 1000"));
+    cluster.until_reads("job/long", "{.status.ready}", "1");
+    cluster.ok("delete job long");
+    cluster.nothing_is_left();
+    assert_eq!(cluster.ok("get pods -o name"), "");
+}

@@ -1,0 +1,174 @@
+//! Deployments change: by number, by template, forth and back.
+
+use super::deployment;
+use crate::cluster::{Cluster, is_alive};
+
+/// Watches a Deployment through a change until the new template is complete: available pods may never be fewer than allowed,
+/// pods never more. Every look is one moment of the store.
+fn watch_rollout(cluster: &Cluster, name: &str, least: usize, most: usize) {
+    cluster.until("the rollout is complete", || {
+        let list: serde_json::Value =
+            serde_json::from_str(&cluster.ok(&format!("get deploy,pods -l app={name} -o json"))).expect("json");
+        let items = list["items"].as_array().expect("items");
+        let pods: Vec<_> = items.iter().filter(|item| item["kind"] == "Pod").collect();
+        let live: Vec<_> = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect();
+        let conditions = |pod: &serde_json::Value| pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let is_ready = |pod: &serde_json::Value| {
+            conditions(pod).iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+        };
+        let ready = live.iter().filter(|pod| is_ready(pod)).count();
+        assert!(ready >= least, "{ready} pods are ready, {least} are promised");
+        assert!(live.len() <= most, "{} pods, {most} are allowed", live.len());
+        let deployment = items.iter().find(|item| item["kind"] == "Deployment").expect("the Deployment");
+        let wanted = &deployment["spec"]["replicas"];
+        let status = &deployment["status"];
+        status["observedGeneration"] == deployment["metadata"]["generation"]
+            && ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|field| status[field] == *wanted)
+    });
+}
+
+/// The same Deployment with its labels, so that it and its pods are found by one selector.
+fn labelled(name: &str, replicas: u32, seconds: u32) -> String {
+    deployment(name, replicas, seconds).replacen(
+        &format!("{{name: {name}}}"),
+        &format!("{{name: {name}, labels: {{app: {name}}}}}"),
+        1,
+    )
+}
+
+fn seconds(cluster: &Cluster, pods: &[String]) -> Vec<String> {
+    pods.iter().map(|pod| cluster.read(&format!("pod/{pod}"), "{.spec.containers[0].command[1]}")).collect()
+}
+
+#[test]
+fn it_scales_up_and_down() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&labelled("web", 2, 1000));
+    let two = cluster.ready_pods("app=web", 2);
+    assert_eq!(cluster.ok("scale deploy/web --replicas=5"), "deployment.apps/web scaled\n");
+    let five = cluster.ready_pods("app=web", 5);
+    assert!(two.iter().all(|pod| five.contains(pod)));
+    let pids: Vec<u32> = five.iter().map(|pod| cluster.pid(pod)).collect();
+    cluster.ok("scale deploy/web --replicas=1 --current-replicas=5");
+    cluster.ready_pods("app=web", 1);
+    cluster.until("four processes have ended", || pids.iter().filter(|pid| is_alive(**pid)).count() == 1);
+    cluster.ok("scale deploy/web --replicas=0");
+    cluster.nothing_is_left();
+    let said = cluster.kloop("scale deploy/web --replicas=3 --current-replicas=7");
+    assert_eq!(said.code, 1, "{}", said.out);
+    assert!(said.err.contains("Expected replicas to be 7, was 0"), "{}", said.err);
+}
+
+#[test]
+fn a_changed_manifest_rolls_without_falling_below_what_is_allowed() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&labelled("web", 4, 1000));
+    let before = cluster.ready_pods("app=web", 4);
+    assert_eq!(cluster.apply(&labelled("web", 4, 2000)), "deployment.apps/web configured\n");
+    // 25 % of four each way.
+    watch_rollout(&cluster, "web", 3, 5);
+    let after = cluster.ready_pods("app=web", 4);
+    assert!(!after.iter().any(|pod| before.contains(pod)), "{before:?} {after:?}");
+    assert_eq!(seconds(&cluster, &after), ["2000"; 4]);
+    let mut sizes: Vec<String> =
+        cluster.read("rs -l app=web", "{.items[*].spec.replicas}").split(' ').map(str::to_owned).collect();
+    sizes.sort();
+    assert_eq!(sizes, ["0", "4"], "the old ReplicaSet stays, empty, to go back to");
+}
+
+#[test]
+fn recreate_never_runs_old_and_new_together() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let recreate = |seconds| labelled("one", 2, seconds).replacen("spec:", "spec:\n  strategy: {type: Recreate}", 1);
+    cluster.apply(&recreate(1000));
+    let before = cluster.ready_pods("app=one", 2);
+    let pids: Vec<u32> = before.iter().map(|pod| cluster.pid(pod)).collect();
+    cluster.apply(&recreate(2000));
+    cluster.until("a new pod runs", || {
+        let new: Vec<String> = cluster.pods("app=one").into_iter().filter(|pod| !before.contains(pod)).collect();
+        let runs = new.iter().any(|pod| !cluster.pids(pod).is_empty());
+        assert!(!runs || !pids.iter().any(|pid| is_alive(*pid)), "old and new run together");
+        runs
+    });
+    assert_eq!(cluster.ready_pods("app=one", 2).len(), 2);
+}
+
+#[test]
+fn history_undo_pause_resume_restart() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&labelled("web", 2, 1000));
+    let status = cluster.ok("rollout status deploy/web");
+    assert!(status.ends_with("deployment \"web\" successfully rolled out\n"), "{status}");
+    cluster.apply(&labelled("web", 2, 2000));
+    cluster.ok("rollout status deploy/web");
+    let history = cluster.ok("rollout history deploy/web");
+    assert_eq!(history, "deployment.apps/web \nREVISION  CHANGE-CAUSE\n1         <none>\n2         <none>\n\n");
+
+    assert_eq!(cluster.ok("rollout undo deploy/web"), "deployment.apps/web rolled back\n");
+    cluster.ok("rollout status deploy/web");
+    assert_eq!(seconds(&cluster, &cluster.ready_pods("app=web", 2)), ["1000"; 2]);
+    assert!(cluster.ok("rollout history deploy/web").contains("\n2         <none>\n3         <none>\n"));
+
+    assert_eq!(cluster.ok("rollout pause deploy/web"), "deployment.apps/web paused\n");
+    let before = cluster.ready_pods("app=web", 2);
+    assert_eq!(cluster.ok("set image deploy/web main=alpine"), "deployment.apps/web image updated\n");
+    cluster.until("the paused change is observed", || {
+        cluster.read("deploy/web", "{.status.observedGeneration}")
+            == cluster.read("deploy/web", "{.metadata.generation}")
+    });
+    assert_eq!(cluster.ready_pods("app=web", 2), before, "nothing rolls while it is paused");
+    assert_eq!(cluster.ok("rollout resume deploy/web"), "deployment.apps/web resumed\n");
+    cluster.ok("rollout status deploy/web");
+    let images = cluster.read("pods -l app=web", "{.items[*].spec.containers[0].image}");
+    assert!(images.split(' ').filter(|image| *image == "alpine").count() == 2, "{images}");
+
+    let before = cluster.ready_pods("app=web", 2);
+    assert_eq!(cluster.ok("rollout restart deploy/web"), "deployment.apps/web restarted\n");
+    cluster.ok("rollout status deploy/web");
+    assert!(!cluster.ready_pods("app=web", 2).iter().any(|pod| before.contains(pod)));
+}
+
+#[test]
+fn a_rollout_that_cannot_succeed_leaves_the_old_pods_and_can_be_undone() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&labelled("web", 4, 1000));
+    let before = cluster.ready_pods("app=web", 4);
+    cluster.apply(
+        &labelled("web", 4, 1000)
+            .replace("image: busybox, command: [sleep, \"1000\"]", "image: no-such-program-anywhere"),
+    );
+    let stuck =
+        |name: &String| cluster.read(&format!("pod/{name}"), "{.status.containerStatuses[0].state.waiting.reason}");
+    cluster.until("the new pods are stuck", || {
+        cluster.pods("app=web").iter().any(|pod| ["ErrImagePull", "ImagePullBackOff"].contains(&stuck(pod).as_str()))
+    });
+    cluster.until_reads("deploy/web", "{.status.readyReplicas}", "3");
+    let said = cluster.kloop("rollout status deploy/web --timeout=1s");
+    assert_eq!(said.code, 1, "{}", said.out);
+    assert!(before.iter().filter(|pod| cluster.pods("app=web").contains(pod)).count() >= 3);
+    cluster.ok("rollout undo deploy/web");
+    cluster.ok("rollout status deploy/web");
+    let after = cluster.ready_pods("app=web", 4);
+    assert!(after.iter().filter(|pod| before.contains(pod)).count() >= 3, "the old ones were never disturbed");
+}
+
+#[test]
+fn wait_waits() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&labelled("web", 2, 1000));
+    assert_eq!(
+        cluster.ok("wait deploy/web --for=condition=Available --timeout=60s"),
+        "deployment.apps/web condition met\n"
+    );
+    let said = cluster.ok("wait pods -l app=web --for=condition=Ready --timeout=60s");
+    assert_eq!(said.lines().filter(|line| line.ends_with(" condition met")).count(), 2, "{said}");
+    assert_eq!(cluster.kloop("wait deploy/web --for=jsonpath={.status.replicas}=9 --timeout=1s").code, 1);
+    cluster.ok("delete deploy web --wait=false");
+    cluster.ok("wait deploy/web --for=delete --timeout=60s");
+}
