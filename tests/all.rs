@@ -1,11 +1,14 @@
 //! all tests
 
 mod cluster;
+mod explain;
 mod golden;
 mod house;
 mod kinds;
 mod processes;
 mod replay;
 mod runtime;
+#[cfg(feature = "schema")]
+mod schema;
 mod show;
 mod store;

@@ -4,7 +4,7 @@ use super::{Failure, Globals, Outcome};
 use crate::apiserver::{Api, Ledger};
 use crate::kinds::Kind;
 use crate::object::{Object, Time};
-use crate::store::{self, Access};
+use crate::store::{self, Access, OpenError};
 use colored::Colorize;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -47,6 +47,17 @@ impl Context {
             self.api = Some(Api::open(&self.state(), Access::Create, "kloop")?);
         }
         self.api.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
+    }
+
+    /// The API when there is a cluster: looking something up makes none.
+    pub fn existing(&mut self) -> Outcome<Option<&mut Api>> {
+        if self.api.is_none() {
+            match Api::open(&self.state(), Access::Existing, "kloop") {
+                Err(OpenError::Absent { .. }) => return Ok(None),
+                api => self.api = Some(api?),
+            }
+        }
+        Ok(self.api.as_mut())
     }
 
     /// Takes the API out, for the verb that needs it whole.

@@ -22,6 +22,8 @@ pub enum Failure {
     },
     /// The user erred, or the machine did: `error: ...`.
     Plain(String),
+    /// The same without `error: `, where kubectl leaves it out.
+    Bare(String),
     /// The same, where usage is to be pointed at: the verb's path, `create namespace`.
     Usage(String, String),
     /// The state cannot be opened.
@@ -113,6 +115,7 @@ impl fmt::Display for Failure {
                 hints.iter().try_for_each(|hint| write!(f, "\n{hint}"))
             }
             Failure::Plain(text) if text.starts_with("error: ") => f.write_str(text),
+            Failure::Bare(text) => f.write_str(text),
             Failure::Plain(text) => write!(f, "error: {text}"),
             Failure::Usage(verb, text) => write!(f, "error: {text}\nSee 'kloop {verb} -h' for help and examples"),
             Failure::Open(error) => write!(f, "error: {error}"),

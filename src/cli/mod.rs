@@ -13,6 +13,7 @@ mod create;
 mod delete;
 mod describe;
 mod events;
+mod explain;
 mod failure;
 mod files;
 mod flags;
@@ -74,6 +75,7 @@ enum Verb {
     Events(events::Args),
     Label(mark::label::Args),
     Annotate(mark::annotate::Args),
+    Explain(explain::Args),
     ApiResources(api_resources::Args),
     ApiVersions(api_versions::Args),
     Wait(wait::Args),
@@ -96,6 +98,7 @@ impl Verb {
             Verb::Events(args) => events::run(args, context),
             Verb::Label(args) => mark::label::run(args, context),
             Verb::Annotate(args) => mark::annotate::run(args, context),
+            Verb::Explain(args) => explain::run(args, context),
             Verb::ApiResources(args) => api_resources::run(args, context),
             Verb::ApiVersions(args) => api_versions::run(args, context),
             Verb::Wait(args) => wait::run(args, context),

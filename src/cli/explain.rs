@@ -1,0 +1,127 @@
+//! `kloop explain`: what a kind and its fields are.
+
+use super::{Context, Failure, Outcome};
+use crate::apiserver::read::{self, Wanted};
+use crate::kinds::{self, Kind, custom_resource_definition};
+use crate::object::Object;
+use crate::show::escape;
+use crate::show::explain::{Answer, Question, explain};
+use crate::show::schema::Schemas;
+
+/// Get documentation for a resource.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE, or TYPE.field.field for one of its fields.
+    words: Vec<String>,
+    /// When true, print the name of all the fields recursively. Otherwise, print the available fields with their description.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    recursive: bool,
+    /// Use given api-version (group/version) of the resource.
+    #[arg(long, value_name = "VERSION", default_value = "")]
+    api_version: String,
+    /// Format in which to render the schema. Valid values are: (plaintext, plaintext-openapiv2).
+    #[arg(short, long, value_name = "FORMAT", default_value = "plaintext")]
+    output: String,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let word = match &args.words[..] {
+        [word] => word,
+        [] => {
+            return Err(Failure::plain(
+                "You must specify the type of resource to explain. Use \"kloop api-resources\" for a complete list of \
+                 supported resources.",
+            ));
+        }
+        _ => return Err(Failure::plain("We accept only this format: explain RESOURCE")),
+    };
+    if !matches!(args.output.as_str(), "plaintext" | "plaintext-openapiv2" | "") {
+        return Err(Failure::plain(format!("unrecognized format: {}", args.output)));
+    }
+    let schemas = Schemas::built_in();
+    let (name, path) = split(word);
+    let answer = match kinds::by_name(name) {
+        Some(kind) => built_in(&schemas, kind, &path, &args)?,
+        None => custom(&schemas, context, name, &path, &args)?,
+    };
+    context.print(&escape::text(&answer.text))?;
+    answer.error.map_or(Ok(()), |error| Err(Failure::plain(error)))
+}
+
+/// `pods.spec.containers` into type and path; the type may have its group: `ingresses.networking.k8s.io.spec`.
+fn split(word: &str) -> (&str, Vec<&str>) {
+    let ends = word.match_indices('.').map(|(end, _)| end).chain([word.len()]);
+    let in_group = |end: &usize| {
+        let (_, group) = word[..*end].split_once('.').unwrap_or_default();
+        kinds::by_name(&word[..*end]).is_some_and(|kind| !group.is_empty() && kind.resource.group() == group)
+    };
+    let end = ends.filter(in_group).last().unwrap_or_else(|| word.find('.').unwrap_or(word.len()));
+    let (name, path) = word.split_at(end);
+    (name, path.split('.').filter(|field| !field.is_empty()).collect())
+}
+
+fn built_in(schemas: &Schemas, kind: &Kind, path: &[&str], args: &Args) -> Outcome<Answer> {
+    let own = kind.api_version();
+    let api_version = if args.api_version.is_empty() { &own } else { &args.api_version };
+    let schema = schemas.kind(api_version, kind.kind).ok_or_else(|| missing(api_version, kind.resource.plural()))?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    Ok(explain(schemas, &Question { group, version, kind: kind.kind, schema, path, recursive: args.recursive }))
+}
+
+/// A kind that a CustomResourceDefinition adds.
+fn custom(schemas: &Schemas, context: &mut Context, name: &str, path: &[&str], args: &Args) -> Outcome<Answer> {
+    let lower = name.to_ascii_lowercase();
+    let unknown = || Failure::Bare(format!("the server doesn't have a resource type {name:?}"));
+    let definition =
+        definitions(context)?.into_iter().find(|definition| is_named(definition, &lower)).ok_or_else(unknown)?;
+    let text = |path: &[&str]| definition.text(path).unwrap_or_default();
+    let group = text(&["spec", "group"]);
+    let asked = Some(args.api_version.as_str()).filter(|asked| !asked.is_empty());
+    let version = match asked.map(|asked| asked.split_once('/').unwrap_or(("", asked))) {
+        Some((known, version)) if known == group => Some(version),
+        Some(_) => return Err(missing(&args.api_version, text(&["spec", "names", "plural"]))),
+        None => None,
+    };
+    let (version, schema) = schemas
+        .custom(&definition.0, version)
+        .ok_or_else(|| missing(&args.api_version, text(&["spec", "names", "plural"])))?;
+    let kind = text(&["spec", "names", "kind"]);
+    Ok(explain(schemas, &Question { group, version: &version, kind, schema: &schema, path, recursive: args.recursive }))
+}
+
+fn definitions(context: &mut Context) -> Outcome<Vec<Object>> {
+    let Some(api) = context.existing()? else { return Ok(Vec::new()) };
+    Ok(api.look(|ledger| read::list(ledger, &custom_resource_definition::KIND, None, &Wanted::default()))?)
+}
+
+fn is_named(definition: &Object, name: &str) -> bool {
+    let names = &definition.0["spec"]["names"];
+    let is = |field: &str| names[field].as_str().is_some_and(|known| known.eq_ignore_ascii_case(name));
+    let short = names["shortNames"].as_array().into_iter().flatten().any(|known| known == name);
+    short || ["plural", "singular", "kind"].into_iter().any(is)
+}
+
+fn missing(api_version: &str, plural: &str) -> Failure {
+    Failure::plain(format!("couldn't find resource for \"{api_version}, Resource={plural}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn a_path_begins_after_the_type_and_its_group() {
+        for (word, name, path) in [
+            ("pods", "pods", &[][..]),
+            ("pod.spec.containers", "pod", &["spec", "containers"]),
+            ("deployments.apps", "deployments.apps", &[]),
+            ("ingresses.networking.k8s.io.spec", "ingresses.networking.k8s.io", &["spec"]),
+            ("boat.spec", "boat", &["spec"]),
+            ("pods.", "pods", &[]),
+            ("", "", &[]),
+        ] {
+            assert_eq!(split(word), (name, path.to_vec()), "{word}");
+        }
+    }
+}

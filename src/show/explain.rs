@@ -1,0 +1,242 @@
+//! `explain`: a kind's or a field's schema as text, laid out as kubectl does.
+//!
+//! Start reading at [`explain`]. It knows nothing of where a schema comes from: built-in kinds and custom ones look alike.
+
+use super::schema::Schemas;
+use serde_json::Value;
+
+/// Descriptions are wrapped so that they and what stands before them fit into 80 columns.
+const WIDTH: usize = 76;
+/// How many values of a field are listed where fields stand among others.
+const ENUM_LIMIT: usize = 4;
+
+/// What is to be explained.
+pub struct Question<'a> {
+    /// `apps`, empty for the core group.
+    pub group: &'a str,
+    /// `v1`.
+    pub version: &'a str,
+    /// `Deployment`.
+    pub kind: &'a str,
+    /// The kind's schema.
+    pub schema: &'a Value,
+    /// The field's path: `spec`, `replicas`; empty for the kind itself.
+    pub path: &'a [&'a str],
+    /// Whether fields of fields are listed too, without their descriptions.
+    pub recursive: bool,
+}
+
+/// The answer: its text, and what is wrong, which kubectl says only after it has named the kind.
+pub struct Answer {
+    /// For standard output.
+    pub text: String,
+    /// Why there is no more text than the kind.
+    pub error: Option<String>,
+}
+
+/// Explains a kind or one of its fields.
+pub fn explain(schemas: &Schemas, question: &Question<'_>) -> Answer {
+    let Question { group, version, kind, .. } = question;
+    let group = if group.is_empty() { String::new() } else { format!("GROUP:      {group}\n") };
+    let mut text = format!("{group}KIND:       {kind}\nVERSION:    {version}\n\n");
+    let mut field = question.schema;
+    for name in question.path {
+        let Some(next) = find(schemas, field, name) else {
+            let last = question.path.last().copied().unwrap_or_default();
+            return Answer { text, error: Some(format!("field {last:?} does not exist")) };
+        };
+        field = next;
+    }
+    if let Some(name) = question.path.last() {
+        text.push_str(&format!("FIELD: {name} <{}>\n{}\n\n", type_of(schemas, field), enum_below(field)));
+    }
+    let mut description = String::new();
+    describe(schemas, field, &mut description);
+    let description = if description.is_empty() { "<empty>" } else { &description };
+    text.push_str(&format!("DESCRIPTION:\n{}\n", indent(4, &wrap(WIDTH, description))));
+    let mut list = List { schemas, recursive: question.recursive, seen: Vec::new(), text: String::new() };
+    list.fields(field, 1);
+    if !list.text.is_empty() {
+        text.push_str(&format!("FIELDS:\n{}", list.text));
+    }
+    text.push('\n');
+    Answer { text, error: None }
+}
+
+/// The schema that a schema stands for: a list's elements and a map's values are asked in place of list and map.
+fn inner(schema: &Value) -> impl Iterator<Item = &Value> {
+    let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+    let one = |name| schema.get(name).filter(|inner| inner.is_object());
+    one("items").into_iter().chain(one("additionalProperties")).chain(parts)
+}
+
+fn find<'a>(schemas: &'a Schemas, schema: &'a Value, name: &str) -> Option<&'a Value> {
+    let schema = schemas.follow(schema).unwrap_or(schema);
+    let own = schema.get("properties").and_then(|properties| properties.get(name));
+    own.or_else(|| inner(schema).find_map(|inner| find(schemas, inner, name)))
+}
+
+/// The description of a field, then of its type.
+fn describe(schemas: &Schemas, schema: &Value, text: &mut String) {
+    if let Some(own) = schema.get("description").and_then(Value::as_str).filter(|own| !own.is_empty()) {
+        text.push_str(own);
+        text.push('\n');
+    }
+    for of in schemas.follow(schema).into_iter().chain(inner(schema)) {
+        describe(schemas, of, text);
+    }
+}
+
+/// `[]Container`, `map[string]string`, `Object`.
+fn type_of(schemas: &Schemas, schema: &Value) -> String {
+    if let Some(items) = schema.get("items") {
+        return format!("[]{}", type_of(schemas, items));
+    }
+    if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
+        return format!("map[string]{}", type_of(schemas, values));
+    }
+    let own =
+        |schema: &Value| schema.get("type").and_then(Value::as_str).filter(|own| *own != "object").map(str::to_owned);
+    let Some(target) = schemas.follow(schema) else { return own(schema).unwrap_or_else(|| "Object".into()) };
+    let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('.').next());
+    own(target).unwrap_or_else(|| name.unwrap_or("Object").to_owned())
+}
+
+/// The values that a field may have.
+fn enum_of(schema: &Value) -> Vec<String> {
+    let text = |value: &Value| match value.as_str() {
+        Some("") => "\"\"".to_owned(),
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
+    };
+    schema.get("enum").and_then(Value::as_array).into_iter().flatten().map(text).collect()
+}
+
+fn enum_below(schema: &Value) -> String {
+    match enum_of(schema) {
+        values if values.is_empty() => String::new(),
+        values => format!("ENUM:\n    {}", values.join("\n    ")),
+    }
+}
+
+/// The list of fields.
+struct List<'a> {
+    schemas: &'a Schemas,
+    recursive: bool,
+    /// The types that the list is inside of: a type that holds itself is listed once.
+    seen: Vec<&'a str>,
+    text: String,
+}
+
+impl<'a> List<'a> {
+    fn fields(&mut self, schema: &'a Value, level: usize) {
+        let reference = schema.get("$ref").and_then(Value::as_str);
+        if reference.is_some_and(|reference| self.seen.contains(&reference)) {
+            return;
+        }
+        self.seen.extend(reference);
+        let schema = self.schemas.follow(schema).unwrap_or(schema);
+        for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let required = schema.get("required").and_then(Value::as_array);
+            let required = required.is_some_and(|required| required.iter().any(|known| known == name));
+            self.field(name, field, required, level);
+        }
+        for inner in inner(schema) {
+            self.fields(inner, level);
+        }
+        if reference.is_some() {
+            self.seen.pop();
+        }
+    }
+
+    fn field(&mut self, name: &str, field: &'a Value, required: bool, level: usize) {
+        let (margin, required) = ("  ".repeat(level), if required { " -required-" } else { "" });
+        self.text.push_str(&format!("{margin}{name}\t<{}>{required}", type_of(self.schemas, field)));
+        let mut values = enum_of(field);
+        if !values.is_empty() {
+            if values.len() > ENUM_LIMIT {
+                values.truncate(ENUM_LIMIT);
+                values.push("....".into());
+            }
+            self.text.push_str(&format!("\n{margin}enum: {}", values.join(", ")));
+        }
+        self.text.push('\n');
+        if self.recursive {
+            return self.fields(field, level + 1);
+        }
+        let description = field.get("description").and_then(Value::as_str).filter(|own| !own.is_empty());
+        let description = wrap(WIDTH + 2 - margin.len(), description.unwrap_or("<no description>"));
+        self.text.push_str(&format!("{}\n\n", indent(margin.len() + 2, &description)));
+    }
+}
+
+fn indent(by: usize, text: &str) -> String {
+    let margin = " ".repeat(by);
+    format!("{margin}{}", text.replace('\n', &format!("\n{margin}")))
+}
+
+/// Breaks lines between words; blanks where no line is broken stay as they are, as do words that are too long.
+fn wrap(width: usize, text: &str) -> String {
+    text.split('\n').map(|line| wrap_line(width, line)).collect::<Vec<_>>().join("\n")
+}
+
+fn wrap_line(width: usize, line: &str) -> String {
+    let is_gap = |letter: char| letter.is_whitespace() && letter != '\u{a0}';
+    let (mut out, mut current, mut rest) = (String::new(), 0, line);
+    while !rest.is_empty() {
+        let (gap, more) = rest.split_at(rest.find(|letter| !is_gap(letter)).unwrap_or(rest.len()));
+        let (word, more) = more.split_at(more.find(is_gap).unwrap_or(more.len()));
+        let (gap_width, word_width) = (gap.chars().count(), word.chars().count());
+        if current + gap_width + word_width.min(width - 1) <= width {
+            out.push_str(gap);
+            current += gap_width + word_width;
+        } else if !word.is_empty() {
+            out.push('\n');
+            current = word_width;
+        }
+        out.push_str(word);
+        rest = more;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lines_break_between_words() {
+        for (text, wrapped) in [
+            ("one two three", "one two\nthree"),
+            ("one  two", "one  two"),
+            ("a verylongword b", "a\nverylongword\nb"),
+            ("verylongword", "verylongword"),
+            ("one two ", "one two "),
+            ("one two  ", "one two"),
+            ("a\n\nb\n", "a\n\nb\n"),
+            ("éé éé ééé", "éé éé\nééé"),
+        ] {
+            assert_eq!(wrap(8, text), wrapped, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn many_values_are_cut_in_lists_and_whole_alone() {
+        let schema = json!({ "properties": { "mode": { "type": "string", "enum": ["", "a", "b", "c", "d"] } } });
+        let ask = |path: &[&str]| {
+            let question = Question { group: "", version: "v1", kind: "X", schema: &schema, path, recursive: true };
+            explain(&Schemas::built_in(), &question).text
+        };
+        assert!(ask(&[]).contains("  mode\t<string>\n  enum: \"\", a, b, c, ....\n"), "{}", ask(&[]));
+        assert!(ask(&["mode"]).contains("FIELD: mode <string>\nENUM:\n    \"\"\n    a\n    b\n    c\n    d\n\n"));
+    }
+
+    #[test]
+    fn a_type_inside_itself_ends() {
+        let schemas = Schemas::built_in();
+        let schema = schemas.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").expect("known");
+        let question = Question { group: "", version: "", kind: "", schema, path: &[], recursive: true };
+        assert!(explain(&schemas, &question).text.lines().count() < 2_000);
+    }
+}

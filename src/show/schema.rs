@@ -1,0 +1,101 @@
+//! What the fields of the built-in kinds are: the OpenAPI schemas that the API serves and `explain` shows.
+//!
+//! They come from `k8s-openapi`, packed by the test in `tests/schema.rs`, and are unpacked only when asked for.
+
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+use std::io::Read;
+
+/// The schemas, packed: half a megabyte that no other command has to pay for.
+const PACKED: &[u8] = include_bytes!("schema.json.gz");
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// The schemas of all built-in kinds, which refer to each other by name.
+pub struct Schemas(Value);
+
+impl Schemas {
+    /// Unpacks them.
+    pub fn built_in() -> Schemas {
+        let mut text = String::new();
+        let unpacked = GzDecoder::new(PACKED).read_to_string(&mut text);
+        Schemas(unpacked.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default())
+    }
+
+    /// The schema of a built-in kind in one version.
+    pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Value> {
+        self.definition(self.0["kinds"][format!("{api_version}/{kind}")].as_str()?)
+    }
+
+    /// The schema that a reference names.
+    pub fn follow(&self, schema: &Value) -> Option<&Value> {
+        let reference = schema.get("$ref")?.as_str()?;
+        self.definition(reference.rsplit('/').next()?)
+    }
+
+    fn definition(&self, name: &str) -> Option<&Value> {
+        self.0["definitions"].get(name)
+    }
+
+    /// The schema of a custom resource's kind in one version, or in the one that is stored: what the definition says, and
+    /// the fields that every object has.
+    pub fn custom(&self, definition: &Value, version: Option<&str>) -> Option<(String, Value)> {
+        let versions = definition["spec"]["versions"].as_array()?;
+        let wanted = |known: &&Value| match version {
+            Some(version) => known["name"] == version && known["served"] == true,
+            None => known["storage"] == true,
+        };
+        let found = versions.iter().find(wanted)?;
+        let mut schema = found["schema"]["openAPIV3Schema"].clone();
+        if !schema.is_object() {
+            schema = json!({ "type": "object" });
+        }
+        // Any kind's will do: all objects describe these two in the same words.
+        let usual = self.kind("v1", "ConfigMap")?;
+        for field in ["apiVersion", "kind"] {
+            schema["properties"][field] = usual["properties"][field].clone();
+        }
+        let mut metadata = usual["properties"]["metadata"].clone();
+        metadata["$ref"] = json!(format!("#/$defs/{OBJECT_META}"));
+        schema["properties"]["metadata"] = metadata;
+        Some((found["name"].as_str()?.to_owned(), schema))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds;
+
+    #[test]
+    fn every_version_of_every_kind_has_a_schema() {
+        let schemas = Schemas::built_in();
+        let mut missing = Vec::new();
+        for kind in kinds::ALL {
+            let also = kind.also.iter().map(|version| (*version).to_owned());
+            for version in std::iter::once(kind.api_version()).chain(also) {
+                if schemas.kind(&version, kind.kind).is_none() {
+                    missing.push(format!("{version}/{}", kind.kind));
+                }
+            }
+        }
+        assert_eq!(missing, Vec::<String>::new(), "see tests/schema.rs");
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn check(schemas: &Schemas, schema: &Value, lost: &mut Vec<String>) {
+            if schema.get("$ref").is_some_and(Value::is_string) && schemas.follow(schema).is_none() {
+                lost.push(schema["$ref"].to_string());
+            }
+            match schema {
+                Value::Object(map) => map.values().for_each(|value| check(schemas, value, lost)),
+                Value::Array(list) => list.iter().for_each(|value| check(schemas, value, lost)),
+                _ => {}
+            }
+        }
+        let (schemas, mut lost) = (Schemas::built_in(), Vec::new());
+        check(&schemas, &schemas.0["definitions"], &mut lost);
+        assert_eq!(lost, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,168 @@
+//! Writes `src/show/schema.json.gz`, what `explain` shows of the built-in kinds: the schemas of `k8s-openapi`.
+//!
+//! `cargo test --features schema -- --ignored write_schemas`, after a change of its version or of the catalogue.
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use k8s_openapi::Resource;
+use k8s_openapi::schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use std::io::Write;
+
+#[derive(Default)]
+struct Schemas {
+    generator: SchemaGenerator,
+    kinds: Map<String, Value>,
+}
+
+impl Schemas {
+    fn add<T: Resource + JsonSchema>(&mut self) {
+        self.generator.subschema_for::<T>();
+        self.kinds.insert(format!("{}/{}", T::API_VERSION, T::KIND), json!(T::schema_name()));
+    }
+
+    fn built_in(&mut self) {
+        use k8s_openapi::api::{admissionregistration, apps, autoscaling, batch, certificates, coordination, core};
+        use k8s_openapi::api::{discovery, events, flowcontrol, networking, node, policy, rbac, scheduling, storage};
+        use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
+        use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
+        macro_rules! add {
+            ($($module:path: $($kind:ident)*;)*) => { $({ use $module as module; $(self.add::<module::$kind>();)* })* };
+        }
+        add! {
+            core::v1: ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolumeClaim PersistentVolume Pod PodTemplate
+                ReplicationController ResourceQuota Secret ServiceAccount Service;
+            admissionregistration::v1: MutatingWebhookConfiguration ValidatingAdmissionPolicy
+                ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration;
+            apiextensions::v1: CustomResourceDefinition;
+            apiregistration::v1: APIService;
+            apps::v1: ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet;
+            autoscaling::v1: HorizontalPodAutoscaler;
+            autoscaling::v2: HorizontalPodAutoscaler;
+            batch::v1: CronJob Job;
+            certificates::v1: CertificateSigningRequest;
+            coordination::v1: Lease;
+            discovery::v1: EndpointSlice;
+            events::v1: Event;
+            flowcontrol::v1: FlowSchema PriorityLevelConfiguration;
+            networking::v1: IngressClass Ingress NetworkPolicy;
+            node::v1: RuntimeClass;
+            policy::v1: PodDisruptionBudget;
+            rbac::v1: ClusterRoleBinding ClusterRole RoleBinding Role;
+            scheduling::v1: PriorityClass;
+            storage::v1: CSIDriver CSINode StorageClass VolumeAttachment;
+        }
+    }
+}
+
+#[test]
+#[ignore = "writes src/show/schema.json.gz"]
+fn write_schemas() {
+    let mut schemas = Schemas::default();
+    schemas.built_in();
+    let mut definitions = schemas.generator.take_definitions(true);
+    for name in schemas.kinds.values() {
+        let definition = &mut definitions[name.as_str().unwrap()];
+        // That metadata is required is `k8s-openapi`'s idea: Kubernetes takes objects without.
+        if let Some(required) = definition.get_mut("required").and_then(Value::as_array_mut) {
+            required.retain(|field| field != "metadata");
+        }
+    }
+    let mut unknown = Vec::new();
+    add_enums(&mut definitions, &mut unknown);
+    assert_eq!(unknown, Vec::<String>::new(), "enums.txt names fields that no kind has");
+    let text = json!({ "kinds": schemas.kinds, "definitions": definitions }).to_string();
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(text.as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    println!("{} definitions, {} bytes, packed {}", definitions.len(), text.len(), packed.len());
+    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/show/schema.json.gz"), packed).unwrap();
+}
+
+/// Lists a field's values, and tells them in its description as Kubernetes does.
+fn add_enums(definitions: &mut Map<String, Value>, unknown: &mut Vec<String>) {
+    for line in ENUMS.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (field, values) = line.split_once(": ").expect(line);
+        let (definition, field) = field.rsplit_once('.').expect(line);
+        let values: Vec<&str> = values.split(' ').map(|value| value.trim_matches('"')).collect();
+        let schema = definitions
+            .get_mut(&format!("io.k8s.api.{definition}"))
+            .and_then(|definition| definition["properties"].get_mut(field))
+            .filter(|schema| schema["type"] == "string");
+        let Some(schema) = schema else {
+            unknown.push(line.to_owned());
+            continue;
+        };
+        let meaning = |value: &&str| match *value {
+            "TCP" | "UDP" | "SCTP" => format!("\n - `{value:?}` is the {value} protocol."),
+            _ => format!("\n - `{value:?}`"),
+        };
+        let told: String = values.iter().map(meaning).collect();
+        let description = schema["description"].as_str().unwrap_or_default();
+        schema["description"] = json!(format!("{description}\n\nPossible enum values:{told}"));
+        schema["enum"] = json!(values);
+    }
+}
+
+/// The fields that Kubernetes' own schemas list the values of and those of `k8s-openapi` do not.
+const ENUMS: &str = r#"
+apps.v1.DaemonSetUpdateStrategy.type: OnDelete RollingUpdate
+apps.v1.DeploymentStrategy.type: Recreate RollingUpdate
+apps.v1.StatefulSetSpec.podManagementPolicy: OrderedReady Parallel
+apps.v1.StatefulSetUpdateStrategy.type: OnDelete RollingUpdate
+autoscaling.v2.HPAScalingRules.selectPolicy: Disabled Max Min
+batch.v1.CronJobSpec.concurrencyPolicy: Allow Forbid Replace
+batch.v1.JobSpec.completionMode: Indexed NonIndexed
+batch.v1.JobSpec.podReplacementPolicy: Failed TerminatingOrFailed
+batch.v1.PodFailurePolicyOnExitCodesRequirement.operator: In NotIn
+batch.v1.PodFailurePolicyRule.action: Count FailIndex FailJob Ignore
+core.v1.AppArmorProfile.type: Localhost RuntimeDefault Unconfined
+core.v1.Container.imagePullPolicy: Always IfNotPresent Never
+core.v1.Container.terminationMessagePolicy: FallbackToLogsOnError File
+core.v1.ContainerPort.protocol: SCTP TCP UDP
+core.v1.EndpointPort.protocol: SCTP TCP UDP
+core.v1.EphemeralContainer.imagePullPolicy: Always IfNotPresent Never
+core.v1.EphemeralContainer.terminationMessagePolicy: FallbackToLogsOnError File
+core.v1.HTTPGetAction.scheme: HTTP HTTPS
+core.v1.HostPathVolumeSource.type: "" BlockDevice CharDevice Directory DirectoryOrCreate File FileOrCreate Socket
+core.v1.ImageVolumeSource.pullPolicy: Always IfNotPresent Never
+core.v1.NamespaceStatus.phase: Active Terminating
+core.v1.NodeSelectorRequirement.operator: DoesNotExist Exists Gt In Lt NotIn
+core.v1.NodeStatus.phase: Pending Running Terminated
+core.v1.PersistentVolumeClaimSpec.volumeMode: Block Filesystem
+core.v1.PersistentVolumeClaimStatus.phase: Bound Lost Pending
+core.v1.PersistentVolumeSpec.persistentVolumeReclaimPolicy: Delete Recycle Retain
+core.v1.PersistentVolumeSpec.volumeMode: Block Filesystem
+core.v1.PersistentVolumeStatus.phase: Available Bound Failed Pending Released
+core.v1.PodSecurityContext.fsGroupChangePolicy: Always OnRootMismatch
+core.v1.PodSecurityContext.supplementalGroupsPolicy: Merge Strict
+core.v1.PodSpec.dnsPolicy: ClusterFirst ClusterFirstWithHostNet Default None
+core.v1.PodSpec.preemptionPolicy: Never PreemptLowerPriority
+core.v1.PodSpec.restartPolicy: Always Never OnFailure
+core.v1.PodStatus.phase: Failed Pending Running Succeeded Unknown
+core.v1.PodStatus.qosClass: BestEffort Burstable Guaranteed
+core.v1.ScopedResourceSelectorRequirement.operator: DoesNotExist Exists In NotIn
+core.v1.ScopedResourceSelectorRequirement.scopeName: BestEffort CrossNamespacePodAffinity NotBestEffort NotTerminating PriorityClass Terminating VolumeAttributesClass
+core.v1.SeccompProfile.type: Localhost RuntimeDefault Unconfined
+core.v1.SecurityContext.procMount: Default Unmasked
+core.v1.ServicePort.protocol: SCTP TCP UDP
+core.v1.ServiceSpec.externalTrafficPolicy: Cluster Local
+core.v1.ServiceSpec.internalTrafficPolicy: Cluster Local
+core.v1.ServiceSpec.ipFamilyPolicy: PreferDualStack RequireDualStack SingleStack
+core.v1.ServiceSpec.sessionAffinity: ClientIP None
+core.v1.ServiceSpec.type: ClusterIP ExternalName LoadBalancer NodePort
+core.v1.Taint.effect: NoExecute NoSchedule PreferNoSchedule
+core.v1.Toleration.effect: NoExecute NoSchedule PreferNoSchedule
+core.v1.Toleration.operator: Equal Exists Gt Lt
+core.v1.TopologySpreadConstraint.nodeAffinityPolicy: Honor Ignore
+core.v1.TopologySpreadConstraint.nodeTaintsPolicy: Honor Ignore
+core.v1.TopologySpreadConstraint.whenUnsatisfiable: DoNotSchedule ScheduleAnyway
+core.v1.VolumeMount.mountPropagation: Bidirectional HostToContainer None
+discovery.v1.EndpointSlice.addressType: FQDN IPv4 IPv6
+networking.v1.HTTPIngressPath.pathType: Exact ImplementationSpecific Prefix
+networking.v1.NetworkPolicyPort.protocol: SCTP TCP UDP
+policy.v1.PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy: AlwaysAllow IfHealthyBudget
+scheduling.v1.PriorityClass.preemptionPolicy: Never PreemptLowerPriority
+storage.v1.StorageClass.reclaimPolicy: Delete Recycle Retain
+storage.v1.StorageClass.volumeBindingMode: Immediate WaitForFirstConsumer
+"#;
