@@ -31,17 +31,58 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     };
     check_preconditions(kind, body, &old)?;
     let mut warnings = Vec::new();
-    let mut object = decode(kind, body, options, &mut warnings)?;
-    keep_other_parts(kind, &mut object, &old, part);
-    metadata::carry_over(&mut object, &old);
-    (kind.prepare)(&mut object, Some(&old));
-    let mut request =
-        Request { kind, object: &mut object, old: Some(&old), warnings: &mut warnings, dry_run: options.dry_run };
+    let object = match part {
+        Part::Status => status_alone(kind, body, &old, options, &mut warnings)?,
+        _ => whole(ledger, kind, body, &old, part, options, &mut warnings)?,
+    };
+    keep(ledger, kind, &key, object, old, warnings)
+}
+
+/// The object with a new status. The rest was checked when it was written and is not looked at again.
+fn status_alone(kind: &Kind, body: &Object, old: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Object> {
+    let status = body.at(&["status"]).cloned().unwrap_or_default();
+    let alone = Object(json!({"apiVersion": body.api_version(), "kind": body.kind(), "status": status}));
+    let decoded = decode(kind, &alone, options, warnings)?;
+    let mut object = old.clone();
+    match decoded.at(&["status"]) {
+        Some(status) => object.set(&["status"], status.clone()),
+        None => {
+            object.unset(&["status"]);
+        }
+    }
+    Ok(object)
+}
+
+/// The object with new metadata and spec, through the whole pipeline.
+fn whole(
+    ledger: &mut dyn Ledger,
+    kind: &Kind,
+    body: &Object,
+    old: &Object,
+    part: Part,
+    options: &Options,
+    warnings: &mut Vec<String>,
+) -> Result<Object> {
+    let mut object = decode(kind, body, options, warnings)?;
+    keep_other_parts(kind, &mut object, old, part);
+    metadata::carry_over(&mut object, old);
+    (kind.prepare)(&mut object, Some(old));
+    let mut request = Request { kind, object: &mut object, old: Some(old), warnings, dry_run: options.dry_run };
     admission::mutate(ledger, &mut request)?;
-    check(kind, &object, Some(&old))?;
-    let mut request =
-        Request { kind, object: &mut object, old: Some(&old), warnings: &mut warnings, dry_run: options.dry_run };
+    check(kind, request.object, Some(old))?;
     admission::validate(ledger, &mut request)?;
+    Ok(object)
+}
+
+/// Keeps what has changed; an object that only waited for this write to be gone goes.
+fn keep(
+    ledger: &mut dyn Ledger,
+    kind: &Kind,
+    key: &Key,
+    mut object: Object,
+    old: Object,
+    warnings: Vec<String>,
+) -> Result<Reply> {
     if kind.generation && metadata::spec_differs(&object, &old) {
         object.set(&["metadata", "generation"], old.generation() + 1);
     }
@@ -49,9 +90,9 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
         return Ok(Reply { object: old, warnings, changed: false });
     }
     if delete::is_due(kind, &object) {
-        return Ok(Reply::changed(ledger.remove(&key, object)?, warnings));
+        return Ok(Reply::changed(ledger.remove(key, object)?, warnings));
     }
-    Ok(Reply::changed(ledger.put(&key, object)?, warnings))
+    Ok(Reply::changed(ledger.put(key, object)?, warnings))
 }
 
 fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> Result<()> {
@@ -92,16 +133,7 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) 
                 keep(object, "spec");
             }
         }
-        Part::Status => {
-            let status = object.at(&["status"]).cloned();
-            *object = old.clone();
-            match status {
-                Some(status) => object.set(&["status"], status),
-                None => {
-                    object.unset(&["status"]);
-                }
-            }
-        }
+        Part::Status => {}
         Part::Finalize => {
             let finalizers = object.at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));
             *object = old.clone();

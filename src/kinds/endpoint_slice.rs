@@ -6,8 +6,11 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use serde_json::Value;
 
 /// The catalogue's entry.
-pub const KIND: Kind =
-    Kind { status: false, ..Kind::of::<EndpointSlice>("endpointslices.discovery.k8s.io", "v1", "EndpointSlice") };
+pub const KIND: Kind = Kind {
+    status: false,
+    normalize,
+    ..Kind::of::<EndpointSlice>("endpointslices.discovery.k8s.io", "v1", "EndpointSlice")
+};
 
 /// Who writes a slice; kloop's own controller may name loopback addresses, since pods live on them.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";

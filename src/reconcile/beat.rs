@@ -88,25 +88,33 @@ impl Beat<'_> {
         tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
         let mut attempts = Vec::new();
         let mut done = Done::default();
-        self.plan_what_is_due(&mut attempts, &mut done.effects);
-        self.record_events();
+        let planned = self.plan_what_is_due(&mut attempts, &mut done.effects);
+        // Telling about work waits until the work is done.
+        if !self.queue.is_due(now) || self.recorder.is_pressing() {
+            self.record_events();
+        }
         match self.commit(txn, attempts) {
             Ok(rows) => done.rows = rows,
             Err(error) => {
                 self.world.drop_staged();
+                planned.into_iter().for_each(|item| self.queue.add(item, now));
                 return Err(error);
             }
         }
         Ok(done)
     }
 
-    fn plan_what_is_due(&mut self, attempts: &mut Vec<Attempt>, effects: &mut Vec<Effect>) {
+    /// Plans until nothing is due or the beat is full. Gives what was planned, to be planned again if the commit fails.
+    fn plan_what_is_due(&mut self, attempts: &mut Vec<Attempt>, effects: &mut Vec<Effect>) -> Vec<Item> {
         let start = Instant::now();
-        let mut planned = 0;
-        while planned < ROWS && start.elapsed() < HOLD {
+        let mut planned = Vec::new();
+        let mut rows = 0;
+        while rows < ROWS && start.elapsed() < HOLD {
             let Some(item) = self.queue.pop(self.world.now) else { break };
-            planned += self.plan_one(item, attempts, effects).max(1);
+            planned.push(item.clone());
+            rows += self.plan_one(item, attempts, effects).max(1);
         }
+        planned
     }
 
     /// Asks one loop about one key and stages what it wants. Gives how many writes there were.
@@ -191,7 +199,7 @@ impl Beat<'_> {
 
     /// Writes the last state of every staged row, in order of their first change.
     fn commit(&mut self, mut txn: Txn<'_>, attempts: Vec<Attempt>) -> Result<usize, Failed> {
-        let mut written: Vec<(Key, Str)> = Vec::new();
+        let mut written: Vec<(Key, Str, u64)> = Vec::new();
         let (mut rows, mut revision) = (0, self.world.revision);
         for key in self.world.staged() {
             let (before, by) = (self.world.before(&key).map(|row| row.object()), "reconcile");
@@ -213,7 +221,7 @@ impl Beat<'_> {
                     body
                 };
                 revision = txn.put(&key, &uid, body, by, self.world.now)?;
-                written.push((key, text));
+                written.push((key, text, revision));
                 rows += 1;
             }
         }

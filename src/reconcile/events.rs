@@ -14,6 +14,9 @@ use std::collections::{HashMap, VecDeque};
 /// Most events written in one beat.
 const BATCH: usize = 200;
 
+/// Events that may wait while there is other work.
+const PRESSING: usize = 20_000;
+
 /// Events of one object and source that may come at once, and then one in `REFILL` (client-go: 25, one in 300 s).
 const BURST: i64 = 25;
 const REFILL: SignedDuration = SignedDuration::from_secs(300);
@@ -47,6 +50,11 @@ impl Recorder {
     /// Whether there is anything to write.
     pub fn is_due(&self, _now: Time) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Whether so much waits that it is written even while there is other work.
+    pub fn is_pressing(&self) -> bool {
+        self.waiting.len() > PRESSING
     }
 
     /// Writes what waits, up to a batch. An event that the API server refuses (its namespace is going) is dropped.

@@ -3,13 +3,11 @@
 use super::nodes::Candidate;
 use super::{affinity, tolerations};
 use crate::object::Object;
-use crate::world::{PodFields, Row, Taint, World};
+use crate::world::{PodFields, Row, Taint};
 use serde_json::Value;
 
 /// What a pod asks for, read once for all nodes.
 pub struct Asks<'a> {
-    /// The picture.
-    pub world: &'a World,
     /// The pod.
     pub pod: &'a Object,
     /// Its fields.
@@ -20,9 +18,9 @@ pub struct Asks<'a> {
 
 impl<'a> Asks<'a> {
     /// Reads them from the pod.
-    pub fn of(world: &'a World, pod: &'a Object, row: &Row) -> Asks<'a> {
+    pub fn of(pod: &'a Object, row: &Row) -> Asks<'a> {
         let fields = row.pod().cloned().unwrap_or_default();
-        Asks { world, pod, fields, host_ports: host_ports(pod) }
+        Asks { pod, fields, host_ports: host_ports(pod) }
     }
 }
 

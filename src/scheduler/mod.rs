@@ -58,7 +58,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let candidates = nodes::candidates(world);
-    let asks = filter::Asks::of(world, &pod, row);
+    let asks = filter::Asks::of(&pod, row);
     let verdicts: Vec<Vec<String>> = candidates.iter().map(|node| filter::refusals(&asks, node)).collect();
     let fitting: Vec<&Candidate<'_>> =
         candidates.iter().zip(&verdicts).filter(|(_, refusals)| refusals.is_empty()).map(|(node, _)| node).collect();

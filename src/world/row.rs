@@ -38,6 +38,7 @@ enum Body {
 }
 
 /// What loops search by, by kind.
+#[derive(Clone)]
 pub enum Fields {
     /// Pods.
     Pod(Box<PodFields>),
@@ -143,6 +144,23 @@ impl Row {
     pub fn at_rest(key: Key, text: Str) -> Row {
         let object = Object(serde_json::from_str(&text).unwrap_or(Value::Null));
         Row { body: Body::Text(text), ..Row::new(key, object) }
+    }
+
+    /// The row of a staged object after its commit: the same but for its text and revision.
+    pub fn settled(&self, text: Str, revision: u64) -> Row {
+        Row {
+            key: self.key.clone(),
+            uid: self.uid.clone(),
+            revision,
+            generation: self.generation,
+            created: self.created,
+            deletion: self.deletion,
+            labels: self.labels.clone(),
+            owners: self.owners.clone(),
+            finalizers: self.finalizers.clone(),
+            fields: self.fields.clone(),
+            body: Body::Text(text),
+        }
     }
 
     /// The whole object. Costs a parse for rows at rest: loops call it for what they write.

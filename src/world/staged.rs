@@ -27,12 +27,16 @@ impl World {
         }
     }
 
-    /// The commit succeeded: these are the texts that were written, and the picture holds them from now on.
-    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str)>) {
+    /// The commit succeeded: these are the texts that were written, with their revisions, and the picture holds them from now on.
+    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) {
         self.undo.clear();
         self.originals.clear();
-        for (key, text) in written {
-            self.put(key, text);
+        for (key, text, revision) in written {
+            let row = self.rows.get_mut(&key.resource).and_then(|rows| rows.get_mut(&(key.namespace, key.name)));
+            if let Some(row) = row {
+                // What loops search by is as it was staged; only the text and the revision are new.
+                *row = Arc::new(row.settled(text, revision));
+            }
         }
     }
 

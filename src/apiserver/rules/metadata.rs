@@ -21,19 +21,23 @@ pub fn carry_over(new: &mut Object, old: &Object) {
 
 /// Whether the two differ in anything but metadata and status: what `generation` counts.
 pub fn spec_differs(new: &Object, old: &Object) -> bool {
-    let rest = |object: &Object| -> Vec<(String, Value)> {
-        let map = object.0.as_object().cloned().unwrap_or_default();
-        map.into_iter().filter(|(name, _)| name != "metadata" && name != "status").collect()
-    };
-    rest(new) != rest(old)
+    differs(&new.0, &old.0, &["metadata", "status"])
 }
 
 /// Whether the two are the same but for the revision: such a write is not made.
 pub fn same(new: &Object, old: &Object) -> bool {
-    let (mut new, mut old) = (new.clone(), old.clone());
-    new.unset(&["metadata", "resourceVersion"]);
-    old.unset(&["metadata", "resourceVersion"]);
-    new == old
+    let metadata = |object: &Object| object.at(&["metadata"]).cloned().unwrap_or_default();
+    !differs(&new.0, &old.0, &["metadata"]) && !differs(&metadata(new), &metadata(old), &["resourceVersion"])
+}
+
+/// Whether two maps differ in any field but these.
+fn differs(new: &Value, old: &Value, except: &[&str]) -> bool {
+    let empty = serde_json::Map::new();
+    let map = |value| Value::as_object(value).unwrap_or(&empty);
+    let counts = |name: &&String| !except.contains(&name.as_str());
+    let (new, old) = (map(new), map(old));
+    let changed = new.iter().filter(|(name, _)| counts(name)).any(|(name, value)| old.get(name) != Some(value));
+    changed || old.keys().filter(counts).any(|name| !new.contains_key(name))
 }
 
 /// Drops maps and lists that Kubernetes does not store when they are empty.
