@@ -39,7 +39,13 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
 }
 
 /// The object with a new status. The rest was checked when it was written and is not looked at again.
-fn status_alone(kind: &Kind, body: &Object, old: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Object> {
+fn status_alone(
+    kind: &Kind,
+    body: &Object,
+    old: &Object,
+    options: &Options,
+    warnings: &mut Vec<String>,
+) -> Result<Object> {
     let status = body.at(&["status"]).cloned().unwrap_or_default();
     let alone = Object(json!({"apiVersion": body.api_version(), "kind": body.kind(), "status": status}));
     let decoded = decode(kind, &alone, options, warnings)?;
