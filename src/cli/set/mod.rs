@@ -2,7 +2,12 @@
 //!
 //! Knows: what the verbs below it share ([`Which`], [`pod_spec`]). Start reading at [`Verb`].
 
+mod env;
 mod image;
+mod resources;
+mod selector;
+mod serviceaccount;
+pub mod subject;
 
 use super::change::change;
 use super::flags::{DryRun, PrintFlags, WriteFlags};
@@ -22,13 +27,24 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
+    Env(env::Args),
     Image(image::Args),
+    Resources(resources::Args),
+    Selector(selector::Args),
+    #[command(visible_alias = "sa")]
+    Serviceaccount(serviceaccount::Args),
+    Subject(subject::Args),
 }
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     match args.verb {
+        Verb::Env(args) => env::run(args, context),
         Verb::Image(args) => image::run(args, context),
+        Verb::Resources(args) => resources::run(args, context),
+        Verb::Selector(args) => selector::run(args, context),
+        Verb::Serviceaccount(args) => serviceaccount::run(args, context),
+        Verb::Subject(args) => subject::run(args, context),
     }
 }
 
@@ -136,7 +152,13 @@ fn pod_spec<'a>(kind: &Kind, object: &'a mut Object) -> Outcome<&'a mut Value> {
     })
 }
 
-/// The containers of a pod spec whose names match, those of `initContainers` first.
+/// The containers of a pod spec, those of `initContainers` last.
+fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
+    let lists = ["containers", "initContainers"];
+    lists.into_iter().filter_map(|list| spec.get(list)?.as_array()).flatten()
+}
+
+/// The same whose names match, to be changed.
 fn containers_mut<'a>(
     spec: &'a mut Value,
     matches: impl Fn(&str) -> bool,

@@ -1,0 +1,227 @@
+//! `kloop set env`: environment variables of containers.
+
+use super::{Edit, Which, Words, containers, containers_mut, pod_spec, pod_spec_path};
+use crate::apiserver::read;
+use crate::cli::pairs::{self, Pairs};
+use crate::cli::targets::{self, Target, Targets};
+use crate::cli::{Context, Failure, Outcome};
+use crate::kinds;
+use crate::object::{Key, Object};
+use base64::Engine;
+use serde_json::{Map, Value, json};
+
+/// Update environment variables on a pod template.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME or TYPE/NAME, then KEY=VALUE to set and KEY- to remove.
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+    /// The names of containers in the selected pod templates to change; wildcards are allowed.
+    #[arg(short, long, default_value = "*", value_name = "CONTAINER")]
+    containers: String,
+    /// Specify a key-value pair for an environment variable to set into each container.
+    #[arg(short, long, value_name = "KEY=VALUE")]
+    env: Vec<String>,
+    /// The name of a resource from which to inject environment variables: configmap/NAME or secret/NAME.
+    #[arg(long, value_name = "TYPE/NAME")]
+    from: Option<String>,
+    /// Keys to import from the specified resource.
+    #[arg(long, value_delimiter = ',', value_name = "KEY")]
+    keys: Vec<String>,
+    /// Prefix to append to variable names.
+    #[arg(long, default_value = "", value_name = "PREFIX")]
+    prefix: String,
+    /// If true, display the environment and any changes in the standard format.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    list: bool,
+    /// If true, show secret or configmap references when listing variables.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    resolve: bool,
+    /// If true, allow environment to be overwritten, otherwise reject updates that overwrite existing environment.
+    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
+    overwrite: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let (resources, mut changes) = pairs::divide(&args.words, "environment")?;
+    changes.extend(args.env.iter().cloned());
+    let Pairs { set, remove } = pairs::parse(&changes, "environment", true)?;
+    if let Some((key, _)) = set.iter().find(|(key, _)| remove.contains(key)) {
+        let text = format!("can not both modify and remove an environment variable in the same command: {key}");
+        return Err(Failure::plain(text));
+    }
+    if args.list {
+        return list(&args, context, &resources);
+    }
+    if set.is_empty() && remove.is_empty() && args.from.is_none() {
+        return Err(Failure::plain("at least one environment variable must be provided"));
+    }
+    let mut variables: Vec<Value> =
+        set.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    if let Some(from) = &args.from {
+        variables.extend(references(&args, context, from)?);
+    }
+    let words = Words { updated: "env", patched: "env update to pod template" };
+    let (pattern, overwrite) = (args.containers.clone(), args.overwrite);
+    args.which.update(context, &resources, words, |_, target| {
+        let (kind, variables, remove, pattern) = (target.kind, variables.clone(), remove.clone(), pattern.clone());
+        let edit: Edit = Box::new(move |object| {
+            for container in containers_mut(pod_spec(kind, object)?, |name| matches(&pattern, name)) {
+                change(container, &variables, &remove, overwrite)?;
+            }
+            Ok(())
+        });
+        Ok(edit)
+    })
+}
+
+/// Whether a name fits a pattern with `*`.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(tail) = name.strip_prefix(head) else { return false };
+    rest.is_empty() || (0..=tail.len()).any(|at| tail.is_char_boundary(at) && matches(rest, &tail[at..]))
+}
+
+/// Variables that refer to the keys of a config map or a secret.
+fn references(args: &Args, context: &mut Context, from: &str) -> Outcome<Vec<Value>> {
+    let form = || Failure::plain(format!("error parsing --from {from:?}: must be configmap/NAME or secret/NAME"));
+    let Targets::Named(named) = targets::parse(&[from.to_owned()])? else { return Err(form()) };
+    let Some((kind, name)) = named.first() else { return Err(form()) };
+    let reference = match kind.kind {
+        "ConfigMap" => "configMapKeyRef",
+        "Secret" => "secretKeyRef",
+        other => return Err(Failure::plain(format!("unsupported resource specified in --from: {other}"))),
+    };
+    let key = Key::new(kind.resource, context.namespace(), name);
+    let object = context.look(|ledger| read::get(ledger, &key))?;
+    let keys = object.at(&["data"]).and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    let mut variables = Vec::new();
+    for key in keys.filter(|key| args.keys.is_empty() || args.keys.contains(key)) {
+        let variable = variable_of(key);
+        if variable != *key {
+            context.warn(&[format!("key {key} transferred to {variable}")]);
+        }
+        let source = json!({reference: {"key": key, "name": name}});
+        variables.push(json!({"name": format!("{}{variable}", args.prefix), "valueFrom": source}));
+    }
+    Ok(variables)
+}
+
+/// `k-2` is `K_2`.
+fn variable_of(key: &str) -> String {
+    key.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' }).collect()
+}
+
+fn change(container: &mut Map<String, Value>, new: &[Value], remove: &[String], overwrite: bool) -> Outcome {
+    let mut variables: Vec<Value> =
+        container.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
+    variables.retain(|variable| !remove.iter().any(|name| variable["name"] == name.as_str()));
+    for variable in new {
+        match variables.iter_mut().find(|known| known["name"] == variable["name"]) {
+            Some(_) if !overwrite => {
+                let name = variable["name"].as_str().unwrap_or_default();
+                let text = format!("'{name}' already has a value, and --overwrite is false");
+                return Err(Failure::plain(text));
+            }
+            Some(known) => known.clone_from(variable),
+            None => variables.push(variable.clone()),
+        }
+    }
+    if variables.is_empty() {
+        container.remove("env");
+    } else {
+        container.insert("env".into(), variables.into());
+    }
+    Ok(())
+}
+
+fn list(args: &Args, context: &mut Context, resources: &[String]) -> Outcome {
+    let (found, failures) = args.which.find(context, resources)?;
+    for target in &found {
+        let mut object = target.object.clone();
+        pod_spec(target.kind, &mut object)?;
+        let Some(spec) = pod_spec_path(target.kind).and_then(|path| target.object.at(path)) else { continue };
+        for container in containers(spec).filter(|one| matches(&args.containers, one["name"].as_str().unwrap_or(""))) {
+            list_one(args, context, target, container)?;
+        }
+    }
+    Failure::all(failures)
+}
+
+fn list_one(args: &Args, context: &mut Context, target: &Target, container: &Value) -> Outcome {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let kind = target.kind.kind;
+    context.say(&format!("# {kind} {}, container {}", target.object.name(), text(&container["name"])))?;
+    for variable in container["env"].as_array().into_iter().flatten() {
+        let name = text(&variable["name"]);
+        let Some(source) = variable.get("valueFrom") else {
+            context.say(&format!("{name}={}", text(&variable["value"])))?;
+            continue;
+        };
+        match resolved(context, target, source).filter(|_| args.resolve) {
+            Some(value) => context.say(&format!("{name}={value}"))?,
+            None => context.say(&format!("# {name} from {}", described(source)))?,
+        }
+    }
+    Ok(())
+}
+
+fn described(source: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for (field, what) in [("configMapKeyRef", "configmap"), ("secretKeyRef", "secret")] {
+        if let Some(reference) = source.get(field) {
+            return format!("{what} {}, key {}", text(&reference["name"]), text(&reference["key"]));
+        }
+    }
+    match source.get("fieldRef") {
+        Some(field) => format!("field path {}", text(&field["fieldPath"])),
+        None => format!("resource field {}", text(&source["resourceFieldRef"]["resource"])),
+    }
+}
+
+/// The value that a reference leads to, if it can be told here.
+fn resolved(context: &mut Context, target: &Target, source: &Value) -> Option<String> {
+    let get = |context: &mut Context, kind: &str, reference: &Value| -> Option<Object> {
+        let resource = kinds::by_name(kind)?.resource;
+        let key = Key::new(resource, target.object.namespace(), reference["name"].as_str()?);
+        context.look(|ledger| ledger.get(&key)).ok().flatten()
+    };
+    if let Some(reference) = source.get("configMapKeyRef") {
+        let object = get(context, "configmap", reference)?;
+        return object.text(&["data", reference["key"].as_str()?]).map(str::to_owned);
+    }
+    let reference = source.get("secretKeyRef")?;
+    let object = get(context, "secret", reference)?;
+    let encoded = object.text(&["data", reference["key"].as_str()?])?;
+    String::from_utf8(base64::engine::general_purpose::STANDARD.decode(encoded).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_and_names() {
+        for (pattern, name, expected) in
+            [("*", "web", true), ("w*", "web", true), ("*b", "web", true), ("w*x", "web", false), ("web", "we", false)]
+        {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+        assert_eq!(variable_of("k-2.a"), "K_2_A");
+    }
+
+    #[test]
+    fn variables_keep_their_places() {
+        let mut container = json!({"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]});
+        let container = container.as_object_mut().unwrap();
+        let new = [json!({"name": "C", "value": "3"}), json!({"name": "B", "value": "9"})];
+        change(container, &new, &["A".into()], true).unwrap();
+        assert_eq!(container["env"], json!([{"name": "B", "value": "9"}, {"name": "C", "value": "3"}]));
+        assert!(change(container, &new, &[], false).is_err());
+        change(container, &[], &["B".into(), "C".into()], true).unwrap();
+        assert!(!container.contains_key("env"));
+    }
+}

@@ -1,0 +1,72 @@
+//! `kloop set resources`: requests and limits of containers.
+
+use super::{Edit, Which, Words, containers_mut, pod_spec};
+use crate::cli::{Context, Failure, Outcome, pairs};
+use crate::object::Quantity;
+use serde_json::{Value, json};
+
+/// Specify compute resource requirements (CPU, memory) for any resource that defines a pod template.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME or TYPE/NAME.
+    words: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+    /// The names of containers in the selected pod templates to change, all containers are selected by default.
+    #[arg(short, long, default_value = "*", value_name = "CONTAINER")]
+    containers: String,
+    /// The resource requirement limits for this container, such as 'cpu=100m,memory=256Mi'.
+    #[arg(long, default_value = "", value_name = "LIST")]
+    limits: String,
+    /// The resource requirement requests for this container, such as 'cpu=100m,memory=256Mi'.
+    #[arg(long, default_value = "", value_name = "LIST")]
+    requests: String,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if args.limits.is_empty() && args.requests.is_empty() {
+        let text = "you must specify an update to requests or limits (in the form of --requests/--limits)";
+        return Err(Failure::plain(text));
+    }
+    let wanted = [("limits", amounts(&args.limits)?), ("requests", amounts(&args.requests)?)];
+    let words = Words { updated: "resource requirements", patched: "resources update to pod template" };
+    let only = args.containers.clone();
+    args.which.update(context, &args.words, words, |_, target| {
+        let (kind, wanted, only) = (target.kind, wanted.clone(), only.clone());
+        let edit: Edit = Box::new(move |object| {
+            let found = containers_mut(pod_spec(kind, object)?, |name| only == "*" || only == name);
+            if found.is_empty() {
+                return Err(Failure::plain(format!("unable to find container named {only}")));
+            }
+            for container in found {
+                for (field, amounts) in &wanted {
+                    for (resource, amount) in amounts {
+                        let resources = container.entry("resources").or_insert_with(|| json!({}));
+                        set(resources, field, resource, amount);
+                    }
+                }
+            }
+            Ok(())
+        });
+        Ok(edit)
+    })
+}
+
+fn set(resources: &mut Value, field: &str, resource: &str, amount: &str) {
+    if !resources[field].is_object() {
+        resources[field] = json!({});
+    }
+    resources[field][resource] = amount.into();
+}
+
+/// Reads `cpu=100m,memory=64Mi`.
+fn amounts(text: &str) -> Outcome<Vec<(String, String)>> {
+    let words: Vec<String> = text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let pairs = pairs::parse(&words, "resource", false)
+        .map_err(|_| Failure::plain(format!("invalid argument syntax {text}, expected <resource>=<value>")))?;
+    for (_, amount) in &pairs.set {
+        Quantity::parse(amount).map_err(|error| Failure::plain(error.to_string()))?;
+    }
+    Ok(pairs.set)
+}

@@ -1,0 +1,32 @@
+//! `kloop set serviceaccount`: who a workload's pods are.
+
+use super::{Edit, Which, Words, pod_spec};
+use crate::cli::{Context, Failure, Outcome};
+
+/// Update the service account of pod template resources.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME or TYPE/NAME, then the service account.
+    words: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let Some((account, resources)) = args.words.split_last() else {
+        return Err(Failure::plain("serviceaccount is required"));
+    };
+    let words = Words { updated: "serviceaccount", patched: "ServiceAccountName" };
+    args.which.update(context, resources, words, |_, target| {
+        let (kind, account) = (target.kind, account.clone());
+        let edit: Edit = Box::new(move |object| {
+            let spec = pod_spec(kind, object)?;
+            // The old name of the field follows the new one: a difference would count as a second wish.
+            spec["serviceAccountName"] = account.as_str().into();
+            spec["serviceAccount"] = account.as_str().into();
+            Ok(())
+        });
+        Ok(edit)
+    })
+}

@@ -1,0 +1,69 @@
+//! `kloop set subject`: whom a role binding is for.
+
+use super::{Edit, Which, Words};
+use crate::cli::{Context, Failure, Outcome};
+use serde_json::{Value, json};
+
+/// Update the user, group, or service account in a role binding or cluster role binding.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME or TYPE/NAME.
+    words: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    subjects: Subjects,
+}
+
+/// Whom a binding is for.
+#[derive(clap::Args)]
+pub struct Subjects {
+    /// Usernames to bind to the role.
+    #[arg(long, value_name = "NAME")]
+    user: Vec<String>,
+    /// Groups to bind to the role.
+    #[arg(long, value_name = "NAME")]
+    group: Vec<String>,
+    /// Service accounts to bind to the role, in the format <namespace>:<name>.
+    #[arg(long, value_name = "NAMESPACE:NAME")]
+    serviceaccount: Vec<String>,
+}
+
+impl Subjects {
+    /// As a binding has them.
+    pub fn values(&self) -> Outcome<Vec<Value>> {
+        let named = |kind: &str, name: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+        let users = self.user.iter().map(|name| named("User", name));
+        let mut subjects: Vec<Value> = users.chain(self.group.iter().map(|name| named("Group", name))).collect();
+        for account in &self.serviceaccount {
+            let parts: Vec<&str> = account.split(':').collect();
+            let [namespace, name] = parts[..] else {
+                return Err(Failure::plain("serviceaccount must be <namespace>:<name>"));
+            };
+            subjects.push(json!({"kind": "ServiceAccount", "name": name, "namespace": namespace}));
+        }
+        Ok(subjects)
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let subjects = args.subjects.values()?;
+    if subjects.is_empty() {
+        return Err(Failure::plain("you must specify at least one value of user, group or serviceaccount"));
+    }
+    let words = Words { updated: "subjects", patched: "subjects" };
+    args.which.update(context, &args.words, words, |_, target| {
+        let (kind, subjects) = (target.kind, subjects.clone());
+        let edit: Edit = Box::new(move |object| {
+            if !["rolebindings", "clusterrolebindings"].contains(&kind.resource.plural()) {
+                return Err(Failure::plain("setting subjects is only supported for RoleBinding/ClusterRoleBinding"));
+            }
+            let mut all = object.items(&["subjects"]).to_vec();
+            all.extend(subjects.into_iter().filter(|subject| !object.items(&["subjects"]).contains(subject)));
+            object.set(&["subjects"], all);
+            Ok(())
+        });
+        Ok(edit)
+    })
+}
