@@ -132,6 +132,9 @@ impl fmt::Display for Failure {
 /// The API server's refusal in kubectl's words.
 fn refusal(status: &Status, doing: &str) -> String {
     let doing = if doing.is_empty() { String::new() } else { format!("{doing}: ") };
+    if status.reason == Reason::Invalid && status.kind.is_empty() && doing.is_empty() {
+        return format!("The request is invalid: {}", status.message);
+    }
     if status.reason != Reason::Invalid || status.kind.is_empty() {
         return format!("Error from server ({:?}): {doing}{}", status.reason, status.message);
     }

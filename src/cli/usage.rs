@@ -32,6 +32,10 @@ fn text(error: &clap::Error, path: &str) -> String {
     };
     let see = format!("See 'kloop {path} --help' for usage.");
     match error.kind() {
+        ErrorKind::InvalidSubcommand if path.starts_with("create") => {
+            let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
+            format!("error: Unexpected args: [{word}]\nSee 'kloop create -h' for help and examples")
+        }
         ErrorKind::InvalidSubcommand => {
             let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
             let known = context(ContextKind::SuggestedSubcommand);

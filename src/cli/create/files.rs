@@ -1,14 +1,14 @@
-//! `kloop create`: new objects, from manifests.
+//! `kloop create -f`: new objects, from manifests.
 
-use super::apply::refuse_duplicates;
-use super::files::{self, FileFlags, Manifest};
-use super::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
-use super::{Context, Failure, Outcome, targets};
+use crate::cli::apply::refuse_duplicates;
+use crate::cli::files::{self, FileFlags, Manifest};
+use crate::cli::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
+use crate::cli::{Context, Failure, Outcome, targets};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::apply::with_last_applied;
 use crate::apiserver::create::create;
 
-/// Create a resource from a file or from stdin.
+/// Flags of `create -f`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -1,0 +1,43 @@
+//! `kloop create rolebinding` and `clusterrolebinding`.
+
+use super::generate::Generate;
+use crate::cli::set::subject::Subjects;
+use crate::cli::{Context, Failure, Outcome};
+use serde_json::json;
+
+/// Flags of both.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    generate: Generate,
+    /// ClusterRole this binding should reference.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    clusterrole: String,
+    /// Of a role binding: Role it should reference.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    role: String,
+    #[command(flatten)]
+    subjects: Subjects,
+}
+
+/// Runs the verb, for `RoleBinding` or `ClusterRoleBinding`.
+pub fn run(args: Args, context: &mut Context, kind: &str) -> Outcome {
+    let name = args.generate.name(&format!("create {}", kind.to_lowercase()))?;
+    let (role_kind, role) = match (args.clusterrole.as_str(), args.role.as_str()) {
+        ("", "") | (_, _) if args.clusterrole.is_empty() == args.role.is_empty() => {
+            let text = "exactly one of clusterrole or role must be specified";
+            return Err(Failure::plain(if kind == "RoleBinding" { text } else { "clusterrole must be specified" }));
+        }
+        ("", role) => ("Role", role),
+        (role, _) => ("ClusterRole", role),
+    };
+    let mut body = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
+    });
+    let subjects = args.subjects.values()?;
+    if !subjects.is_empty() {
+        body["subjects"] = subjects.into();
+    }
+    args.generate.create(context, body, Some(&kind.to_lowercase()))
+}

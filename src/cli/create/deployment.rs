@@ -1,0 +1,85 @@
+//! `kloop create deployment`.
+
+use super::generate::Generate;
+use crate::cli::{Context, Failure, Outcome};
+use serde_json::{Value, json};
+
+/// Create a deployment with the specified name.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    generate: Generate,
+    /// Image names to run. A deployment can have multiple images set for multi-container pod.
+    #[arg(long, required = true, value_name = "IMAGE")]
+    image: Vec<String>,
+    /// The containerPort that this deployment exposes.
+    #[arg(long, default_value_t = -1, value_name = "PORT", allow_negative_numbers = true)]
+    port: i64,
+    /// Number of replicas to create.
+    #[arg(short, long, default_value_t = 1, value_name = "N", allow_negative_numbers = true)]
+    replicas: i64,
+    /// The command to run instead of the image's.
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let name = args.generate.name("create deployment")?;
+    if args.image.len() > 1 && !args.command.is_empty() {
+        return Err(Failure::plain("cannot specify multiple --image options and command"));
+    }
+    let mut containers: Vec<Value> = Vec::new();
+    for image in &args.image {
+        let taken: Vec<String> =
+            containers.iter().filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect();
+        let mut container = json!({"image": image, "name": container_name(image, &taken), "resources": {}});
+        if !args.command.is_empty() {
+            container["command"] = args.command.clone().into();
+        }
+        containers.push(container);
+    }
+    if let Some(first) = containers.first_mut().filter(|_| args.port > 0) {
+        first["ports"] = json!([{"containerPort": args.port}]);
+    }
+    let labels = json!({"app": name});
+    let body = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": args.replicas, "selector": {"matchLabels": labels}, "strategy": {},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+        },
+        "status": {},
+    });
+    args.generate.create(context, body, Some("deployment"))
+}
+
+/// The last part of an image's name without tag and digest, as a name of its own.
+fn container_name(image: &str, taken: &[String]) -> String {
+    let last = image.rsplit('/').next().unwrap_or(image);
+    let bare = last.split(['@', ':']).next().unwrap_or(last);
+    let sane: String =
+        bare.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' }).collect();
+    let sane = sane.trim_matches('-').to_owned();
+    let free = |name: &String| !taken.contains(name);
+    let numbered = (1..).map(|number| format!("{sane}-{number}"));
+    std::iter::once(sane.clone()).chain(numbered).find(free).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_are_named_after_images() {
+        for (image, expected) in [
+            ("nginx:1", "nginx"),
+            ("registry.example:5000/a/web:1", "web"),
+            ("nginx@sha256:0123", "nginx"),
+            ("./My_Server", "my-server"),
+        ] {
+            assert_eq!(container_name(image, &[]), expected);
+        }
+        assert_eq!(container_name("a/web:2", &["web".into()]), "web-1");
+    }
+}

@@ -1,0 +1,91 @@
+//! `kloop create`: new objects, from manifests ([`files`]) or from flags (one generator per file).
+//!
+//! Knows: the generators ([`Generator`]) and what they share ([`generate`]). Start reading at [`Generator`].
+
+mod binding;
+mod configmap;
+mod cronjob;
+mod deployment;
+mod files;
+pub mod generate;
+mod ingress;
+mod job;
+mod namespace;
+mod pdb;
+mod priorityclass;
+mod quota;
+mod role;
+mod secret;
+mod service;
+mod serviceaccount;
+mod sources;
+
+use super::{Context, Outcome};
+use clap::Subcommand;
+
+/// Create a resource from a file or from stdin, or from flags.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    generator: Option<Generator>,
+    #[command(flatten)]
+    files: files::Args,
+}
+
+#[derive(Subcommand)]
+enum Generator {
+    /// Create a cluster role.
+    Clusterrole(role::Args),
+    /// Create a cluster role binding for a particular cluster role.
+    Clusterrolebinding(binding::Args),
+    #[command(visible_alias = "cm")]
+    Configmap(configmap::Args),
+    #[command(visible_alias = "cj")]
+    Cronjob(cronjob::Args),
+    #[command(visible_alias = "deploy")]
+    Deployment(deployment::Args),
+    #[command(visible_alias = "ing")]
+    Ingress(ingress::Args),
+    Job(job::Args),
+    #[command(visible_alias = "ns")]
+    Namespace(namespace::Args),
+    #[command(visible_alias = "pdb")]
+    Poddisruptionbudget(pdb::Args),
+    #[command(visible_alias = "pc")]
+    Priorityclass(priorityclass::Args),
+    #[command(visible_alias = "resourcequota")]
+    Quota(quota::Args),
+    /// Create a role with single rule.
+    Role(role::Args),
+    /// Create a role binding for a particular role or cluster role.
+    Rolebinding(binding::Args),
+    Secret(secret::Args),
+    #[command(visible_alias = "svc")]
+    Service(service::Args),
+    #[command(visible_alias = "sa")]
+    Serviceaccount(serviceaccount::Args),
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let Some(generator) = args.generator else { return files::run(args.files, context) };
+    match generator {
+        Generator::Clusterrole(args) => role::run(args, context, "ClusterRole"),
+        Generator::Clusterrolebinding(args) => binding::run(args, context, "ClusterRoleBinding"),
+        Generator::Configmap(args) => configmap::run(args, context),
+        Generator::Cronjob(args) => cronjob::run(args, context),
+        Generator::Deployment(args) => deployment::run(args, context),
+        Generator::Ingress(args) => ingress::run(args, context),
+        Generator::Job(args) => job::run(args, context),
+        Generator::Namespace(args) => namespace::run(args, context),
+        Generator::Poddisruptionbudget(args) => pdb::run(args, context),
+        Generator::Priorityclass(args) => priorityclass::run(args, context),
+        Generator::Quota(args) => quota::run(args, context),
+        Generator::Role(args) => role::run(args, context, "Role"),
+        Generator::Rolebinding(args) => binding::run(args, context, "RoleBinding"),
+        Generator::Secret(args) => secret::run(args, context),
+        Generator::Service(args) => service::run(args, context),
+        Generator::Serviceaccount(args) => serviceaccount::run(args, context),
+    }
+}

@@ -1,0 +1,19 @@
+//! `kloop create namespace`.
+
+use super::generate::Generate;
+use crate::cli::{Context, Outcome};
+use serde_json::json;
+
+/// Create a namespace with the specified name.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    generate: Generate,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let name = args.generate.name("create namespace")?;
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {}, "status": {}});
+    args.generate.create(context, body, None)
+}

@@ -1,0 +1,45 @@
+//! `kloop create poddisruptionbudget`.
+
+use super::generate::Generate;
+use crate::cli::{Context, Failure, Outcome, pairs};
+use serde_json::{Map, Value, json};
+
+/// Create a pod disruption budget with the specified name.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    generate: Generate,
+    /// The maximum number or percentage of unavailable pods this budget requires.
+    #[arg(long, default_value = "", value_name = "N")]
+    max_unavailable: String,
+    /// The minimum number or percentage of available pods this budget requires.
+    #[arg(long, default_value = "", value_name = "N")]
+    min_available: String,
+    /// A label selector to use for this budget. Only equality-based selector requirements are supported.
+    #[arg(long, default_value = "", value_name = "SELECTOR")]
+    selector: String,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let name = args.generate.name("create poddisruptionbudget")?;
+    if args.selector.is_empty() {
+        return Err(Failure::plain("a selector must be specified"));
+    }
+    let amount = |text: &str| text.parse::<i64>().map(Value::from).unwrap_or_else(|_| text.into());
+    let (field, value) = match (args.min_available.as_str(), args.max_unavailable.as_str()) {
+        ("", "") => return Err(Failure::plain("one of min-available or max-unavailable must be specified")),
+        (min, "") => ("minAvailable", amount(min)),
+        ("", max) => ("maxUnavailable", amount(max)),
+        _ => return Err(Failure::plain("min-available and max-unavailable cannot be both specified")),
+    };
+    let words: Vec<String> = args.selector.split(',').map(str::to_owned).collect();
+    let labels: Map<String, Value> =
+        pairs::parse(&words, "selector", false)?.set.into_iter().map(|(key, value)| (key, value.into())).collect();
+    let body = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+        "spec": {field: value, "selector": {"matchLabels": labels}},
+        "status": {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0},
+    });
+    args.generate.create(context, body, Some("poddisruptionbudgets"))
+}

@@ -1,0 +1,38 @@
+//! `kloop create quota`.
+
+use super::generate::Generate;
+use crate::cli::{Context, Failure, Outcome, pairs};
+use crate::object::Quantity;
+use serde_json::{Map, Value, json};
+
+/// Create a quota with the specified name.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    generate: Generate,
+    /// A comma-delimited set of resource=quantity pairs that define a hard limit.
+    #[arg(long, value_delimiter = ',', value_name = "RESOURCE=QUANTITY")]
+    hard: Vec<String>,
+    /// A comma-delimited set of quota scopes that must all match each object tracked by the quota.
+    #[arg(long, value_delimiter = ',', value_name = "SCOPE")]
+    scopes: Vec<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let name = args.generate.name("create quota")?;
+    let mut hard = Map::new();
+    for (resource, amount) in pairs::parse(&args.hard, "resource", false)?.set {
+        Quantity::parse(&amount).map_err(|error| Failure::plain(error.to_string()))?;
+        hard.insert(resource, Value::from(amount));
+    }
+    let mut spec = json!({});
+    if !hard.is_empty() {
+        spec["hard"] = hard.into();
+    }
+    if !args.scopes.is_empty() {
+        spec["scopes"] = args.scopes.clone().into();
+    }
+    let body = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": spec, "status": {}});
+    args.generate.create(context, body, Some("quota"))
+}

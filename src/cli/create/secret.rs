@@ -1,0 +1,137 @@
+//! `kloop create secret`: generic, tls, docker-registry.
+
+use super::generate::Generate;
+use super::sources::Sources;
+use crate::cli::{Context, Failure, Outcome};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+
+/// Create a secret with specified type.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    form: Form,
+}
+
+#[derive(Subcommand)]
+enum Form {
+    DockerRegistry(DockerRegistry),
+    Generic(Generic),
+    Tls(Tls),
+}
+
+/// Create a secret for use with a Docker registry.
+#[derive(clap::Args)]
+struct DockerRegistry {
+    #[command(flatten)]
+    generate: Generate,
+    /// Email for Docker registry.
+    #[arg(long, default_value = "", value_name = "EMAIL")]
+    docker_email: String,
+    /// Password for Docker registry authentication.
+    #[arg(long, default_value = "", value_name = "PASSWORD")]
+    docker_password: String,
+    /// Server location for Docker registry.
+    #[arg(long, default_value = "https://index.docker.io/v1/", value_name = "SERVER")]
+    docker_server: String,
+    /// Username for Docker registry authentication.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    docker_username: String,
+}
+
+/// Create a secret from a local file, directory, or literal value.
+#[derive(clap::Args)]
+struct Generic {
+    #[command(flatten)]
+    generate: Generate,
+    #[command(flatten)]
+    sources: Sources,
+    /// The type of secret to create.
+    #[arg(long = "type", default_value = "", value_name = "TYPE")]
+    kind: String,
+}
+
+/// Create a TLS secret.
+#[derive(clap::Args)]
+struct Tls {
+    #[command(flatten)]
+    generate: Generate,
+    /// Path to PEM encoded public key certificate.
+    #[arg(long, required = true, value_name = "PATH")]
+    cert: String,
+    /// Path to private key associated with given certificate.
+    #[arg(long, required = true, value_name = "PATH")]
+    key: String,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    match args.form {
+        Form::DockerRegistry(args) => docker_registry(args, context),
+        Form::Generic(args) => generic(args, context),
+        Form::Tls(args) => tls(args, context),
+    }
+}
+
+fn create(generate: &Generate, context: &mut Context, name: &str, kind: &str, data: Vec<(String, Vec<u8>)>) -> Outcome {
+    let data: Map<String, Value> =
+        data.into_iter().map(|(key, value)| (key, STANDARD.encode(value).into())).collect();
+    let mut body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
+    if !data.is_empty() {
+        body["data"] = data.into();
+    }
+    if !kind.is_empty() {
+        body["type"] = kind.into();
+    }
+    generate.create(context, body, Some("secret"))
+}
+
+fn generic(args: Generic, context: &mut Context) -> Outcome {
+    let name = args.generate.name("create secret generic")?;
+    let data = args.sources.read("Secret", name)?;
+    create(&args.generate, context, name, &args.kind, data)
+}
+
+fn docker_registry(args: DockerRegistry, context: &mut Context) -> Outcome {
+    let name = args.generate.name("create secret docker-registry")?;
+    for (flag, value) in [("docker-username", &args.docker_username), ("docker-password", &args.docker_password)] {
+        if value.is_empty() {
+            let text = format!("either --from-file or the combination of --docker-username, --docker-password and --docker-server is required: --{flag} is missing");
+            return Err(Failure::plain(text));
+        }
+    }
+    let text = |text: &str| Value::from(text).to_string();
+    let auth = STANDARD.encode(format!("{}:{}", args.docker_username, args.docker_password));
+    let email = match args.docker_email.as_str() {
+        "" => String::new(),
+        email => format!("\"email\":{},", text(email)),
+    };
+    // Written by hand for the order of its fields, which is kubectl's.
+    let config = format!(
+        "{{\"auths\":{{{}:{{\"username\":{},\"password\":{},{email}\"auth\":{}}}}}}}",
+        text(&args.docker_server),
+        text(&args.docker_username),
+        text(&args.docker_password),
+        text(&auth)
+    );
+    let data = vec![(".dockerconfigjson".to_owned(), config.into_bytes())];
+    create(&args.generate, context, name, "kubernetes.io/dockerconfigjson", data)
+}
+
+fn tls(args: Tls, context: &mut Context) -> Outcome {
+    let name = args.generate.name("create secret tls")?;
+    let read = |path: &str| {
+        std::fs::read(path).map_err(|_| Failure::plain(format!("open {path}: no such file or directory")))
+    };
+    let (cert, key) = (read(&args.cert)?, read(&args.key)?);
+    for (what, bytes, word) in [("certificate", &cert, "CERTIFICATE"), ("key", &key, "PRIVATE KEY")] {
+        let text = String::from_utf8_lossy(bytes);
+        if !text.lines().any(|line| line.starts_with("-----BEGIN ") && line.contains(word)) {
+            return Err(Failure::plain(format!("tls: failed to find any PEM data in {what} input")));
+        }
+    }
+    let data = vec![("tls.crt".to_owned(), cert), ("tls.key".to_owned(), key)];
+    create(&args.generate, context, name, "kubernetes.io/tls", data)
+}

@@ -1,0 +1,93 @@
+//! `kloop create service`: one form for each type.
+
+use super::generate::Generate;
+use crate::cli::{Context, Failure, Outcome};
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+/// Create a service using a specified subcommand.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    form: Form,
+}
+
+#[derive(Subcommand)]
+enum Form {
+    /// Create a ClusterIP service.
+    Clusterip(Common),
+    /// Create an ExternalName service.
+    Externalname(Common),
+    /// Create a LoadBalancer service.
+    Loadbalancer(Common),
+    /// Create a NodePort service.
+    Nodeport(Common),
+}
+
+#[derive(clap::Args)]
+struct Common {
+    #[command(flatten)]
+    generate: Generate,
+    /// Port pairs can be specified as '<port>:<targetPort>'.
+    #[arg(long, value_delimiter = ',', value_name = "PORT[:TARGET]")]
+    tcp: Vec<String>,
+    /// Of a ClusterIP service: assign your own ClusterIP or set to 'None' for a 'headless' service.
+    #[arg(long, value_name = "ADDRESS")]
+    clusterip: Option<String>,
+    /// Of an ExternalName service: external name of service.
+    #[arg(long, value_name = "NAME")]
+    external_name: Option<String>,
+    /// Of a NodePort service: port used to expose the service on each node in a cluster.
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    node_port: u16,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    match args.form {
+        Form::Clusterip(args) => one(args, context, "ClusterIP"),
+        Form::Externalname(args) => one(args, context, "ExternalName"),
+        Form::Loadbalancer(args) => one(args, context, "LoadBalancer"),
+        Form::Nodeport(args) => one(args, context, "NodePort"),
+    }
+}
+
+fn one(args: Common, context: &mut Context, kind: &str) -> Outcome {
+    let name = args.generate.name(&format!("create service {}", kind.to_lowercase()))?;
+    let headless = args.clusterip.as_deref() == Some("None");
+    if kind == "ExternalName" && args.external_name.is_none() {
+        return Err(Failure::plain("required flag(s) \"external-name\" not set"));
+    }
+    if args.tcp.is_empty() && !headless && kind != "ExternalName" {
+        return Err(Failure::plain("at least one tcp port specifier must be provided"));
+    }
+    let mut ports = args.tcp.iter().map(|text| port(text)).collect::<Outcome<Vec<Value>>>()?;
+    if let Some(port) = ports.first_mut().filter(|_| args.node_port > 0) {
+        port["nodePort"] = args.node_port.into();
+    }
+    let mut spec = json!({"selector": {"app": name}, "type": kind});
+    if !ports.is_empty() {
+        spec["ports"] = ports.into();
+    }
+    if let Some(address) = args.clusterip.filter(|address| !address.is_empty() && kind == "ClusterIP") {
+        spec["clusterIP"] = address.into();
+    }
+    if let Some(external) = args.external_name.filter(|_| kind == "ExternalName") {
+        spec["externalName"] = external.into();
+    }
+    let body = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": {"app": name}},
+        "spec": spec, "status": {"loadBalancer": {}},
+    });
+    args.generate.create(context, body, Some(&format!("{kind} service")))
+}
+
+/// `80:8080`, `443`, `80:http`.
+fn port(text: &str) -> Outcome<Value> {
+    let (port, target) = text.split_once(':').unwrap_or((text, text));
+    let number = port.parse::<u16>().map_err(|_| {
+        Failure::plain(format!("strconv.ParseUint: parsing {port:?}: invalid syntax"))
+    })?;
+    let target = target.parse::<u16>().map(Value::from).unwrap_or_else(|_| target.into());
+    Ok(json!({"name": text.replace(':', "-"), "port": number, "protocol": "TCP", "targetPort": target}))
+}

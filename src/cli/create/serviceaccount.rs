@@ -1,0 +1,19 @@
+//! `kloop create serviceaccount`.
+
+use super::generate::Generate;
+use crate::cli::{Context, Outcome};
+use serde_json::json;
+
+/// Create a service account with the specified name.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    generate: Generate,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let name = args.generate.name("create serviceaccount")?;
+    let body = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+    args.generate.create(context, body, Some("serviceaccount"))
+}

@@ -1,0 +1,115 @@
+//! Where the data of config maps and secrets comes from: literals, files, folders, files of variables.
+
+use crate::cli::{Failure, Outcome};
+use std::path::Path;
+
+/// Flags that say so.
+#[derive(clap::Args)]
+pub struct Sources {
+    /// Specify a key and literal value to insert (i.e. mykey=somevalue).
+    #[arg(long, value_name = "KEY=VALUE")]
+    from_literal: Vec<String>,
+    /// Key file or folder; optionally KEY=PATH.
+    #[arg(long, value_name = "[KEY=]PATH")]
+    from_file: Vec<String>,
+    /// Specify the path to a file to read lines of key=val pairs from.
+    #[arg(long, value_name = "PATH")]
+    from_env_file: Vec<String>,
+}
+
+/// Entries by their keys.
+pub type Data = Vec<(String, Vec<u8>)>;
+
+impl Sources {
+    /// All entries. `kind` and `name` are of the object that they are for.
+    pub fn read(&self, kind: &str, name: &str) -> Outcome<Data> {
+        if !self.from_env_file.is_empty() && (!self.from_file.is_empty() || !self.from_literal.is_empty()) {
+            return Err(Failure::plain("from-env-file cannot be combined with from-file or from-literal"));
+        }
+        let mut data = Data::new();
+        for source in &self.from_file {
+            from_file(source, &mut data)?;
+        }
+        for source in &self.from_literal {
+            let pair = source.split_once('=').filter(|(key, _)| !key.is_empty());
+            let (key, value) =
+                pair.ok_or_else(|| Failure::plain(format!("invalid literal source {source}, expected key=value")))?;
+            data.push((key.into(), value.trim_matches('\'').trim_matches('"').into()));
+        }
+        for path in &self.from_env_file {
+            from_env_file(path, &mut data)?;
+        }
+        check_keys(&data, kind, name)?;
+        Ok(data)
+    }
+}
+
+fn check_keys(data: &Data, kind: &str, name: &str) -> Outcome {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    for (at, (key, _)) in data.iter().enumerate() {
+        if key.is_empty() || !key.chars().all(allowed) {
+            return Err(Failure::plain(format!(
+                "{key:?} is not a valid key name for a {kind}: a valid config key must consist of alphanumeric characters, \
+                 '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+            )));
+        }
+        if data[..at].iter().any(|(known, _)| known == key) {
+            return Err(Failure::plain(format!(
+                "cannot add key {key:?}, another key by that name already exists in Data for {kind} {name:?}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn reading<'a>(path: &'a str) -> impl Fn(std::io::Error) -> Failure + 'a {
+    move |error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::plain(format!("error reading {path}: no such file or directory")),
+        _ => Failure::plain(format!("error reading {path}: {error}")),
+    }
+}
+
+fn from_file(source: &str, data: &mut Data) -> Outcome {
+    let (key, path) = match source.split_once('=') {
+        Some(("", _)) => return Err(Failure::plain(format!("key name for file path {} missing", &source[1..]))),
+        Some((key, "")) => return Err(Failure::plain(format!("file path for key name {key} missing"))),
+        Some((key, path)) => (Some(key), path),
+        None => (None, source),
+    };
+    let meta = std::fs::metadata(path).map_err(reading(path))?;
+    if !meta.is_dir() {
+        let own = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        data.push((key.unwrap_or(own).into(), std::fs::read(path).map_err(reading(path))?));
+        return Ok(());
+    }
+    if key.is_some() {
+        return Err(Failure::plain("cannot give a key name for a directory path"));
+    }
+    let mut files: Vec<_> = std::fs::read_dir(path).map_err(reading(path))?.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    for file in files.iter().filter(|file| file.symlink_metadata().is_ok_and(|meta| meta.is_file())) {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        data.push((name.into(), std::fs::read(file).map_err(reading(path))?));
+    }
+    Ok(())
+}
+
+/// `KEY=VALUE` lines; `KEY` alone takes the value of this process's environment.
+fn from_env_file(path: &str, data: &mut Data) -> Outcome {
+    let text = std::fs::read_to_string(path).map_err(reading(path))?;
+    for line in text.trim_start_matches('\u{feff}').lines() {
+        let line = line.trim_start();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match line.split_once('=') {
+            Some((key, value)) => data.push((key.into(), value.into())),
+            None => {
+                if let Ok(value) = std::env::var(line) {
+                    data.push((line.into(), value.into()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
