@@ -122,3 +122,13 @@ pub fn main() -> ExitCode {
     let outcome = cli.verb.run(&mut context);
     context.finish(outcome)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_flags_are_the_same() {
+        Cli::command().debug_assert();
+    }
+}

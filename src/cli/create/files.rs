@@ -10,7 +10,7 @@ use crate::apiserver::create::create;
 
 /// Flags of `create -f`.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct FromFiles {
     #[command(flatten)]
     files: FileFlags,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut Context) -> Outcome {
+pub fn run(args: FromFiles, context: &mut Context) -> Outcome {
     if args.files.is_empty() {
         return Err(Failure::plain("must specify one of -f and -k"));
     }
@@ -44,7 +44,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 fn one(
-    args: &Args,
+    args: &FromFiles,
     context: &mut Context,
     manifest: &Manifest,
     dry_run: DryRun,

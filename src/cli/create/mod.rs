@@ -30,7 +30,7 @@ pub struct Args {
     #[command(subcommand)]
     generator: Option<Generator>,
     #[command(flatten)]
-    files: files::Args,
+    files: files::FromFiles,
 }
 
 #[derive(Subcommand)]

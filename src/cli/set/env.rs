@@ -64,7 +64,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if let Some(from) = &args.from {
         variables.extend(references(&args, context, from)?);
     }
-    let words = Words { updated: "env", patched: "env update to pod template" };
+    let words = Words { updated: "env", patched: "env update to pod template:" };
     let (pattern, overwrite) = (args.containers.clone(), args.overwrite);
     args.which.update(context, &resources, words, |_, target| {
         let (kind, variables, remove, pattern) = (target.kind, variables.clone(), remove.clone(), pattern.clone());

@@ -31,7 +31,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             "all containers are already specified by *, but saw more than one container_name=container_image pairs";
         return Err(Failure::plain(text));
     }
-    let words = Words { updated: "image", patched: "image update to pod template" };
+    let words = Words { updated: "image", patched: "image update to pod template:" };
     args.which.update(context, &resources, words, |_, target| {
         let (kind, images) = (target.kind, images.clone());
         let edit: Edit = Box::new(move |object| set(kind, object, &images));

@@ -105,7 +105,7 @@ impl Which {
     fn one(&self, context: &mut Context, target: &Target, dry_run: DryRun, what: Words, edit: Edit) -> Outcome {
         let kept = if self.local { DryRun::Client } else { dry_run };
         let reply = change(context, target, kept, edit).map_err(|failure| match failure {
-            Failure::Api { status, .. } => Failure::plain(format!("failed to patch {}: {status}", what.patched)),
+            Failure::Api { status, .. } => Failure::plain(format!("failed to patch {} {status}", what.patched)),
             other => other,
         })?;
         if !reply.changed {
