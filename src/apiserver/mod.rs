@@ -11,6 +11,7 @@ pub mod apply;
 pub mod bootstrap;
 pub mod create;
 pub mod delete;
+pub mod evict;
 pub mod front;
 pub mod ledger;
 pub mod patch;

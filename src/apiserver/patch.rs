@@ -4,6 +4,7 @@ use super::ledger::Ledger;
 use super::update::{Part, update};
 use super::{Options, Reply, Result, read};
 use crate::kinds::Kind;
+use crate::object::patch::PatchError;
 use crate::object::{Key, Object, Reason, Status, merge, patch};
 use serde_json::Value;
 
@@ -51,8 +52,18 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
     let bad = |text: String| Status::new(Reason::BadRequest, text);
     match kind_of_patch {
         PatchType::Merge if change.is_object() => Ok(patch::json_merge(&old.0, change)),
-        PatchType::Json => patch::json_patch(&old.0, change).map_err(|error| {
-            Status { reason: Reason::Invalid, ..bad(error.to_string()) }.about(kind.resource, old.name())
+        PatchType::Json => patch::json_patch(&old.0, change).map_err(|error| match error {
+            PatchError::Decode(_) if !change.is_array() => {
+                let what = if change.is_object() { "object" } else { "value" };
+                bad(format!(
+                    "error decoding patch: json: cannot unmarshal {what} into Go value of type []handlers.jsonPatchOp"
+                ))
+            }
+            PatchError::TooLarge(text) => Status::new(Reason::RequestEntityTooLarge, text),
+            // The API server keeps which operation failed to itself.
+            PatchError::Decode(_) | PatchError::Apply(_) => {
+                Status::new(Reason::Invalid, "the server rejected our request due to an error in our request")
+            }
         }),
         PatchType::Strategic if change.is_object() => {
             let Some(schema) = merge::schema_for(&kind.api_version(), kind.kind) else {

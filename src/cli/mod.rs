@@ -20,9 +20,12 @@ mod flags;
 mod get;
 mod logs;
 mod mark;
+mod node;
 mod pairs;
+mod patch;
 mod patience;
 mod reconcile;
+mod replace;
 mod rollout;
 mod scale;
 mod set;
@@ -68,6 +71,8 @@ enum Verb {
     Get(get::Args),
     Describe(describe::Args),
     Delete(delete::Args),
+    Patch(patch::Args),
+    Replace(replace::Args),
     Set(set::Args),
     Rollout(rollout::Args),
     Scale(scale::Args),
@@ -76,6 +81,12 @@ enum Verb {
     Label(mark::label::Args),
     Annotate(mark::annotate::Args),
     Explain(explain::Args),
+    /// Mark node as unschedulable.
+    Cordon(node::cordon::Args),
+    /// Mark node as schedulable.
+    Uncordon(node::cordon::Args),
+    Taint(node::taint::Args),
+    Drain(node::drain::Args),
     ApiResources(api_resources::Args),
     ApiVersions(api_versions::Args),
     Wait(wait::Args),
@@ -91,6 +102,8 @@ impl Verb {
             Verb::Get(args) => get::run(args, context),
             Verb::Describe(args) => describe::run(args, context),
             Verb::Delete(args) => delete::run(args, context),
+            Verb::Patch(args) => patch::run(args, context),
+            Verb::Replace(args) => replace::run(args, context),
             Verb::Set(args) => set::run(args, context),
             Verb::Rollout(args) => rollout::run(args, context),
             Verb::Scale(args) => scale::run(args, context),
@@ -99,6 +112,10 @@ impl Verb {
             Verb::Label(args) => mark::label::run(args, context),
             Verb::Annotate(args) => mark::annotate::run(args, context),
             Verb::Explain(args) => explain::run(args, context),
+            Verb::Cordon(args) => node::cordon::run(args, context, true),
+            Verb::Uncordon(args) => node::cordon::run(args, context, false),
+            Verb::Taint(args) => node::taint::run(args, context),
+            Verb::Drain(args) => node::drain::run(args, context),
             Verb::ApiResources(args) => api_resources::run(args, context),
             Verb::ApiVersions(args) => api_versions::run(args, context),
             Verb::Wait(args) => wait::run(args, context),

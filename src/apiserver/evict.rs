@@ -1,0 +1,127 @@
+//! Evict: a deletion of a pod that its disruption budget has to allow. Kubernetes: `pkg/registry/core/pod/storage/eviction.go`.
+
+use super::delete::{DeleteOptions, delete};
+use super::ledger::Ledger;
+use super::update::{Part, update};
+use super::{Options, Reply, Result, read};
+use crate::kinds;
+use crate::object::selector::Selector;
+use crate::object::{Key, Object, Reason, Resource, Status, time};
+use serde_json::{Value, json};
+
+/// Most pods whose eviction a budget remembers. Kubernetes: `MaxDisruptedPodSize`.
+const MAX_DISRUPTED: usize = 2000;
+
+/// Evicts a pod; refused with 429 while its budget allows no disruption.
+pub fn evict(ledger: &mut dyn Ledger, key: &Key, options: &DeleteOptions, dry_run: bool) -> Result<Reply> {
+    let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
+    let pod = read::get(ledger, key)?;
+    if !ends_anyway(&pod) {
+        let mut budgets = ledger.list(Resource("poddisruptionbudgets.policy"), Some(&key.namespace))?;
+        budgets.retain(|budget| selects(budget, &pod));
+        if budgets.len() > 1 {
+            let text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            return Err(Status::new(Reason::InternalError, text));
+        }
+        if let Some(budget) = budgets.pop()
+            && !is_free(&budget, &pod)
+        {
+            spend(ledger, budget, &pod, dry_run)?;
+        }
+    }
+    let options = DeleteOptions { uid: Some(pod.uid().to_owned()), ..options.clone() };
+    delete(ledger, kind, key, &options)
+}
+
+/// A pod whose end disturbs nothing.
+fn ends_anyway(pod: &Object) -> bool {
+    pod.deletion().is_some() || matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed" | "Pending"))
+}
+
+fn selects(budget: &Object, pod: &Object) -> bool {
+    let selector = budget.at(&["spec", "selector"]).map(Selector::from_label_selector);
+    selector.is_some_and(|selector| selector.is_ok_and(|selector| selector.matches(|key| pod.label(key))))
+}
+
+/// A pod that is not ready may go without spending the budget, where the budget's policy says so.
+fn is_free(budget: &Object, pod: &Object) -> bool {
+    let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    if pod.items(&["status", "conditions"]).iter().any(ready) {
+        return false;
+    }
+    let count = |field: &str| budget.int(&["status", field]).unwrap_or(0);
+    let healthy = count("currentHealthy") >= count("desiredHealthy") && count("desiredHealthy") > 0;
+    budget.text(&["spec", "unhealthyPodEvictionPolicy"]) == Some("AlwaysAllow") || healthy
+}
+
+/// Takes one disruption off the budget.
+fn spend(ledger: &mut dyn Ledger, mut budget: Object, pod: &Object, dry_run: bool) -> Result<()> {
+    let refuse = |text: String| Err(Status::new(Reason::TooManyRequests, text));
+    let count = |field: &str| budget.int(&["status", field]).unwrap_or(0);
+    let (allowed, observed) = (count("disruptionsAllowed"), count("observedGeneration"));
+    let disrupted = budget.at(&["status", "disruptedPods"]).and_then(Value::as_object).map_or(0, serde_json::Map::len);
+    if observed < budget.generation() || disrupted > MAX_DISRUPTED {
+        return refuse(format!(
+            "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget {} is still being \
+             processed by the server.",
+            budget.name()
+        ));
+    }
+    if allowed <= 0 {
+        return refuse("Cannot evict pod as it would violate the pod's disruption budget.".into());
+    }
+    budget.set(&["status", "disruptionsAllowed"], allowed - 1);
+    budget.set(&["status", "disruptedPods", pod.name()], json!(time::rfc3339(ledger.now())));
+    let Some(kind) = kinds::by_name("poddisruptionbudgets") else { return Ok(()) };
+    let options = Options { dry_run, ..Options::default() };
+    update(ledger, kind, &budget, Part::Status, &options).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::Api;
+    use crate::apiserver::create::create;
+
+    fn add(api: &mut Api, body: Value) {
+        let object = Object(body);
+        let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
+        let status = object.at(&["status"]).cloned();
+        api.write(false, |ledger| {
+            let mut made = create(ledger, kind, &object, &Options::default())?.object;
+            if let Some(status) = &status {
+                made.set(&["status"], status.clone());
+                update(ledger, kind, &made, Part::Status, &Options::default())?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_budget_is_spent_and_then_refuses() {
+        let mut api = Api::in_memory("test").unwrap();
+        for name in ["a", "b"] {
+            add(
+                &mut api,
+                json!({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "c", "image": "i"}]},
+                    "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}),
+            );
+        }
+        add(
+            &mut api,
+            json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+                "status": {"disruptionsAllowed": 1, "observedGeneration": 1, "currentHealthy": 2, "desiredHealthy": 1,
+                    "expectedPods": 2}}),
+        );
+        let key = |name: &str| Key::new(Resource("pods"), "default", name);
+        api.write(false, |ledger| evict(ledger, &key("a"), &DeleteOptions::default(), false)).unwrap();
+        let refused = api.write(false, |ledger| evict(ledger, &key("b"), &DeleteOptions::default(), false)).unwrap_err();
+        assert_eq!(refused.reason, Reason::TooManyRequests);
+        assert_eq!(refused.message, "Cannot evict pod as it would violate the pod's disruption budget.");
+        assert!(api.look(|ledger| ledger.exists(&key("b"))).unwrap());
+    }
+}

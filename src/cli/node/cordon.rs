@@ -1,0 +1,29 @@
+//! `kloop cordon` and `uncordon`: whether a node takes new pods.
+
+use super::{cordon_one, find};
+use crate::cli::flags::WriteFlags;
+use crate::cli::{Context, Failure, Outcome};
+
+/// Flags of both.
+#[derive(clap::Args)]
+pub struct Args {
+    /// NODE.
+    #[arg(value_name = "NODE")]
+    names: Vec<String>,
+    /// Selector (label query) to filter on.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+    #[command(flatten)]
+    write: WriteFlags,
+}
+
+/// Runs the verb: cordons, or uncordons.
+pub fn run(args: Args, context: &mut Context, cordon: bool) -> Outcome {
+    let dry_run = args.write.dry_run(context)?;
+    let verb = if cordon { "cordon" } else { "uncordon" };
+    let (found, mut failures) = find(context, verb, &args.names, args.selector.as_deref())?;
+    for target in &found {
+        failures.extend(cordon_one(context, target, cordon, dry_run).err());
+    }
+    Failure::all(failures)
+}

@@ -1,0 +1,187 @@
+//! `kloop taint`: what keeps pods away from a node.
+
+use crate::cli::change::change;
+use crate::cli::flags::{DryRun, PrintFlags, ValidateFlag, WriteFlags};
+use crate::cli::targets::{self, Scope, ScopeFlags, Target};
+use crate::cli::{Context, Failure, Outcome};
+use crate::object::{Object, label};
+use serde_json::{Value, json};
+
+/// Update the taints on one or more nodes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// nodes NAME, then KEY=VALUE:EFFECT or KEY:EFFECT to add and KEY:EFFECT- or KEY- to remove.
+    words: Vec<String>,
+    #[command(flatten)]
+    scope: ScopeFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    #[command(flatten)]
+    validate: ValidateFlag,
+    /// If true, allow taints to be overwritten, otherwise reject taint updates that overwrite existing taints.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    overwrite: bool,
+}
+
+/// One taint that is to be there, or to be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Taint {
+    key: String,
+    value: String,
+    /// Empty, in a removal, for every effect.
+    effect: String,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Changes {
+    add: Vec<Taint>,
+    remove: Vec<Taint>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let is_change = |word: &String| word.contains([':', '=']) || word.ends_with('-');
+    let at = args.words.iter().position(is_change).unwrap_or(args.words.len());
+    let (resources, changes) = args.words.split_at(at);
+    let changes = Changes::parse(changes).map_err(|text| Failure::Usage("taint".into(), text))?;
+    let plain = |text: &str| Err(Failure::Usage("taint".into(), text.into()));
+    match resources.first().map(|kind| targets::kind(kind.split('/').next().unwrap_or(kind))).transpose()? {
+        None => return plain("one or more resources must be specified as <resource> <name>"),
+        Some(kind) if kind.resource != "nodes" => {
+            return plain(&format!("invalid resource type {}, only node(s) is supported", kind.resource));
+        }
+        Some(_) => {}
+    }
+    if changes == Changes::default() {
+        return plain("at least one taint update is required");
+    }
+    let dry_run = args.write.dry_run(context)?;
+    let (found, mut failures) = targets::find(context, &Scope { ..args.scope.of(resources) })?;
+    for target in &found {
+        failures.extend(one(&args, context, target, &changes, dry_run).err());
+    }
+    Failure::all(failures)
+}
+
+impl Changes {
+    fn parse(words: &[String]) -> Result<Changes, String> {
+        let mut changes = Changes::default();
+        for word in words {
+            match word.strip_suffix('-') {
+                Some(gone) => {
+                    let (key, effect) = gone.split_once(':').unwrap_or((gone, ""));
+                    let key = key.split('=').next().unwrap_or(key);
+                    changes.remove.push(Taint { key: key.into(), value: String::new(), effect: effect.into() });
+                }
+                None => changes.add.push(Taint::parse(word)?),
+            }
+        }
+        Ok(changes)
+    }
+}
+
+impl Taint {
+    fn parse(text: &str) -> Result<Taint, String> {
+        let (pair, effect) = text.rsplit_once(':').unwrap_or((text, ""));
+        let (key, value) = if text.contains(':') { pair.split_once('=').unwrap_or((pair, "")) } else { (text, "") };
+        let problems = [label::key_problems(key), label::value_problems(value)].concat();
+        if !problems.is_empty() {
+            return Err(format!("invalid taint spec: {text}, {}", problems.join("; ")));
+        }
+        if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
+            return Err(format!("invalid taint effect: {effect}, unsupported taint effect"));
+        }
+        Ok(Taint { key: key.into(), value: value.into(), effect: effect.into() })
+    }
+
+    /// The same key, and the same effect or any.
+    fn covers(&self, taint: &Value) -> bool {
+        taint["key"] == self.key.as_str() && (self.effect.is_empty() || taint["effect"] == self.effect.as_str())
+    }
+
+    fn to_value(&self) -> Value {
+        let mut taint = json!({"key": self.key, "effect": self.effect});
+        if !self.value.is_empty() {
+            taint["value"] = self.value.as_str().into();
+        }
+        taint
+    }
+}
+
+fn one(args: &Args, context: &mut Context, target: &Target, changes: &Changes, dry_run: DryRun) -> Outcome {
+    let reply = change(context, target, dry_run, |node| edit(node, changes, args.overwrite))?;
+    let word = match (changes.add.is_empty(), changes.remove.is_empty(), args.overwrite) {
+        (true, _, _) => "untainted",
+        (false, true, false) => "tainted",
+        _ => "modified",
+    };
+    let line = format!("node/{} {word}{}", reply.object.name(), dry_run.suffix());
+    args.print.result(context, &reply.object, &line)
+}
+
+fn edit(node: &mut Object, changes: &Changes, overwrite: bool) -> Outcome {
+    let mut taints = node.items(&["spec", "taints"]).to_vec();
+    for gone in &changes.remove {
+        let before = taints.len();
+        taints.retain(|taint| !gone.covers(taint));
+        if taints.len() == before {
+            let effect = if gone.effect.is_empty() { String::new() } else { format!(":{}", gone.effect) };
+            return Err(Failure::plain(format!("taint \"{}{effect}\" not found", gone.key)));
+        }
+    }
+    let mut taken: Vec<&str> = Vec::new();
+    for new in &changes.add {
+        if taints.iter().any(|taint| new.covers(taint)) && !taken.contains(&new.key.as_str()) {
+            taken.push(&new.key);
+        }
+    }
+    if !overwrite && !taken.is_empty() {
+        return Err(Failure::plain(format!(
+            "node {} already has {} taint(s) with same effect(s) and --overwrite is false",
+            node.name(),
+            taken.join(", ")
+        )));
+    }
+    let kept = taints.iter().filter(|taint| !changes.add.iter().any(|new| new.covers(taint))).cloned();
+    let all: Vec<Value> = changes.add.iter().map(Taint::to_value).chain(kept).collect();
+    if all.is_empty() {
+        node.unset(&["spec", "taints"]);
+    } else {
+        node.set(&["spec", "taints"], all);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Changes, String> {
+        Changes::parse(&text.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn taints_are_read() {
+        let changes = parse("a=b:NoSchedule c:NoExecute d- e:NoSchedule-").unwrap();
+        let taint = |key: &str, value: &str, effect: &str| Taint { key: key.into(), value: value.into(), effect: effect.into() };
+        assert_eq!(changes.add, [taint("a", "b", "NoSchedule"), taint("c", "", "NoExecute")]);
+        assert_eq!(changes.remove, [taint("d", "", ""), taint("e", "", "NoSchedule")]);
+        assert_eq!(parse("a=b:Odd").unwrap_err(), "invalid taint effect: Odd, unsupported taint effect");
+        assert!(parse("a=b").unwrap_err().starts_with("invalid taint spec: a=b, name part must consist of"));
+    }
+
+    #[test]
+    fn a_taint_replaces_one_of_its_key_and_effect_only_when_told() {
+        let mut node = Object(json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}));
+        let changes = parse("a=b:NoSchedule").unwrap();
+        let error = edit(&mut node, &changes, false).unwrap_err().to_string();
+        assert_eq!(error, "error: node n already has a taint(s) with same effect(s) and --overwrite is false");
+        edit(&mut node, &changes, true).unwrap();
+        assert_eq!(node.items(&["spec", "taints"]), [json!({"key": "a", "effect": "NoSchedule", "value": "b"})]);
+        edit(&mut node, &parse("a-").unwrap(), false).unwrap();
+        assert!(node.at(&["spec", "taints"]).is_none());
+        assert_eq!(edit(&mut node, &parse("a-").unwrap(), false).unwrap_err().to_string(), "error: taint \"a\" not found");
+    }
+}

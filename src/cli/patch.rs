@@ -1,0 +1,144 @@
+//! `kloop patch`: a change written as a patch.
+
+use super::flags::{self, DryRun, PrintFlags, WriteFlags};
+use super::targets::{self, Scope, ScopeFlags, Target};
+use super::{Context, Failure, Outcome};
+use crate::apiserver::FieldValidation;
+use crate::apiserver::Reply;
+use crate::apiserver::create::key_of;
+use crate::apiserver::patch::{self, PatchType};
+use crate::apiserver::update::Part;
+use crate::object::{Object, Reason, Status, yaml};
+use serde_json::{Value, json};
+
+/// Update fields of a resource using strategic merge patch, a JSON merge patch, or a JSON patch.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME or TYPE/NAME.
+    words: Vec<String>,
+    #[command(flatten)]
+    scope: ScopeFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    /// The patch to be applied to the resource, in JSON or YAML.
+    #[arg(short, long, value_name = "PATCH", allow_hyphen_values = true)]
+    patch: Option<String>,
+    /// A file containing a patch to be applied to the resource.
+    #[arg(long, value_name = "PATH")]
+    patch_file: Option<String>,
+    /// The type of patch being provided; one of [json merge strategic].
+    #[arg(long = "type", default_value = "strategic", value_name = "TYPE")]
+    language: String,
+    /// If specified, patch will operate on the subresource of the requested object: status or scale.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    subresource: String,
+    /// If true, the patch is applied to the objects of the files and printed, nothing else is looked at.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    local: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let language = match args.language.to_lowercase().as_str() {
+        "strategic" => PatchType::Strategic,
+        "merge" => PatchType::Merge,
+        "json" => PatchType::Json,
+        other => {
+            return Err(Failure::plain(format!("--type must be one of [json merge strategic], not {other:?}")));
+        }
+    };
+    let text = text(&args)?;
+    let dry_run = args.write.dry_run(context)?;
+    if args.local && dry_run == DryRun::Server {
+        let text = "cannot specify --local and --dry-run=server - did you mean --dry-run=client?";
+        return Err(Failure::plain(text));
+    }
+    let scope = Scope { local: args.local, ..args.scope.of(&args.words) };
+    let (found, mut failures) = targets::find(context, &scope)?;
+    for target in &found {
+        let done = change(&text).and_then(|change| one(&args, context, target, language, &change, dry_run));
+        failures.extend(done.err());
+    }
+    Failure::all(failures)
+}
+
+fn text(args: &Args) -> Outcome<String> {
+    match (&args.patch, &args.patch_file) {
+        (Some(_), Some(_)) => Err(Failure::plain("cannot specify --patch and --patch-file together")),
+        (Some(text), None) if !text.is_empty() => Ok(text.clone()),
+        (None, Some(path)) => std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                Failure::plain(format!("unable to read patch file: open {path}: no such file or directory"))
+            }
+            _ => Failure::plain(format!("unable to read patch file: {path}: {error}")),
+        }),
+        _ => Err(Failure::plain("must specify --patch or --patch-file containing the contents of the patch")),
+    }
+}
+
+/// The patch as a value. What is neither YAML nor JSON is refused in the server's words.
+fn change(text: &str) -> Outcome<Value> {
+    let bad = |why: String| Failure::from(Status::new(Reason::BadRequest, why));
+    match yaml::documents(text) {
+        Ok(documents) if documents.len() == 1 => Ok(documents[0].value.clone()),
+        Ok(_) => Err(bad("the patch is not one document".into())),
+        Err(error) => match serde_json::from_str::<Value>(text) {
+            Err(json) if json.is_eof() => Err(bad("unexpected end of JSON input".into())),
+            _ => Err(bad(format!("unable to parse {text:?}: {error}"))),
+        },
+    }
+}
+
+fn one(
+    args: &Args,
+    context: &mut Context,
+    target: &Target,
+    language: PatchType,
+    change: &Value,
+    dry_run: DryRun,
+) -> Outcome {
+    let Target { kind, object } = target;
+    if args.local || dry_run == DryRun::Client {
+        let patched = Object(patch::patched(kind, object, language, change)?);
+        return tell(args, context, target, Reply { changed: patched != *object, object: patched, warnings: Vec::new() }, dry_run);
+    }
+    let key = key_of(kind, object);
+    let options = flags::options(FieldValidation::Warn, dry_run);
+    let part = if args.subresource == "status" { Part::Status } else { Part::Main };
+    let change = match args.subresource.as_str() {
+        "" | "status" => change.clone(),
+        "scale" if kind.scale => scale(object, language, change)?,
+        other => {
+            let status = Status::new(Reason::NotFound, "the server could not find the requested resource");
+            return Err(Failure::doing(status, if other == "scale" { "" } else { other }));
+        }
+    };
+    let language = if args.subresource == "scale" { PatchType::Merge } else { language };
+    let api = context.api()?;
+    let reply = api.write(options.dry_run, |ledger| patch::patch(ledger, kind, &key, language, &change, part, &options))?;
+    context.warn(&reply.warnings);
+    tell(args, context, target, reply, dry_run)
+}
+
+/// What a patch of an object's scale means for the object: its number of replicas.
+fn scale(object: &Object, language: PatchType, change: &Value) -> Outcome<Value> {
+    let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
+    let view = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": replicas}});
+    let patched = match language {
+        PatchType::Json => crate::object::patch::json_patch(&view, change)
+            .map_err(|error| Failure::plain(error.to_string()))?,
+        _ => crate::object::patch::json_merge(&view, change),
+    };
+    Ok(json!({"spec": {"replicas": patched["spec"]["replicas"]}}))
+}
+
+fn tell(args: &Args, context: &mut Context, target: &Target, reply: Reply, dry_run: DryRun) -> Outcome {
+    let name = match args.subresource.as_str() {
+        "scale" => format!("scale.autoscaling/{}", reply.object.name()),
+        _ => context.name_of(target.kind, &reply.object),
+    };
+    let unchanged = if reply.changed { "" } else { " (no change)" };
+    args.print.result(context, &reply.object, &format!("{name} patched{unchanged}{}", dry_run.suffix()))
+}

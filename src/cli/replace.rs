@@ -1,0 +1,130 @@
+//! `kloop replace`: an object as the manifest has it, whole.
+
+use super::apply::refuse_duplicates;
+use super::files::{self, FileFlags, Manifest};
+use super::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
+use super::patience::Patience;
+use super::{Context, Failure, Outcome, targets};
+use crate::apiserver::FieldValidation;
+use crate::apiserver::apply::with_last_applied;
+use crate::apiserver::create::create;
+use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::read;
+use crate::apiserver::update::{Part, update};
+use crate::kinds::Kind;
+use crate::object::{Key, Object, Reason};
+use std::time::Duration;
+
+/// Replace a resource by file name or stdin.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    #[command(flatten)]
+    validate: ValidateFlag,
+    /// If true, delete the object and create it again.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    force: bool,
+    /// With --force: period of time in seconds given to the resource to terminate gracefully.
+    #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]
+    grace_period: i64,
+    /// With --force: how long to wait until the old object is gone; zero means a week.
+    #[arg(long, default_value = "0s", value_name = "DURATION")]
+    timeout: String,
+    /// If true, the configuration of current object will be saved in its annotation, for later applies.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    save_config: bool,
+    /// If specified, replace will operate on the subresource of the requested object: status.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    subresource: String,
+}
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if args.files.is_empty() {
+        return Err(Failure::plain("must specify one of -f and -k"));
+    }
+    if args.grace_period >= 0 && !args.force {
+        return Err(Failure::plain("--grace-period must have --force specified"));
+    }
+    let dry_run = args.write.dry_run(context)?;
+    let validation = args.validate.parse()?;
+    let (manifests, mut failures) = files::read(&args.files)?;
+    if manifests.is_empty() && failures.is_empty() {
+        return Err(Failure::plain("no objects passed to replace"));
+    }
+    for manifest in &manifests {
+        failures.extend(one(&args, context, manifest, dry_run, validation).err());
+    }
+    Failure::all(failures)
+}
+
+fn one(
+    args: &Args,
+    context: &mut Context,
+    manifest: &Manifest,
+    dry_run: DryRun,
+    validation: FieldValidation,
+) -> Outcome {
+    let (kind, key) = targets::locate(context, manifest)?;
+    let mut object = manifest.object.clone();
+    if kind.namespaced {
+        object.set(&["metadata", "namespace"], &*key.namespace);
+    }
+    refuse_duplicates(kind, manifest, validation)?;
+    if args.save_config {
+        object = with_last_applied(&object);
+    }
+    let options = flags::options(validation, dry_run);
+    let doing = |status| Failure::doing(status, format!("error when replacing {:?}", manifest.source));
+    let object = if dry_run == DryRun::Client {
+        object
+    } else if args.force && dry_run == DryRun::None {
+        remove(args, context, kind, &key)?;
+        object.unset(&["metadata", "resourceVersion"]);
+        object.unset(&["metadata", "uid"]);
+        let done = context.api()?.write(false, |ledger| create(ledger, kind, &object, &options)).map_err(doing)?;
+        context.warn(&done.warnings);
+        done.object
+    } else {
+        let part = if args.subresource == "status" { Part::Status } else { Part::Main };
+        let done = context.api()?.write(options.dry_run, |ledger| {
+            read::get(ledger, &key)?;
+            update(ledger, kind, &object, part, &options)
+        });
+        let done = done.map_err(doing)?;
+        context.warn(&done.warnings);
+        done.object
+    };
+    let line = format!("{} replaced{}", context.name_of(kind, &object), dry_run.suffix());
+    args.print.result(context, &object, &line)
+}
+
+/// Deletes what stands there, and waits until it is gone.
+fn remove(args: &Args, context: &mut Context, kind: &'static Kind, key: &Key) -> Outcome {
+    let timeout = flags::duration("timeout", &args.timeout)?.unwrap_or(WEEK);
+    let patience = Patience::new(context, Some(timeout))?;
+    let grace = Some(args.grace_period.max(0));
+    let options = DeleteOptions { grace, ..DeleteOptions::default() };
+    let old: Object = match context.api()?.write(false, |ledger| delete(ledger, kind, key, &options)) {
+        Ok(reply) => reply.object,
+        Err(status) if status.reason == Reason::NotFound => return Ok(()),
+        Err(status) => return Err(status.into()),
+    };
+    if args.print.output.is_none() {
+        let place = if kind.namespaced { format!(" from {} namespace", key.namespace) } else { String::new() };
+        context.say(&format!("{} {:?} deleted{place}", kind.qualified_singular(), &*key.name))?;
+    }
+    while context.look(|ledger| ledger.get(key))?.is_some_and(|now| now.uid() == old.uid()) {
+        if !patience.wait() {
+            return Err(Failure::plain("timed out waiting for the condition"));
+        }
+    }
+    Ok(())
+}
