@@ -20,7 +20,8 @@ pub fn evict(ledger: &mut dyn Ledger, key: &Key, options: &DeleteOptions, dry_ru
         let mut budgets = ledger.list(Resource("poddisruptionbudgets.policy"), Some(&key.namespace))?;
         budgets.retain(|budget| selects(budget, &pod));
         if budgets.len() > 1 {
-            let text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            let text =
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Err(Status::new(Reason::InternalError, text));
         }
         if let Some(budget) = budgets.pop()
@@ -119,7 +120,8 @@ mod tests {
         );
         let key = |name: &str| Key::new(Resource("pods"), "default", name);
         api.write(false, |ledger| evict(ledger, &key("a"), &DeleteOptions::default(), false)).unwrap();
-        let refused = api.write(false, |ledger| evict(ledger, &key("b"), &DeleteOptions::default(), false)).unwrap_err();
+        let refused =
+            api.write(false, |ledger| evict(ledger, &key("b"), &DeleteOptions::default(), false)).unwrap_err();
         assert_eq!(refused.reason, Reason::TooManyRequests);
         assert_eq!(refused.message, "Cannot evict pod as it would violate the pod's disruption budget.");
         assert!(api.look(|ledger| ledger.exists(&key("b"))).unwrap());

@@ -102,7 +102,13 @@ fn one(
     let Target { kind, object } = target;
     if args.local || dry_run == DryRun::Client {
         let patched = Object(patch::patched(kind, object, language, change)?);
-        return tell(args, context, target, Reply { changed: patched != *object, object: patched, warnings: Vec::new() }, dry_run);
+        return tell(
+            args,
+            context,
+            target,
+            Reply { changed: patched != *object, object: patched, warnings: Vec::new() },
+            dry_run,
+        );
     }
     let key = key_of(kind, object);
     let options = flags::options(FieldValidation::Warn, dry_run);
@@ -117,7 +123,8 @@ fn one(
     };
     let language = if args.subresource == "scale" { PatchType::Merge } else { language };
     let api = context.api()?;
-    let reply = api.write(options.dry_run, |ledger| patch::patch(ledger, kind, &key, language, &change, part, &options))?;
+    let reply =
+        api.write(options.dry_run, |ledger| patch::patch(ledger, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);
     tell(args, context, target, reply, dry_run)
 }
@@ -127,8 +134,9 @@ fn scale(object: &Object, language: PatchType, change: &Value) -> Outcome<Value>
     let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
     let view = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": replicas}});
     let patched = match language {
-        PatchType::Json => crate::object::patch::json_patch(&view, change)
-            .map_err(|error| Failure::plain(error.to_string()))?,
+        PatchType::Json => {
+            crate::object::patch::json_patch(&view, change).map_err(|error| Failure::plain(error.to_string()))?
+        }
         _ => crate::object::patch::json_merge(&view, change),
     };
     Ok(json!({"spec": {"replicas": patched["spec"]["replicas"]}}))

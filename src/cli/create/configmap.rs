@@ -22,9 +22,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     for (key, value) in args.sources.read("ConfigMap", name)? {
         match String::from_utf8(value) {
             Ok(text) => data.insert(key, text.into()),
-            Err(error) => {
-                binary.insert(key, base64::engine::general_purpose::STANDARD.encode(error.as_bytes()).into())
-            }
+            Err(error) => binary.insert(key, base64::engine::general_purpose::STANDARD.encode(error.as_bytes()).into()),
         };
     }
     let mut body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});

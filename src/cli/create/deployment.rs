@@ -31,8 +31,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     let mut containers: Vec<Value> = Vec::new();
     for image in &args.image {
-        let taken: Vec<String> =
-            containers.iter().filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect();
+        let taken: Vec<String> = containers.iter().filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect();
         let mut container = json!({"image": image, "name": container_name(image, &taken), "resources": {}});
         if !args.command.is_empty() {
             container["command"] = args.command.clone().into();
@@ -58,8 +57,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 fn container_name(image: &str, taken: &[String]) -> String {
     let last = image.rsplit('/').next().unwrap_or(image);
     let bare = last.split(['@', ':']).next().unwrap_or(last);
-    let sane: String =
-        bare.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' }).collect();
+    let sane: String = bare
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
+        .collect();
     let sane = sane.trim_matches('-').to_owned();
     let free = |name: &String| !taken.contains(name);
     let numbered = (1..).map(|number| format!("{sane}-{number}"));

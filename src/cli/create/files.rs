@@ -1,12 +1,12 @@
 //! `kloop create -f`: new objects, from manifests.
 
+use crate::apiserver::FieldValidation;
+use crate::apiserver::apply::with_last_applied;
+use crate::apiserver::create::create;
 use crate::cli::apply::refuse_duplicates;
 use crate::cli::files::{self, FileFlags, Manifest};
 use crate::cli::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
 use crate::cli::{Context, Failure, Outcome, targets};
-use crate::apiserver::FieldValidation;
-use crate::apiserver::apply::with_last_applied;
-use crate::apiserver::create::create;
 
 /// Flags of `create -f`.
 #[derive(clap::Args)]

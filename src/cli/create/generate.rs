@@ -31,9 +31,7 @@ impl Generate {
     pub fn name(&self, verb: &str) -> Outcome<&str> {
         match &self.names[..] {
             [name] => Ok(name),
-            names => {
-                Err(Failure::Usage(verb.into(), format!("exactly one NAME is required, got {}", names.len())))
-            }
+            names => Err(Failure::Usage(verb.into(), format!("exactly one NAME is required, got {}", names.len()))),
         }
     }
 

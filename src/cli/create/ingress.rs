@@ -35,8 +35,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": name},
         "spec": {}, "status": {"loadBalancer": {}},
     });
-    let annotations: Map<String, Value> =
-        pairs::parse(&args.annotation, "annotation", false)?.set.into_iter().map(|(key, value)| (key, value.into())).collect();
+    let annotations: Map<String, Value> = pairs::parse(&args.annotation, "annotation", false)?
+        .set
+        .into_iter()
+        .map(|(key, value)| (key, value.into()))
+        .collect();
     if !annotations.is_empty() {
         body["metadata"]["annotations"] = annotations.into();
     }

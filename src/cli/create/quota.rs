@@ -33,6 +33,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if !args.scopes.is_empty() {
         spec["scopes"] = args.scopes.clone().into();
     }
-    let body = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": spec, "status": {}});
+    let body =
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": spec, "status": {}});
     args.generate.create(context, body, Some("quota"))
 }

@@ -28,8 +28,22 @@ pub struct Args {
 
 /// Verbs of resources that Kubernetes knows.
 const KNOWN: [&str; 16] = [
-    "*", "get", "delete", "list", "create", "update", "patch", "watch", "proxy", "deletecollection", "use", "bind",
-    "escalate", "impersonate", "approve", "sign",
+    "*",
+    "get",
+    "delete",
+    "list",
+    "create",
+    "update",
+    "patch",
+    "watch",
+    "proxy",
+    "deletecollection",
+    "use",
+    "bind",
+    "escalate",
+    "impersonate",
+    "approve",
+    "sign",
 ];
 
 /// Runs the verb, for `Role` or `ClusterRole`.

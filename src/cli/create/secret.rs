@@ -76,8 +76,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 fn create(generate: &Generate, context: &mut Context, name: &str, kind: &str, data: Vec<(String, Vec<u8>)>) -> Outcome {
-    let data: Map<String, Value> =
-        data.into_iter().map(|(key, value)| (key, STANDARD.encode(value).into())).collect();
+    let data: Map<String, Value> = data.into_iter().map(|(key, value)| (key, STANDARD.encode(value).into())).collect();
     let mut body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
     if !data.is_empty() {
         body["data"] = data.into();
@@ -98,7 +97,9 @@ fn docker_registry(args: DockerRegistry, context: &mut Context) -> Outcome {
     let name = args.generate.name("create secret docker-registry")?;
     for (flag, value) in [("docker-username", &args.docker_username), ("docker-password", &args.docker_password)] {
         if value.is_empty() {
-            let text = format!("either --from-file or the combination of --docker-username, --docker-password and --docker-server is required: --{flag} is missing");
+            let text = format!(
+                "either --from-file or the combination of --docker-username, --docker-password and --docker-server is required: --{flag} is missing"
+            );
             return Err(Failure::plain(text));
         }
     }
@@ -122,9 +123,8 @@ fn docker_registry(args: DockerRegistry, context: &mut Context) -> Outcome {
 
 fn tls(args: Tls, context: &mut Context) -> Outcome {
     let name = args.generate.name("create secret tls")?;
-    let read = |path: &str| {
-        std::fs::read(path).map_err(|_| Failure::plain(format!("open {path}: no such file or directory")))
-    };
+    let read =
+        |path: &str| std::fs::read(path).map_err(|_| Failure::plain(format!("open {path}: no such file or directory")));
     let (cert, key) = (read(&args.cert)?, read(&args.key)?);
     for (what, bytes, word) in [("certificate", &cert, "CERTIFICATE"), ("key", &key, "PRIVATE KEY")] {
         let text = String::from_utf8_lossy(bytes);

@@ -85,9 +85,9 @@ fn one(args: Common, context: &mut Context, kind: &str) -> Outcome {
 /// `80:8080`, `443`, `80:http`.
 fn port(text: &str) -> Outcome<Value> {
     let (port, target) = text.split_once(':').unwrap_or((text, text));
-    let number = port.parse::<u16>().map_err(|_| {
-        Failure::plain(format!("strconv.ParseUint: parsing {port:?}: invalid syntax"))
-    })?;
+    let number = port
+        .parse::<u16>()
+        .map_err(|_| Failure::plain(format!("strconv.ParseUint: parsing {port:?}: invalid syntax")))?;
     let target = target.parse::<u16>().map(Value::from).unwrap_or_else(|_| target.into());
     Ok(json!({"name": text.replace(':', "-"), "port": number, "protocol": "TCP", "targetPort": target}))
 }

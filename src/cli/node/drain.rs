@@ -71,7 +71,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         match drain(&args, context, &name, timeout, dry_run) {
             Ok(()) => context.say(&format!("node/{name} drained{}", dry_run.suffix()))?,
             Err(Failure::Plain(why)) => {
-                context.tell(&format!("error: unable to drain node {name:?} due to error: {why}, continuing command..."));
+                context
+                    .tell(&format!("error: unable to drain node {name:?} due to error: {why}, continuing command..."));
                 failed.push((name, why));
             }
             Err(other) => return Err(other),
@@ -158,7 +159,11 @@ impl Chosen {
             }
             chosen.pods.push(pod);
         }
-        let words = ["ignoring DaemonSet-managed Pods", "deleting Pods with local storage", "deleting Pods that declare no controller"];
+        let words = [
+            "ignoring DaemonSet-managed Pods",
+            "deleting Pods with local storage",
+            "deleting Pods that declare no controller",
+        ];
         for ((what, allowed, names), warning) in found.into_iter().zip(words) {
             match (names.is_empty(), allowed) {
                 (true, _) => {}
@@ -178,7 +183,13 @@ fn is_of_daemon_set(context: &mut Context, pod: &Object) -> Outcome<bool> {
 }
 
 /// Evicts all, trying again what is refused for now, and waits until all are gone.
-fn remove(args: &Args, context: &mut Context, pods: Vec<Object>, timeout: Option<Duration>, dry_run: DryRun) -> Outcome {
+fn remove(
+    args: &Args,
+    context: &mut Context,
+    pods: Vec<Object>,
+    timeout: Option<Duration>,
+    dry_run: DryRun,
+) -> Outcome {
     let word = if args.disable_eviction { "deleting" } else { "evicting" };
     for pod in &pods {
         context.tell(&format!("{word} pod {}/{}{}", pod.namespace(), pod.name(), dry_run.suffix()));
@@ -233,7 +244,9 @@ fn remove_one(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Optio
         Ok(_) => Ok(None),
         Err(Status { reason: Reason::TooManyRequests, message, .. }) => Ok(Some(message)),
         Err(status) if status.reason == Reason::NotFound => Ok(None),
-        Err(status) => Err(Failure::plain(format!("error when evicting pods/{:?} -n {:?}: {status}", pod.name(), pod.namespace()))),
+        Err(status) => {
+            Err(Failure::plain(format!("error when evicting pods/{:?} -n {:?}: {status}", pod.name(), pod.namespace())))
+        }
     }
 }
 

@@ -15,13 +15,20 @@ use crate::object::selector::Selector;
 use crate::object::{Key, Object};
 
 /// The nodes of these names, or of a selector.
-fn find(context: &mut Context, verb: &str, names: &[String], selector: Option<&str>) -> Outcome<(Vec<Target>, Vec<Failure>)> {
+fn find(
+    context: &mut Context,
+    verb: &str,
+    names: &[String],
+    selector: Option<&str>,
+) -> Outcome<(Vec<Target>, Vec<Failure>)> {
     let kind = targets::kind("nodes")?;
     match (names, selector) {
         ([], None) => {
             return Err(Failure::Usage(verb.into(), format!("USAGE: {verb} NODE [flags]")));
         }
-        ([_, ..], Some(_)) => return Err(Failure::plain("error: cannot specify both a node name and a --selector option")),
+        ([_, ..], Some(_)) => {
+            return Err(Failure::plain("error: cannot specify both a node name and a --selector option"));
+        }
         ([], Some(selector)) => {
             let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
             let wanted = Wanted { labels: Some(labels), fields: None };

@@ -165,7 +165,11 @@ mod tests {
     #[test]
     fn taints_are_read() {
         let changes = parse("a=b:NoSchedule c:NoExecute d- e:NoSchedule-").unwrap();
-        let taint = |key: &str, value: &str, effect: &str| Taint { key: key.into(), value: value.into(), effect: effect.into() };
+        let taint = |key: &str, value: &str, effect: &str| Taint {
+            key: key.into(),
+            value: value.into(),
+            effect: effect.into(),
+        };
         assert_eq!(changes.add, [taint("a", "b", "NoSchedule"), taint("c", "", "NoExecute")]);
         assert_eq!(changes.remove, [taint("d", "", ""), taint("e", "", "NoSchedule")]);
         assert_eq!(parse("a=b:Odd").unwrap_err(), "invalid taint effect: Odd, unsupported taint effect");
@@ -174,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_taint_replaces_one_of_its_key_and_effect_only_when_told() {
-        let mut node = Object(json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}));
+        let mut node =
+            Object(json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}));
         let changes = parse("a=b:NoSchedule").unwrap();
         let error = edit(&mut node, &changes, false).unwrap_err().to_string();
         assert_eq!(error, "error: node n already has a taint(s) with same effect(s) and --overwrite is false");
@@ -182,6 +187,9 @@ mod tests {
         assert_eq!(node.items(&["spec", "taints"]), [json!({"key": "a", "effect": "NoSchedule", "value": "b"})]);
         edit(&mut node, &parse("a-").unwrap(), false).unwrap();
         assert!(node.at(&["spec", "taints"]).is_none());
-        assert_eq!(edit(&mut node, &parse("a-").unwrap(), false).unwrap_err().to_string(), "error: taint \"a\" not found");
+        assert_eq!(
+            edit(&mut node, &parse("a-").unwrap(), false).unwrap_err().to_string(),
+            "error: taint \"a\" not found"
+        );
     }
 }

@@ -59,8 +59,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if set.is_empty() && remove.is_empty() && args.from.is_none() {
         return Err(Failure::plain("at least one environment variable must be provided"));
     }
-    let mut variables: Vec<Value> =
-        set.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    let mut variables: Vec<Value> = set.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     if let Some(from) = &args.from {
         variables.extend(references(&args, context, from)?);
     }
@@ -116,8 +115,7 @@ fn variable_of(key: &str) -> String {
 }
 
 fn change(container: &mut Map<String, Value>, new: &[Value], remove: &[String], overwrite: bool) -> Outcome {
-    let mut variables: Vec<Value> =
-        container.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut variables: Vec<Value> = container.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
     variables.retain(|variable| !remove.iter().any(|name| variable["name"] == name.as_str()));
     for variable in new {
         match variables.iter_mut().find(|known| known["name"] == variable["name"]) {

@@ -32,7 +32,8 @@ pub struct Subjects {
 impl Subjects {
     /// As a binding has them.
     pub fn values(&self) -> Outcome<Vec<Value>> {
-        let named = |kind: &str, name: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+        let named =
+            |kind: &str, name: &String| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
         let users = self.user.iter().map(|name| named("User", name));
         let mut subjects: Vec<Value> = users.chain(self.group.iter().map(|name| named("Group", name))).collect();
         for account in &self.serviceaccount {
