@@ -106,7 +106,9 @@ pub fn take_over(pods: &[PathBuf], epoch: u64) -> Vec<(PathBuf, Record)> {
     let held = pods.iter().filter_map(|pod| Some((pod.clone(), folder::lock(pod).ok()??)));
     let mut found: Vec<(PathBuf, rustix::fd::OwnedFd, Record)> = held
         .map(|(pod, lock)| {
-            let record = folder::read_record(&pod).unwrap_or_default();
+            // Without a record its shim may have died between a start and the record of it.
+            let unrecorded = || Record { boot: process::boot_id(), ..Record::default() };
+            let record = folder::read_record(&pod).unwrap_or_else(unrecorded);
             (pod, lock, record)
         })
         .filter(|(_, _, record)| record.epoch <= epoch)

@@ -39,7 +39,10 @@ impl Shim {
                 if let Some(pod) = pod {
                     self.record.pod = pod;
                 }
-                self.save();
+                // Nothing to lose before the first start, and the first record is cheaper than one that replaces another.
+                if !self.record.containers.is_empty() {
+                    self.save();
+                }
                 if let Some(client) = self.clients.iter_mut().find(|known| known.id == client) {
                     client.subscribed = true;
                     client.tell(&Answer::State(self.record.clone()));
