@@ -1,6 +1,7 @@
 //! all tests
 
 mod cluster;
+mod completion;
 mod explain;
 mod golden;
 mod house;

@@ -10,6 +10,12 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Where the state is: what `--state` says, else `$KLOOP_STATE`, else the user's own.
+pub fn state_path(flag: Option<&PathBuf>) -> PathBuf {
+    let env = || std::env::var_os("KLOOP_STATE").filter(|path| !path.is_empty()).map(PathBuf::from);
+    flag.cloned().or_else(env).unwrap_or_else(store::default_path)
+}
+
 /// One command's surroundings.
 pub struct Context {
     /// The flags that every verb takes.
@@ -34,11 +40,9 @@ impl Context {
         if kind.namespaced { self.namespace() } else { "" }
     }
 
-    /// Where the state is: `--state`, else `$KLOOP_STATE`, else the user's own.
+    /// Where the state is.
     pub fn state(&self) -> PathBuf {
-        let flag = self.globals.state.clone();
-        let env = || std::env::var_os("KLOOP_STATE").filter(|path| !path.is_empty()).map(PathBuf::from);
-        flag.or_else(env).unwrap_or_else(store::default_path)
+        state_path(self.globals.state.as_ref())
     }
 
     /// The API, opened at the first use. A cluster that does not exist yet is made.

@@ -8,6 +8,7 @@ mod api_resources;
 mod api_versions;
 mod apply;
 mod change;
+mod completion;
 mod context;
 mod create;
 mod delete;
@@ -90,6 +91,7 @@ enum Verb {
     ApiResources(api_resources::Args),
     ApiVersions(api_versions::Args),
     Wait(wait::Args),
+    Completion(completion::Args),
     Reconcile(reconcile::Args),
     Version(version::Args),
 }
@@ -119,6 +121,7 @@ impl Verb {
             Verb::ApiResources(args) => api_resources::run(args, context),
             Verb::ApiVersions(args) => api_versions::run(args, context),
             Verb::Wait(args) => wait::run(args, context),
+            Verb::Completion(args) => completion::run(args, context),
             Verb::Reconcile(args) => reconcile::run(args, context),
             Verb::Version(args) => version::run(args, context),
         }
@@ -127,6 +130,9 @@ impl Verb {
 
 /// The whole program but for the shim, which is handled before.
 pub fn main() -> ExitCode {
+    if let Some(code) = completion::answer() {
+        return code;
+    }
     let matches = match Cli::command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => return usage::tell(&error),

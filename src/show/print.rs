@@ -115,13 +115,18 @@ fn go_template(source: &str, flags: Flags<'_>) -> Result<Format, String> {
     Ok(Format::GoTemplate(template, source.to_owned()))
 }
 
-fn unknown(output: &str, tables: bool) -> String {
-    let mut allowed: Vec<&str> = [&ANYWHERE[..], &["yaml"]].concat();
+/// The formats that a command knows, with those of tables or without.
+pub fn formats(tables: bool) -> Vec<String> {
+    let mut known: Vec<&str> = [&ANYWHERE[..], &["yaml"]].concat();
     if tables {
-        allowed.extend(["custom-columns", "custom-columns-file", "wide"]);
+        known.extend(["custom-columns", "custom-columns-file", "wide"]);
     }
-    allowed.sort_unstable();
-    let allowed = allowed.join(",");
+    known.sort_unstable();
+    known.into_iter().map(str::to_owned).collect()
+}
+
+fn unknown(output: &str, tables: bool) -> String {
+    let allowed = formats(tables).join(",");
     format!("unable to match a printer suitable for the output format \"{output}\", allowed formats are: {allowed}")
 }
 

@@ -1,0 +1,205 @@
+//! The answer to a shell that asks how a command line may go on.
+//!
+//! `KLOOP_COMPLETE=zsh kloop -- kloop get po` prints one word a line. What goes wrong is answered with no word at all: a
+//! shell in the middle of a line has no place for errors. Words are only offered when no shell would read anything into
+//! them: the names of roles may be `$(reboot)`.
+
+use super::SCRIPTS;
+use super::state::State;
+use crate::cli::Cli;
+use crate::kinds;
+use crate::show::print;
+use clap::builder::StyledStr;
+use clap::{Arg, ArgMatches, Command, CommandFactory};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, complete};
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Answers when a shell asks; none on every other run, which costs one look into the environment.
+pub fn answer() -> Option<ExitCode> {
+    let shell = std::env::var_os("KLOOP_COMPLETE").filter(|shell| !shell.is_empty())?;
+    let given: Vec<OsString> = std::env::args_os().skip(1).skip_while(|arg| arg != "--").skip(1).collect();
+    let shell = shell.to_str().unwrap_or_default();
+    // Whoever closed the pipe does not want to know.
+    let _ = std::io::stdout().write_all(lines(shell, given).as_bytes());
+    Some(ExitCode::SUCCESS)
+}
+
+/// The answer to the words up to the cursor, in the form that a shell's script expects.
+fn lines(shell: &str, mut given: Vec<OsString>) -> String {
+    // bash gives the line and the part of its last word that it will replace.
+    let mut drop = 0;
+    if shell == "bash" {
+        let (Some(part), Some(line)) = (given.pop(), given.pop()) else { return String::new() };
+        let line = line.to_string_lossy();
+        given = line.split_ascii_whitespace().map(OsString::from).collect();
+        if line.ends_with(|letter: char| letter.is_ascii_whitespace()) {
+            given.push(OsString::new());
+        }
+        drop = given.last().map_or(0, |word| word.len()).saturating_sub(part.len());
+    }
+    let mut text = String::new();
+    for (word, help) in words(given) {
+        let help = help.filter(|help| !help.is_empty());
+        text.push_str(&match (shell, help) {
+            ("bash", _) => word.get(drop..).unwrap_or_default().to_owned(),
+            ("zsh", None) => word.replace(':', "\\:"),
+            ("zsh", Some(help)) => format!("{}:{help}", word.replace(':', "\\:")),
+            ("fish", Some(help)) => format!("{word}\t{help}"),
+            _ => word,
+        });
+        text.push('\n');
+    }
+    text
+}
+
+/// The words that may stand where the last one stands, with their help.
+fn words(line: Vec<OsString>) -> Vec<(String, Option<String>)> {
+    let Some(index) = line.len().checked_sub(1).filter(|index| *index > 0) else { return Vec::new() };
+    let before = &line[..index];
+    let is_new = line[index].is_empty();
+    let mut command = ask_state(Cli::command(), before);
+    let folder = std::env::current_dir().ok();
+    let found = complete(&mut command, line, index, folder.as_deref()).unwrap_or_default();
+    let text = |help: &StyledStr| help.to_string().lines().next().unwrap_or_default().to_owned();
+    let mut words: Vec<(String, Option<String>)> = found
+        .iter()
+        .filter_map(|word| Some((word.get_value().to_str()?.to_owned(), word.get_help().map(text))))
+        .filter(|(word, _)| is_plain(word))
+        .collect();
+    // Flags are offered only to who begins one, as kubectl does.
+    words.retain(|(word, _)| !is_new || !word.starts_with('-'));
+    words
+}
+
+/// Whether a word means itself to every shell: no blank, quote, expansion, control character or other surprise.
+fn is_plain(word: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@+%".contains(letter);
+    !word.is_empty() && !word.starts_with(['=', '%', '+']) && word.chars().all(plain)
+}
+
+/// The command line's grammar, its values completed from the catalogue and the state that the words before name.
+fn ask_state(command: Command, before: &[OsString]) -> Command {
+    let matches = command.clone().ignore_errors(true).try_get_matches_from(before).ok();
+    let (mut path, mut last) = (String::new(), matches.as_ref());
+    while let Some((verb, inner)) = last.and_then(ArgMatches::subcommand) {
+        path = if path.is_empty() { verb.to_owned() } else { format!("{path} {verb}") };
+        last = Some(inner);
+    }
+    let state = Arc::new(State::of(last));
+    let with = |arg: Arg, state: &Arc<State>| match completer(arg.get_id().as_str(), &path, state) {
+        Some(completer) => arg.add(completer),
+        None => arg,
+    };
+    fn each(command: Command, with: &dyn Fn(Arg) -> Arg) -> Command {
+        command.mut_args(with).mut_subcommands(|inner| each(inner, with))
+    }
+    each(command, &|arg| with(arg, &state))
+}
+
+/// What an argument of a verb may be; none where only its user knows.
+fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueCompleter> {
+    let listed =
+        |list: Vec<String>| Some(ArgValueCompleter::new(move |word: &OsStr| offer(word, list.iter().cloned())));
+    let texts = |list: &[&str]| listed(list.iter().map(|text| (*text).to_owned()).collect());
+    let state = Arc::clone(state);
+    let ask = |ask: fn(&State, &str) -> Vec<String>| {
+        Some(ArgValueCompleter::new(move |word: &OsStr| {
+            offer(word, ask(&state, word.to_str().unwrap_or_default()).into_iter())
+        }))
+    };
+    match (argument, verb.split(' ').next().unwrap_or_default()) {
+        ("namespace", _) => ask(|state, _| state.namespaces()),
+        ("container", _) => ask(|state, _| state.containers()),
+        ("filenames" | "state" | "kustomize", _) => Some(ArgValueCompleter::new(PathCompleter::any())),
+        ("output", "explain") => texts(&["plaintext", "plaintext-openapiv2"]),
+        ("output", "delete") => texts(&["name"]),
+        ("output", verb) => listed(print::formats(verb == "get")),
+        ("dry_run", _) => texts(&["none", "server", "client"]),
+        ("validate", _) => texts(&["strict", "warn", "ignore"]),
+        ("cascade", _) => texts(&["background", "orphan", "foreground"]),
+        ("shells", _) => listed(SCRIPTS.iter().map(|(shell, _)| (*shell).to_owned()).collect()),
+        ("words", "explain") => listed(kinds::ALL.iter().map(|kind| kind.resource.plural().to_owned()).collect()),
+        ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => ask(State::pods),
+        ("words", "cordon" | "uncordon" | "drain") => ask(|state, _| state.names("nodes")),
+        ("words", "create" | "run" | "config" | "auth") => None,
+        ("words", _) => ask(State::targets),
+        _ => None,
+    }
+}
+
+fn offer(word: &OsStr, all: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
+    let Some(word) = word.to_str() else { return Vec::new() };
+    all.filter(|candidate| candidate.starts_with(word)).map(CompletionCandidate::new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(shell: &str, given: &[&str]) -> String {
+        let lines = lines(shell, given.iter().map(OsString::from).collect());
+        lines.lines().map(|line| format!("{} ", line.split('\t').next().unwrap_or_default())).collect()
+    }
+
+    #[test]
+    fn words_are_those_that_may_stand_there() {
+        for (given, expected) in [
+            (&["kloop", "appl"][..], "apply "),
+            (&["kloop", "get", "deploy"], "deployments "),
+            (&["kloop", "get", "pods,job"], "pods,jobs "),
+            (&["kloop", "get", "-o", "y"], "yaml "),
+            (&["kloop", "get", "-oy"], "-oyaml "),
+            (&["kloop", "apply", "--dry-run=s"], "--dry-run=server "),
+            (&["kloop", "apply", "--dry-"], "--dry-run "),
+            (&["kloop", "completion", "z"], "zsh "),
+            (&["kloop", "rollout", "res"], "restart resume "),
+            (&["kloop"], ""),
+            (&[], ""),
+        ] {
+            assert_eq!(offered("fish", given), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn bash_replaces_only_a_part_of_a_word() {
+        for (line, part, expected) in [
+            ("kloop get deploy", "deploy", "deployments "),
+            ("kloop apply --dry-run=s", "s", "server "),
+            ("kloop apply --dry-run=", "", "none server client "),
+            ("kloop   completion ", "", "bash zsh fish "),
+            ("kloop \"", "\"", ""),
+            ("", "", ""),
+        ] {
+            assert_eq!(offered("bash", &[line, part]), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn only_plain_words_are_offered() {
+        for word in ["web-0", "pod/web", "--dry-run=client", "system:node", "a@b", "1"] {
+            assert!(is_plain(word), "{word}");
+        }
+        for word in [
+            "",
+            "$(reboot)",
+            "a b",
+            "a;b",
+            "`a`",
+            "a\nb",
+            "~",
+            "*",
+            "a\\",
+            "é",
+            "=ls",
+            "'",
+            "\u{1b}[1m",
+            "a|b",
+            "{a,b}",
+        ] {
+            assert!(!is_plain(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `kloop completion`: what a shell needs to complete kloop's command lines.
+//!
+//! The scripts in `completions/` only ask: [`answer`] tells them the words, some of which stand in the cluster's file.
+
+mod answer;
+mod state;
+
+pub use answer::answer;
+
+use super::{Context, Failure, Outcome};
+
+/// The shells and their scripts.
+const SCRIPTS: [(&str, &str); 3] = [
+    ("bash", include_str!("../../../completions/kloop.bash")),
+    ("zsh", include_str!("../../../completions/_kloop")),
+    ("fish", include_str!("../../../completions/kloop.fish")),
+];
+
+/// Output shell completion code for the specified shell (bash, zsh or fish).
+///
+/// To load it into the current shell: `source <(kloop completion bash)`, or `kloop completion fish | source`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// bash, zsh or fish.
+    shells: Vec<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let wrong = |text: String| Failure::Usage("completion".into(), text);
+    let shell = match &args.shells[..] {
+        [shell] => shell,
+        [] => return Err(wrong("Shell not specified.".into())),
+        _ => return Err(wrong("Too many arguments. Expected only the shell type.".into())),
+    };
+    let script = SCRIPTS.iter().find(|(known, _)| known == shell).map(|(_, script)| *script);
+    context.print(script.ok_or_else(|| wrong(format!("Unsupported shell type {shell:?}.")))?)
+}

@@ -1,0 +1,110 @@
+//! What the cluster's file knows that a command line may name. It is only read, and is not made when it is not there.
+
+use crate::apiserver::Api;
+use crate::cli::context::state_path;
+use crate::kinds::{self, Kind};
+use crate::object::{Key, Object, Resource};
+use crate::store::Access;
+use clap::ArgMatches;
+use std::path::PathBuf;
+
+/// What the words before the cursor said.
+#[derive(Default)]
+pub struct State {
+    path: Option<PathBuf>,
+    namespace: Option<String>,
+    words: Vec<String>,
+}
+
+impl State {
+    /// Takes from the innermost verb's matches which cluster and namespace are meant, and what is named already.
+    pub fn of(matches: Option<&ArgMatches>) -> State {
+        let Some(matches) = matches else { return State::default() };
+        let words = matches.try_get_many::<String>("words").ok().flatten();
+        State {
+            path: matches.try_get_one::<PathBuf>("state").ok().flatten().cloned(),
+            namespace: matches.try_get_one::<String>("namespace").ok().flatten().cloned(),
+            words: words.into_iter().flatten().cloned().collect(),
+        }
+    }
+
+    /// TYPE, then names; or TYPE/NAME.
+    pub fn targets(&self, word: &str) -> Vec<String> {
+        if word.contains('/') || self.words.iter().any(|word| word.contains('/')) {
+            return self.pairs(word);
+        }
+        match self.words.split_first() {
+            None => types(word),
+            Some((types, named)) => {
+                let mut names: Vec<String> = types.split(',').flat_map(|name| self.names(name)).collect();
+                names.retain(|name| !named.contains(name));
+                names
+            }
+        }
+    }
+
+    /// Names of pods, or TYPE/NAME; then the containers of the pod that was named.
+    pub fn pods(&self, word: &str) -> Vec<String> {
+        match (word.contains('/'), self.words.is_empty()) {
+            (true, _) => self.pairs(word),
+            (_, true) => self.names("pods"),
+            (_, false) => self.containers(),
+        }
+    }
+
+    fn pairs(&self, word: &str) -> Vec<String> {
+        let Some((name, _)) = word.split_once('/') else {
+            return types(word).into_iter().map(|name| format!("{name}/")).collect();
+        };
+        self.names(name).into_iter().map(|known| format!("{name}/{known}")).collect()
+    }
+
+    /// The names of a type's objects in the namespace that is meant.
+    pub fn names(&self, name: &str) -> Vec<String> {
+        let Some(kind) = kinds::by_name(name) else { return Vec::new() };
+        self.keys(kind).into_iter().map(|key| key.name.to_string()).collect()
+    }
+
+    /// All namespaces.
+    pub fn namespaces(&self) -> Vec<String> {
+        self.names("namespaces")
+    }
+
+    /// The containers of the pod that was named.
+    pub fn containers(&self) -> Vec<String> {
+        let Some(word) = self.words.first() else { return Vec::new() };
+        let name = word.rsplit('/').next().unwrap_or(word);
+        let key = Key::new(Resource("pods"), self.namespace(), name);
+        let found = self.open().and_then(|api| api.look(|ledger| crate::apiserver::read::get(ledger, &key)).ok());
+        let names = |pod: &Object, list: &str| -> Vec<String> {
+            let containers = pod.at(&["spec", list]).and_then(|list| list.as_array()).into_iter().flatten();
+            containers.filter_map(|container| container["name"].as_str()).map(str::to_owned).collect()
+        };
+        found.map(|pod| [names(&pod, "containers"), names(&pod, "initContainers")].concat()).unwrap_or_default()
+    }
+
+    fn keys(&self, kind: &Kind) -> Vec<Key> {
+        let namespace = kind.namespaced.then(|| self.namespace());
+        let Some(api) = self.open() else { return Vec::new() };
+        let found = api.read(|snapshot| snapshot.list(kind.resource, namespace)).unwrap_or_default();
+        found.into_iter().map(|stored| stored.key).collect()
+    }
+
+    fn namespace(&self) -> &str {
+        self.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default")
+    }
+
+    fn open(&self) -> Option<Api> {
+        Api::open(&state_path(self.path.as_ref()), Access::Existing, "kloop").ok()
+    }
+}
+
+/// `pods`, `deployments`; after a comma the next one.
+fn types(word: &str) -> Vec<String> {
+    let (first, _) = word.rsplit_once(',').map_or(("", word), |(first, last)| (&word[..=first.len()], last));
+    let mut names: Vec<&str> = kinds::ALL.iter().map(|kind| kind.resource.plural()).collect();
+    names.extend(kinds::ALL.iter().flat_map(|kind| kind.categories));
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(|name| format!("{first}{name}")).collect()
+}

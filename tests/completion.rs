@@ -1,0 +1,115 @@
+//! Completion as a shell asks for it: names come out of the cluster's file, and nothing that a shell would act on.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_kloop");
+
+/// A role may have any name but for `/` and `%`.
+const OBJECTS: &str = r#"
+{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"prod"}}
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"prod"},
+ "spec":{"containers":[{"name":"app","image":"sh"},{"name":"side","image":"sh"}]}}
+{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"system:one"},"rules":[]}
+{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"s$(touch harm)"},"rules":[]}
+"#;
+
+fn kloop(state: &Path) -> Command {
+    let mut kloop = Command::new(BINARY);
+    kloop.env("KLOOP_STATE", state).env_remove("KLOOP_COMPLETE");
+    kloop
+}
+
+fn ask(state: &Path, shell: &str, words: &[&str]) -> Output {
+    kloop(state).env("KLOOP_COMPLETE", shell).arg("--").args(words).output().expect("kloop")
+}
+
+fn cluster(folder: &Path) -> std::path::PathBuf {
+    let (state, manifest) = (folder.join("cluster/state.db"), folder.join("objects.json"));
+    std::fs::write(&manifest, OBJECTS).expect("manifest");
+    let applied = kloop(&state).args(["create", "-f"]).arg(manifest).output().expect("kloop");
+    assert!(applied.status.success(), "{applied:?}");
+    state
+}
+
+#[test]
+fn names_come_from_the_cluster() {
+    let folder = tempfile::tempdir().expect("folder");
+    let state = cluster(folder.path());
+    for (line, expected) in [
+        ("kloop get pods ", ""),
+        ("kloop get pods -n prod ", "web-0"),
+        ("kloop --namespace=prod describe pod/", "pod/web-0"),
+        ("kloop delete pod web-0 -n prod ", ""),
+        ("kloop get -n p", "prod"),
+        ("kloop logs -n prod ", "web-0"),
+        ("kloop logs -n prod web-0 -c s", "side"),
+        ("kloop get clusterroles s", "system\\:one"),
+        ("kloop get unicorns ", ""),
+    ] {
+        let mut words: Vec<&str> = line.split(' ').collect();
+        words.retain(|word| !word.is_empty());
+        words.extend(line.ends_with(' ').then_some(""));
+        let output = ask(&state, "zsh", &words);
+        let said = String::from_utf8(output.stdout).expect("text");
+        assert_eq!((said.trim_end(), output.stderr.len()), (expected, 0), "{line}");
+    }
+}
+
+#[test]
+fn a_question_makes_nothing_and_complains_of_nothing() {
+    let folder = tempfile::tempdir().expect("folder");
+    let absent = folder.path().join("none/state.db");
+    let broken = folder.path().join("broken.db");
+    std::fs::write(&broken, "not a database").expect("file");
+    for state in [&absent, &broken] {
+        for shell in ["bash", "zsh", "fish", "nonsense"] {
+            for words in [&["kloop", "get", "pods", ""][..], &["kloop get pods ", ""], &["\u{1b}", "'", "$("], &[]] {
+                let output = ask(state, shell, words);
+                assert!(output.status.success() && output.stderr.is_empty(), "{shell} {words:?}: {output:?}");
+            }
+        }
+    }
+    assert!(!absent.parent().expect("folder").exists(), "a question made a cluster");
+}
+
+#[test]
+fn the_scripts_are_what_the_verb_prints() {
+    for (shell, file) in [("bash", "kloop.bash"), ("zsh", "_kloop"), ("fish", "kloop.fish")] {
+        let output = kloop(Path::new("/nowhere")).args(["completion", shell]).output().expect("kloop");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("completions").join(file);
+        assert_eq!(String::from_utf8(output.stdout).expect("text"), std::fs::read_to_string(script).expect("script"));
+    }
+    for (words, error) in [
+        (&["completion"][..], "error: Shell not specified."),
+        (&["completion", "bash", "zsh"], "error: Too many arguments. Expected only the shell type."),
+        (&["completion", "tcsh"], "error: Unsupported shell type \"tcsh\"."),
+    ] {
+        let output = kloop(Path::new("/nowhere")).args(words).output().expect("kloop");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(said, format!("{error}\nSee 'kloop completion -h' for help and examples\n"));
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn bash_completes_with_the_script() {
+    let folder = tempfile::tempdir().expect("folder");
+    let state = cluster(folder.path());
+    let path = format!("{}:/usr/bin:/bin", Path::new(BINARY).parent().expect("folder").display());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/completions/kloop.bash");
+    for (line, part, expected) in [
+        ("kloop get pods -n prod we", "we", "[web-0]"),
+        ("kloop get pods --namespace=pr", "pr", "[prod]"),
+        ("kloop get clusterroles s", "s", "[system:one]"),
+        ("kloop get clusterroles system:", "", "[one]"),
+    ] {
+        let program = r#"source "$0"; complete -p kloop >/dev/null || exit 1
+            COMP_LINE=$1 COMP_POINT=${#1}; _kloop kloop "$2" ""; printf '[%s]' "${COMPREPLY[@]}""#;
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", program, script, line, part]).env("PATH", &path).env("KLOOP_STATE", &state);
+        let output = bash.current_dir(folder.path()).output().expect("bash");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{line}: {output:?}");
+    }
+    assert!(!folder.path().join("harm").exists());
+}
