@@ -63,8 +63,8 @@ pub fn apply(
     };
     let reply = patch(ledger, kind, &key, language, &change, Part::Main, options)?;
     warnings.extend(reply.warnings);
-    let outcome = if reply.changed { Outcome::Configured } else { Outcome::Unchanged };
-    Ok(Applied { outcome, object: reply.object, warnings })
+    // kubectl goes by the patch, also where it comes to nothing (a Secret's stringData, unknown fields).
+    Ok(Applied { outcome: Outcome::Configured, object: reply.object, warnings })
 }
 
 /// The patch that leads from the live object to the manifest; empty when nothing is to be done.

@@ -47,7 +47,11 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
     let mut request =
         Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::validate(ledger, &mut request)?;
-    Ok(Reply::changed(ledger.put(&key, object)?, warnings))
+    let mut kept = ledger.put(&key, object)?;
+    if options.dry_run {
+        kept.unset(&["metadata", "resourceVersion"]);
+    }
+    Ok(Reply::changed(kept, warnings))
 }
 
 /// Decodes strictly, defaults, and says what the writer should know about unknown fields.

@@ -3,14 +3,20 @@
 use super::files::{self, FileFlags, Manifest};
 use super::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
 use super::{Context, Failure, Outcome, targets};
-use crate::apiserver::apply::{self, Outcome as Applied};
+use crate::apiserver::apply::{self, Applied, Outcome as Done, with_last_applied};
 use crate::apiserver::{FieldValidation, Options};
 use crate::kinds::Kind;
-use crate::object::{Object, Reason, Status};
+use crate::object::{Key, Object, Reason, Status};
+
+mod anew;
+mod last_applied;
 
 /// Apply a configuration to a resource by file name or stdin.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    last_applied: Option<last_applied::Verb>,
     #[command(flatten)]
     files: FileFlags,
     #[command(flatten)]
@@ -22,10 +28,16 @@ pub struct Args {
     /// Automatically resolve conflicts between the modified and live configuration by using values from the modified one.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
     overwrite: bool,
+    /// If true, delete and make anew what cannot be changed into what the manifest says.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    force: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if let Some(verb) = args.last_applied {
+        return last_applied::run(verb, context);
+    }
     if args.files.is_empty() {
         return Err(Failure::plain("must specify one of -f and -k"));
     }
@@ -35,9 +47,17 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if manifests.is_empty() && failures.is_empty() {
         return Err(Failure::plain("no objects passed to apply"));
     }
-    let mut applied = Vec::new();
+    // What names no kind or a wrong namespace is told before anything is applied.
+    let mut located = Vec::new();
     for manifest in &manifests {
-        match one(&args, context, manifest, dry_run, validation) {
+        match targets::locate(context, manifest) {
+            Ok((kind, key)) => located.push((manifest, kind, key)),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let mut applied = Vec::new();
+    for (manifest, kind, key) in located {
+        match one(&args, context, manifest, kind, &key, dry_run, validation) {
             Ok(object) => applied.push(object),
             Err(failure) => failures.push(failure),
         }
@@ -57,10 +77,11 @@ fn one(
     args: &Args,
     context: &mut Context,
     manifest: &Manifest,
+    kind: &'static Kind,
+    key: &Key,
     dry_run: DryRun,
     validation: FieldValidation,
 ) -> Outcome<Object> {
-    let (kind, key) = targets::locate(context, manifest)?;
     let mut object = manifest.object.clone();
     if kind.namespaced {
         object.set(&["metadata", "namespace"], &*key.namespace);
@@ -71,33 +92,54 @@ fn one(
         }
         return Err(Failure::plain(format!(
             "error when retrieving current configuration of:\n{}",
-            missing_name(kind, manifest)
+            missing_name(kind, &manifest.source, &key.namespace)
         )));
     }
     refuse_duplicates(kind, manifest, validation)?;
-    let options: Options = flags::options(validation, dry_run);
-    let overwrite = args.overwrite;
-    let api = context.api()?;
-    let mut known = false;
-    let done = api.write(options.dry_run, |ledger| {
-        known = ledger.exists(&key)?;
-        apply::apply(ledger, kind, &object, overwrite, &options)
-    });
-    let done = done.map_err(|status| {
-        let doing = if known { "patching" } else { "creating" };
-        Failure::in_manifest(status, doing, manifest)
-    })?;
+    let known = context.look(|ledger| ledger.exists(key))?;
+    let options = flags::options(validation, dry_run);
+    let done = match dry_run {
+        DryRun::Client if !known => {
+            Applied { outcome: Done::Created, object: with_last_applied(&object), warnings: Vec::new() }
+        }
+        _ => merge(args, context, kind, key, &object, &options).map_err(|failure| match failure {
+            Failure::Api { status, .. } => {
+                Failure::in_manifest(status, if known { "patching" } else { "creating" }, manifest)
+            }
+            other => other,
+        })?,
+    };
     context.warn(&done.warnings);
     let word = match done.outcome {
-        Applied::Created => "created",
-        Applied::Configured => "configured",
-        Applied::Unchanged => "unchanged",
+        Done::Created => "created",
+        Done::Configured => "configured",
+        Done::Unchanged => "unchanged",
     };
     if args.print.output.is_none() {
         let name = context.name_of(kind, &done.object);
         context.say(&format!("{name} {word}{}", dry_run.suffix()))?;
     }
     Ok(done.object)
+}
+
+/// Merges the manifest into what stands; with `--force`, what cannot be merged is made anew.
+fn merge(
+    args: &Args,
+    context: &mut Context,
+    kind: &'static Kind,
+    key: &Key,
+    object: &Object,
+    options: &Options,
+) -> Outcome<Applied> {
+    let merged = context
+        .api()?
+        .write(options.dry_run, |ledger| apply::apply(ledger, kind, object, args.overwrite, options));
+    match merged {
+        Err(status) if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) => {
+            anew::make(context, kind, key, &with_last_applied(object), options)
+        }
+        other => Ok(other?),
+    }
 }
 
 /// A key written twice is an error where validation is strict: which of the two was meant is not known.
@@ -112,12 +154,12 @@ pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldVali
     Err(Failure::doing(Status::new(Reason::BadRequest, message), format!("error when creating {:?}", manifest.source)))
 }
 
-fn missing_name(kind: &Kind, manifest: &Manifest) -> String {
+fn missing_name(kind: &Kind, source: &str, namespace: &str) -> String {
+    let version = kind.api_version();
+    let version = if version.contains('/') { version } else { format!("/{version}") };
     format!(
-        "Resource: {:?}, GroupVersionKind: {:?}\nName: \"\", Namespace: {:?}\nfrom server for: {:?}: resource name may not be empty",
-        format!("{}, Resource={}", kind.api_version(), kind.resource.plural()),
-        format!("{}, Kind={}", kind.api_version(), kind.kind),
-        manifest.object.namespace(),
-        manifest.source,
+        "Resource: {:?}, GroupVersionKind: {:?}\nName: \"\", Namespace: {namespace:?}\nfrom server for: {source:?}: resource name may not be empty",
+        format!("{version}, Resource={}", kind.resource.plural()),
+        format!("{version}, Kind={}", kind.kind),
     )
 }

@@ -62,6 +62,19 @@ impl Failure {
         }
     }
 
+    /// As one of several: kubectl then leaves out `error: `, and tells what is invalid as any other refusal.
+    fn among_others(&self) -> String {
+        match self {
+            Failure::Api { status, doing, hints } => {
+                let doing = if doing.is_empty() { String::new() } else { format!("{doing}: ") };
+                let hints: String = hints.iter().map(|hint| format!("\n{hint}")).collect();
+                format!("Error from server ({:?}): {doing}{}{hints}", status.reason, status.message)
+            }
+            Failure::Plain(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
@@ -122,7 +135,7 @@ impl fmt::Display for Failure {
             Failure::Code(_) | Failure::BrokenPipe => Ok(()),
             Failure::Many(failures) => {
                 let texts: Vec<String> =
-                    failures.iter().map(Failure::to_string).filter(|text| !text.is_empty()).collect();
+                    failures.iter().map(Failure::among_others).filter(|text| !text.is_empty()).collect();
                 f.write_str(&texts.join("\n"))
             }
         }

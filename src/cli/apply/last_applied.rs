@@ -1,0 +1,120 @@
+//! `kloop apply view-last-applied` and `set-last-applied`: the annotation that remembers what was applied.
+
+use crate::apiserver::Options;
+use crate::apiserver::apply::LAST_APPLIED;
+use crate::apiserver::patch::{PatchType, patch};
+use crate::apiserver::update::Part;
+use crate::cli::files::{self, FileFlags};
+use crate::cli::flags::{self, DryRun, PrintFlags, WriteFlags};
+use crate::cli::targets::{self, ScopeFlags};
+use crate::cli::{Context, Failure, Outcome};
+use crate::object::yaml;
+use serde_json::{Value, json};
+
+/// The verbs.
+#[derive(clap::Subcommand)]
+pub enum Verb {
+    ViewLastApplied(View),
+    SetLastApplied(Set),
+}
+
+/// View the latest last-applied-configuration annotations by type/name or file.
+#[derive(clap::Args)]
+pub struct View {
+    /// TYPE NAME, TYPE/NAME, or TYPE with -l or --all.
+    words: Vec<String>,
+    #[command(flatten)]
+    scope: ScopeFlags,
+    /// Output format. Must be one of (yaml, json).
+    #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
+    output: String,
+}
+
+/// Set the latest last-applied-configuration annotations by the contents of a file, without changing anything else.
+#[derive(clap::Args)]
+pub struct Set {
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    /// Will create the annotation where the object has none.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    create_annotation: bool,
+}
+
+/// Runs one of them.
+pub fn run(verb: Verb, context: &mut Context) -> Outcome {
+    match verb {
+        Verb::ViewLastApplied(args) => view(&args, context),
+        Verb::SetLastApplied(args) => set(&args, context),
+    }
+}
+
+fn view(args: &View, context: &mut Context) -> Outcome {
+    if !matches!(args.output.as_str(), "yaml" | "json") {
+        let text = format!("Unexpected -o output mode: {}, the flag 'output' must be one of yaml|json", args.output);
+        return Err(Failure::Usage("apply view-last-applied".into(), text));
+    }
+    let (targets, failures) = targets::find(context, &args.scope.of(&args.words))?;
+    Failure::all(failures)?;
+    for target in targets {
+        let text = target.object.annotation(LAST_APPLIED);
+        let remembered = text.and_then(|text| serde_json::from_str::<Value>(text).ok()).ok_or_else(|| {
+            Failure::plain(format!("no last-applied-configuration annotation found on resource: {}", target.object.name()))
+        })?;
+        let print = PrintFlags { output: Some(args.output.clone()), ..PrintFlags::default() };
+        let mut text = match print.printer()? {
+            Some(mut printer) => printer.object(&remembered)?,
+            None => String::new(),
+        };
+        if args.output == "json" {
+            // kubectl indents this one JSON by two blanks.
+            text = format!("{}\n", serde_json::to_string_pretty(&remembered).unwrap_or_default());
+        }
+        context.print(&text)?;
+    }
+    Ok(())
+}
+
+fn set(args: &Set, context: &mut Context) -> Outcome {
+    if args.files.is_empty() {
+        return Err(Failure::plain("must specify one of -f and -k"));
+    }
+    let dry_run = args.write.dry_run(context)?;
+    let (manifests, failures) = files::read(&args.files)?;
+    Failure::all(failures)?;
+    for manifest in manifests {
+        let (kind, key) = targets::locate(context, &manifest)?;
+        let mut object = manifest.object.clone();
+        if kind.namespaced {
+            object.set(&["metadata", "namespace"], &*key.namespace);
+        }
+        object.unset(&["metadata", "annotations", LAST_APPLIED]);
+        let live = context.look(|ledger| ledger.get(&key))?;
+        if live.is_none_or(|live| live.annotation(LAST_APPLIED).is_none() && !args.create_annotation) {
+            let text = format!(
+                "no last-applied-configuration annotation found on resource: {}, to create the annotation, run the command \
+                 with --create-annotation",
+                object.name()
+            );
+            return Err(Failure::plain(text));
+        }
+        let change = json!({"metadata": {"annotations": {LAST_APPLIED: format!("{}\n", yaml::to_json(&object.0))}}});
+        let options: Options = flags::options(Default::default(), dry_run);
+        let changed = match dry_run {
+            DryRun::Client => object,
+            _ => {
+                let api = context.api()?;
+                api.write(options.dry_run, |ledger| {
+                    patch(ledger, kind, &key, PatchType::Merge, &change, Part::Main, &options)
+                })?
+                .object
+            }
+        };
+        let line = format!("{} configured{}", context.name_of(kind, &changed), dry_run.suffix());
+        args.print.result(context, &changed, &line)?;
+    }
+    Ok(())
+}
