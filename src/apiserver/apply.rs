@@ -56,6 +56,9 @@ pub fn apply(
     if change.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(Applied { outcome: Outcome::Unchanged, object: live, warnings });
     }
+    if live.deletion().is_some() {
+        warnings.push(format!("Detected changes to resource {} which is currently being deleted.", live.name()));
+    }
     let language = if merge::schema_for(&kind.api_version(), kind.kind).is_some() {
         PatchType::Strategic
     } else {

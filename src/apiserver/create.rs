@@ -47,11 +47,18 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
     let mut request =
         Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::validate(ledger, &mut request)?;
+    warn(kind, &object, &mut warnings);
     let mut kept = ledger.put(&key, object)?;
     if options.dry_run {
         kept.unset(&["metadata", "resourceVersion"]);
     }
     Ok(Reply::changed(kept, warnings))
+}
+
+/// Adds what the writer should know of the kind and of an object that is in order.
+pub fn warn(kind: &Kind, object: &Object, warnings: &mut Vec<String>) {
+    warnings.extend((kind.warnings)(object));
+    warnings.extend(kind.deprecated.map(str::to_owned));
 }
 
 /// Decodes strictly, defaults, and says what the writer should know about unknown fields.

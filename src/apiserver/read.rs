@@ -4,7 +4,7 @@ use super::Result;
 use super::ledger::Ledger;
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
-use crate::object::{Key, Object, Reason, Status};
+use crate::object::{Key, Object, Reason, Resource, Status};
 
 /// Which objects of a list are wanted.
 #[derive(Default, Clone)]
@@ -41,7 +41,14 @@ fn fields_match(kind: &Kind, object: &Object, selector: &FieldSelector) -> bool 
 
 /// One object, or 404.
 pub fn get(ledger: &dyn Ledger, key: &Key) -> Result<Object> {
-    ledger.get(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))
+    let missing = |ledger: &dyn Ledger| {
+        let namespace = Key::new(Resource("namespaces"), "", &key.namespace);
+        match key.namespace.is_empty() || ledger.exists(&namespace)? {
+            true => Err(Status::not_found(key.resource, &key.name)),
+            false => Err(Status::not_found(namespace.resource, &namespace.name)),
+        }
+    };
+    ledger.get(key)?.map_or_else(|| missing(ledger), Ok)
 }
 
 /// The wanted objects of a kind, in one namespace or in all.

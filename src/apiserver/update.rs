@@ -1,7 +1,7 @@
 //! Update: the pipeline for an object that exists, whole, status alone, or binding.
 
 use super::admission::{self, Request};
-use super::create::{check, create, decode, key_of};
+use super::create::{check, create, decode, key_of, warn};
 use super::ledger::Ledger;
 use super::rules::metadata;
 use super::{Options, Reply, Result, delete, read};
@@ -77,6 +77,9 @@ fn whole(
     admission::mutate(ledger, &mut request)?;
     check(kind, request.object, Some(old))?;
     admission::validate(ledger, &mut request)?;
+    if part == Part::Main {
+        warn(kind, &object, warnings);
+    }
     Ok(object)
 }
 
@@ -168,6 +171,7 @@ pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result
         return Err(Status::new(Reason::Invalid, "target.name: Required value"));
     }
     object.set(&["spec", "nodeName"], node);
+    copy_topology(ledger, &mut object, node)?;
     let generation = object.generation();
     set_condition(
         &mut object,
@@ -177,6 +181,17 @@ pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result
         }),
     );
     ledger.put(pod, object)
+}
+
+/// A bound pod carries its node's zone and region as labels (KEP-4742).
+fn copy_topology(ledger: &dyn Ledger, pod: &mut Object, node: &str) -> Result<()> {
+    let Some(node) = ledger.get(&Key::new(Resource("nodes"), "", node))? else { return Ok(()) };
+    for label in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"] {
+        if let Some(value) = node.label(label) {
+            pod.set(&["metadata", "labels", label], value);
+        }
+    }
+    Ok(())
 }
 
 /// Puts a condition in place of the one of the same type.

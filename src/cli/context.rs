@@ -21,13 +21,15 @@ pub struct Context {
     /// The flags that every verb takes.
     pub globals: Globals,
     api: Option<Api>,
+    /// What was warned of already: each warning is told once.
+    warned: Vec<String>,
 }
 
 impl Context {
     /// Before anything is opened.
     pub fn new(globals: Globals) -> Context {
         colored::control::set_override(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-        Context { globals, api: None }
+        Context { globals, api: None, warned: Vec::new() }
     }
 
     /// The namespace that is asked for, or `default`.
@@ -100,6 +102,10 @@ impl Context {
     /// Warns, as kubectl shows the server's warnings.
     pub fn warn(&mut self, warnings: &[String]) {
         for warning in warnings {
+            if self.warned.contains(warning) {
+                continue;
+            }
+            self.warned.push(warning.clone());
             eprintln!("{} {}", "Warning:".yellow(), crate::show::escape::text(warning));
         }
     }

@@ -158,7 +158,9 @@ fn parse(
     manifests: &mut Vec<Manifest>,
     failures: &mut Vec<Failure>,
 ) {
-    let refuse = |error: yaml::YamlError| Failure::plain(format!("error parsing {source}: error converting YAML to JSON: {error}"));
+    let refuse = |error: yaml::YamlError| {
+        Failure::plain(format!("error parsing {source}: error converting YAML to JSON: {error}"))
+    };
     let text = match yaml::decode_bytes(bytes) {
         Ok(text) => text,
         Err(error) => return failures.push(refuse(error)),

@@ -126,11 +126,13 @@ fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
             if args.all_namespaces {
                 return Err(Failure::plain("a resource cannot be retrieved by name across all namespaces"));
             }
+            named.iter().for_each(|(kind, _)| warn_of(context, kind));
             fetch_named(args, context, named)
         }
         Targets::Lists(kinds) => {
             let mut groups = Vec::new();
             for kind in kinds {
+                warn_of(context, kind);
                 let wanted = targets::wanted(&args.select, kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
@@ -140,6 +142,11 @@ fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
             Ok((Found { groups, single: false, named: false }, Vec::new()))
         }
     }
+}
+
+fn warn_of(context: &mut Context, kind: &Kind) {
+    let warning = kind.deprecated.map(str::to_owned);
+    context.warn(warning.as_slice());
 }
 
 fn fetch_named(

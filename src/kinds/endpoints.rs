@@ -10,6 +10,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     create_on_update: true,
+    deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
     ..Kind::of::<Endpoints>("endpoints", "v1", "Endpoints")
 };
 

@@ -108,6 +108,10 @@ pub struct Kind {
     pub create_on_update: bool,
     /// How names of this kind must look.
     pub name_rule: field::NameRule,
+    /// What its users are told with every request, where it is deprecated.
+    pub deprecated: Option<&'static str>,
+    /// What a writer is told although the object is in order.
+    pub warnings: fn(&Object) -> Vec<String>,
     /// Decodes strictly (unknown fields are reported to the callback by path), applies defaults, encodes again.
     pub normalize: fn(&Value, &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError>,
     /// Clears and carries over what a writer may not set, as Kubernetes' PrepareForCreate (`old` is none) and PrepareForUpdate.
@@ -133,6 +137,8 @@ impl Kind {
             unconditional_update: true,
             create_on_update: false,
             name_rule: field::NameRule::Subdomain,
+            deprecated: None,
+            warnings: pod::warnings::of_template,
             normalize: typed::normalize::<T>,
             prepare: T::prepare,
             validate: typed::validate::<T>,
@@ -227,13 +233,15 @@ pub fn by_resource(resource: Resource) -> Option<&'static Kind> {
 /// The kind that a user names: plural, singular, short name or kind in any case, optionally `.group` or `.version.group`.
 pub fn by_name(name: &str) -> Option<&'static Kind> {
     let lower = name.to_ascii_lowercase();
+    // Short names alone have to be written as they are.
+    let first = name.split('.').next().unwrap_or(name);
     let (word, rest) = lower.split_once('.').unwrap_or((lower.as_str(), ""));
-    let named = |kind: &Kind| kind.short.contains(&word) || kind.resource.plural() == word || kind.singular() == word;
+    let named = |kind: &Kind| kind.short.contains(&first) || kind.resource.plural() == word || kind.singular() == word;
     let in_version = |api_version: &str| {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         rest.is_empty() || group == rest || version == rest || format!("{version}.{group}") == rest
     };
     let in_group = |kind: &Kind| in_version(&kind.api_version()) || kind.also.iter().any(|other| in_version(other));
-    let by_short = ALL.iter().copied().find(|kind| rest.is_empty() && kind.short.contains(&word));
+    let by_short = ALL.iter().copied().find(|kind| rest.is_empty() && kind.short.contains(&first));
     by_short.or_else(|| ALL.iter().copied().find(|kind| named(kind) && in_group(kind)))
 }

@@ -21,7 +21,10 @@ pub fn unschedulable(verdicts: &[Vec<String>], preemption_policy: Option<&str>) 
     }
     let reasons = sentence(counts);
     let preemption = preemption(verdicts, preemption_policy);
-    format!("0/{} nodes are available: {reasons}. preemption: {preemption}", verdicts.len())
+    format!(
+        "0/{} nodes are available: {reasons}. no new claims to deallocate, preemption: {preemption}",
+        verdicts.len()
+    )
 }
 
 fn preemption(verdicts: &[Vec<String>], policy: Option<&str>) -> String {

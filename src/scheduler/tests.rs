@@ -62,7 +62,7 @@ fn a_pod_goes_where_it_fits() {
     let message = outcome(&[small, large, full, asking("p", "2")], "p");
     assert_eq!(
         message,
-        "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: \
+        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: \
          2 No preemption victims found for incoming pod."
     );
 }
@@ -76,7 +76,7 @@ fn every_plugin_has_its_words() {
     assert_eq!(
         outcome(&[cordoned, tainted.clone(), plain, picky], "p"),
         "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint {k: v}, \
-         1 node(s) were unschedulable. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+         1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     );
     let tolerant = pod("p", json!({"tolerations": [{"key": "k", "operator": "Exists"}]}));
     assert_eq!(outcome(&[tainted, tolerant], "p"), "b");

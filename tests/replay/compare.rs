@@ -25,6 +25,8 @@ pub struct Letters(HashMap<String, String>);
 impl Letters {
     /// Compares texts that are masked already. `unordered`: the order of the lines means nothing.
     pub fn compare(&mut self, recorded: &str, said: &str, unordered: bool) -> Match {
+        // Empty lines at the end were not recorded.
+        let (recorded, said) = (recorded.trim_end_matches('\n'), said.trim_end_matches('\n'));
         let hashed = recorded.contains("<hash>") && said.contains("<hash>");
         let (first, second) = match (hashed, unordered) {
             (false, false) => (lines(recorded), lines(said)),

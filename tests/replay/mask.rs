@@ -19,7 +19,8 @@ macro_rules! pattern {
 }
 
 pattern!(AGE, r"^(\d+[smhdy])+$");
-pattern!(LAST_AGE, r"(?m)(  )(\d+[smhdy])+$");
+pattern!(LAST_AGE, r"(?m)([^: ]  +)(\d+[smhdy])+$");
+pattern!(LOG, r"(?m)^W<klog> \S+\] ");
 pattern!(OVER, r"\(x\d+ over [0-9smhdy]+\)");
 pattern!(LASTS, r"\(lasts [0-9smhdy]+\)");
 pattern!(UID, r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b");
@@ -74,7 +75,8 @@ impl Masks {
     /// What was recorded: only hashes are left to mask.
     pub fn recorded(&self, text: &str) -> String {
         // A hash of digits alone is quoted in YAML.
-        self.unless_own(&HASH, text, |found| format!("{}<hash>", &found[1])).replace("\"<hash>\"", "<hash>")
+        let text = LOG.replace_all(text, "W ");
+        self.unless_own(&HASH, &text, |found| format!("{}<hash>", &found[1])).replace("\"<hash>\"", "<hash>")
     }
 
     fn unless_own(&self, pattern: &Regex, text: &str, mask: impl Fn(&Captures<'_>) -> String) -> String {
@@ -189,6 +191,7 @@ fn what_is_random_is_masked() {
     let cases = [
         ("NAME   AGE   IP\nweb    14s   127.7.1.20\n", "NAME   AGE   IP\nweb    <age>   <pod-ip>\n"),
         ("a   1/1   5m3s\n", "a   1/1   <age>\n"),
+        ("  cpu:   5m\n", "  cpu:   5m\n"),
         ("NAME   DURATION   AGE\nj                 5s\n", "NAME   DURATION   AGE\nj                 <age>\n"),
         (
             "  Type  Reason  Age              From  Message\n  N     R       3s (x2 over 5s)  f     m\n",

@@ -4,8 +4,10 @@
 //! A new plugin is one file and one line.
 
 mod lifecycle;
+mod limit_range;
 mod pod_priority;
 mod pod_tolerations;
+mod quota;
 mod service_account;
 mod service_addresses;
 
@@ -39,10 +41,11 @@ impl Request<'_> {
 type Plugin = fn(&mut dyn Ledger, &mut Request<'_>) -> Result<()>;
 
 /// Plugins that may change the object, in order.
-const MUTATING: &[Plugin] = &[lifecycle::admit, service_account::admit, pod_priority::admit, pod_tolerations::admit];
+const MUTATING: &[Plugin] =
+    &[lifecycle::admit, limit_range::fill, service_account::admit, pod_priority::admit, pod_tolerations::admit];
 
 /// Plugins that run on a valid object, in order. Addresses are given out last, so that nothing refused takes one.
-const VALIDATING: &[Plugin] = &[service_addresses::admit];
+const VALIDATING: &[Plugin] = &[limit_range::check, quota::admit, service_addresses::admit];
 
 /// Before validation.
 pub fn mutate(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {

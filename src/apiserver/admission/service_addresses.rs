@@ -61,6 +61,12 @@ fn give_cluster_ip(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &
                 wanted
             }
         },
+        _ if !addresses::is_service_ip(ledger.network(), &wanted) => {
+            let detail =
+                format!("failed to allocate IP {wanted}: the provided network does not match the current range");
+            errors.invalid(&path, json!([wanted]), &detail);
+            wanted
+        }
         _ if taken.contains(&wanted) => {
             let detail = "failed to allocate IP ".to_owned() + &wanted + ": provided IP is already allocated";
             errors.invalid(&path, json!([wanted]), &detail);

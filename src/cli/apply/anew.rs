@@ -1,9 +1,9 @@
 //! `apply --force`: an object that cannot be changed into what the manifest says is deleted and made anew.
 
+use crate::apiserver::Options;
 use crate::apiserver::apply::{Applied, Outcome as Done};
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
-use crate::apiserver::Options;
 use crate::cli::patience::Patience;
 use crate::cli::{Context, Outcome};
 use crate::kinds::Kind;

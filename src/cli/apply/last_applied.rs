@@ -62,7 +62,10 @@ fn view(args: &View, context: &mut Context) -> Outcome {
     for target in targets {
         let text = target.object.annotation(LAST_APPLIED);
         let remembered = text.and_then(|text| serde_json::from_str::<Value>(text).ok()).ok_or_else(|| {
-            Failure::plain(format!("no last-applied-configuration annotation found on resource: {}", target.object.name()))
+            Failure::plain(format!(
+                "no last-applied-configuration annotation found on resource: {}",
+                target.object.name()
+            ))
         })?;
         let print = PrintFlags { output: Some(args.output.clone()), ..PrintFlags::default() };
         let mut text = match print.printer()? {

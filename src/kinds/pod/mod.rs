@@ -21,15 +21,34 @@ mod security;
 pub mod spec;
 mod update;
 mod volumes;
+pub mod warnings;
 
 pub use facts::{Requests, condition, is_ready, qos_class, requests};
 
-use super::{Errors, Kind, Path, Typed};
+use super::typed::{self, DecodeError};
+use super::{Errors, Kind, Path, Typed, UnknownField, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use serde_json::Value;
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind { short: &["po"], categories: &["all"], ..Kind::of::<Pod>("pods", "v1", "Pod") };
+pub const KIND: Kind = Kind {
+    short: &["po"],
+    categories: &["all"],
+    warnings: warnings::of_pod,
+    normalize,
+    ..Kind::of::<Pod>("pods", "v1", "Pod")
+};
+
+/// The times of conditions are stored as `null` where nobody set them.
+fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
+    let mut pod = typed::normalize::<Pod>(body, unknown)?;
+    let conditions = pod.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        omit::null_when_missing(condition, &["lastProbeTime", "lastTransitionTime"]);
+    }
+    Ok(pod)
+}
 
 impl Typed for Pod {
     fn default(&mut self) {

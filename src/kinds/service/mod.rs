@@ -18,8 +18,15 @@ pub const KIND: Kind = Kind {
     generation: false,
     create_on_update: true,
     name_rule: NameRule::Label,
+    warnings,
     ..Kind::of::<Service>("services", "v1", "Service")
 };
+
+fn warnings(service: &Object) -> Vec<String> {
+    let external = !service.items(&["spec", "externalIPs"]).is_empty();
+    let text = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+    external.then(|| text.to_owned()).into_iter().collect()
+}
 
 /// `clusterIP: None` asks for a Service without an address.
 pub const HEADLESS: &str = "None";

@@ -1,0 +1,228 @@
+//! LimitRanger: containers that say nothing get a namespace's default requests and limits; what lies outside its bounds is refused.
+
+use super::Request;
+use crate::apiserver::Result;
+use crate::apiserver::ledger::Ledger;
+use crate::object::quantity::Quantity;
+use crate::object::{Object, Resource, Status};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Tells what was filled in.
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+/// Amounts by resource.
+type Amounts = BTreeMap<String, Quantity>;
+
+/// Fills in defaults of new pods.
+pub fn fill(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+    if !request.creates("pods") {
+        return Ok(());
+    }
+    for range in ranges(ledger, request)? {
+        let (requests, limits) = defaults(&range);
+        let mut told = Vec::new();
+        for (list, prefix) in [("containers", "container"), ("initContainers", "init container")] {
+            let mut containers = request.object.items(&["spec", list]).to_vec();
+            for container in &mut containers {
+                let name = container["name"].as_str().unwrap_or_default().to_owned();
+                for (what, amounts) in [("request", &requests), ("limit", &limits)] {
+                    let set = merge(container, &format!("{what}s"), amounts);
+                    if !set.is_empty() {
+                        told.push(format!("{} {what} for {prefix} {name}", set.join(", ")));
+                    }
+                }
+            }
+            if !containers.is_empty() {
+                request.object.set(&["spec", list], containers);
+            }
+        }
+        if !told.is_empty() {
+            let text = format!("LimitRanger plugin set: {}", told.join("; "));
+            request.object.set(&["metadata", "annotations", ANNOTATION], text);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what lies outside the bounds.
+pub fn check(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+    if !request.creates("pods") && !request.creates("persistentvolumeclaims") {
+        return Ok(());
+    }
+    for range in ranges(ledger, request)? {
+        let mut problems = Vec::new();
+        for limit in range.items(&["spec", "limits"]) {
+            problems.extend(match request.kind.resource.0 {
+                "pods" => of_pod(limit, request.object),
+                _ => of_claim(limit, request.object),
+            });
+        }
+        let why = match &problems[..] {
+            [] => continue,
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        return Err(Status::forbidden(request.kind.resource, request.object.name(), &why));
+    }
+    Ok(())
+}
+
+fn ranges(ledger: &dyn Ledger, request: &Request<'_>) -> Result<Vec<Object>> {
+    ledger.list(Resource("limitranges"), Some(request.object.namespace()))
+}
+
+/// Default requests and limits of a range's containers; those that stand in the store are complete already.
+fn defaults(range: &Object) -> (Amounts, Amounts) {
+    let of_containers = range.items(&["spec", "limits"]).iter().filter(|limit| limit["type"] == "Container");
+    let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
+    for limit in of_containers {
+        requests.extend(amounts(&limit["defaultRequest"]));
+        limits.extend(amounts(&limit["default"]));
+    }
+    (requests, limits)
+}
+
+/// Fills in amounts that a container does not give; the names of those that were.
+fn merge(container: &mut Value, field: &str, amounts: &Amounts) -> Vec<String> {
+    let mut set = Vec::new();
+    for (name, amount) in amounts {
+        if container["resources"][field][name].is_null() {
+            container["resources"][field][name] = amount.to_string().into();
+            set.push(name.clone());
+        }
+    }
+    set
+}
+
+fn of_pod(limit: &Value, pod: &Object) -> Vec<String> {
+    let (main, init) = (pod.items(&["spec", "containers"]), pod.items(&["spec", "initContainers"]));
+    let of =
+        |container: &Value| (amounts(&container["resources"]["requests"]), amounts(&container["resources"]["limits"]));
+    match limit["type"].as_str() {
+        Some("Container") => main.iter().chain(init).flat_map(|one| outside(limit, &of(one).0, &of(one).1)).collect(),
+        Some("Pod") => {
+            let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
+            for (more_requests, more_limits) in main.iter().map(of) {
+                add(&mut requests, more_requests, |sum, more| sum + more);
+                add(&mut limits, more_limits, |sum, more| sum + more);
+            }
+            for (more_requests, more_limits) in init.iter().map(of) {
+                add(&mut requests, more_requests, Quantity::max);
+                add(&mut limits, more_limits, Quantity::max);
+            }
+            outside(limit, &requests, &limits)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn add(sum: &mut Amounts, more: Amounts, join: fn(Quantity, Quantity) -> Quantity) {
+    for (name, amount) in more {
+        let known = sum.get(&name).copied();
+        sum.insert(name, known.map_or(amount, |known| join(known, amount)));
+    }
+}
+
+/// The problems with requests and limits, in Kubernetes' order: too little, too much, too far apart.
+fn outside(limit: &Value, requests: &Amounts, limits: &Amounts) -> Vec<String> {
+    let mut problems = Vec::new();
+    let kind = limit["type"].as_str().unwrap_or_default();
+    for (name, least) in amounts(&limit["min"]) {
+        let text = format!("minimum {name} usage per {kind} is {least}");
+        match (requests.get(&name), limits.get(&name)) {
+            (None, _) => problems.push(format!("{text}.  No request is specified")),
+            (Some(request), _) if *request < least => problems.push(format!("{text}, but request is {request}")),
+            (_, Some(limit)) if *limit < least => problems.push(format!("{text}, but limit is {limit}")),
+            _ => {}
+        }
+    }
+    for (name, most) in amounts(&limit["max"]) {
+        let text = format!("maximum {name} usage per {kind} is {most}");
+        match (limits.get(&name), requests.get(&name)) {
+            (None, _) => problems.push(format!("{text}.  No limit is specified")),
+            (Some(limit), _) if *limit > most => problems.push(format!("{text}, but limit is {limit}")),
+            (_, Some(request)) if *request > most => problems.push(format!("{text}, but request is {request}")),
+            _ => {}
+        }
+    }
+    for (name, most) in amounts(&limit["maxLimitRequestRatio"]) {
+        let text = format!("{name} max limit to request ratio per {kind} is {most}");
+        let given = |amounts: &Amounts| amounts.get(&name).copied().filter(|amount| !amount.is_zero());
+        match (given(requests), given(limits)) {
+            (None, _) => problems.push(format!("{text}, but no request is specified or request is 0")),
+            (_, None) => problems.push(format!("{text}, but no limit is specified or limit is 0")),
+            (Some(request), Some(limit)) => {
+                let ratio = limit.as_f64() / request.as_f64();
+                if ratio > most.as_f64() {
+                    problems.push(format!("{text}, but provided ratio is {ratio:.6}"));
+                }
+            }
+        }
+    }
+    problems
+}
+
+/// Claims are bounded by what they request.
+fn of_claim(limit: &Value, claim: &Object) -> Vec<String> {
+    if limit["type"] != "PersistentVolumeClaim" {
+        return Vec::new();
+    }
+    let requests = amounts(claim.at(&["spec", "resources", "requests"]).unwrap_or(&Value::Null));
+    let mut problems = outside(&json!({"type": limit["type"], "min": limit["min"]}), &requests, &Amounts::new());
+    for (name, most) in amounts(&limit["max"]) {
+        let text = format!("maximum {name} usage per PersistentVolumeClaim is {most}");
+        match requests.get(&name) {
+            None => problems.push(format!("{text}.  No request is specified")),
+            Some(request) if *request > most => problems.push(format!("{text}, but request is {request}")),
+            Some(_) => {}
+        }
+    }
+    problems
+}
+
+fn amounts(list: &Value) -> Amounts {
+    let parse = |(name, amount): (&String, &Value)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?));
+    list.as_object().into_iter().flatten().filter_map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_told_in_kubernetes_words() {
+        let limit = json!({"type": "Container", "min": {"cpu": "50m"}, "max": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "4"}});
+        let cases = [
+            (json!({"cpu": "100m"}), json!({"cpu": "200m"}), vec![]),
+            (
+                json!({}),
+                json!({"cpu": "1"}),
+                vec![
+                    "minimum cpu usage per Container is 50m.  No request is specified",
+                    "cpu max limit to request ratio per Container is 4, but no request is specified or request is 0",
+                ],
+            ),
+            (
+                json!({"cpu": "10m"}),
+                json!({"cpu": "2"}),
+                vec![
+                    "minimum cpu usage per Container is 50m, but request is 10m",
+                    "maximum cpu usage per Container is 1, but limit is 2",
+                    "cpu max limit to request ratio per Container is 4, but provided ratio is 200.000000",
+                ],
+            ),
+        ];
+        for (requests, limits, problems) in cases {
+            assert_eq!(outside(&limit, &amounts(&requests), &amounts(&limits)), problems);
+        }
+    }
+
+    #[test]
+    fn only_what_is_missing_is_filled_in() {
+        let mut container = json!({"name": "c", "resources": {"requests": {"cpu": "1"}}});
+        let defaults = amounts(&json!({"cpu": "200m", "memory": "100Mi"}));
+        assert_eq!(merge(&mut container, "requests", &defaults), ["memory"]);
+        assert_eq!(container["resources"]["requests"], json!({"cpu": "1", "memory": "100Mi"}));
+    }
+}

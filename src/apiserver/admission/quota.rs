@@ -1,0 +1,106 @@
+//! ResourceQuota: what would use more than a namespace may is refused. It is counted as the controller counts it.
+
+use super::Request;
+use crate::apiserver::Result;
+use crate::apiserver::create::key_of;
+use crate::apiserver::ledger::Ledger;
+use crate::controllers::resourcequota;
+use crate::object::quantity::Quantity;
+use crate::object::{Key, Object, Resource, Status};
+use crate::world::World;
+use serde_json::{Map, Value};
+
+/// Admits a write.
+pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+    let namespace = request.object.namespace().to_owned();
+    if request.old.is_some() || namespace.is_empty() {
+        return Ok(());
+    }
+    for quota in ledger.list(Resource("resourcequotas"), Some(&namespace))? {
+        let names = limited(&quota, request.kind.resource);
+        if names.is_empty() {
+            continue;
+        }
+        let mut world = World::new(ledger.now());
+        for object in ledger.list(request.kind.resource, Some(&namespace))? {
+            world.put(key_of(request.kind, &object), object.0.to_string().into());
+        }
+        let before = resourcequota::used(&world, &namespace, &quota);
+        let key = Key::new(request.kind.resource, &namespace, request.object.name());
+        world.put(key, request.object.0.to_string().into());
+        let after = resourcequota::used(&world, &namespace, &quota);
+        if before == after {
+            continue;
+        }
+        let problem = unspecified(&names, quota.name(), request.object);
+        if let Some(why) = problem.or_else(|| exceeded(&names, &quota, &before, &after)) {
+            return Err(Status::forbidden(request.kind.resource, request.object.name(), &why));
+        }
+    }
+    Ok(())
+}
+
+/// What a quota limits that objects of this resource use.
+fn limited(quota: &Object, resource: Resource) -> Vec<String> {
+    let hard = quota.at(&["spec", "hard"]).and_then(Value::as_object);
+    let storage = |name: &str| name.ends_with("requests.storage");
+    let compute = |name: &str| {
+        matches!(name, "cpu" | "memory" | "ephemeral-storage")
+            || name.starts_with("limits.")
+            || name.starts_with("requests.")
+    };
+    let used_by = |name: &String| match (resource.0, name.as_str()) {
+        ("pods", name) if compute(name) && !storage(name) => true,
+        ("persistentvolumeclaims", name) if storage(name) => true,
+        ("services", name) if name.starts_with("services.") => true,
+        (resource, name) => name.strip_prefix("count/").unwrap_or(name) == resource,
+    };
+    hard.into_iter().flatten().map(|(name, _)| name.clone()).filter(used_by).collect()
+}
+
+/// Pods under a quota of cpu or memory have to say how much they want.
+fn unspecified(names: &[String], quota: &str, object: &Object) -> Option<String> {
+    if object.kind() != "Pod" {
+        return None;
+    }
+    let containers = || object.items(&["spec", "containers"]).iter().chain(object.items(&["spec", "initContainers"]));
+    let missing = |name: &String| {
+        let (list, resource) = name.split_once('.').unwrap_or(("requests", name));
+        let mut without: Vec<&str> = containers()
+            .filter(|container| container["resources"][list][resource].is_null())
+            .filter_map(|container| container["name"].as_str())
+            .collect();
+        without.sort_unstable();
+        let told = matches!(resource, "cpu" | "memory") && !without.is_empty();
+        told.then(|| format!("{name} for: {}", without.join(",")))
+    };
+    let missing: Vec<String> = names.iter().filter_map(missing).collect();
+    (!missing.is_empty()).then(|| format!("failed quota: {quota}: must specify {}", missing.join("; ")))
+}
+
+/// What would be above its limit, with how much was requested and used.
+fn exceeded(
+    names: &[String],
+    quota: &Object,
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
+) -> Option<String> {
+    let amount = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| Quantity::parse(text).ok());
+    let (mut requested, mut used, mut limited) = (Vec::new(), Vec::new(), Vec::new());
+    for name in names {
+        let hard = amount(quota.at(&["spec", "hard", name]));
+        let (Some(hard), Some(before), Some(after)) = (hard, amount(before.get(name)), amount(after.get(name))) else {
+            continue;
+        };
+        if after > before && after > hard {
+            requested.push(format!("{name}={}", after - before));
+            used.push(format!("{name}={before}"));
+            limited.push(format!("{name}={hard}"));
+        }
+    }
+    let text = |parts: Vec<String>| parts.join(",");
+    (!requested.is_empty()).then(|| {
+        let (requested, used, limited) = (text(requested), text(used), text(limited));
+        format!("exceeded quota: {}, requested: {requested}, used: {used}, limited: {limited}", quota.name())
+    })
+}
