@@ -16,6 +16,18 @@ fn required_matches(pod: &Object, node: &Row) -> bool {
     terms.iter().any(|term| term_matches(term, node))
 }
 
+/// The nodes that the required terms name, when every term names some (`matchFields` of `metadata.name`).
+pub fn named_nodes(pod: &Object) -> Option<Vec<&str>> {
+    let required = pod.at(&["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
+    let mut names = Vec::new();
+    for term in required?["nodeSelectorTerms"].as_array()? {
+        let by_name = |field: &&Value| field["key"] == "metadata.name" && field["operator"] == "In";
+        let field = term["matchFields"].as_array()?.iter().find(by_name)?;
+        names.extend(field["values"].as_array()?.iter().filter_map(Value::as_str));
+    }
+    Some(names)
+}
+
 /// Weights of the preferred terms that a node matches, summed.
 pub fn preference(pod: &Object, node: &Row) -> i64 {
     let preferred = pod.items(&["spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"]);

@@ -1,6 +1,8 @@
 //! The plugins that refuse nodes, in Kubernetes' order, with its words.
 
+use super::neighbours::Neighbours;
 use super::nodes::Candidate;
+use super::spread::Spread;
 use super::{affinity, tolerations};
 use crate::object::Object;
 use crate::world::{PodFields, Row, Taint};
@@ -14,60 +16,101 @@ pub struct Asks<'a> {
     pub fields: PodFields,
     /// Its host ports: address, protocol, port.
     host_ports: Vec<(String, String, i64)>,
+    neighbours: Neighbours,
+    spread: Spread,
 }
 
 impl<'a> Asks<'a> {
     /// Reads them from the pod.
-    pub fn of(pod: &'a Object, row: &Row) -> Asks<'a> {
-        let fields = row.pod().cloned().unwrap_or_default();
-        Asks { pod, fields, host_ports: host_ports(pod) }
+    pub fn of(world: &World, pod: &'a Object, row: &Row, nodes: &[Candidate<'_>]) -> Asks<'a> {
+        Asks {
+            pod,
+            fields: row.pod().cloned().unwrap_or_default(),
+            host_ports: host_ports(pod),
+            neighbours: Neighbours::of(world, pod, row, nodes),
+            spread: Spread::of(pod, row, nodes),
+        }
     }
 }
 
+/// A reason for which a node is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// In Kubernetes' words.
+    pub reason: String,
+    /// Removing other pods cannot help.
+    pub for_good: bool,
+}
+
 /// One plugin: the reasons for which it refuses a node.
-type Plugin = fn(&Asks<'_>, &Candidate<'_>) -> Vec<String>;
+type Plugin = fn(&Asks<'_>, &Candidate<'_>) -> Vec<Refusal>;
 
 /// The plugins, in order. The first that refuses a node speaks for it, as in Kubernetes.
-const PLUGINS: &[Plugin] = &[unschedulable, node_name, taints, node_affinity, ports, resources];
+const PLUGINS: &[Plugin] =
+    &[named_nodes, unschedulable, node_name, taints, node_affinity, ports, resources, spread, neighbours];
 
 /// Why a node cannot take the pod; empty when it can.
-pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<String> {
+pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     PLUGINS.iter().map(|plugin| plugin(asks, node)).find(|reasons| !reasons.is_empty()).unwrap_or_default()
 }
 
-fn because(refused: bool, reason: &str) -> Vec<String> {
-    if refused { vec![reason.to_owned()] } else { Vec::new() }
+fn because(refused: bool, reason: &str, for_good: bool) -> Vec<Refusal> {
+    if refused { vec![Refusal { reason: reason.to_owned(), for_good }] } else { Vec::new() }
+}
+
+/// NodeAffinity, before the others: a pod whose every term names nodes looks at no other ones.
+fn named_nodes(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+    let elsewhere =
+        affinity::named_nodes(asks.pod).is_some_and(|names| !names.iter().any(|name| *name == &*node.row.key.name));
+    because(elsewhere, "node(s) didn't satisfy plugin(s) [NodeAffinity]", true)
+}
+
+/// PodTopologySpread.
+fn spread(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+    asks.spread
+        .refusal(node.row)
+        .map(|(reason, for_good)| Refusal { reason: reason.into(), for_good })
+        .into_iter()
+        .collect()
+}
+
+/// InterPodAffinity.
+fn neighbours(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+    asks.neighbours
+        .refusal(node.row)
+        .map(|(reason, for_good)| Refusal { reason: reason.into(), for_good })
+        .into_iter()
+        .collect()
 }
 
 /// NodeUnschedulable: a cordoned node, unless the pod bears the taint that says so.
-fn unschedulable(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<String> {
+fn unschedulable(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let taint =
         Taint { key: "node.kubernetes.io/unschedulable".into(), value: String::new(), effect: "NoSchedule".into() };
     let borne = tolerations::untolerated(asks.pod.items(&["spec", "tolerations"]), std::iter::once(&taint)).is_none();
-    because(node.fields.unschedulable && !borne, "node(s) were unschedulable")
+    because(node.fields.unschedulable && !borne, "node(s) were unschedulable", true)
 }
 
 /// NodeName. A pod that names a node is bound already; what is left here is a name that no node has.
-fn node_name(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<String> {
+fn node_name(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let named = asks.pod.text(&["spec", "nodeName"]).unwrap_or_default();
-    because(!named.is_empty() && named != &*node.row.key.name, "node(s) didn't match the requested node name")
+    because(!named.is_empty() && named != &*node.row.key.name, "node(s) didn't match the requested node name", true)
 }
 
 /// TaintToleration.
-fn taints(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<String> {
+fn taints(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let hard = node.fields.taints.iter().filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
     let borne = asks.pod.items(&["spec", "tolerations"]);
-    let reason = |taint: &Taint| format!("node(s) had untolerated taint {{{}: {}}}", taint.key, taint.value);
-    tolerations::untolerated(borne, hard).map(reason).into_iter().collect()
+    because(tolerations::untolerated(borne, hard).is_some(), "node(s) had untolerated taint(s)", true)
 }
 
 /// NodeAffinity.
-fn node_affinity(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<String> {
-    because(!affinity::node_matches(asks.pod, node.row), "node(s) didn't match Pod's node affinity/selector")
+fn node_affinity(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+    because(!affinity::node_matches(asks.pod, node.row), "node(s) didn't match Pod's node affinity/selector", true)
 }
 
 /// NodePorts.
-fn ports(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<String> {
+fn ports(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let taken = || node.pods.iter().flat_map(|pod| host_ports(&pod.object()));
     let clash = |(ip, protocol, port): &(String, String, i64)| {
         let wildcard = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
@@ -76,7 +119,7 @@ fn ports(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<String> {
             *port == other_port && *protocol == other_protocol && same_ip
         })
     };
-    because(asks.host_ports.iter().any(clash), "node(s) didn't have free ports for the requested pod ports")
+    because(asks.host_ports.iter().any(clash), "node(s) didn't have free ports for the requested pod ports", false)
 }
 
 fn host_ports(pod: &Object) -> Vec<(String, String, i64)> {
@@ -90,12 +133,13 @@ fn host_ports(pod: &Object) -> Vec<(String, String, i64)> {
 }
 
 /// NodeResourcesFit: every resource that does not fit is told.
-fn resources(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<String> {
+fn resources(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let (wants, used, has) = (&asks.fields.requests, &node.used, &node.fields.allocatable);
-    let mut short = because(node.pods.len() as i64 + 1 > node.fields.pods, "Too many pods");
+    let mut short = because(node.pods.len() as i64 + 1 > node.fields.pods, "Too many pods", false);
     let mut need = |name: &str, wanted: i64, used: i64, offered: i64| {
         if wanted > 0 && wanted > offered - used {
-            short.push(format!("Insufficient {name}"));
+            // More than the node has at all.
+            short.push(Refusal { reason: format!("Insufficient {name}"), for_good: wanted > offered });
         }
     };
     need("cpu", wants.cpu_milli, used.cpu_milli, has.cpu_milli);

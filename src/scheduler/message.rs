@@ -1,23 +1,16 @@
 //! Why no node can take a pod, in Kubernetes' sentence.
 
+use super::filter::Refusal;
 use std::collections::BTreeMap;
 
-/// Reasons that removing other pods cannot help against.
-const FOR_GOOD: [&str; 4] = [
-    "node(s) were unschedulable",
-    "node(s) didn't match the requested node name",
-    "node(s) had untolerated taint",
-    "node(s) didn't match Pod's node affinity/selector",
-];
-
 /// `0/3 nodes are available: ...`, with what preemption could do about it.
-pub fn unschedulable(verdicts: &[Vec<String>], preemption_policy: Option<&str>) -> String {
+pub fn unschedulable(verdicts: &[Vec<Refusal>], preemption_policy: Option<&str>) -> String {
     if verdicts.is_empty() {
         return "no nodes available to schedule pods".to_owned();
     }
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for reason in verdicts.iter().flatten() {
-        *counts.entry(reason).or_default() += 1;
+    for refusal in verdicts.iter().flatten() {
+        *counts.entry(&refusal.reason).or_default() += 1;
     }
     let reasons = sentence(counts);
     let preemption = preemption(verdicts, preemption_policy);
@@ -27,12 +20,16 @@ pub fn unschedulable(verdicts: &[Vec<String>], preemption_policy: Option<&str>) 
     )
 }
 
-fn preemption(verdicts: &[Vec<String>], policy: Option<&str>) -> String {
+/// What keeps the pod from all nodes alike. (`not found` is what is left of preemption, which finds no node to look at.)
+pub fn nowhere(nodes: usize, why: &str) -> String {
+    format!("0/{nodes} nodes are available: {why}. not found")
+}
+
+fn preemption(verdicts: &[Vec<Refusal>], policy: Option<&str>) -> String {
     if policy == Some("Never") {
         return "not eligible due to preemptionPolicy=Never.".to_owned();
     }
-    let hopeless =
-        |refusals: &&Vec<String>| refusals.iter().any(|reason| FOR_GOOD.iter().any(|text| reason.starts_with(text)));
+    let hopeless = |refusals: &&Vec<Refusal>| refusals.iter().any(|refusal| refusal.for_good);
     let unhelpful = verdicts.iter().filter(hopeless).count();
     let mut counts = BTreeMap::new();
     if unhelpful > 0 {

@@ -5,10 +5,13 @@
 //! Start reading at [`plan`].
 
 mod affinity;
+mod claims;
 mod filter;
 mod message;
+mod neighbours;
 mod nodes;
 mod score;
+mod spread;
 mod tolerations;
 
 use crate::object::{Key, Object, time};
@@ -24,6 +27,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         "pods" if waits_for_node(row) => vec![row.key.clone()],
         "pods" if frees_room(world, row) => waiting(world),
+        "pods" => waiting(world).into_iter().filter(|key| minds(world, key)).collect(),
         "nodes" | "persistentvolumeclaims" => waiting(world),
         _ => Vec::new(),
     }
@@ -37,6 +41,11 @@ fn waits_for_node(row: &Row) -> bool {
 fn frees_room(world: &World, row: &Row) -> bool {
     let ended = |row: &Row| row.pod().is_some_and(|pod| pod.phase.is_terminal());
     row.pod().is_some_and(|pod| pod.node.is_some()) && world.get(&row.key).is_none_or(|now| ended(now))
+}
+
+/// A pod that may be let in by where others run.
+fn minds(world: &World, key: &Key) -> bool {
+    world.get(key).and_then(|row| row.pod()).is_some_and(|pod| pod.minds)
 }
 
 fn waiting(world: &World) -> Vec<Key> {
@@ -58,8 +67,14 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let candidates = nodes::candidates(world);
-    let asks = filter::Asks::of(&pod, row);
-    let verdicts: Vec<Vec<String>> = candidates.iter().map(|node| filter::refusals(&asks, node)).collect();
+    if let Some(problem) = claims::problem(world, &pod) {
+        let why = message::nowhere(candidates.len(), &problem);
+        plan.event(row, EventType::Warning, "FailedScheduling", why.as_str());
+        hold_back(world, &pod, &mut plan, "Unschedulable", &why);
+        return plan;
+    }
+    let asks = filter::Asks::of(world, &pod, row, &candidates);
+    let verdicts: Vec<Vec<filter::Refusal>> = candidates.iter().map(|node| filter::refusals(&asks, node)).collect();
     let fitting: Vec<&Candidate<'_>> =
         candidates.iter().zip(&verdicts).filter(|(_, refusals)| refusals.is_empty()).map(|(node, _)| node).collect();
     match score::best(&asks, &fitting, world.seed) {

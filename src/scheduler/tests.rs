@@ -75,7 +75,7 @@ fn every_plugin_has_its_words() {
     let picky = pod("p", json!({"nodeSelector": {"disk": "ssd"}}));
     assert_eq!(
         outcome(&[cordoned, tainted.clone(), plain, picky], "p"),
-        "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint {k: v}, \
+        "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s), \
          1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     );
     let tolerant = pod("p", json!({"tolerations": [{"key": "k", "operator": "Exists"}]}));
@@ -109,4 +109,56 @@ fn host_ports_are_taken_once() {
     first["spec"]["nodeName"] = "a".into();
     let message = outcome(&[node("a", "4", json!({})), first, pod("p", ports)], "p");
     assert!(message.contains("1 node(s) didn't have free ports for the requested pod ports"), "{message}");
+}
+
+/// Three nodes in two zones, and a pod on the third.
+fn zones(more: &[Value]) -> Vec<Value> {
+    let node = |name: &str, zone: &str| node(name, "4", json!({"metadata": {"labels": {"zone": zone}}}));
+    let mut there = pod("there", json!({"nodeName": "c"}));
+    there["metadata"]["labels"] = json!({"app": "web"});
+    let mut all = vec![node("a", "1"), node("b", "1"), node("c", "2"), there];
+    all.extend_from_slice(more);
+    all
+}
+
+fn of_app(spec: Value) -> Value {
+    let mut pod = pod("p", spec);
+    pod["metadata"]["labels"] = json!({"app": "web"});
+    pod
+}
+
+#[test]
+fn pods_go_near_and_away_from_pods() {
+    let term = |key: &str, app: &str| json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}]});
+    let near = pod("p", json!({"affinity": {"podAffinity": term("zone", "web")}}));
+    assert_eq!(outcome(&zones(&[near]), "p"), "c");
+    let lost = pod("p", json!({"affinity": {"podAffinity": term("zone", "db")}}));
+    assert!(
+        outcome(&zones(&[lost]), "p")
+            .starts_with("0/3 nodes are available: 3 node(s) didn't match pod affinity rules.")
+    );
+    let first = of_app(json!({"affinity": {"podAffinity": term("kubernetes.io/hostname", "web")}}));
+    assert_eq!(outcome(&[node("a", "4", json!({})), first], "p"), "a");
+    let far = of_app(json!({"nodeSelector": {"zone": "2"}, "affinity": {"podAntiAffinity": term("zone", "web")}}));
+    assert!(outcome(&zones(&[far]), "p").contains("1 node(s) didn't match pod anti-affinity rules"));
+    let mut alone = pod("alone", json!({"nodeName": "a", "affinity": {"podAntiAffinity": term("zone", "web")}}));
+    alone["metadata"]["labels"] = json!({});
+    assert_eq!(outcome(&zones(&[alone, of_app(json!({}))]), "p"), "c");
+}
+
+#[test]
+fn pods_are_spread() {
+    let constraint = |key: &str| json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "web"}}}]});
+    let outcome_of = |key: &str| outcome(&zones(&[of_app(constraint(key))]), "p");
+    assert_ne!(outcome_of("zone"), "c");
+    assert!(
+        outcome_of("rack").contains("3 node(s) didn't match pod topology spread constraints (missing required label)")
+    );
+}
+
+#[test]
+fn claims_have_to_be_there() {
+    let wants = pod("p", json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}));
+    let said = "0/3 nodes are available: persistentvolumeclaim \"gone\" not found. not found";
+    assert_eq!(outcome(&zones(&[wants]), "p"), said);
 }

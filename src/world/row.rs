@@ -107,6 +107,10 @@ pub struct PodFields {
     pub restarts: i64,
     /// What it asks of a node.
     pub requests: Requests,
+    /// Whether it requires that some pods are not near it.
+    pub shuns: bool,
+    /// Whether other pods decide where it may run: affinity to pods, or spreading.
+    pub minds: bool,
 }
 
 impl PodFields {
@@ -230,6 +234,9 @@ impl Row {
     }
 }
 
+/// Where a pod says which pods it must not be near.
+const SHUNS: [&str; 4] = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+
 fn pod_fields(pod: &Object) -> PodFields {
     let ready = pod.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == "Ready");
     let restarts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
@@ -244,6 +251,9 @@ fn pod_fields(pod: &Object) -> PodFields {
         deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
         restarts: restarts.max().unwrap_or(0),
         requests: Requests::of_pod(pod),
+        minds: pod.at(&["spec", "affinity", "podAffinity"]).is_some()
+            || !pod.items(&["spec", "topologySpreadConstraints"]).is_empty(),
+        shuns: !pod.items(&SHUNS).is_empty(),
     }
 }
 
