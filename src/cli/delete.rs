@@ -148,10 +148,12 @@ fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<(Target, Option<Stri
             }
         }
     } else {
-        if let Targets::Lists(kinds) = targets::parse(&args.words)?
-            && kinds.is_empty()
-        {
-            return Err(targets::no_resources());
+        match targets::parse(&args.words)? {
+            Targets::Lists(kinds) if kinds.is_empty() => return Err(targets::no_resources()),
+            Targets::Named(_) if args.all => {
+                return Err(Failure::plain("name cannot be provided when a selector is specified"));
+            }
+            _ => {}
         }
         let scope = Scope {
             words: &args.words,

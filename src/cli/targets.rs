@@ -164,9 +164,7 @@ pub fn find(context: &mut Context, scope: &Scope<'_>) -> Outcome<(Vec<Target>, V
     }
     let no_flags = SelectFlags::default();
     match parse(scope.words)? {
-        Targets::Named(_) if selects || scope.all => {
-            Err(Failure::plain("name cannot be provided when a selector is specified"))
-        }
+        Targets::Named(_) if selects => Err(Failure::plain("name cannot be provided when a selector is specified")),
         Targets::Named(named) => {
             let (mut found, mut failures) = (Vec::new(), Vec::new());
             for (kind, name) in named {

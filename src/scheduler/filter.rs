@@ -5,7 +5,7 @@ use super::nodes::Candidate;
 use super::spread::Spread;
 use super::{affinity, tolerations};
 use crate::object::Object;
-use crate::world::{PodFields, Row, Taint};
+use crate::world::{PodFields, Row, Taint, World};
 use serde_json::Value;
 
 /// What a pod asks for, read once for all nodes.

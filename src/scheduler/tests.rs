@@ -63,7 +63,7 @@ fn a_pod_goes_where_it_fits() {
     assert_eq!(
         message,
         "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: \
-         2 No preemption victims found for incoming pod."
+         1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
     );
 }
 

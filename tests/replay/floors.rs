@@ -27,7 +27,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("create-generators-3", 6),
     ("cronjob-fires", 10),
     ("defaults-cluster", 14),
-    ("defaults-config-rbac", 18),
+    ("defaults-config-rbac", 16),
     ("defaults-pods", 3),
     ("defaults-services", 13),
     ("defaults-workloads", 11),
