@@ -6,6 +6,7 @@ use super::{Options, Reply, Result, read};
 use crate::kinds::Kind;
 use crate::object::patch::PatchError;
 use crate::object::{Key, Object, Reason, Status, merge, patch};
+use crate::show::go_syntax;
 use serde_json::Value;
 
 /// The language that a patch is written in.
@@ -44,7 +45,20 @@ pub fn patch(
     if new.text(&["metadata", "resourceVersion"]).is_none() {
         new.set(&["metadata", "resourceVersion"], old.text(&["metadata", "resourceVersion"]).unwrap_or_default());
     }
-    update(ledger, kind, &new, part, options)
+    update(ledger, kind, &new, part, options).map_err(|status| match kind_of_patch {
+        PatchType::Strategic => of_patch(status, patch),
+        _ => status,
+    })
+}
+
+/// A strategic patch with unknown fields is refused as a patch, not as an object.
+fn of_patch(mut status: Status, patch: &Value) -> Status {
+    if let Some((_, complaints)) = status.message.split_once("strict decoding error: ") {
+        let value = go_syntax::plain(patch);
+        status.message = format!("patch: Invalid value: {value:?}: strict decoding error: {complaints}");
+        status.reason = Reason::Invalid;
+    }
+    status
 }
 
 /// The body that a patch makes of an object.

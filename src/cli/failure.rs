@@ -145,10 +145,10 @@ impl fmt::Display for Failure {
 /// The API server's refusal in kubectl's words.
 fn refusal(status: &Status, doing: &str) -> String {
     let doing = if doing.is_empty() { String::new() } else { format!("{doing}: ") };
-    if status.reason == Reason::Invalid && status.kind.is_empty() && doing.is_empty() {
+    if status.reason == Reason::Invalid && status.kind.is_empty() {
         return format!("The request is invalid: {}", status.message);
     }
-    if status.reason != Reason::Invalid || status.kind.is_empty() {
+    if status.reason != Reason::Invalid {
         return format!("Error from server ({:?}): {doing}{}", status.reason, status.message);
     }
     let text = |cause: &crate::object::Cause| match cause.field.as_str() {
