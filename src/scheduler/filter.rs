@@ -111,7 +111,7 @@ fn node_affinity(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// NodePorts.
 fn ports(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    let taken = || node.pods.iter().flat_map(|pod| host_ports(&pod.object()));
+    let taken = || node.pods().flat_map(|pod| host_ports(&pod.object()));
     let clash = |(ip, protocol, port): &(String, String, i64)| {
         let wildcard = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
         taken().any(|(other_ip, other_protocol, other_port)| {
@@ -134,8 +134,8 @@ fn host_ports(pod: &Object) -> Vec<(String, String, i64)> {
 
 /// NodeResourcesFit: every resource that does not fit is told.
 fn resources(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    let (wants, used, has) = (&asks.fields.requests, &node.used, &node.fields.allocatable);
-    let mut short = because(node.pods.len() as i64 + 1 > node.fields.pods, "Too many pods", false);
+    let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
+    let mut short = because(node.load.pods + 1 > node.fields.pods, "Too many pods", false);
     let mut need = |name: &str, wanted: i64, used: i64, offered: i64| {
         if wanted > 0 && wanted > offered - used {
             // More than the node has at all.

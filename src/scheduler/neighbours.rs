@@ -72,7 +72,7 @@ fn find(world: &World, term: &Value, own: &str, nodes: &[Candidate<'_>]) -> Term
     let mut places = HashSet::new();
     for node in nodes {
         let Some(value) = node.row.label(&key) else { continue };
-        if !places.contains(value) && node.pods.iter().any(|pod| selects(world, term, own, pod)) {
+        if !places.contains(value) && node.pods().any(|pod| selects(world, term, own, pod)) {
             places.insert(value.to_owned());
         }
     }
@@ -105,7 +105,7 @@ fn in_namespaces(world: &World, term: &Value, own: &str, namespace: &str) -> boo
 fn shunned(world: &World, row: &Row, nodes: &[Candidate<'_>]) -> HashSet<Place> {
     let mut places = HashSet::new();
     for node in nodes {
-        for other in node.pods.iter().filter(|other| other.pod().is_some_and(|fields| fields.shuns)) {
+        for other in node.pods().filter(|other| other.pod().is_some_and(|fields| fields.shuns)) {
             let object = other.object();
             for term in required(&object, "podAntiAffinity") {
                 let key = term["topologyKey"].as_str().unwrap_or_default();

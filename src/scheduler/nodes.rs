@@ -1,6 +1,6 @@
 //! The nodes with what already runs on them.
 
-use crate::world::{NodeFields, Requests, Row, World};
+use crate::world::{Load, NodeFields, Row, World};
 use std::sync::Arc;
 
 /// A node and its load.
@@ -10,9 +10,16 @@ pub struct Candidate<'a> {
     /// Its fields.
     pub fields: &'a NodeFields,
     /// What its pods ask for together.
-    pub used: Requests,
+    pub load: Load,
+    world: &'a World,
+}
+
+impl<'a> Candidate<'a> {
     /// Its pods that have not ended.
-    pub pods: Vec<&'a Arc<Row>>,
+    pub fn pods(&self) -> impl Iterator<Item = &'a Arc<Row>> {
+        let has_ended = |pod: &Row| pod.pod().is_some_and(|pod| pod.phase.is_terminal());
+        self.world.pods_on(&self.row.key.name).filter(move |pod| !has_ended(pod))
+    }
 }
 
 /// All nodes, ordered by name.
@@ -21,13 +28,6 @@ pub fn candidates(world: &World) -> Vec<Candidate<'_>> {
 }
 
 fn candidate<'a>(world: &'a World, row: &'a Arc<Row>) -> Option<Candidate<'a>> {
-    let fields = row.node()?;
-    let pods: Vec<&Arc<Row>> = world.pods_on(&row.key.name).filter(|pod| !has_ended(pod)).collect();
-    let mut used = Requests::default();
-    pods.iter().filter_map(|pod| pod.pod()).for_each(|pod| used.add(&pod.requests));
-    Some(Candidate { row, fields, used, pods })
-}
-
-fn has_ended(pod: &Row) -> bool {
-    pod.pod().is_some_and(|pod| pod.phase.is_terminal())
+    let load = world.load_of(&row.key.name).cloned().unwrap_or_default();
+    Some(Candidate { row, fields: row.node()?, load, world })
 }

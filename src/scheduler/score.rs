@@ -39,7 +39,7 @@ fn disliked_taints(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
 
 /// NodeResourcesFit, LeastAllocated: the freer the better.
 fn least_allocated(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
-    let (wants, used, has) = (&asks.fields.requests, &node.used, &node.fields.allocatable);
+    let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
     let free = |wanted: i64, used: i64, has: i64| {
         if has <= 0 || wanted + used > has { 0 } else { (has - used - wanted) * 100 / has }
     };
@@ -50,7 +50,7 @@ fn least_allocated(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
 
 /// NodeResourcesBalancedAllocation: the more evenly CPU and memory are used the better. Pods that ask for nothing do not count.
 fn balanced(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
-    let (wants, used, has) = (&asks.fields.requests, &node.used, &node.fields.allocatable);
+    let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
     if wants.cpu_milli == 0 && wants.memory == 0 {
         return 0;
     }

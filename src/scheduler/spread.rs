@@ -43,7 +43,7 @@ impl Spread {
             };
             let mut counts: BTreeMap<String, i64> = BTreeMap::new();
             for node in nodes.iter().filter(|node| is_counted(constraint, node)) {
-                let count = node.pods.iter().filter(|other| selects(other)).count() as i64;
+                let count = node.pods().filter(|other| selects(other)).count() as i64;
                 *counts.entry(node.row.label(&key).unwrap_or_default().to_owned()).or_default() += count;
             }
             Constraint {

@@ -21,7 +21,7 @@ pub use facts::{
 };
 pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Script, Start, Verb, Write};
 pub use report::Report;
-pub use resources::{NodeFields, Requests, Taint};
+pub use resources::{Load, NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};
 pub use workload::{Counts, WorkloadFields};
 
@@ -71,6 +71,8 @@ pub struct World {
     by_address: HashMap<Str, BTreeSet<Key>>,
     /// Rows by label and without a controller, for selectors.
     select: select::Index,
+    /// What the pods of each node ask for together.
+    loads: HashMap<Str, Load>,
     /// Live uids, for the garbage collector.
     uids: HashMap<Str, Key>,
     /// What each staged write replaced, newest last; empty when no stage is open.
@@ -91,6 +93,7 @@ impl World {
             rows: HashMap::new(),
             dependents: HashMap::new(),
             by_node: HashMap::new(),
+            loads: HashMap::new(),
             by_address: HashMap::new(),
             select: select::Index::default(),
             uids: HashMap::new(),
@@ -161,6 +164,11 @@ impl World {
         self.by_address.get(address).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
+    /// What the pods of a node that have not ended ask for together; none when it has none.
+    pub fn load_of(&self, node: &str) -> Option<&Load> {
+        self.loads.get(node)
+    }
+
     /// The object that has this uid, if it lives.
     pub fn by_uid(&self, uid: &str) -> Option<&Arc<Row>> {
         self.get(self.uids.get(uid)?)
@@ -199,6 +207,11 @@ impl World {
         }
         if let Some(pod) = row.pod() {
             let node = pod.node.clone().unwrap_or_else(|| "".into());
+            if !pod.phase.is_terminal() {
+                let load = self.loads.entry(node.clone()).or_default();
+                load.requests.add(&pod.requests);
+                load.pods += 1;
+            }
             self.by_node.entry(node).or_default().insert(row.key.clone());
             if let Some(address) = pod.address() {
                 self.by_address.entry(address.clone()).or_default().insert(row.key.clone());
@@ -213,7 +226,11 @@ impl World {
             drop_from(&mut self.dependents, &owner.uid, &row.key);
         }
         if let Some(pod) = row.pod() {
-            drop_from(&mut self.by_node, pod.node.as_deref().unwrap_or(""), &row.key);
+            let node = pod.node.as_deref().unwrap_or("");
+            if !pod.phase.is_terminal() {
+                self.lighten(node, pod);
+            }
+            drop_from(&mut self.by_node, node, &row.key);
             if let Some(address) = pod.address() {
                 drop_from(&mut self.by_address, address, &row.key);
             }
@@ -221,6 +238,17 @@ impl World {
         self.select.drop(row);
         if self.uids.get(&row.uid) == Some(&row.key) {
             self.uids.remove(&row.uid);
+        }
+    }
+}
+
+impl World {
+    fn lighten(&mut self, node: &str, pod: &PodFields) {
+        let Some(load) = self.loads.get_mut(node) else { return };
+        load.requests.subtract(&pod.requests);
+        load.pods -= 1;
+        if load.pods == 0 {
+            self.loads.remove(node);
         }
     }
 }

@@ -100,6 +100,19 @@ impl Requests {
         }
     }
 
+    /// Takes another's away, which was added before.
+    pub fn subtract(&mut self, other: &Requests) {
+        self.cpu_milli -= other.cpu_milli;
+        self.memory -= other.memory;
+        self.ephemeral -= other.ephemeral;
+        self.scored_cpu_milli -= other.scored_cpu_milli;
+        self.scored_memory -= other.scored_memory;
+        for (name, amount) in &other.others {
+            *self.others.entry(name.clone()).or_default() -= amount;
+        }
+        self.others.retain(|_, amount| *amount != 0);
+    }
+
     /// Raises each to at least another's.
     fn raise(&mut self, other: &Requests) {
         self.cpu_milli = self.cpu_milli.max(other.cpu_milli);
@@ -122,6 +135,15 @@ impl Requests {
             (self.memory, self.scored_memory) = (whole.memory, whole.memory);
         }
     }
+}
+
+/// What the pods of a node that have not ended ask for together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Their requests.
+    pub requests: Requests,
+    /// Their number.
+    pub pods: i64,
 }
 
 /// What loops search by in nodes.
