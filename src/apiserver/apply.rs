@@ -44,6 +44,9 @@ pub fn apply(
     let modified = with_last_applied(manifest);
     let key = key_of(kind, manifest);
     let Some(live) = ledger.get(&key)? else {
+        // As kubectl: a version in a manifest means nothing for an object that is new.
+        let mut modified = modified;
+        modified.unset(&["metadata", "resourceVersion"]);
         let reply = create(ledger, kind, &modified, options)?;
         return Ok(Applied { outcome: Outcome::Created, object: reply.object, warnings: reply.warnings });
     };
@@ -99,7 +102,8 @@ pub fn with_last_applied(manifest: &Object) -> Object {
     modified
 }
 
-fn missing_annotation(kind: &Kind, name: &str) -> String {
+/// The warning about an object that was not made by apply.
+pub fn missing_annotation(kind: &Kind, name: &str) -> String {
     format!(
         "resource {}/{name} is missing the {LAST_APPLIED} annotation which is required by kubectl apply. \
          kubectl apply should only be used on resources created declaratively by either kubectl create --save-config \

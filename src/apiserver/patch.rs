@@ -3,7 +3,7 @@
 use super::ledger::Ledger;
 use super::update::{Part, update};
 use super::{Options, Reply, Result, read};
-use crate::kinds::Kind;
+use crate::kinds::{self, Kind};
 use crate::object::patch::PatchError;
 use crate::object::{Key, Object, Reason, Status, merge, patch};
 use crate::show::go_syntax;
@@ -40,6 +40,14 @@ pub fn patch(
             );
             return Err(Status::new(Reason::BadRequest, message));
         }
+    }
+    if new.uid() != old.uid() {
+        let field = kinds::FieldError {
+            field: "metadata.uid".into(),
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {:?}: field is immutable", new.uid()),
+        };
+        return Err(kinds::field::invalid(kind.kind, kind.resource, old.name(), &[field]));
     }
     // A patch without resourceVersion relies on none: the edit was made of the object as it stands.
     if new.text(&["metadata", "resourceVersion"]).is_none() {

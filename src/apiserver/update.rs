@@ -119,7 +119,15 @@ fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> Result<()> {
     }
     let uid = body.uid();
     if !uid.is_empty() && uid != old.uid() {
-        let detail = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.uid());
+        // The words of the storage below Kubernetes' API server: they are what a client sees.
+        let key = key_of(kind, old);
+        let detail = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            kind.resource.plural(),
+            key.path(),
+            old.uid()
+        );
         return Err(Status::conflict(kind.resource, old.name(), &detail));
     }
     Ok(())

@@ -10,6 +10,7 @@ use crate::object::{Key, Object, Reason, Status};
 
 mod anew;
 mod last_applied;
+mod refused;
 
 /// Apply a configuration to a resource by file name or stdin.
 #[derive(clap::Args)]
@@ -102,12 +103,13 @@ fn one(
         DryRun::Client if !known => {
             Applied { outcome: Done::Created, object: with_last_applied(&object), warnings: Vec::new() }
         }
-        _ => merge(args, context, kind, key, &object, &options).map_err(|failure| match failure {
-            Failure::Api { status, .. } => {
-                Failure::in_manifest(status, if known { "patching" } else { "creating" }, manifest)
+        _ => match merge(args, context, kind, key, &object, &options) {
+            Err(Failure::Api { status, .. }) if known => {
+                return Err(refused::patch(context, manifest, kind, &object, args.overwrite, status));
             }
-            other => other,
-        })?,
+            Err(Failure::Api { status, .. }) => return Err(Failure::in_manifest(status, "creating", manifest)),
+            other => other?,
+        },
     };
     context.warn(&done.warnings);
     let word = match done.outcome {
@@ -154,11 +156,5 @@ pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldVali
 }
 
 fn missing_name(kind: &Kind, source: &str, namespace: &str) -> String {
-    let version = kind.api_version();
-    let version = if version.contains('/') { version } else { format!("/{version}") };
-    format!(
-        "Resource: {:?}, GroupVersionKind: {:?}\nName: \"\", Namespace: {namespace:?}\nfrom server for: {source:?}: resource name may not be empty",
-        format!("{version}, Resource={}", kind.resource.plural()),
-        format!("{version}, Kind={}", kind.kind),
-    )
+    format!("{}\nfrom server for: {source:?}: resource name may not be empty", refused::place(kind, "", namespace))
 }

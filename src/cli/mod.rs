@@ -7,6 +7,7 @@
 mod api_resources;
 mod api_versions;
 mod apply;
+mod autoscale;
 mod change;
 mod completion;
 mod context;
@@ -15,6 +16,7 @@ mod delete;
 mod describe;
 mod events;
 mod explain;
+mod expose;
 mod failure;
 mod files;
 mod flags;
@@ -28,6 +30,7 @@ mod patience;
 mod reconcile;
 mod replace;
 mod rollout;
+mod run;
 mod scale;
 mod set;
 mod targets;
@@ -77,6 +80,9 @@ enum Verb {
     Set(set::Args),
     Rollout(rollout::Args),
     Scale(scale::Args),
+    Autoscale(autoscale::Args),
+    Run(run::Args),
+    Expose(expose::Args),
     Logs(logs::Args),
     Events(events::Args),
     Label(mark::label::Args),
@@ -109,6 +115,9 @@ impl Verb {
             Verb::Set(args) => set::run(args, context),
             Verb::Rollout(args) => rollout::run(args, context),
             Verb::Scale(args) => scale::run(args, context),
+            Verb::Autoscale(args) => autoscale::run(args, context),
+            Verb::Run(args) => run::run(args, context),
+            Verb::Expose(args) => expose::run(args, context),
             Verb::Logs(args) => logs::run(args, context),
             Verb::Events(args) => events::run(args, context),
             Verb::Label(args) => mark::label::run(args, context),

@@ -56,6 +56,8 @@ fn one(
         object.set(&["metadata", "namespace"], &*key.namespace);
     }
     refuse_duplicates(kind, manifest, validation)?;
+    // As kubectl: a version in a manifest means nothing for an object that is new.
+    object.unset(&["metadata", "resourceVersion"]);
     if args.save_config {
         object = with_last_applied(&object);
     }

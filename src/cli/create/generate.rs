@@ -1,8 +1,10 @@
 //! What every generator does with the object it has made: prints it, or creates it.
+//!
+//! Start reading at [`Making::create`].
 
-use crate::apiserver::FieldValidation;
 use crate::apiserver::apply::with_last_applied;
 use crate::apiserver::create::create;
+use crate::apiserver::patch::{PatchType, patched};
 use crate::cli::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
 use crate::cli::{Context, Failure, Outcome};
 use crate::kinds;
@@ -14,16 +16,9 @@ use serde_json::Value;
 pub struct Generate {
     /// The new object's name.
     #[arg(value_name = "NAME")]
-    pub names: Vec<String>,
+    names: Vec<String>,
     #[command(flatten)]
-    pub print: PrintFlags,
-    #[command(flatten)]
-    pub write: WriteFlags,
-    #[command(flatten)]
-    pub validate: ValidateFlag,
-    /// If true, the configuration of current object will be saved in its annotation, for later applies.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
-    pub save_config: bool,
+    making: Making,
 }
 
 impl Generate {
@@ -38,22 +33,39 @@ impl Generate {
     /// Creates the object. `what` goes into the message of a refusal, `failed to create WHAT: ...`; without one the refusal is
     /// told as it is.
     pub fn create(&self, context: &mut Context, body: Value, what: Option<&str>) -> Outcome {
+        let done = self.making.create(context, body, "created");
+        done.map_err(|failure| match (failure, what) {
+            (Failure::Api { status, .. }, Some(what)) => Failure::plain(format!("failed to create {what}: {status}")),
+            (failure, _) => failure,
+        })
+    }
+}
+
+/// Flags of every verb that makes an object of flags.
+#[derive(clap::Args)]
+pub struct Making {
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    #[command(flatten)]
+    validate: ValidateFlag,
+    /// If true, the configuration of current object will be saved in its annotation, for later applies.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    save_config: bool,
+}
+
+impl Making {
+    /// Creates the object and says `service/web <word>`, or prints it.
+    pub fn create(&self, context: &mut Context, body: Value, word: &str) -> Outcome {
         let dry_run = self.write.dry_run(context)?;
-        let validation = self.validate.parse()?;
-        let object = self.commit(context, Object(body), dry_run, validation, what)?;
+        let object = self.commit(context, Object(body), dry_run)?;
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
-        let line = format!("{} created{}", context.name_of(kind, &object), dry_run.suffix());
+        let line = format!("{} {word}{}", context.name_of(kind, &object), dry_run.suffix());
         self.print.result(context, &object, &line)
     }
 
-    fn commit(
-        &self,
-        context: &mut Context,
-        mut object: Object,
-        dry_run: DryRun,
-        validation: FieldValidation,
-        what: Option<&str>,
-    ) -> Outcome<Object> {
+    fn commit(&self, context: &mut Context, mut object: Object, dry_run: DryRun) -> Outcome<Object> {
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(object) };
         // A manifest for later keeps quiet about a namespace that nobody asked for.
         if kind.namespaced && (dry_run != DryRun::Client || context.globals.namespace.is_some()) {
@@ -62,16 +74,41 @@ impl Generate {
         if self.save_config {
             object = with_last_applied(&object);
         }
+        let options = flags::options(self.validate.parse()?, dry_run);
         if dry_run == DryRun::Client {
             return Ok(object);
         }
-        let options = flags::options(validation, dry_run);
-        let done = context.api()?.write(options.dry_run, |ledger| create(ledger, kind, &object, &options));
-        let reply = done.map_err(|status| match what {
-            Some(what) => Failure::plain(format!("failed to create {what}: {status}")),
-            None => status.into(),
-        })?;
+        let reply = context.api()?.write(options.dry_run, |ledger| create(ledger, kind, &object, &options))?;
         context.warn(&reply.warnings);
         Ok(reply.object)
+    }
+}
+
+/// `--overrides`: what the user wants otherwise than the generator made it.
+#[derive(clap::Args)]
+pub struct Overrides {
+    /// An inline JSON override for the generated object.
+    #[arg(long, value_name = "JSON")]
+    overrides: Option<String>,
+    /// The method used to override the generated object: json, merge, or strategic.
+    #[arg(long, default_value = "merge", value_name = "TYPE")]
+    override_type: String,
+}
+
+impl Overrides {
+    /// The object with them.
+    pub fn apply(&self, body: Value) -> Outcome<Value> {
+        let Some(text) = &self.overrides else { return Ok(body) };
+        let language = match self.override_type.as_str() {
+            "merge" => PatchType::Merge,
+            "strategic" => PatchType::Strategic,
+            "json" => PatchType::Json,
+            other => return Err(Failure::plain(format!("invalid override type: {other}"))),
+        };
+        let change = serde_json::from_str(text)
+            .map_err(|error| Failure::plain(format!("invalid --overrides: {error}")))?;
+        let object = Object(body);
+        let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(object.0) };
+        Ok(patched(kind, &object, language, &change)?)
     }
 }

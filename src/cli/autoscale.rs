@@ -1,0 +1,105 @@
+//! `kloop autoscale`: a HorizontalPodAutoscaler for a workload.
+
+use super::create::generate::Making;
+use super::files::FileFlags;
+use super::targets::{self, Scope, Target};
+use super::{Context, Failure, Outcome};
+use crate::object::{Quantity, Reason, Status};
+use serde_json::{Value, json};
+
+/// Auto-scale a deployment, replica set, stateful set, or replication controller.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME or TYPE/NAME.
+    words: Vec<String>,
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    making: Making,
+    /// The lower limit for the number of pods that can be set by the autoscaler.
+    #[arg(long, default_value_t = -1, value_name = "N", allow_negative_numbers = true)]
+    min: i64,
+    /// The upper limit for the number of pods that can be set by the autoscaler.
+    #[arg(long, required = true, value_name = "N", allow_negative_numbers = true)]
+    max: i64,
+    /// Target CPU: a percentage of what is requested ('70%'), or a quantity ('500m').
+    #[arg(long, value_name = "TARGET")]
+    cpu: Option<String>,
+    /// Target memory: a percentage of what is requested ('70%'), or a quantity ('64Mi').
+    #[arg(long, value_name = "TARGET")]
+    memory: Option<String>,
+    /// Deprecated: target CPU as a percentage.
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
+    cpu_percent: Option<i64>,
+    /// The name for the newly created object. If not specified, the name of the input resource will be used.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if args.cpu_percent.is_some() {
+        context.tell(
+            "Flag --cpu-percent has been deprecated, Use --cpu with percentage or resource quantity format \
+             (e.g., '70%' for utilization or '500m' for milliCPU).",
+        );
+    }
+    if args.max < 1 {
+        return Err(Failure::plain(format!("--max=MAXPODS is required and must be at least 1, max: {}", args.max)));
+    }
+    if args.max < args.min {
+        let (max, min) = (args.max, args.min);
+        let text = format!("--max=MAXPODS must be larger or equal to --min=MINPODS, max: {max}, min: {min}");
+        return Err(Failure::plain(text));
+    }
+    let metrics = metrics(&args)?;
+    let scope = Scope { words: &args.words, files: Some(&args.files), ..Scope::default() };
+    let (found, mut failures) = targets::find(context, &scope)?;
+    for target in &found {
+        failures.extend(one(&args, context, target, &metrics).err());
+    }
+    Failure::all(failures)
+}
+
+fn one(args: &Args, context: &mut Context, target: &Target, metrics: &[Value]) -> Outcome {
+    if !target.kind.scale {
+        let text = format!("cannot autoscale a {}: it has no scale", target.kind.kind);
+        return Err(Status::new(Reason::BadRequest, text).into());
+    }
+    let name = args.name.as_deref().unwrap_or(target.object.name());
+    let reference =
+        json!({"apiVersion": target.kind.api_version(), "kind": target.kind.kind, "name": target.object.name()});
+    let mut spec = json!({"maxReplicas": args.max, "scaleTargetRef": reference});
+    if args.min > 0 {
+        spec["minReplicas"] = args.min.into();
+    }
+    if !metrics.is_empty() {
+        spec["metrics"] = metrics.into();
+    }
+    let body = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": name}, "spec": spec,
+        "status": {"currentMetrics": null, "desiredReplicas": 0},
+    });
+    args.making.create(context, body, "autoscaled")
+}
+
+fn metrics(args: &Args) -> Outcome<Vec<Value>> {
+    let percent = args.cpu_percent.filter(|percent| *percent > 0).map(|percent| format!("{percent}%"));
+    let wanted = [("cpu", args.cpu.clone().or(percent)), ("memory", args.memory.clone())];
+    let mut metrics = Vec::new();
+    for (resource, target) in wanted {
+        let Some(text) = target else { continue };
+        let target = match text.strip_suffix('%') {
+            Some(percent) => {
+                let wrong = |_| Failure::plain(format!("invalid {resource} utilization value: {text}"));
+                json!({"averageUtilization": percent.parse::<i32>().map_err(wrong)?, "type": "Utilization"})
+            }
+            None => {
+                Quantity::parse(&text).map_err(|error| Failure::plain(error.to_string()))?;
+                json!({"averageValue": text, "type": "AverageValue"})
+            }
+        };
+        metrics.push(json!({"resource": {"name": resource, "target": target}, "type": "Resource"}));
+    }
+    Ok(metrics)
+}

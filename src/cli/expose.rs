@@ -1,0 +1,170 @@
+//! `kloop expose`: a Service for what runs already.
+
+use super::create::generate::{Making, Overrides};
+use super::targets::{self, Target};
+use super::files::FileFlags;
+use super::targets::Scope;
+use super::{Context, Failure, Outcome, pairs};
+use crate::object::Object;
+use serde_json::{Map, Value, json};
+
+/// Take a replication controller, service, deployment or pod and expose it as a new Kubernetes service.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME or TYPE/NAME.
+    words: Vec<String>,
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    making: Making,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// The port that the service should serve on. Copied from the resource being exposed, if unspecified.
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// The network protocol for the service to be created. Default is 'TCP'.
+    #[arg(long, value_name = "PROTOCOL")]
+    protocol: Option<String>,
+    /// Name or number for the port on the container that the service should direct traffic to.
+    #[arg(long, value_name = "PORT")]
+    target_port: Option<String>,
+    /// The name for the newly created object.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Type for this service: ClusterIP, NodePort, LoadBalancer, or ExternalName.
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    /// ClusterIP to be assigned to the service. Set to 'None' to create a headless service.
+    #[arg(long, value_name = "ADDRESS")]
+    cluster_ip: Option<String>,
+    /// Additional external IP address (not managed by the cluster) to accept for the service.
+    #[arg(long, value_name = "ADDRESS")]
+    external_ip: Option<String>,
+    /// IP to assign to the LoadBalancer.
+    #[arg(long, value_name = "ADDRESS")]
+    load_balancer_ip: Option<String>,
+    /// If non-empty, set the session affinity for the service to this; legal values: 'None', 'ClientIP'.
+    #[arg(long, value_name = "HOW")]
+    session_affinity: Option<String>,
+    /// Labels to apply to the service created by this call.
+    #[arg(short, long, value_delimiter = ',', value_name = "KEY=VALUE")]
+    labels: Vec<String>,
+    /// A label selector to use for this service. Only equality-based selector requirements are supported.
+    #[arg(long, value_delimiter = ',', value_name = "KEY=VALUE")]
+    selector: Vec<String>,
+}
+
+/// The longest name of a Service.
+const MAX_NAME: usize = 63;
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let scope = Scope { words: &args.words, files: Some(&args.files), ..Scope::default() };
+    let (found, mut failures) = targets::find(context, &scope)?;
+    for target in &found {
+        failures.extend(one(&args, context, target).err());
+    }
+    Failure::all(failures)
+}
+
+fn one(args: &Args, context: &mut Context, target: &Target) -> Outcome {
+    let selector = match &args.selector[..] {
+        [] => selector(target)?,
+        words => map(words)?,
+    };
+    let name = args.name.as_deref().unwrap_or(target.object.name());
+    let name: String = name.chars().take(MAX_NAME).collect();
+    let ports = ports(args, target)?;
+    let mut metadata = json!({"name": name});
+    match &args.labels[..] {
+        [] if target.object.labels().next().is_some() => {
+            metadata["labels"] = target.object.at(&["metadata", "labels"]).cloned().unwrap_or_default();
+        }
+        [] => {}
+        words => metadata["labels"] = map(words)?,
+    }
+    let mut spec = json!({"ports": ports, "selector": selector});
+    let fields = [
+        ("type", &args.kind),
+        ("clusterIP", &args.cluster_ip),
+        ("loadBalancerIP", &args.load_balancer_ip),
+        ("sessionAffinity", &args.session_affinity),
+    ];
+    for (field, value) in fields {
+        if let Some(value) = value {
+            spec[field] = value.as_str().into();
+        }
+    }
+    if let Some(address) = &args.external_ip {
+        spec["externalIPs"] = json!([address]);
+    }
+    let body = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec, "status": {"loadBalancer": {}},
+    });
+    args.making.create(context, args.overrides.apply(body)?, "exposed")
+}
+
+fn map(words: &[String]) -> Outcome<Value> {
+    let pairs = pairs::parse(words, "label", false)?.set;
+    Ok(pairs.into_iter().map(|(key, value)| (key, value.into())).collect::<Map<String, Value>>().into())
+}
+
+/// The labels by which an object's pods are found.
+fn selector(target: &Target) -> Outcome<Value> {
+    let object = &target.object;
+    let (path, missing): (&[&str], &str) = match target.kind.kind {
+        "Pod" => (&["metadata", "labels"], "the pod has no labels and cannot be exposed"),
+        "Service" => (&["spec", "selector"], "the service has no pod selector set"),
+        "ReplicationController" => (&["spec", "selector"], "the replication controller has no selector set"),
+        "Deployment" | "ReplicaSet" => {
+            if !object.items(&["spec", "selector", "matchExpressions"]).is_empty() {
+                return Err(Failure::plain("couldn't convert expressions - \"matchExpressions\" to map-based selector format"));
+            }
+            (&["spec", "selector", "matchLabels"], "invalid deployment: no selectors, therefore cannot be exposed")
+        }
+        other => return Err(Failure::plain(format!("cannot expose a {other}"))),
+    };
+    object.at(path).filter(|labels| labels.is_object()).cloned().ok_or_else(|| Failure::plain(missing))
+}
+
+fn ports(args: &Args, target: &Target) -> Outcome<Vec<Value>> {
+    let known = known_ports(target);
+    let wanted: Vec<i64> = match args.port {
+        Some(port) => vec![port.into()],
+        None => known.iter().map(|(port, _)| *port).collect(),
+    };
+    if wanted.is_empty() {
+        return Err(Failure::plain("couldn't find port via --port flag or introspection"));
+    }
+    let several = wanted.len() > 1;
+    let port = |(at, port): (usize, &i64)| {
+        let own = known.iter().find(|(known, _)| known == port).map(|(_, protocol)| protocol.clone());
+        let protocol = args.protocol.clone().or(own).unwrap_or_else(|| "TCP".into());
+        let target = match &args.target_port {
+            Some(text) => text.parse::<i64>().map(Value::from).unwrap_or_else(|_| text.as_str().into()),
+            None => (*port).into(),
+        };
+        let mut entry = json!({"port": port, "protocol": protocol, "targetPort": target});
+        if several {
+            entry["name"] = format!("port-{}", at + 1).into();
+        }
+        entry
+    };
+    Ok(wanted.iter().enumerate().map(port).collect())
+}
+
+/// The ports that an object is known to have, with their protocols.
+fn known_ports(target: &Target) -> Vec<(i64, String)> {
+    let read = |ports: &[Value], field: &str| -> Vec<(i64, String)> {
+        let protocol = |port: &Value| port["protocol"].as_str().unwrap_or("TCP").to_owned();
+        ports.iter().filter_map(|port| Some((port[field].as_i64()?, protocol(port)))).collect()
+    };
+    let object: &Object = &target.object;
+    let containers = match target.kind.kind {
+        "Service" => return read(object.items(&["spec", "ports"]), "port"),
+        "Pod" => object.items(&["spec", "containers"]),
+        _ => object.items(&["spec", "template", "spec", "containers"]),
+    };
+    let empty = Vec::new();
+    containers.iter().flat_map(|one| read(one["ports"].as_array().unwrap_or(&empty), "containerPort")).collect()
+}
