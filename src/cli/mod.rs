@@ -14,6 +14,8 @@ mod context;
 mod create;
 mod delete;
 mod describe;
+mod diff;
+mod edit;
 mod events;
 mod explain;
 mod expose;
@@ -75,6 +77,8 @@ enum Verb {
     Get(get::Args),
     Describe(describe::Args),
     Delete(delete::Args),
+    Edit(edit::Args),
+    Diff(diff::Args),
     Patch(patch::Args),
     Replace(replace::Args),
     Set(set::Args),
@@ -110,6 +114,8 @@ impl Verb {
             Verb::Get(args) => get::run(args, context),
             Verb::Describe(args) => describe::run(args, context),
             Verb::Delete(args) => delete::run(args, context),
+            Verb::Edit(args) => edit::run(args, context),
+            Verb::Diff(args) => diff::run(args, context),
             Verb::Patch(args) => patch::run(args, context),
             Verb::Replace(args) => replace::run(args, context),
             Verb::Set(args) => set::run(args, context),

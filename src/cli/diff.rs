@@ -1,0 +1,164 @@
+//! `kloop diff`: what an apply would change.
+
+use super::files::{self, FileFlags, Manifest};
+use super::{Context, Failure, Outcome, targets};
+use crate::apiserver::apply::{self, LAST_APPLIED};
+use crate::apiserver::{FieldValidation, Options};
+use crate::object::{Object, yaml};
+use serde_json::{Map, Value};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Diff the live version against a would-be applied version.
+///
+/// Exit code 0: no differences; 1: differences; 2 and more: an error.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    files: FileFlags,
+    /// Accepted for kubectl's sake: objects are compared one after another here.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    concurrency: u32,
+    /// Name of the manager used to track field ownership.
+    #[arg(long, value_name = "NAME")]
+    field_manager: Option<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    compare(&args, context).map_err(|failure| match failure {
+        Failure::Code(code) => Failure::Code(code),
+        failure => {
+            // One more than kubectl's codes elsewhere: 1 means differences.
+            context.tell(&failure.to_string());
+            Failure::Code(failure.code().max(1) + 1)
+        }
+    })
+}
+
+fn compare(args: &Args, context: &mut Context) -> Outcome {
+    if args.files.is_empty() {
+        return Err(Failure::plain("must specify one of -f and -k"));
+    }
+    let (manifests, failures) = files::read(&args.files)?;
+    Failure::all(failures)?;
+    let (live, merged) = (Folder::new("LIVE")?, Folder::new("MERGED")?);
+    for manifest in &manifests {
+        one(context, manifest, &live, &merged)?;
+    }
+    show(context, &live.0, &merged.0)
+}
+
+/// Writes an object as it stands and as it would be into the two folders.
+fn one(context: &mut Context, manifest: &Manifest, live: &Folder, merged: &Folder) -> Outcome {
+    let (kind, key) = targets::locate(context, manifest)?;
+    let mut object = manifest.object.clone();
+    if kind.namespaced {
+        object.set(&["metadata", "namespace"], &*key.namespace);
+    }
+    let options = Options { field_validation: FieldValidation::Strict, dry_run: true };
+    let mut before = context.look(|ledger| ledger.get(&key))?;
+    let done = context.api()?.write(true, |ledger| apply::apply(ledger, kind, &object, true, &options));
+    let mut after = done?.object;
+    take_over(&mut after, before.as_ref());
+    if kind.kind == "Secret" {
+        mask(before.as_mut(), &mut after);
+    }
+    let group = kind.resource.group();
+    let group = if group.is_empty() { String::new() } else { format!("{group}.") };
+    let name = format!("{group}{}.{}.{}.{}", kind.version, kind.kind, key.namespace, key.name);
+    if let Some(before) = before {
+        live.write(&name, before)?;
+    }
+    merged.write(&name, after)
+}
+
+/// What only a real write would change: the revision, and the note of what was applied.
+fn take_over(after: &mut Object, before: Option<&Object>) {
+    for path in [&["metadata", "resourceVersion"][..], &["metadata", "annotations", LAST_APPLIED]] {
+        match before.and_then(|before| before.at(path)) {
+            Some(value) => after.set(path, value.clone()),
+            None => {
+                after.unset(path);
+            }
+        }
+    }
+    if after.at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(Map::is_empty) {
+        after.unset(&["metadata", "annotations"]);
+    }
+}
+
+/// Hides the values of a secret, not whether they change. kubectl: `Masker`.
+fn mask(before: Option<&mut Object>, after: &mut Object) {
+    let entries = |object: &Object| object.at(&["data"]).and_then(Value::as_object).cloned().unwrap_or_default();
+    let old = before.as_ref().map(|before| entries(before)).unwrap_or_default();
+    let new = entries(after);
+    for (key, value) in &new {
+        let text = if old.get(key).is_some_and(|old| old != value) { "*** (after)" } else { "***" };
+        after.set(&["data", key], text);
+    }
+    let Some(before) = before else { return };
+    for (key, value) in &old {
+        let text = if new.get(key).is_some_and(|new| new != value) { "*** (before)" } else { "***" };
+        before.set(&["data", key], text);
+    }
+}
+
+/// A private folder that goes when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(what: &str) -> Outcome<Folder> {
+        let path = std::env::temp_dir().join(format!("{what}-{:010}", crate::apiserver::front::random() % 10_000_000_000));
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Folder(path))
+    }
+
+    fn write(&self, name: &str, mut object: Object) -> Outcome {
+        object.unset(&["metadata", "managedFields"]);
+        Ok(std::fs::write(self.0.join(name), yaml::to_yaml(&object.0))?)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed stays in the folder for temporary files.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Runs the program that compares, `diff -u -N` unless `$KUBECTL_EXTERNAL_DIFF` names another.
+fn show(context: &mut Context, live: &Path, merged: &Path) -> Outcome {
+    let program = std::env::var("KUBECTL_EXTERNAL_DIFF").ok().filter(|program| !program.is_empty());
+    let program = program.unwrap_or_else(|| "diff -u -N".into());
+    let mut words = program.split_whitespace();
+    let Some(name) = words.next() else { return Ok(()) };
+    let done = Command::new(name).args(words).arg(live).arg(merged).output();
+    let done = done.map_err(|error| Failure::plain(format!("failed to run {program:?}: {error}")))?;
+    context.print(&String::from_utf8_lossy(&done.stdout))?;
+    let text = String::from_utf8_lossy(&done.stderr);
+    if !text.is_empty() {
+        context.tell(text.trim_end());
+    }
+    match done.status.code() {
+        Some(0) => Ok(()),
+        Some(1) => Err(Failure::Code(1)),
+        code => Err(Failure::plain(format!("{program:?} failed: exit status {}", code.unwrap_or(2)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn secrets_show_only_that_they_change() {
+        let mut before = Object(json!({"data": {"same": "a", "other": "b", "gone": "c"}}));
+        let mut after = Object(json!({"data": {"same": "a", "other": "x", "new": "y"}}));
+        mask(Some(&mut before), &mut after);
+        assert_eq!(before.0["data"], json!({"same": "***", "other": "*** (before)", "gone": "***"}));
+        assert_eq!(after.0["data"], json!({"same": "***", "other": "*** (after)", "new": "***"}));
+    }
+}

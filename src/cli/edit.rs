@@ -1,0 +1,246 @@
+//! `kloop edit`: objects in an editor.
+
+use super::files::FileFlags;
+use super::flags::{PrintFlags, WriteFlags};
+use super::targets::{self, Scope, Target};
+use super::{Context, Failure, Outcome};
+use crate::apiserver::apply::with_last_applied;
+use crate::apiserver::create::key_of;
+use crate::apiserver::patch::{PatchType, patch};
+use crate::apiserver::update::Part;
+use crate::apiserver::{FieldValidation, Options, Reply};
+use crate::object::{Object, Reason, Status, merge, patch as plain_patch, yaml};
+use crate::show::print;
+use serde_json::Value;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Edit a resource from the default editor: $KUBE_EDITOR, $EDITOR, or vi.
+#[derive(clap::Args)]
+pub struct Args {
+    /// TYPE NAME or TYPE/NAME.
+    words: Vec<String>,
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    /// If true, the configuration of current object will be saved in its annotation, for later applies.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    save_config: bool,
+    /// If specified, edit will operate on the subresource of the requested object: status.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    subresource: String,
+}
+
+const HEADER: &str = "\
+# Please edit the object below. Lines beginning with a '#' will be ignored,
+# and an empty file will abort the edit. If an error occurs while saving this file will be
+# reopened with the relevant failures.
+#
+";
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let scope = Scope { words: &args.words, files: Some(&args.files), ..Scope::default() };
+    let (found, failures) = targets::find(context, &scope)?;
+    Failure::all(failures)?;
+    if !["", "status"].contains(&args.subresource.as_str()) {
+        return Err(Failure::plain(format!("editing the subresource {:?} is not supported", args.subresource)));
+    }
+    let original = text_of(&found);
+    let (mut text, mut reasons): (String, Vec<String>) = (original.clone(), Vec::new());
+    let mut file = File::new(&format!("{HEADER}{original}"))?;
+    loop {
+        if !reasons.is_empty() {
+            file = File::new(&with_reasons(&text, &reasons))?;
+        }
+        let edited = without_comments(&file.edit()?);
+        if !reasons.is_empty() && edited == text {
+            return Err(file.keep(context, "Edit cancelled, no valid changes were saved."));
+        }
+        if edited == original {
+            context.tell("Edit cancelled, no changes made.");
+            return Ok(());
+        }
+        if edited.trim().is_empty() {
+            context.tell("Edit cancelled, saved file was empty.");
+            return Ok(());
+        }
+        reasons = match objects(&edited) {
+            Err(why) => vec![format!("The edited file had a syntax error: {why}")],
+            Ok(objects) => save(&args, context, &found, &objects, &file)?,
+        };
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        text = edited;
+    }
+}
+
+/// The objects as they are shown: one as it is, several as a List.
+fn text_of(found: &[Target]) -> String {
+    let shown = |target: &Target| {
+        let mut object = target.object.clone();
+        object.unset(&["metadata", "managedFields"]);
+        object.0
+    };
+    match found {
+        [one] => yaml::to_yaml(&shown(one)),
+        several => yaml::to_yaml(&print::list(several.iter().map(shown).collect())),
+    }
+}
+
+fn with_reasons(text: &str, reasons: &[String]) -> String {
+    let lines = reasons.iter().flat_map(|reason| reason.lines()).map(|line| format!("# {line}\n"));
+    format!("{HEADER}{}#\n{text}", lines.collect::<String>())
+}
+
+fn without_comments(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+}
+
+fn objects(text: &str) -> Result<Vec<Object>, String> {
+    let documents = yaml::documents(text).map_err(|error| error.to_string())?;
+    let flat = |value: Value| match value["items"].as_array() {
+        Some(items) if value["kind"] == "List" => items.clone(),
+        _ => vec![value],
+    };
+    Ok(documents.into_iter().flat_map(|document| flat(document.value)).map(Object).collect())
+}
+
+/// Writes what was edited; gives the reasons why the file has to be edited again.
+fn save(args: &Args, context: &mut Context, found: &[Target], edited: &[Object], file: &File) -> Outcome<Vec<String>> {
+    let mut reasons = Vec::new();
+    if edited.len() != found.len() {
+        return Ok(vec![format!("The edited file holds {} objects instead of {}", edited.len(), found.len())]);
+    }
+    for (target, edited) in found.iter().zip(edited) {
+        let same = |path: &[&str]| edited.at(path).is_none() || edited.at(path) == target.object.at(path);
+        if !same(&["apiVersion"]) || !same(&["kind"]) || !same(&["metadata", "name"]) {
+            return Err(file.keep(context, "At least one of apiVersion, kind and name was changed"));
+        }
+        if edited.kind().is_empty() || edited.name().is_empty() {
+            let name = target.object.name();
+            context.tell(&format!("error: {} {name:?} is invalid", target.kind.resource));
+            reasons.push(format!("{} {name:?} was not valid: kind or name is missing", target.kind.resource));
+            continue;
+        }
+        match one(args, context, target, edited) {
+            Ok(()) => {}
+            Err(Failure::Api { status, .. }) => reasons.push(refused(context, target, &status)),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(reasons)
+}
+
+fn refused(context: &mut Context, target: &Target, status: &Status) -> String {
+    let (resource, name) = (target.kind.resource, target.object.name());
+    match status.reason {
+        Reason::Invalid | Reason::BadRequest => {
+            context.tell(&format!("error: {resource} {name:?} is invalid"));
+            format!("{resource} {name:?} was not valid:\n* {status}")
+        }
+        Reason::NotFound => {
+            context.tell(&format!("error: {resource} {name:?} could not be found on the server"));
+            format!("{resource} {name:?} could not be found on the server")
+        }
+        _ => {
+            context.tell(&format!("error: {resource} {name:?} could not be patched: {status}"));
+            format!("{resource} {name:?} could not be patched: {status}")
+        }
+    }
+}
+
+/// Patches one object with the difference that the editing made.
+fn one(args: &Args, context: &mut Context, target: &Target, edited: &Object) -> Outcome {
+    let dry_run = args.write.dry_run(context)?;
+    let Target { kind, object } = target;
+    let mut shown = object.clone();
+    shown.unset(&["metadata", "managedFields"]);
+    let name = context.name_of(kind, object);
+    let edited = if args.save_config { with_last_applied(edited) } else { edited.clone() };
+    if edited == shown {
+        return context.say(&format!("{name} skipped"));
+    }
+    let (language, change) = match merge::schema_for(&kind.api_version(), kind.kind) {
+        Some(schema) => {
+            let change = merge::two_way_strategic(&shown.0, &edited.0, schema);
+            (PatchType::Strategic, change.map_err(|error| Failure::plain(error.to_string()))?)
+        }
+        None => (PatchType::Merge, plain_patch::create_json_merge(&shown.0, &edited.0)),
+    };
+    let key = key_of(kind, object);
+    let part = if args.subresource == "status" { Part::Status } else { Part::Main };
+    let options = Options { field_validation: FieldValidation::Strict, dry_run: dry_run.suffix() != "" };
+    let reply: Reply = context
+        .api()?
+        .write(options.dry_run, |ledger| patch(ledger, kind, &key, language, &change, part, &options))?;
+    context.warn(&reply.warnings);
+    args.print.result(context, &reply.object, &format!("{name} edited{}", dry_run.suffix()))
+}
+
+/// The file that is edited; it goes when it is dropped, unless it is kept.
+struct File {
+    path: PathBuf,
+    kept: std::cell::Cell<bool>,
+}
+
+impl File {
+    fn new(text: &str) -> Outcome<File> {
+        let path = std::env::temp_dir().join(format!("kloop-edit-{:010}.yaml", crate::apiserver::front::random() % 10_000_000_000));
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        file.write_all(text.as_bytes())?;
+        Ok(File { path, kept: std::cell::Cell::new(false) })
+    }
+
+    /// Lets the user edit it; gives what it holds then.
+    fn edit(&self) -> Outcome<String> {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let editor = set("KUBE_EDITOR").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".into());
+        let status = Command::new("sh").arg("-c").arg(format!("{editor} \"$0\"")).arg(&self.path).status();
+        if !status.is_ok_and(|status| status.success()) {
+            return Err(Failure::plain(format!("there was a problem with the editor {editor:?}")));
+        }
+        read(&self.path)
+    }
+
+    /// Leaves the file where it is, says so, and fails.
+    fn keep(&self, context: &mut Context, why: &str) -> Failure {
+        self.kept.set(true);
+        context.tell(&format!("A copy of your changes has been stored to {:?}", self.path.display().to_string()));
+        Failure::plain(why)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.kept.get() {
+            // What cannot be removed stays in the folder for temporary files.
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
+fn read(path: &Path) -> Outcome<String> {
+    let bytes = std::fs::read(path)?;
+    yaml::decode_bytes(&bytes).map_err(|error| Failure::plain(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_lists_are_taken_off() {
+        let text = "# a\nkind: List\nitems:\n- kind: A\n- kind: B\n";
+        let found = objects(&without_comments(text)).unwrap();
+        assert_eq!(found.iter().map(Object::kind).collect::<Vec<_>>(), ["A", "B"]);
+        assert!(objects("a: [").is_err());
+        assert!(with_reasons("kind: A\n", &["one\ntwo".into()]).contains("# one\n# two\n#\nkind: A\n"));
+    }
+}
