@@ -54,19 +54,19 @@ pub fn patch(
         new.set(&["metadata", "resourceVersion"], old.text(&["metadata", "resourceVersion"]).unwrap_or_default());
     }
     update(ledger, kind, &new, part, options).map_err(|status| match kind_of_patch {
-        PatchType::Strategic => of_patch(status, patch),
+        PatchType::Strategic => of_strategic_patch(kind, patch, status),
         _ => status,
     })
 }
 
-/// A strategic patch with unknown fields is refused as a patch, not as an object.
-fn of_patch(mut status: Status, patch: &Value) -> Status {
-    if let Some((_, complaints)) = status.message.split_once("strict decoding error: ") {
-        let value = go_syntax::plain(patch);
-        status.message = format!("patch: Invalid value: {value:?}: strict decoding error: {complaints}");
-        status.reason = Reason::Invalid;
-    }
-    status
+/// Kubernetes finds while it merges, and so blames on the patch, what it finds in a whole body when it decodes.
+fn of_strategic_patch(kind: &Kind, patch: &Value, status: Status) -> Status {
+    let head = format!("{0} in version {1:?} cannot be handled as a {0}: ", kind.kind, kind.version);
+    let Some(why) = status.message.strip_prefix(&head).filter(|_| status.reason == Reason::BadRequest) else {
+        return status;
+    };
+    let message = format!("patch: Invalid value: {:?}: {why}", go_syntax::plain(patch));
+    Status { reason: Reason::Invalid, message, ..status }
 }
 
 /// The body that a patch makes of an object.
