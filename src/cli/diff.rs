@@ -110,7 +110,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(what: &str) -> Outcome<Folder> {
-        let path = std::env::temp_dir().join(format!("{what}-{:010}", crate::apiserver::front::random() % 10_000_000_000));
+        let path =
+            std::env::temp_dir().join(format!("{what}-{:010}", crate::apiserver::front::random() % 10_000_000_000));
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Folder(path))
     }

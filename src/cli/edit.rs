@@ -177,9 +177,8 @@ fn one(args: &Args, context: &mut Context, target: &Target, edited: &Object) -> 
     let key = key_of(kind, object);
     let part = if args.subresource == "status" { Part::Status } else { Part::Main };
     let options = Options { field_validation: FieldValidation::Strict, dry_run: dry_run.suffix() != "" };
-    let reply: Reply = context
-        .api()?
-        .write(options.dry_run, |ledger| patch(ledger, kind, &key, language, &change, part, &options))?;
+    let reply: Reply =
+        context.api()?.write(options.dry_run, |ledger| patch(ledger, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);
     args.print.result(context, &reply.object, &format!("{name} edited{}", dry_run.suffix()))
 }
@@ -192,7 +191,8 @@ struct File {
 
 impl File {
     fn new(text: &str) -> Outcome<File> {
-        let path = std::env::temp_dir().join(format!("kloop-edit-{:010}.yaml", crate::apiserver::front::random() % 10_000_000_000));
+        let path = std::env::temp_dir()
+            .join(format!("kloop-edit-{:010}.yaml", crate::apiserver::front::random() % 10_000_000_000));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         file.write_all(text.as_bytes())?;
         Ok(File { path, kept: std::cell::Cell::new(false) })

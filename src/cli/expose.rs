@@ -1,9 +1,9 @@
 //! `kloop expose`: a Service for what runs already.
 
 use super::create::generate::{Making, Overrides};
-use super::targets::{self, Target};
 use super::files::FileFlags;
 use super::targets::Scope;
+use super::targets::{self, Target};
 use super::{Context, Failure, Outcome, pairs};
 use crate::object::Object;
 use serde_json::{Map, Value, json};
@@ -118,7 +118,9 @@ fn selector(target: &Target) -> Outcome<Value> {
         "ReplicationController" => (&["spec", "selector"], "the replication controller has no selector set"),
         "Deployment" | "ReplicaSet" => {
             if !object.items(&["spec", "selector", "matchExpressions"]).is_empty() {
-                return Err(Failure::plain("couldn't convert expressions - \"matchExpressions\" to map-based selector format"));
+                return Err(Failure::plain(
+                    "couldn't convert expressions - \"matchExpressions\" to map-based selector format",
+                ));
             }
             (&["spec", "selector", "matchLabels"], "invalid deployment: no selectors, therefore cannot be exposed")
         }
