@@ -2,6 +2,7 @@
 
 use super::files::{self, FileFlags, Manifest};
 use super::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
+use super::relative::record_folder;
 use super::{Context, Failure, Outcome, targets};
 use crate::apiserver::apply::{self, Applied, Outcome as Done, with_last_applied};
 use crate::apiserver::{FieldValidation, Options};
@@ -87,6 +88,7 @@ fn one(
     if kind.namespaced {
         object.set(&["metadata", "namespace"], &*key.namespace);
     }
+    record_folder(&mut object, manifest);
     if object.name().is_empty() {
         if let Some(base) = object.text(&["metadata", "generateName"]) {
             return Err(Failure::plain(format!("from {base}: cannot use generate name with apply")));

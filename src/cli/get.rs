@@ -6,7 +6,9 @@ use super::targets::{self, Scope, Targets};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::read;
 use crate::kinds::Kind;
-use crate::object::{Key, Object, Reason};
+use crate::object::{Key, Object, Reason, Time, time};
+use crate::reconcile::leader;
+use crate::reconcile::watch::HEARD;
 use crate::show::print::{Format, Printer};
 use crate::show::sort::SortBy;
 use crate::show::table::{self, Table};
@@ -203,6 +205,8 @@ fn print_tables(
     let several = found.groups.len() > 1 || args.show_kind;
     let shown = found.groups.iter().filter(|group| !group.objects.is_empty()).count();
     let namespaced = found.groups.iter().any(|group| group.kind.namespaced);
+    let running = |group: &Group| group.kind.categories.contains(&"all") && group.kind.resource != "services";
+    let runs = found.groups.iter().any(|group| !group.objects.is_empty() && running(group));
     let mut printer = table::Printer::new(args.table_options(wide, namespaced));
     let mut text = String::new();
     for mut group in found.groups {
@@ -224,5 +228,20 @@ fn print_tables(
         };
         context.tell(&format!("No resources found{place}"));
     }
+    if runs {
+        say_how_old(context)?;
+    }
     Failure::all(failures)
+}
+
+/// Says how old a picture of running things is when no control plane keeps it up to date any more.
+fn say_how_old(context: &mut Context) -> Outcome {
+    let api = context.api()?;
+    let heard = api.read(|snapshot| snapshot.meta(HEARD))?;
+    let heard = heard.and_then(|text| text.parse::<Time>().ok());
+    let Some(heard) = heard.filter(|_| leader::leader_of(api.store().dir()).is_none()) else { return Ok(()) };
+    let age = time::age((context.now().as_second() - heard.as_second()).max(0));
+    context
+        .tell(&format!("No control plane runs: this is how things stood {age} ago (kloop reconcile --watch goes on)."));
+    Ok(())
 }

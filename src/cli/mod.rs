@@ -30,6 +30,7 @@ mod pairs;
 mod patch;
 mod patience;
 mod reconcile;
+mod relative;
 mod replace;
 mod rollout;
 mod run;

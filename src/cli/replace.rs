@@ -4,6 +4,7 @@ use super::apply::refuse_duplicates;
 use super::files::{self, FileFlags, Manifest};
 use super::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
 use super::patience::Patience;
+use super::relative::record_folder;
 use super::{Context, Failure, Outcome, targets};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::apply::with_last_applied;
@@ -77,6 +78,7 @@ fn one(
     if kind.namespaced {
         object.set(&["metadata", "namespace"], &*key.namespace);
     }
+    record_folder(&mut object, manifest);
     refuse_duplicates(kind, manifest, validation)?;
     if args.save_config {
         object = with_last_applied(&object);

@@ -6,6 +6,7 @@ use crate::apiserver::create::create;
 use crate::cli::apply::refuse_duplicates;
 use crate::cli::files::{self, FileFlags, Manifest};
 use crate::cli::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
+use crate::cli::relative::record_folder;
 use crate::cli::{Context, Failure, Outcome, targets};
 
 /// Flags of `create -f`.
@@ -55,6 +56,7 @@ fn one(
     if kind.namespaced {
         object.set(&["metadata", "namespace"], &*key.namespace);
     }
+    record_folder(&mut object, manifest);
     refuse_duplicates(kind, manifest, validation)?;
     // As kubectl: a version in a manifest means nothing for an object that is new.
     object.unset(&["metadata", "resourceVersion"]);

@@ -1,0 +1,33 @@
+//! Programs that a manifest names relative to itself: `image: ./server` means the server beside the manifest.
+//!
+//! The folder of the manifest is recorded where kubelet finds it, as an annotation of the pod or pod template, and only when
+//! something relative is named, so that other manifests stay what they are.
+
+use super::files::Manifest;
+use crate::object::Object;
+use serde_json::Value;
+
+/// The annotation that kubelet reads.
+const FOLDER: &str = "kloop.dev/manifest-dir";
+
+/// Where pods and pod templates stand in the kinds that have them.
+const TEMPLATES: [&[&str]; 3] = [&["spec", "jobTemplate", "spec", "template"], &["spec", "template"], &[]];
+
+/// Records the manifest's folder in the object's pod template, when the template names something relative.
+pub fn record_folder(object: &mut Object, manifest: &Manifest) {
+    let Some(folder) = manifest.folder.as_deref().and_then(|folder| folder.to_str()) else { return };
+    for template in TEMPLATES {
+        let below = |rest: &[&'static str]| [template, rest].concat();
+        let lists = [below(&["spec", "containers"]), below(&["spec", "initContainers"])];
+        let mut containers = lists.iter().flat_map(|list| object.items(list));
+        if containers.any(is_relative) {
+            object.set(&below(&["metadata", "annotations", FOLDER]), folder);
+            return;
+        }
+    }
+}
+
+fn is_relative(container: &Value) -> bool {
+    let relative = |value: &Value| value.as_str().is_some_and(|text| text.starts_with("./") || text.starts_with("../"));
+    relative(&container["image"]) || relative(&container["command"][0])
+}
