@@ -2,6 +2,7 @@
 
 mod cluster;
 mod completion;
+mod config;
 mod explain;
 mod golden;
 mod house;

@@ -2,18 +2,32 @@
 
 use super::{Failure, Globals, Outcome};
 use crate::apiserver::{Api, Ledger};
-use crate::kinds::Kind;
+use crate::kinds::{self, Kind};
 use crate::object::{Object, Time};
 use crate::store::{self, Access, OpenError};
 use colored::Colorize;
+use std::cell::OnceCell;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Where the state is: what `--state` says, else `$KLOOP_STATE`, else the user's own.
 pub fn state_path(flag: Option<&PathBuf>) -> PathBuf {
     let env = || std::env::var_os("KLOOP_STATE").filter(|path| !path.is_empty()).map(PathBuf::from);
     flag.cloned().or_else(env).unwrap_or_else(store::default_path)
+}
+
+/// The file beside the state that names the default namespace.
+fn namespace_path(state: &Path) -> PathBuf {
+    state.with_added_extension("namespace")
+}
+
+/// The namespace that commands on a cluster use when none is asked for, as `config set-context` left it.
+pub fn default_namespace(state: &Path) -> String {
+    let kept = std::fs::read_to_string(namespace_path(state)).unwrap_or_default();
+    let kept = kept.trim();
+    let is_name = !kept.is_empty() && kinds::names::label(kept).is_empty();
+    if is_name { kept.to_owned() } else { "default".to_owned() }
 }
 
 /// One command's surroundings.
@@ -23,18 +37,42 @@ pub struct Context {
     api: Option<Api>,
     /// What was warned of already: each warning is told once.
     warned: Vec<String>,
+    /// What [`default_namespace`] found, read at the first use.
+    default_namespace: OnceCell<String>,
 }
 
 impl Context {
     /// Before anything is opened.
     pub fn new(globals: Globals) -> Context {
         colored::control::set_override(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-        Context { globals, api: None, warned: Vec::new() }
+        Context { globals, api: None, warned: Vec::new(), default_namespace: OnceCell::new() }
     }
 
-    /// The namespace that is asked for, or `default`.
+    /// The namespace that is asked for, or the one that is used when none is.
     pub fn namespace(&self) -> &str {
-        self.globals.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default")
+        let asked = self.globals.namespace.as_deref().filter(|name| !name.is_empty());
+        asked.unwrap_or_else(|| self.default_namespace())
+    }
+
+    /// The namespace that is used when none is asked for.
+    pub fn default_namespace(&self) -> &str {
+        self.default_namespace.get_or_init(|| default_namespace(&self.state()))
+    }
+
+    /// Keeps the namespace that is used when none is asked for; an empty one for `default`.
+    pub fn set_default_namespace(&mut self, namespace: &str) -> Outcome {
+        let problems = if namespace.is_empty() { Vec::new() } else { kinds::names::label(namespace) };
+        if let Some(problem) = problems.first() {
+            return Err(Failure::plain(format!("invalid namespace {namespace:?}: {problem}")));
+        }
+        // The cluster comes first: its folder is made with care.
+        self.api()?;
+        let path = namespace_path(&self.state());
+        let new = path.with_added_extension("new");
+        std::fs::write(&new, format!("{namespace}\n"))?;
+        std::fs::rename(new, path)?;
+        self.default_namespace = OnceCell::new();
+        Ok(())
     }
 
     /// The namespace to use for a kind: none where it has none.

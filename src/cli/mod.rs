@@ -10,6 +10,7 @@ mod apply;
 mod autoscale;
 mod change;
 mod completion;
+mod config;
 mod context;
 mod create;
 mod delete;
@@ -102,6 +103,7 @@ enum Verb {
     ApiResources(api_resources::Args),
     ApiVersions(api_versions::Args),
     Wait(wait::Args),
+    Config(config::Args),
     Completion(completion::Args),
     Reconcile(reconcile::Args),
     Version(version::Args),
@@ -137,6 +139,7 @@ impl Verb {
             Verb::ApiResources(args) => api_resources::run(args, context),
             Verb::ApiVersions(args) => api_versions::run(args, context),
             Verb::Wait(args) => wait::run(args, context),
+            Verb::Config(args) => config::run(args, context),
             Verb::Completion(args) => completion::run(args, context),
             Verb::Reconcile(args) => reconcile::run(args, context),
             Verb::Version(args) => version::run(args, context),

@@ -1,7 +1,7 @@
 //! What the cluster's file knows that a command line may name. It is only read, and is not made when it is not there.
 
 use crate::apiserver::Api;
-use crate::cli::context::state_path;
+use crate::cli::context::{default_namespace, state_path};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Resource};
 use crate::store::Access;
@@ -74,7 +74,7 @@ impl State {
     pub fn containers(&self) -> Vec<String> {
         let Some(word) = self.words.first() else { return Vec::new() };
         let name = word.rsplit('/').next().unwrap_or(word);
-        let key = Key::new(Resource("pods"), self.namespace(), name);
+        let key = Key::new(Resource("pods"), &self.namespace(), name);
         let found = self.open().and_then(|api| api.look(|ledger| crate::apiserver::read::get(ledger, &key)).ok());
         let names = |pod: &Object, list: &str| -> Vec<String> {
             let containers = pod.at(&["spec", list]).and_then(|list| list.as_array()).into_iter().flatten();
@@ -86,12 +86,13 @@ impl State {
     fn keys(&self, kind: &Kind) -> Vec<Key> {
         let namespace = kind.namespaced.then(|| self.namespace());
         let Some(api) = self.open() else { return Vec::new() };
-        let found = api.read(|snapshot| snapshot.list(kind.resource, namespace)).unwrap_or_default();
+        let found = api.read(|snapshot| snapshot.list(kind.resource, namespace.as_deref())).unwrap_or_default();
         found.into_iter().map(|stored| stored.key).collect()
     }
 
-    fn namespace(&self) -> &str {
-        self.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or("default")
+    fn namespace(&self) -> String {
+        let asked = self.namespace.clone().filter(|name| !name.is_empty());
+        asked.unwrap_or_else(|| default_namespace(&state_path(self.path.as_ref())))
     }
 
     fn open(&self) -> Option<Api> {

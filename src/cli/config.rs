@@ -1,0 +1,163 @@
+//! `kloop config`: what kubectl keeps in a kubeconfig. Here a cluster is a file, and its context is that file and the
+//! namespace that commands on it use when none is asked for; the context is named as the file's folder.
+
+use super::flags::PrintFlags;
+use super::{Context, Failure, Outcome};
+use crate::show::columns;
+use crate::show::print::{Format, Printer};
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+/// Show and change the context: the cluster's file and its default namespace.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Display the current-context.
+    CurrentContext,
+    GetContexts(GetContexts),
+    SetContext(SetContext),
+    UseContext(UseContext),
+    View(View),
+}
+
+/// Describe one or many contexts.
+#[derive(clap::Args)]
+struct GetContexts {
+    /// Names of contexts; all when there is none.
+    contexts: Vec<String>,
+    /// When using the default output format, don't print headers.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    no_headers: bool,
+    /// Output format. One of: (name).
+    #[arg(short, long, value_name = "FORMAT", default_value = "")]
+    output: String,
+}
+
+/// Set the namespace that commands use when none is asked for.
+#[derive(clap::Args)]
+struct SetContext {
+    /// The context's name, or --current.
+    contexts: Vec<String>,
+    /// Modify the current context.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    current: bool,
+}
+
+/// Set the current-context: there is one for each file, so another file is named by --state or $KLOOP_STATE.
+#[derive(clap::Args)]
+struct UseContext {
+    /// The context's name.
+    contexts: Vec<String>,
+}
+
+/// Display the context as a kubeconfig would have it.
+#[derive(clap::Args)]
+struct View {
+    #[command(flatten)]
+    print: PrintFlags,
+    /// Accepted for kubectl's sake: there is only the current context.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    minify: bool,
+    /// Accepted for kubectl's sake: there is nothing secret.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    raw: bool,
+    /// Accepted for kubectl's sake: there is nothing to embed.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    flatten: bool,
+}
+
+/// Who every command acts as.
+const USER: &str = "admin";
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let name = name(context);
+    match args.verb {
+        Verb::CurrentContext => context.say(&name),
+        Verb::GetContexts(args) => get_contexts(&args, context, &name),
+        Verb::SetContext(args) => set_context(&args, context, &name),
+        Verb::UseContext(args) => use_context(&args, context, &name),
+        Verb::View(args) => view(&args, context, &name),
+    }
+}
+
+/// The context's name: its folder's, `default` for the usual place.
+fn name(context: &Context) -> String {
+    let path = std::path::absolute(context.state()).unwrap_or_default();
+    let folder = path.parent().and_then(|folder| folder.file_name());
+    folder.map_or_else(|| "default".to_owned(), |folder| folder.to_string_lossy().into_owned())
+}
+
+fn get_contexts(args: &GetContexts, context: &mut Context, name: &str) -> Outcome {
+    if !matches!(args.output.as_str(), "" | "name") {
+        return Err(Failure::plain(format!("output must be one of '' or 'name': {}", args.output)));
+    }
+    let unknown = args.contexts.iter().filter(|asked| *asked != name);
+    let failures = unknown.map(|asked| Failure::plain(format!("context {asked} not found"))).collect();
+    if args.contexts.is_empty() || args.contexts.iter().any(|asked| asked == name) {
+        if args.output == "name" {
+            context.say(name)?;
+        } else {
+            let head = if args.no_headers { "" } else { "CURRENT\tNAME\tCLUSTER\tAUTHINFO\tNAMESPACE\n" };
+            let namespace = context.default_namespace();
+            let text = format!("{head}*\t{name}\t{name}\t{USER}\t{namespace}\n");
+            context.print(&columns::align(&text, columns::TABLE))?;
+        }
+    }
+    Failure::all(failures)
+}
+
+fn set_context(args: &SetContext, context: &mut Context, name: &str) -> Outcome {
+    match &args.contexts[..] {
+        [] if args.current => {}
+        [asked] if !args.current && asked == name => {}
+        [asked] if !args.current => return Err(missing(asked)),
+        several if !args.current => return Err(Failure::plain(format!("Unexpected args: [{}]", several.join(" ")))),
+        _ => return Err(Failure::plain("you cannot specify both a context name and --current")),
+    }
+    if let Some(namespace) = context.globals.namespace.clone() {
+        context.set_default_namespace(&namespace)?;
+    }
+    context.say(&format!("Context {name:?} modified."))
+}
+
+fn use_context(args: &UseContext, context: &mut Context, name: &str) -> Outcome {
+    match &args.contexts[..] {
+        [asked] if asked == name => context.say(&format!("Switched to context {name:?}.")),
+        [asked] => Err(missing(asked)),
+        several => Err(Failure::plain(format!("Unexpected args: [{}]", several.join(" ")))),
+    }
+}
+
+fn missing(name: &str) -> Failure {
+    Failure::plain(format!(
+        "no context exists with the name: {name:?} (another cluster is another file: name it with --state or KLOOP_STATE)"
+    ))
+}
+
+fn view(args: &View, context: &mut Context, name: &str) -> Outcome {
+    let format = args.print.format(false, false)?.unwrap_or(Format::Yaml);
+    let text = Printer::new(format, true).object(&config(context, name))?;
+    context.print(&text)
+}
+
+/// The context as a kubeconfig.
+fn config(context: &Context, name: &str) -> Value {
+    let path = std::path::absolute(context.state()).unwrap_or_default();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{ "name": name, "cluster": { "server": format!("file://{}", path.display()) } }],
+        "contexts": [{
+            "name": name,
+            "context": { "cluster": name, "namespace": context.default_namespace(), "user": USER },
+        }],
+        "current-context": name,
+        "users": [{ "name": USER, "user": {} }],
+    })
+}

@@ -1,0 +1,54 @@
+//! `config`: the default namespace is kept beside the cluster, in kubectl's words.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Standard output, standard error and whether it went well.
+fn kloop(state: &Path, words: &str) -> (String, String, bool) {
+    let mut kloop = Command::new(env!("CARGO_BIN_EXE_kloop"));
+    let output = kloop.args(words.split(' ')).env("KLOOP_STATE", state).env_remove("KLOOP_COMPLETE").output();
+    let output = output.expect("kloop");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (text(output.stdout), text(output.stderr), output.status.success())
+}
+
+#[test]
+fn commands_use_the_namespace_that_was_set() {
+    let folder = tempfile::tempdir().expect("folder");
+    let state = folder.path().join("harbour/state.db");
+    let said = |words: &str| kloop(&state, words).0;
+    let namespace = "config view --minify -o jsonpath={.contexts[0].context.namespace}";
+    assert_eq!(said(namespace), "default");
+    assert_eq!(said("config current-context"), "harbour\n");
+    assert!(!state.exists(), "a question made a cluster");
+
+    assert_eq!(said("config set-context --current --namespace=kube-system"), "Context \"harbour\" modified.\n");
+    assert_eq!(said(namespace), "kube-system");
+    let table =
+        "CURRENT   NAME      CLUSTER   AUTHINFO   NAMESPACE\n*         harbour   harbour   admin      kube-system\n";
+    assert_eq!(said("config get-contexts"), table);
+    assert_eq!(kloop(&state, "get pods").1, "No resources found in kube-system namespace.\n");
+    assert_eq!(kloop(&state, "get pods -n default").1, "No resources found in default namespace.\n");
+
+    assert_eq!(said("config set-context harbour --namespace="), "Context \"harbour\" modified.\n");
+    assert_eq!(said(namespace), "default");
+    assert_eq!(said("config use-context harbour"), "Switched to context \"harbour\".\n");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let folder = tempfile::tempdir().expect("folder");
+    let state = folder.path().join("harbour/state.db");
+    for (words, error) in [
+        ("config use-context sea", "error: no context exists with the name: \"sea\" ("),
+        ("config set-context sea", "error: no context exists with the name: \"sea\" ("),
+        ("config set-context harbour --current", "error: you cannot specify both a context name and --current\n"),
+        ("config set-context --current --namespace=../x", "error: invalid namespace \"../x\": "),
+        ("config get-contexts sea", "error: context sea not found\n"),
+        ("config get-contexts -o json", "error: output must be one of '' or 'name': json\n"),
+    ] {
+        let (stdout, stderr, well) = kloop(&state, words);
+        assert!(stdout.is_empty() && stderr.starts_with(error) && !well, "{words}: {stdout}{stderr}");
+    }
+    assert!(!state.exists(), "a refusal made a cluster");
+}
