@@ -7,6 +7,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_kloop");
 
 /// A role may have any name but for `/` and `%`.
 const OBJECTS: &str = r#"
+{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-a"}}
 {"apiVersion":"v1","kind":"Namespace","metadata":{"name":"prod"}}
 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"prod"},
  "spec":{"containers":[{"name":"app","image":"sh"},{"name":"side","image":"sh"}]}}
@@ -46,6 +47,7 @@ fn names_come_from_the_cluster() {
         ("kloop logs -n prod web-0 -c s", "side"),
         ("kloop get clusterroles s", "system\\:one"),
         ("kloop get unicorns ", ""),
+        ("kloop drain ", "node-a"),
     ] {
         let mut words: Vec<&str> = line.split(' ').collect();
         words.retain(|word| !word.is_empty());

@@ -123,8 +123,7 @@ fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueC
         ("shells", _) => listed(SCRIPTS.iter().map(|(shell, _)| (*shell).to_owned()).collect()),
         ("words", "explain") => listed(kinds::ALL.iter().map(|kind| kind.resource.plural().to_owned()).collect()),
         ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => ask(State::pods),
-        ("words", "cordon" | "uncordon" | "drain") => ask(|state, _| state.names("nodes")),
-        ("words", "create" | "run" | "config" | "auth") => None,
+        ("names", "cordon" | "uncordon" | "drain") => ask(|state, _| state.names("nodes")),
         ("words", _) => ask(State::targets),
         _ => None,
     }
