@@ -1,0 +1,227 @@
+//! What a user waits for, on the built binary: commands, pods from `apply` to running, restarts, and what idling costs.
+//!
+//! `cargo bench --bench figures`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn main() {
+    commands();
+    for pods in [100, 1000] {
+        bare_spawns(pods);
+        bring_up(pods);
+    }
+    restarts(50);
+    idle(100);
+}
+
+/// A cluster in a folder of its own; everything of it ends with it.
+struct Cluster {
+    folder: PathBuf,
+    control: Option<Child>,
+}
+
+impl Cluster {
+    fn new(name: &str) -> Cluster {
+        let folder = std::env::temp_dir().join(format!("kloop-bench-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("its mode");
+        let cluster = Cluster { folder, control: None };
+        cluster.kloop(&["get", "namespaces"]);
+        cluster
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kloop"));
+        command.args(args).env("KLOOP_STATE", self.folder.join("state.db"));
+        command
+    }
+
+    fn kloop(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("kloop runs")
+    }
+
+    fn apply(&self, name: &str, manifest: &str) {
+        let file = self.folder.join(name);
+        fs::write(&file, manifest).expect("a manifest");
+        let output = self.kloop(&["apply", "-f", file.to_str().expect("text")]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn watch(&mut self) {
+        let mut command = self.command(&["reconcile", "--watch", "-q"]);
+        self.control = Some(command.stdout(Stdio::null()).spawn().expect("reconcile runs"));
+        let lock = self.folder.join("leader.lock");
+        until(|| fs::read(&lock).is_ok_and(|pid| !pid.is_empty()));
+        until(|| self.ready("nodes", "{.items[*].metadata.name}") != "");
+    }
+
+    fn ready(&self, what: &str, path: &str) -> String {
+        let output = self.kloop(&["get", what, "-o", &format!("jsonpath={path}")]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self.kloop(&["delete", "deployments", "--all", "--wait=false", "--force"]));
+        if let Some(mut control) = self.control.take() {
+            until(|| processes(&self.marker()).is_empty());
+            drop(control.kill());
+            drop(control.wait());
+        }
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+impl Cluster {
+    /// An argument that only this cluster's processes have.
+    fn marker(&self) -> String {
+        format!("{}", 1_000_000 + std::process::id())
+    }
+
+    fn deployment(&self, replicas: usize) -> String {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec:\n  replicas: {replicas}\n  \
+             selector: {{matchLabels: {{app: web}}}}\n  template:\n    metadata: {{labels: {{app: web}}}}\n    spec:\n      \
+             terminationGracePeriodSeconds: 1\n      containers:\n      - {{name: c, image: busybox, command: [sleep, \"{}\"]}}\n",
+            self.marker()
+        )
+    }
+}
+
+fn until(mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(120), "waited two minutes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Pids of `sleep MARKER`.
+fn processes(marker: &str) -> Vec<u32> {
+    let wanted = format!("sleep\0{marker}\0");
+    let pids = fs::read_dir("/proc").expect("proc").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == wanted.as_bytes()))
+        .collect()
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+/// The value below which this part of the samples lies.
+fn part(samples: &mut [Duration], part: f64) -> f64 {
+    samples.sort();
+    milliseconds(samples[((samples.len() - 1) as f64 * part) as usize])
+}
+
+fn timed(times: usize, mut act: impl FnMut(usize)) -> Vec<Duration> {
+    let one = |number| {
+        let start = Instant::now();
+        act(number);
+        start.elapsed()
+    };
+    (0..times).map(one).collect()
+}
+
+fn tell(what: &str, samples: &mut [Duration]) {
+    println!("{what:<58} p50 {:8.2} ms  p99 {:8.2} ms", part(samples, 0.5), part(samples, 0.99));
+}
+
+fn config_maps(count: usize) -> String {
+    let one = |number| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{number}}}\ndata: {{key: value{number}}}\n")
+    };
+    (0..count).map(one).collect::<Vec<_>>().join("---\n")
+}
+
+fn commands() {
+    let cluster = Cluster::new("commands");
+    tell("get of one object", &mut timed(50, |_| drop(cluster.kloop(&["get", "namespace", "default"]))));
+    tell(
+        "apply of one new object",
+        &mut timed(50, |number| {
+            cluster.apply("one.yaml", &format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: one{number}}}\n"));
+        }),
+    );
+    let mut thousand = timed(1, |_| cluster.apply("thousand.yaml", &config_maps(1000)));
+    tell("apply of 1,000 objects", &mut thousand);
+    let rest: String = config_maps(10_000);
+    cluster.apply("all.yaml", &rest);
+    tell("get pods with 10,000 other objects in the file", &mut timed(50, |_| drop(cluster.kloop(&["get", "pods"]))));
+    tell("get of one object with 10,000 in the file", &mut timed(50, |_| drop(cluster.kloop(&["get", "cm", "c77"]))));
+}
+
+/// The floor: the same number of processes, started in a loop.
+fn bare_spawns(count: usize) {
+    let start = Instant::now();
+    let mut children: Vec<Child> =
+        (0..count).map(|_| Command::new("sleep").arg("1000").spawn().expect("sleep runs")).collect();
+    println!("{count} bare spawns {:45} {:8.1} ms", "", milliseconds(start.elapsed()));
+    for child in &mut children {
+        drop(child.kill());
+        drop(child.wait());
+    }
+}
+
+fn bring_up(count: usize) {
+    let mut cluster = Cluster::new(&format!("up{count}"));
+    cluster.watch();
+    let start = Instant::now();
+    cluster.apply("web.yaml", &cluster.deployment(count));
+    until(|| processes(&cluster.marker()).len() >= count);
+    println!("{count} pods from apply to all processes executing {:15} {:8.1} ms", "", milliseconds(start.elapsed()));
+    until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == count.to_string());
+    println!("{count} pods from apply to all Ready in the status {:16} {:8.1} ms", "", milliseconds(start.elapsed()));
+}
+
+/// Kills the only process of a pod and waits for its successor, each time with a fresh pod: the first restart is at once.
+fn restarts(times: usize) {
+    let mut cluster = Cluster::new("restarts");
+    cluster.watch();
+    cluster.apply("web.yaml", &cluster.deployment(times));
+    until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == times.to_string());
+    let marker = cluster.marker();
+    let victims = processes(&marker);
+    let mut samples = Vec::new();
+    for victim in victims {
+        let known = processes(&marker);
+        let pid = rustix::process::Pid::from_raw(victim as i32).expect("a pid");
+        let start = Instant::now();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+        until(|| processes(&marker).iter().any(|pid| !known.contains(pid)));
+        samples.push(start.elapsed());
+    }
+    tell("kill -9 to the successor running (seen from /proc)", &mut samples);
+}
+
+/// CPU and memory of a control plane that has nothing to do.
+fn idle(pods: usize) {
+    let mut cluster = Cluster::new("idle");
+    cluster.watch();
+    cluster.apply("web.yaml", &cluster.deployment(pods));
+    until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == pods.to_string());
+    std::thread::sleep(Duration::from_secs(3));
+    let pid = cluster.control.as_ref().expect("runs").id();
+    let ticks = |pid: u32| -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat");
+        let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
+        fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
+    };
+    let (before, span) = (ticks(pid), 30);
+    std::thread::sleep(Duration::from_secs(span));
+    let used = (ticks(pid) - before) as f64 / 100.0 / span as f64 * 100.0;
+    println!(
+        "idle with {pods} pods: {used:.3} % of a core, {} kB resident",
+        resident(Path::new(&format!("/proc/{pid}/status")))
+    );
+}
+
+fn resident(status: &Path) -> String {
+    let text = fs::read_to_string(status).expect("status");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    line.trim().trim_end_matches(" kB").to_owned()
+}
