@@ -1,8 +1,10 @@
 //! all tests
 
+mod bad_input;
 mod cluster;
 mod completion;
 mod config;
+mod corpus;
 mod explain;
 mod golden;
 mod house;

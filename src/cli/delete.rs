@@ -98,6 +98,12 @@ fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
     if args.all && args.select.selector.is_some() {
         return Err(Failure::plain("cannot set --all and --selector at the same time"));
     }
+    if args.all && args.words.iter().any(|word| word.contains('/')) {
+        return Err(Failure::plain("selectors and the all flag cannot be used when passing resource/name arguments"));
+    }
+    if args.all && args.words.len() > 1 {
+        return Err(Failure::plain("name cannot be provided when a selector is specified"));
+    }
     if args.force && args.grace_period > 0 {
         return Err(Failure::plain("--force and --grace-period greater than 0 cannot be specified together"));
     }

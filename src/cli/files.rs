@@ -167,6 +167,15 @@ fn parse(
     };
     let (documents, error) = yaml::documents_before_error(&text);
     for document in documents {
+        if !document.value.is_object() {
+            let what = if document.value.is_array() { "a list" } else { "a single value" };
+            let line = document.line;
+            let text = format!(
+                "error parsing {source}: line {line}: expected fields such as apiVersion and kind, found {what}"
+            );
+            failures.push(Failure::plain(text));
+            continue;
+        }
         let document = Rc::new(document);
         add(&document, &document.value, String::new(), source, folder.as_deref(), manifests);
     }

@@ -205,12 +205,16 @@ impl Control {
                     true
                 }
             };
-            if !busy {
-                if let Until::Converged(patience) = until
-                    && let Some(ending) = self.judge(Time::now().duration_since(started) >= patience)
+            if let Until::Converged(patience) = until {
+                // Something that is tried again and again keeps it busy for ever; the time is over all the same.
+                let is_late = Time::now().duration_since(started) >= patience;
+                if (is_late || !busy)
+                    && let Some(ending) = self.judge(is_late)
                 {
                     return Ok(ending);
                 }
+            }
+            if !busy {
                 let deadline = match until {
                     Until::Converged(patience) => Some(started + patience),
                     Until::Stopped => None,

@@ -1,0 +1,553 @@
+//! Bad input of every kind: a clear message, exit code 1 (or the code of its own), and a state that has not changed by a byte.
+//!
+//! Each row is what a user might type or pipe in, and a piece of what the answer has to say.
+
+use crate::cluster::{Cluster, Said};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::Instant;
+
+/// Standard input, and what the error has to say about it.
+type Row = (String, &'static str);
+
+/// A cluster in which something stands already: a Deployment, a ConfigMap, an immutable one.
+fn cluster() -> Cluster {
+    let cluster = Cluster::new();
+    cluster.apply(
+        r#"
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: "1"}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: stone}, immutable: true, data: {a: "1"}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: busybox}]}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: pod}, spec: {containers: [{name: main, image: busybox}]}}
+"#,
+    );
+    cluster
+}
+
+/// What is wrong with an answer; empty when all is well.
+fn wrong(cluster: &Cluster, before: &[u8], said: &Said, code: i32, expected: &str) -> String {
+    let mut wrong = String::new();
+    if said.code != code {
+        wrong += &format!("  exit code {}, expected {code}\n", said.code);
+    }
+    if !said.err.contains(expected) {
+        wrong += &format!("  expected {expected:?}\n");
+    }
+    if said.err.contains("panicked") || said.err.contains("RUST_BACKTRACE") || said.code == 101 {
+        wrong += "  it panicked\n";
+    }
+    if said.err.chars().any(|letter| letter.is_control() && letter != '\n' && letter != '\t') {
+        wrong += "  a control character went to the terminal\n";
+    }
+    if fs::read(cluster.home().join("state.db")).expect("state") != before {
+        wrong += "  the state has changed\n";
+    }
+    if wrong.is_empty() {
+        wrong
+    } else {
+        format!("{wrong}  stdout: {}\n  stderr: {}\n", head(&said.out), head(&said.err))
+    }
+}
+
+fn head(text: &str) -> String {
+    text.chars().take(400).collect()
+}
+
+/// Every row to its own check; all that is wrong is told at once.
+fn check_all<T>(rows: impl IntoIterator<Item = T>, check: impl Fn(&Cluster, &[u8], &T) -> (String, String)) {
+    let cluster = cluster();
+    let before = fs::read(cluster.home().join("state.db")).expect("state");
+    let mut failures = String::new();
+    for row in rows {
+        let start = Instant::now();
+        let (name, wrong) = check(&cluster, &before, &row);
+        if !wrong.is_empty() {
+            failures += &format!("{}\n{wrong}", head(&name));
+        }
+        assert!(start.elapsed().as_secs() < 60, "{} took too long", head(&name));
+    }
+    assert!(failures.is_empty(), "\n{failures}");
+}
+
+/// Applies each row; it must be refused.
+fn refused(rows: Vec<Row>) {
+    check_all(rows, |cluster, before, (stdin, expected)| {
+        let said = cluster.run(&["apply", "-f", "-"], stdin);
+        (stdin.clone(), wrong(cluster, before, &said, 1, expected))
+    });
+}
+
+fn row(stdin: &str, expected: &'static str) -> Row {
+    (stdin.to_owned(), expected)
+}
+
+/// A ConfigMap with this metadata.
+fn meta(metadata: &str, expected: &'static str) -> Row {
+    (format!("{{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}"), expected)
+}
+
+/// A Pod whose only container has these fields beside name and image.
+fn container(fields: &str, expected: &'static str) -> Row {
+    (
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: c, image: busybox, {fields}}}]}}}}"
+        ),
+        expected,
+    )
+}
+
+/// A Pod with this spec.
+fn pod(spec: &str, expected: &'static str) -> Row {
+    (format!("{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {spec}}}"), expected)
+}
+
+/// A Deployment with these fields of its spec beside selector and template.
+fn deployment(fields: &str, expected: &'static str) -> Row {
+    let text = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {FIELDS, selector: {matchLabels: {a: b}}, \
+                template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: busybox}]}}}}";
+    (text.replace("FIELDS", fields), expected)
+}
+
+#[test]
+fn text_that_is_no_manifest() {
+    let deep = |open: &str, close: &str| {
+        format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: x}}, data: {}{}}}",
+            open.repeat(10_000),
+            close.repeat(10_000)
+        )
+    };
+    refused(vec![
+        row("", "no objects passed to apply"),
+        row("# only a comment\n", "no objects passed to apply"),
+        row("---\n---\n...\n", "no objects passed to apply"),
+        row("\u{feff}", "no objects passed to apply"),
+        row("\0", "error parsing STDIN"),
+        row("just words", "error parsing STDIN"),
+        row("- a\n- b\n", "error parsing STDIN"),
+        row("a: [1, 2", "error parsing STDIN"),
+        row("a: \"never closed", "error parsing STDIN"),
+        row("a:\n\t- b\n", "error parsing STDIN"),
+        row("a: *nobody\n", "error parsing STDIN"),
+        row("{\"a\": 1,}}", "error parsing STDIN"),
+        (deep("[", "]"), "error parsing STDIN"),
+        (deep("{a: ", "}"), "error parsing STDIN"),
+        (format!("{{\"a\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000)), "error parsing STDIN"),
+        (
+            format!(
+                "a: &a [x, x]\n{}",
+                (0..60)
+                    .map(|n| format!(
+                        "b{n}: &b{n} [*{0}, *{0}, *{0}, *{0}]\n",
+                        if n == 0 { "a".into() } else { format!("b{}", n - 1) }
+                    ))
+                    .collect::<String>()
+            ),
+            "error parsing STDIN",
+        ),
+        row("a: &a\n  b: *a\n", "error parsing STDIN"),
+        row("a: &a\n  <<: *a\n", "error parsing STDIN"),
+        (
+            format!(
+                "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: big}}, data: {{a: {}}}}}",
+                "x".repeat(3 << 20)
+            ),
+            "STDIN",
+        ),
+    ]);
+}
+
+#[test]
+fn bytes_that_are_no_text() {
+    let cluster = cluster();
+    let before = fs::read(cluster.home().join("state.db")).expect("state");
+    let utf16: Vec<u8> = "apiVersion: v1".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (name, bytes) in
+        [("latin", &b"a: \xe9t\xe9\n"[..]), ("utf16", &utf16), ("zeros", &[0; 4096]), ("escapes", b"a: \x1b[2J\n")]
+    {
+        let path = cluster.home().join(format!("{name}.yaml"));
+        fs::write(&path, bytes).unwrap();
+        let said = cluster.kloop(&format!("apply -f {}", path.display()));
+        assert_eq!(wrong(&cluster, &before, &said, 1, &format!("{name}.yaml")), "", "{name}");
+    }
+}
+
+#[test]
+fn envelopes() {
+    refused(vec![
+        row("{kind: ConfigMap, metadata: {name: x}}", "apiVersion not set"),
+        row("{apiVersion: v1, metadata: {name: x}}", "kind not set"),
+        row(
+            "{apiVersion: v1, kind: configmap, metadata: {name: x}}",
+            "no matches for kind \"configmap\" in version \"v1\"",
+        ),
+        row(
+            "{apiVersion: v1, kind: Nonsense, metadata: {name: x}}",
+            "no matches for kind \"Nonsense\" in version \"v1\"",
+        ),
+        row(
+            "{apiVersion: apps/v1, kind: Pod, metadata: {name: x}}",
+            "no matches for kind \"Pod\" in version \"apps/v1\"",
+        ),
+        row(
+            "{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: x}}",
+            "no matches for kind \"Deployment\" in version \"extensions/v1beta1\"",
+        ),
+        row("{apiVersion: v1, kind: ConfigMap}", "resource name may not be empty"),
+        row("{apiVersion: v1, kind: ConfigMap, metadata: {generateName: x-}}", "cannot use generate name with apply"),
+        row(
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: nowhere}}",
+            "namespaces \"nowhere\" not found",
+        ),
+        row(
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {a: 1}}",
+            "ConfigMap in version \"v1\" cannot be handled as a ConfigMap",
+        ),
+        row("{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, dta: {a: b}}", "unknown field \"dta\""),
+        row("{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, dta: {a: b}}", "did you mean \"data\"?"),
+        row(
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: x, labels: {a: b, a: c}}}",
+            "duplicate field \"metadata.labels.a\"",
+        ),
+        row("{apiVersion: v1, kind: ConfigMap, metadata: [1]}", "resource name may not be empty"),
+    ]);
+}
+
+#[test]
+fn names_and_metadata() {
+    let long = "n".repeat(254);
+    refused(vec![
+        meta("{name: Upper}", "a lowercase RFC 1123 subdomain must consist of"),
+        meta("{name: under_score}", "a lowercase RFC 1123 subdomain"),
+        meta("{name: ..}", "metadata.name: Invalid value"),
+        meta("{name: a/b}", "metadata.name: Invalid value"),
+        meta("{name: \"a%2fb\"}", "metadata.name: Invalid value"),
+        meta("{name: \"a b\"}", "metadata.name: Invalid value"),
+        meta("{name: -lead}", "metadata.name: Invalid value"),
+        meta("{name: trail.}", "metadata.name: Invalid value"),
+        meta("{name: \"caf\\u00e9\"}", "metadata.name: Invalid value"),
+        meta("{name: \"a\\nb\"}", "metadata.name: Invalid value"),
+        meta("{name: \"a\\e[31mred\"}", "metadata.name: Invalid value"),
+        meta("{name: \"a\\u202eb\"}", "metadata.name: Invalid value"),
+        (meta("{name: LONG}", "").0.replace("LONG", &long), "must be no more than 253 characters"),
+        meta("{name: 12}", "resource name may not be empty"),
+        meta("{name: x, labels: {\"\": b}}", "metadata.labels: Invalid value"),
+        meta("{name: x, labels: {a/b/c: d}}", "metadata.labels: Invalid value"),
+        meta("{name: x, labels: {\"a b\": d}}", "metadata.labels: Invalid value"),
+        meta("{name: x, labels: {a: \"b c\"}}", "metadata.labels: Invalid value"),
+        meta("{name: x, labels: {a: true}}", "cannot be handled as a ConfigMap"),
+        (meta("{name: x, labels: {a: LONG}}", "").0.replace("LONG", &"v".repeat(64)), "must be no more than 63 bytes"),
+        meta("{name: x, annotations: {a: 1}}", "cannot be handled as a ConfigMap"),
+        meta("{name: x, annotations: {\"a b\": c}}", "metadata.annotations: Invalid value"),
+        (
+            meta("{name: x, annotations: {a: LONG}}", "").0.replace("LONG", &"v".repeat(257 << 10)),
+            "metadata.annotations: Too long",
+        ),
+        meta(
+            "{name: x, ownerReferences: [{apiVersion: v1, kind: Pod, name: p}]}",
+            "metadata.ownerReferences.uid: Invalid value",
+        ),
+        meta("{name: x, finalizers: [\"no domain\"]}", "metadata.finalizers"),
+    ]);
+}
+
+#[test]
+fn quantities_and_numbers() {
+    let limit = |value: &str, expected: &'static str| {
+        container(&format!("resources: {{limits: {{memory: {value}}}}}"), expected)
+    };
+    refused(vec![
+        limit("\"\"", "quantities must match the regular expression"),
+        limit("1.5.2", "quantities must match the regular expression"),
+        limit("\"1 Gi\"", "quantities must match the regular expression"),
+        limit("NaN", "quantities must match the regular expression"),
+        limit("1gi", "quantities must match the regular expression"),
+        limit("\"-1\"", "must be greater than or equal to 0"),
+        container("resources: {requests: {cpu: 2}, limits: {cpu: 1}}", "must be less than or equal to cpu limit of 1"),
+        container("ports: [{containerPort: 0}]", "containerPort: Required value"),
+        container("ports: [{containerPort: 65536}]", "must be between 1 and 65535"),
+        container("ports: [{containerPort: \"80\"}]", "cannot be handled as a Pod"),
+        container("ports: [{containerPort: 80, name: A_B}]", "ports[0].name: Invalid value"),
+        container(
+            "livenessProbe: {exec: {command: [a]}, httpGet: {port: 1}}",
+            "may not specify more than 1 handler type",
+        ),
+        container("livenessProbe: {exec: {command: [a]}, periodSeconds: -1}", "must be greater than or equal to 0"),
+        container("livenessProbe: {}", "must specify a handler type"),
+        container("livenessProbe: {httpGet: {port: 0}}", "must be between 1 and 65535"),
+        deployment("replicas: -1", "must be greater than or equal to 0"),
+        deployment("replicas: 2147483648", "cannot be handled as a Deployment"),
+        deployment("replicas: \"3\"", "cannot be handled as a Deployment"),
+        deployment("replicas: 1.5", "cannot be handled as a Deployment"),
+        deployment("strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}", "may not be 0 when `maxSurge` is 0"),
+        deployment("strategy: {rollingUpdate: {maxSurge: 1.5%}}", "a valid percent string must be"),
+        deployment("strategy: {rollingUpdate: {maxUnavailable: 150%}}", "must not be greater than 100%"),
+        deployment(
+            "strategy: {type: Recreate, rollingUpdate: {maxSurge: 1}}",
+            "may not be specified when strategy `type` is 'Recreate'",
+        ),
+        deployment("strategy: {type: Sideways}", "spec.strategy: Unsupported value"),
+        deployment("progressDeadlineSeconds: 5, minReadySeconds: 10", "must be greater than minReadySeconds"),
+    ]);
+}
+
+#[test]
+fn pods_and_workloads() {
+    let selector = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {SELECTOR, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}";
+    let selecting = |text: &str, expected: &'static str| (selector.replace("SELECTOR", text), expected);
+    let data = |fields: &str, expected: &'static str| {
+        (format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: x}}, {fields}}}"), expected)
+    };
+    let secret = |fields: &str, expected: &'static str| {
+        (format!("{{apiVersion: v1, kind: Secret, metadata: {{name: x}}, {fields}}}"), expected)
+    };
+    refused(vec![
+        pod("{}", "spec.containers: Required value"),
+        pod("{containers: []}", "spec.containers: Required value"),
+        pod("{containers: [{name: c}]}", "spec.containers[0].image: Required value"),
+        pod("{containers: [{image: i}]}", "spec.containers[0].name: Required value"),
+        pod(
+            "{containers: [{name: c, image: i}, {name: c, image: i}]}",
+            "spec.containers[1].name: Duplicate value: \"c\"",
+        ),
+        pod("{containers: [{name: c, image: i}], initContainers: [{name: c, image: i}]}", "Duplicate value: \"c\""),
+        pod(
+            "{containers: [{name: c, image: i}], restartPolicy: Sometimes}",
+            "spec.restartPolicy: Unsupported value: \"Sometimes\"",
+        ),
+        pod("{containers: [{name: c, image: i}], contaniers: []}", "unknown field \"spec.contaniers\""),
+        pod("{containers: {name: c}}", "cannot be handled as a Pod"),
+        container("command: sleep 1", "cannot be handled as a Pod"),
+        container("env: [{name: a=b}]", "env[0].name: Invalid value"),
+        container("env: [{name: \"\"}]", "env[0].name: Required value"),
+        container(
+            "env: [{name: A, value: a, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
+            "may not be specified when `value` is not empty",
+        ),
+        container(
+            "env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.nothing}}}]",
+            "field label not supported: spec.nothing",
+        ),
+        container("env: [{name: A, value: 1}]", "cannot be handled as a Pod"),
+        container("volumeMounts: [{name: v, mountPath: /v}]", "volumeMounts[0].name: Not found: \"v\""),
+        container("imagePullPolicy: Perhaps", "Unsupported value: \"Perhaps\""),
+        selecting("replicas: 1", "spec.selector: Required value"),
+        selecting("selector: {}", "empty selector is invalid for deployment"),
+        selecting("selector: {matchLabels: {a: other}}", "`selector` does not match template `labels`"),
+        selecting(
+            "selector: {matchExpressions: [{key: a, operator: In}]}",
+            "must be specified when `operator` is 'In' or 'NotIn'",
+        ),
+        selecting(
+            "selector: {matchExpressions: [{key: a, operator: Gt, values: [\"1\"]}]}",
+            "not a valid selector operator",
+        ),
+        row(
+            "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {containers: [{name: c, image: i}]}}}}",
+            "spec.template.spec.restartPolicy: Required value",
+        ),
+        row(
+            "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {backoffLimit: -1, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}",
+            "spec.backoffLimit: Invalid value",
+        ),
+        row(
+            "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {selector: {a: b}}}",
+            "spec.ports: Required value",
+        ),
+        row(
+            "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 80}, {port: 81}]}}",
+            "spec.ports[0].name: Required value",
+        ),
+        row(
+            "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {clusterIP: 1.2.3, ports: [{port: 80}]}}",
+            "spec.clusterIPs[0]: Invalid value",
+        ),
+        row(
+            "{apiVersion: v1, kind: Service, metadata: {name: S_x}, spec: {ports: [{port: 80}]}}",
+            "metadata.name: Invalid value",
+        ),
+        row("{apiVersion: v1, kind: Namespace, metadata: {name: a.b}}", "metadata.name: Invalid value"),
+        data("data: {\"..\": x}", "data[..]: Invalid value"),
+        data("data: {a/b: x}", "data[a/b]: Invalid value"),
+        data("binaryData: {a: \"not base64!\"}", "illegal base64 data"),
+        data("data: {a: x}, binaryData: {a: eA==}", "data[a]: Invalid value"),
+        secret("data: {a: \"not base64!\"}", "illegal base64 data"),
+        secret("type: kubernetes.io/tls, data: {a: eA==}", "data[tls.crt]: Required value"),
+    ]);
+}
+
+#[test]
+fn changes_that_may_not_be() {
+    let stone = |fields: &str, expected: &'static str| {
+        (format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: stone}}, {fields}}}"), expected)
+    };
+    let web = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {selector: {matchLabels: {app: other}}, template: {metadata: {labels: {app: other}}, spec: {containers: [{name: main, image: busybox}]}}}}";
+    refused(vec![
+        stone("immutable: true, data: {a: \"2\"}", "field is immutable when `immutable` is set"),
+        stone("immutable: false, data: {a: \"1\"}", "field is immutable when `immutable` is set"),
+        row(web, "spec.selector: Invalid value"),
+        row(
+            "{apiVersion: v1, kind: Pod, metadata: {name: pod}, spec: {containers: [{name: main, image: busybox, command: [x]}]}}",
+            "pod updates may not change fields other than",
+        ),
+        row(
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, resourceVersion: \"1\"}, data: {a: \"2\"}}",
+            "the object has been modified; please apply your changes to the latest version",
+        ),
+        row(
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, uid: other}, data: {a: \"2\"}}",
+            "metadata.uid: Invalid value: \"other\": field is immutable",
+        ),
+    ]);
+}
+
+#[test]
+fn command_lines() {
+    let rows: &[(&str, &str)] = &[
+        ("frobnicate", "unknown command \"frobnicate\" for \"kloop\""),
+        ("apply", "must specify one of -f and -k"),
+        ("apply -f", "flag needs an argument"),
+        ("apply -f nowhere.yaml", "the path \"nowhere.yaml\" does not exist"),
+        ("apply -f - -f -", "standard input cannot be used for multiple arguments"),
+        ("apply -f https://example.com/x.yaml", "download it first"),
+        ("apply --frob", "unknown flag: --frob"),
+        ("apply -f - --dry-run=maybe", "Invalid dry-run value (maybe)"),
+        ("get", "You must specify the type of resource to get"),
+        ("get nonsense", "the server doesn't have a resource type \"nonsense\""),
+        ("get pods nobody", "pods \"nobody\" not found"),
+        ("get pods/a/b", "may not have more than one slash"),
+        ("get pods a/b", "error: "),
+        ("get pods -o nonsense", "unable to match a printer suitable for the output format \"nonsense\""),
+        ("get pods -o jsonpath={.items", "error parsing jsonpath"),
+        ("get pods -o jsonpath={.items[99999999999]}", "error"),
+        ("get pods -o custom-columns=", "custom-columns format specified but no custom columns given"),
+        ("get pods -o custom-columns=NAME", "<header>:<json-path-expr>"),
+        ("get pods -l a==b==c", "found '==', expected: ',' or 'end of string'"),
+        ("get pods -l a>b", "the value must be an integer"),
+        ("get pods --field-selector spec.nothing=1", "field label not supported: spec.nothing"),
+        ("get pods --sort-by={.spec", "error"),
+        ("get pods -n no_such_namespace nobody", "not found"),
+        ("delete", "error"),
+        ("delete pods", "resource(s) were provided, but no name was specified"),
+        ("delete pod nobody", "pods \"nobody\" not found"),
+        ("delete pods --all pod", "name cannot be provided when a selector is specified"),
+        ("delete pod pod --grace-period=abc", "invalid argument \"abc\""),
+        ("delete pod pod --cascade=sideways", "invalid cascade value"),
+        ("describe pod nobody", "pods \"nobody\" not found"),
+        ("logs", "error"),
+        ("logs nobody", "pods \"nobody\" not found"),
+        ("logs pod -c nobody", "container nobody is not valid for pod pod"),
+        ("scale deploy/web", "required flag(s) \"replicas\" not set"),
+        ("scale deploy/web --replicas=abc", "invalid argument \"abc\""),
+        (
+            "scale deploy/web --replicas=-1",
+            "The --replicas=COUNT flag is required, and COUNT must be greater than or equal to 0",
+        ),
+        ("scale deploy/nobody --replicas=1", "deployments.apps \"nobody\" not found"),
+        ("rollout status deploy/nobody", "deployments.apps \"nobody\" not found"),
+        ("rollout undo deploy/web --to-revision=99", "unable to find specified revision 99 in history"),
+        ("rollout frob deploy/web", "error"),
+        ("set image deploy/web nobody=x", "unable to find container named \"nobody\""),
+        ("set image deploy/web", "at least one image update is required"),
+        ("label pod pod", "at least one label update is required"),
+        ("label pod pod a=b=c", "error"),
+        ("annotate pod pod", "at least one annotation update is required"),
+        ("wait pod/pod --for=frob", "unrecognized condition"),
+        ("wait pod/nobody --for=condition=Ready", "pods \"nobody\" not found"),
+        ("reconcile --timeout abc", "invalid argument \"abc\""),
+        ("reconcile --restart-backoff -- -1s", "error"),
+        ("create -f -", "error"),
+    ];
+    check_all(rows, |cluster, before, (line, expected)| {
+        let said = cluster.kloop(line);
+        (format!("kloop {line}"), wrong(cluster, before, &said, 1, expected))
+    });
+}
+
+#[test]
+fn odd_files() {
+    let cluster = cluster();
+    let home = cluster.home();
+    let before = fs::read(home.join("state.db")).expect("state");
+    fs::create_dir_all(home.join("empty")).unwrap();
+    fs::create_dir_all(home.join("loop/below")).unwrap();
+    symlink(home.join("loop"), home.join("loop/below/up")).unwrap();
+    symlink(home.join("gone"), home.join("dangling.yaml")).unwrap();
+    fs::write(home.join("one.yaml"), "{apiVersion: v1, kind: Nonsense, metadata: {name: x}}").unwrap();
+    let rows = [
+        ("empty", "recognized file extensions are [.json .yaml .yml]"),
+        ("loop", "recognized file extensions are [.json .yaml .yml]"),
+        ("loop -R", "recognized file extensions are [.json .yaml .yml]"),
+        ("dangling.yaml", "does not exist"),
+        ("one.yaml/below", "one.yaml/below"),
+        ("state.db", "error parsing"),
+    ];
+    for (name, expected) in rows {
+        let said = cluster.kloop(&format!("apply -f {}/{name}", home.display()));
+        assert_eq!(wrong(&cluster, &before, &said, 1, expected), "", "{name}");
+    }
+    let said = cluster.kloop("apply -f /dev/null");
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+}
+
+#[test]
+fn one_bad_document_does_not_keep_the_others_out() {
+    let cluster = Cluster::new();
+    let text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: B_D}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: two}}\n";
+    let said = cluster.run(&["apply", "-f", "-"], text);
+    assert_eq!((said.code, said.out.as_str()), (1, "configmap/one created\nconfigmap/two created\n"));
+    assert!(said.err.starts_with("The ConfigMap \"B_D\" is invalid: metadata.name: "), "{}", said.err);
+}
+
+#[test]
+fn states_that_are_none() {
+    let cluster = cluster();
+    let home = cluster.home();
+    fs::write(home.join("text"), "not a database").unwrap();
+    fs::set_permissions(home.join("text"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::create_dir_all(home.join("folder")).unwrap();
+    symlink(home.join("state.db"), home.join("link.db")).unwrap();
+    let rows = [
+        ("text", 67, "text"),
+        ("folder", 67, "it is a directory"),
+        ("link.db", 77, "link.db"),
+        ("text/state.db", 67, "it should be a folder"),
+    ];
+    for (name, code, expected) in rows {
+        for verb in ["get pods", "delete cm x", "reconcile"] {
+            let path = home.join(name);
+            let said = cluster.kloop(&format!("--state {} {verb}", path.display()));
+            assert_eq!(said.code, code, "{verb} {name}: {}", said.err);
+            assert!(said.err.starts_with("error: ") && said.err.contains(expected), "{verb} {name}: {}", said.err);
+        }
+    }
+    assert_eq!(fs::read_to_string(home.join("text")).unwrap(), "not a database");
+}
+
+#[test]
+fn hostile_text_does_not_reach_the_terminal() {
+    let cluster = Cluster::new();
+    let hostile = "red \\e[31m back \\r bell \\a osc \\e]52;c;aGk=\\a csi \\x9b2J rtl \\u202e";
+    cluster.apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: x, annotations: {{note: \"{hostile}\"}}}}, data: {{a: \"{hostile}\"}}}}"));
+    let columns = "-o custom-columns=NOTE:.metadata.annotations.note";
+    for line in [
+        "describe configmap x".to_owned(),
+        format!("get configmap x {columns}"),
+        "get configmap x".into(),
+        "get cm x -o wide".into(),
+    ] {
+        let said = cluster.ok(&line);
+        let bad = said.chars().find(|letter| letter.is_control() && *letter != '\n' && *letter != '\t');
+        assert_eq!(bad, None, "kloop {line}: {said:?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Real manifests that nobody here wrote (`../shared/corpus`; its README says where they are from): all of them pass the front
+//! door or are refused for Kubernetes' own reason, and those that need no more than programs of this machine run.
+
+mod run;
+
+use kloop::apiserver::{Api, FieldValidation, Ledger, Options, apply, create};
+use kloop::kinds::{self, Kind};
+use kloop::object::{Object, Status, yaml};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A folder of the corpus; says loudly that the caller's test is skipped when it is not there.
+fn folder(name: &str) -> Option<PathBuf> {
+    let shared = std::env::var_os("KLOOP_SHARED").map(PathBuf::from);
+    let beside = shared.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"));
+    let folder = beside.join("corpus").join(name);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!("SKIPPED: no manifests at {} (set KLOOP_SHARED to the folder that has corpus/)", folder.display());
+    None
+}
+
+/// Files below a folder, in order.
+fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).expect("folder").map(|entry| entry.expect("entry").path());
+    let mut entries: Vec<PathBuf> = entries.collect();
+    entries.sort();
+    for path in entries {
+        match path.extension().and_then(|end| end.to_str()) {
+            _ if path.is_dir() => files_below(&path, found),
+            Some("yaml" | "yml" | "json") => found.push(path),
+            _ => {}
+        }
+    }
+}
+
+/// The objects of a file, items of lists one by one; an error is the reason why it cannot be read.
+fn objects(path: &Path) -> Result<Vec<Value>, String> {
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let text = yaml::decode_bytes(&bytes).map_err(|error| error.to_string())?;
+    let documents = yaml::documents(&text).map_err(|error| error.to_string())?;
+    let mut found = Vec::new();
+    for document in documents {
+        let is_list = document.value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+        match document.value["items"].as_array() {
+            Some(items) if is_list => found.extend(items.iter().cloned()),
+            _ => found.push(document.value),
+        }
+    }
+    Ok(found)
+}
+
+/// Makes what a body refers to and somebody else would have made before: namespace, priority class, service account.
+fn make_way(ledger: &mut dyn Ledger, body: &Value) {
+    let namespace = body["metadata"]["namespace"].as_str().unwrap_or("default");
+    let mut before = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
+    for spec in [&body["spec"], &body["spec"]["template"]["spec"]] {
+        if let Some(name) = spec["priorityClassName"].as_str() {
+            let version = "scheduling.k8s.io/v1";
+            before.push(
+                json!({"apiVersion": version, "kind": "PriorityClass", "metadata": {"name": name}, "value": 1000}),
+            );
+        }
+        if let Some(name) = spec["serviceAccountName"].as_str() {
+            let metadata = json!({"name": name, "namespace": namespace});
+            before.push(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}));
+        }
+    }
+    for object in before.into_iter().map(Object) {
+        let kind = kinds::by_kind(object.api_version(), object.kind()).expect("kind");
+        // It may be there already; and a name that cannot be is refused again with the object that uses it.
+        drop(create::create(ledger, kind, &object, &Options::default()));
+    }
+}
+
+/// What a strict `apply` makes of one object; `create` where there is no name to apply to.
+fn admit(ledger: &mut dyn Ledger, kind: &Kind, body: &Value) -> Result<(), Status> {
+    make_way(ledger, body);
+    let mut object = Object(body.clone());
+    if kind.namespaced && object.namespace().is_empty() {
+        object.set(&["metadata", "namespace"], "default");
+    }
+    let options = Options { field_validation: FieldValidation::Strict, dry_run: true };
+    if object.name().is_empty() && object.text(&["metadata", "generateName"]).is_some() {
+        return create::create(ledger, kind, &object, &options).map(drop);
+    }
+    apply::apply(ledger, kind, &object, true, &options).map(drop)
+}
+
+/// Holes that other tools fill before a manifest is one.
+fn is_template(body: &Value) -> bool {
+    let text = body.to_string();
+    ["{{", "REPLACE_", "<node-hostname>"].iter().any(|hole| text.contains(hole))
+}
+
+#[test]
+fn every_manifest_is_accepted_or_refused_with_a_reason() {
+    let Some(folder) = folder("accept") else { return };
+    let (mut files, mut accepted, mut refused, mut unknown, mut unread) =
+        (Vec::new(), 0, Vec::new(), Vec::new(), Vec::new());
+    files_below(&folder, &mut files);
+    let mut api = Api::in_memory("test").expect("a cluster in memory");
+    for file in &files {
+        let name = file.strip_prefix(&folder).expect("below").display().to_string();
+        let objects = match objects(file) {
+            Ok(objects) => objects,
+            Err(error) => {
+                unread.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        // One transaction a file, and nothing of it stays: files do not see each other.
+        let done = api.write(true, |ledger| {
+            for body in objects.iter().filter(|body| !is_template(body)) {
+                let (version, kind) =
+                    (body["apiVersion"].as_str().unwrap_or_default(), body["kind"].as_str().unwrap_or_default());
+                match kinds::by_kind(version, kind).map(|kind| admit(ledger, kind, body)) {
+                    None => unknown.push(format!("{version} {kind}")),
+                    Some(Ok(())) => accepted += 1,
+                    Some(Err(status)) => refused.push(format!("{name}: {status}")),
+                }
+            }
+            Ok(())
+        });
+        done.expect("the transaction");
+    }
+    unknown.sort();
+    unknown.dedup_by(|one, other| one == other);
+    refused.iter().for_each(|line| eprintln!("refused: {line}"));
+    unread.iter().for_each(|line| eprintln!("cannot be read: {line}"));
+    eprintln!("not in the catalogue: {}", unknown.join(", "));
+    eprintln!(
+        "corpus: {} files, {accepted} objects accepted, {} refused, {} files unread",
+        files.len(),
+        refused.len(),
+        unread.len()
+    );
+    assert!(accepted >= ACCEPTED, "{accepted} objects are accepted, it were {ACCEPTED}");
+    assert!(refused.len() <= REFUSED, "{} objects are refused, it were {REFUSED}", refused.len());
+    assert!(unread.len() <= UNREAD, "{} files cannot be read, it were {UNREAD}", unread.len());
+}
+
+/// Objects accepted so far; may only rise.
+const ACCEPTED: usize = 1997;
+/// Objects refused so far, for Kubernetes' own reasons; may only fall.
+const REFUSED: usize = 40;
+/// Files that are no YAML for Kubernetes either.
+const UNREAD: usize = 0;
