@@ -15,4 +15,5 @@ mod runtime;
 #[cfg(feature = "schema")]
 mod schema;
 mod show;
+mod sim;
 mod store;

@@ -1,6 +1,7 @@
 //! The door for one command: a store, and each verb as one transaction.
 
 use super::ledger::Ledger;
+use super::outside::Outside;
 use super::{Result, bootstrap};
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::store::{Access, OpenError, Read, Store, StoreError, Stored, Txn};
@@ -17,19 +18,25 @@ pub const NETWORK: &str = "network";
 pub struct Api {
     store: Store,
     actor: String,
+    outside: Outside,
 }
 
 impl Api {
     /// Opens the cluster's state, and fills it with what every cluster has when it is new. `actor` is who writes, for the log.
     pub fn open(path: &Path, access: Access, actor: &str) -> std::result::Result<Api, OpenError> {
-        let mut api = Api { store: Store::open(path, access)?, actor: actor.into() };
+        let mut api = Api { store: Store::open(path, access)?, actor: actor.into(), outside: Outside::System };
         api.fill_when_new(path)?;
         Ok(api)
     }
 
-    /// A cluster in memory, for tests and rehearsals.
+    /// A cluster in memory.
     pub fn in_memory(actor: &str) -> std::result::Result<Api, OpenError> {
-        let mut api = Api { store: Store::in_memory()?, actor: actor.into() };
+        Api::rehearsed(actor, Outside::System)
+    }
+
+    /// A cluster in memory whose time and chance may be pretended.
+    pub fn rehearsed(actor: &str, outside: Outside) -> std::result::Result<Api, OpenError> {
+        let mut api = Api { store: Store::in_memory()?, actor: actor.into(), outside };
         api.fill_when_new(Path::new(":memory:"))?;
         Ok(api)
     }
@@ -45,7 +52,7 @@ impl Api {
 
     /// Clusters side by side on one machine take their addresses out of different networks: 127.2.0.0/16 to 127.251.0.0/16.
     fn choose_network(&mut self) -> Result<()> {
-        let network = 2 + random() % 250;
+        let network = 2 + self.outside.random() % 250;
         let mut txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
         if txn.meta(NETWORK).map_err(|error| refused(&error))?.is_some() {
             return Ok(());
@@ -53,6 +60,11 @@ impl Api {
         txn.set_meta(NETWORK, &network.to_string()).map_err(|error| refused(&error))?;
         txn.commit().map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
         Ok(())
+    }
+
+    /// Time and chance as this door knows them.
+    pub fn outside(&mut self) -> &mut Outside {
+        &mut self.outside
     }
 
     /// The store, for the rooms above that tail its log.
@@ -74,14 +86,14 @@ impl Api {
     /// Looks at the state through the eyes of the pipeline, in one snapshot, without writing.
     pub fn look<T>(&self, look: impl FnOnce(&dyn Ledger) -> Result<T>) -> Result<T> {
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
-        look(&Looking { snapshot: &snapshot })
+        look(&Looking { snapshot: &snapshot, now: self.outside.now() })
     }
 
     /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise.
     pub fn write<T>(&mut self, dry_run: bool, write: impl FnOnce(&mut dyn Ledger) -> Result<T>) -> Result<T> {
         let actor = self.actor.clone();
         let txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
-        let mut ledger = Writing::new(txn, actor)?;
+        let mut ledger = Writing::new(txn, actor, &mut self.outside)?;
         let done = write(&mut ledger)?;
         if !dry_run && ledger.wrote {
             ledger.txn.commit().map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
@@ -119,6 +131,7 @@ fn network_of(read: &dyn Read) -> u8 {
 /// A snapshot as a ledger that refuses to write.
 struct Looking<'a> {
     snapshot: &'a dyn Read,
+    now: Time,
 }
 
 /// A store's transaction as a ledger.
@@ -126,14 +139,15 @@ pub struct Writing<'a> {
     txn: Txn<'a>,
     actor: String,
     now: Time,
+    outside: &'a mut Outside,
     network: u8,
     wrote: bool,
 }
 
 impl<'a> Writing<'a> {
-    fn new(txn: Txn<'a>, actor: String) -> Result<Writing<'a>> {
+    fn new(txn: Txn<'a>, actor: String, outside: &'a mut Outside) -> Result<Writing<'a>> {
         let network = network_of(&txn);
-        Ok(Writing { txn, actor, now: Time::now(), network, wrote: false })
+        Ok(Writing { txn, actor, now: outside.now(), outside, network, wrote: false })
     }
 }
 
@@ -155,7 +169,7 @@ impl Ledger for Looking<'_> {
     }
 
     fn now(&self) -> Time {
-        Time::now()
+        self.now
     }
 
     fn random(&mut self) -> u64 {
@@ -200,7 +214,7 @@ impl Ledger for Writing<'_> {
     }
 
     fn random(&mut self) -> u64 {
-        random()
+        self.outside.random()
     }
 
     fn network(&self) -> u8 {
@@ -212,9 +226,4 @@ impl Ledger for Writing<'_> {
 pub fn stamped(object: &mut Object, revision: u64) -> String {
     object.set(&["metadata", "resourceVersion"], revision.to_string());
     object.0.to_string()
-}
-
-/// Chance from the system. Without it nothing safe can be named, so zero is never answered twice in practice: the caller retries on a taken name.
-pub fn random() -> u64 {
-    getrandom::u64().unwrap_or_else(|_| Time::now().as_nanosecond() as u64)
 }

@@ -14,6 +14,7 @@ pub mod delete;
 pub mod evict;
 pub mod front;
 pub mod ledger;
+pub mod outside;
 pub mod patch;
 pub mod read;
 pub mod rules;
@@ -22,6 +23,7 @@ pub mod watch;
 
 pub use front::Api;
 pub use ledger::Ledger;
+pub use outside::Outside;
 
 use crate::object::{Object, Status};
 

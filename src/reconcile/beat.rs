@@ -13,17 +13,28 @@ use crate::apiserver::{Ledger, Options, create, front};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
-use crate::world::{Effect, Loop, Plan, Verb, World};
+use crate::world::{Effect, Loop, Plan, Row, Verb, World};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long a beat may hold the write lock.
-const HOLD: Duration = Duration::from_millis(5);
-
-/// How many rows a beat may write.
-const ROWS: usize = 500;
 
 /// How long a beat waits for its turn to write.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How much one beat may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// How long it may hold the write lock.
+    pub hold: Duration,
+    /// How many plans it may ask for, and how many rows it may write.
+    pub rows: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { hold: Duration::from_millis(5), rows: 500 }
+    }
+}
 
 /// Everything a beat works on.
 pub struct Beat<'a> {
@@ -39,6 +50,8 @@ pub struct Beat<'a> {
     pub chance: &'a mut dyn FnMut() -> u64,
     /// The epoch that this leader leads in.
     pub epoch: u64,
+    /// How much it may do.
+    pub budget: Budget,
     /// Is told what was done.
     pub narrator: &'a mut Narrator<'a>,
 }
@@ -50,6 +63,17 @@ pub struct Done {
     pub effects: Vec<Effect>,
     /// How many rows were written.
     pub rows: usize,
+}
+
+/// What the plans of a beat want, until it is committed.
+#[derive(Default)]
+struct Wishes {
+    attempts: Vec<Attempt>,
+    effects: Vec<Effect>,
+    /// The last states of what is removed.
+    last: HashMap<Key, Object>,
+    /// What was planned.
+    planned: Vec<Item>,
 }
 
 /// Why a beat could not be.
@@ -72,6 +96,9 @@ impl From<StoreError> for Failed {
 /// The meta entry that holds the highest epoch.
 pub const EPOCH: &str = "epoch";
 
+/// Who writes, in the log.
+const ACTOR: &str = "reconcile";
+
 impl Beat<'_> {
     /// Plans and commits what is due. Gives the effects to carry out.
     pub fn run(&mut self, store: &mut Store, now: Time) -> Result<Done, Failed> {
@@ -86,39 +113,35 @@ impl Beat<'_> {
             return Err(Failed::Deposed);
         }
         tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
-        let mut attempts = Vec::new();
-        let mut done = Done::default();
-        let planned = self.plan_what_is_due(&mut attempts, &mut done.effects);
+        let mut wishes = Wishes::default();
+        self.plan_what_is_due(&mut wishes);
         // Telling about work waits until the work is done.
         if !self.queue.is_due(now) || self.recorder.is_pressing() {
-            self.record_events();
+            self.record_events(&mut wishes);
         }
-        match self.commit(txn, attempts) {
-            Ok(rows) => done.rows = rows,
+        match self.commit(txn, &wishes) {
+            Ok(rows) => Ok(Done { effects: wishes.effects, rows }),
             Err(error) => {
                 self.world.drop_staged();
-                planned.into_iter().for_each(|item| self.queue.add(item, now));
-                return Err(error);
+                // What was planned in vain is due still.
+                wishes.planned.into_iter().for_each(|item| self.queue.add(item, now));
+                Err(error)
             }
         }
-        Ok(done)
     }
 
-    /// Plans until nothing is due or the beat is full. Gives what was planned, to be planned again if the commit fails.
-    fn plan_what_is_due(&mut self, attempts: &mut Vec<Attempt>, effects: &mut Vec<Effect>) -> Vec<Item> {
+    fn plan_what_is_due(&mut self, wishes: &mut Wishes) {
         let start = Instant::now();
-        let mut planned = Vec::new();
-        let mut rows = 0;
-        while rows < ROWS && start.elapsed() < HOLD {
+        let mut planned = 0;
+        while planned < self.budget.rows && start.elapsed() < self.budget.hold {
             let Some(item) = self.queue.pop(self.world.now) else { break };
-            planned.push(item.clone());
-            rows += self.plan_one(item, attempts, effects).max(1);
+            planned += self.plan_one(item.clone(), wishes).max(1);
+            wishes.planned.push(item);
         }
-        planned
     }
 
     /// Asks one loop about one key and stages what it wants. Gives how many writes there were.
-    fn plan_one(&mut self, item: Item, attempts: &mut Vec<Attempt>, effects: &mut Vec<Effect>) -> usize {
+    fn plan_one(&mut self, item: Item, wishes: &mut Wishes) -> usize {
         let each = self.loops[item.0];
         self.world.seed = (self.chance)();
         let plan: Plan = (each.plan)(self.world, &item.1);
@@ -126,7 +149,7 @@ impl Beat<'_> {
         let mut mine = Vec::new();
         let stage = self.world.stage_mark();
         for write in &plan.writes {
-            match self.stage(each, &write.verb, &mut mine) {
+            match self.stage(&write.verb, &mut mine, &mut wishes.last) {
                 Ok(()) => self.tell(each.name, &item.1, &write.why),
                 Err(status) => {
                     // A plan is applied whole or not at all.
@@ -147,29 +170,30 @@ impl Beat<'_> {
             let before = self.world.before(&key).cloned();
             tail::concern(self.world, self.loops, self.queue, before.as_ref(), &key, now);
         }
-        attempts.extend(mine);
+        wishes.attempts.extend(mine);
         self.recorder.extend(each.name, plan.events, now);
-        effects.extend(plan.effects);
+        wishes.effects.extend(plan.effects);
         if let Some(at) = plan.wake {
             self.queue.add(item, at.max(now));
         }
         plan.writes.len()
     }
 
-    fn stage(&mut self, each: &Loop, verb: &Verb, attempts: &mut Vec<Attempt>) -> Result<(), Status> {
+    fn stage(
+        &mut self,
+        verb: &Verb,
+        attempts: &mut Vec<Attempt>,
+        last: &mut HashMap<Key, Object>,
+    ) -> Result<(), Status> {
         let revision = self.world.revision + self.world.staged_count() as u64;
-        let mut ledger = Overlay { world: self.world, revision, chance: self.chance };
+        let mut ledger = Overlay { world: self.world, revision, last, chance: self.chance };
         let options = Options::default();
         match verb {
             Verb::Create(object) => {
                 create::create(&mut ledger, kind_of(object)?, object, &options)?;
             }
             Verb::Update(object) => {
-                let part = if object.kind() == "Namespace" && object.deletion().is_some() {
-                    Part::Finalize
-                } else {
-                    Part::Main
-                };
+                let part = part_of(&ledger, object)?;
                 update(&mut ledger, kind_of(object)?, object, part, &options)?;
             }
             Verb::Status(object) => {
@@ -186,49 +210,51 @@ impl Beat<'_> {
                 epoch: self.epoch,
             }),
         }
-        let _ = each;
         Ok(())
     }
 
-    fn record_events(&mut self) {
+    fn record_events(&mut self, wishes: &mut Wishes) {
         let revision = self.world.revision + self.world.staged_count() as u64;
         let now = self.world.now;
-        let mut ledger = Overlay { world: self.world, revision, chance: self.chance };
+        let mut ledger = Overlay { world: self.world, revision, last: &mut wishes.last, chance: self.chance };
         self.recorder.flush(&mut ledger, now);
     }
 
     /// Writes the last state of every staged row, in order of their first change.
-    fn commit(&mut self, mut txn: Txn<'_>, attempts: Vec<Attempt>) -> Result<usize, Failed> {
+    fn commit(&mut self, mut txn: Txn<'_>, wishes: &Wishes) -> Result<usize, Failed> {
         let mut written: Vec<(Key, Str, u64)> = Vec::new();
-        let (mut rows, mut revision) = (0, self.world.revision);
+        let (begin, now) = (self.world.revision, self.world.now);
+        let mut revision = begin;
+        let again = self.world.staged_again();
         for key in self.world.staged() {
-            let (before, by) = (self.world.before(&key).map(|row| row.object()), "reconcile");
-            let after = self.world.get(&key).map(|row| row.object());
-            // One that is gone and another in its place are two writes; what came and went within this beat is none.
-            let gone = before.filter(|before| after.as_ref().is_none_or(|after| after.uid() != before.uid()));
-            if let Some(last) = gone {
-                let body = |revision| front::stamped(&mut last.clone(), revision);
-                revision = txn.remove(&key, body, by, self.world.now)?;
-                rows += 1;
+            let before = self.world.before(&key);
+            let after = self.world.get(&key);
+            // A name that went and came back within this beat has two rows in the log: another uid is another object.
+            if let Some(before) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
+                let mut last = wishes.last.get(&key).cloned().unwrap_or_else(|| before.object());
+                revision = txn.remove(&key, |revision| front::stamped(&mut last, revision), ACTOR, now)?;
             }
-            if let Some(mut object) = after {
-                let uid = object.uid().to_owned();
-                let mut text = Str::from("");
-                let body = |revision: u64| {
-                    object.set(&["metadata", "resourceVersion"], revision.to_string());
-                    let body = object.0.to_string();
-                    text = body.as_str().into();
-                    body
-                };
-                revision = txn.put(&key, &uid, body, by, self.world.now)?;
-                written.push((key, text, revision));
-                rows += 1;
+            // Made and gone within this beat: nobody saw it.
+            let Some(after) = after else { continue };
+            let mut object = after.object();
+            let unchanged = |before: &&Arc<Row>| again.contains(&key) && is_same(&before.object(), &object);
+            if let Some(before) = before.filter(unchanged) {
+                written.push((key, before.object().0.to_string().into(), before.revision));
+                continue;
             }
+            let mut text = Str::from("");
+            let body = |revision: u64| {
+                let body = front::stamped(&mut object, revision);
+                text = body.as_str().into();
+                body
+            };
+            revision = txn.put(&key, &after.uid, body, ACTOR, now)?;
+            written.push((key, text, revision));
         }
-        for attempt in &attempts {
+        for attempt in &wishes.attempts {
             txn.record_attempt(attempt)?;
         }
-        if rows > 0 || !attempts.is_empty() {
+        if revision > begin || !wishes.attempts.is_empty() {
             txn.commit().map_err(|error| match error {
                 CommitError::Refused(error) => Failed::Store(error),
                 unknown => Failed::Unknown(unknown),
@@ -236,12 +262,33 @@ impl Beat<'_> {
         }
         self.world.keep_staged(written);
         self.world.revision = revision;
-        Ok(rows)
+        Ok((revision - begin) as usize)
     }
 
     fn tell(&mut self, by: &'static str, about: &Key, text: &str) {
         (self.narrator)(&Line { at: self.world.now, by, about: Some(about.clone()), text: text.to_owned() });
     }
+}
+
+/// Whether two states differ in nothing but the revision: a change that was taken back within a beat.
+fn is_same(before: &Object, after: &Object) -> bool {
+    let bare = |object: &Object| {
+        let mut bare = object.clone();
+        bare.unset(&["metadata", "resourceVersion"]);
+        bare
+    };
+    before.uid() == after.uid() && bare(before) == bare(after)
+}
+
+/// `spec.finalizers` of a namespace that is being deleted have a part of their own, everything else of it is the main one.
+fn part_of(ledger: &dyn Ledger, object: &Object) -> Result<Part, Status> {
+    if object.kind() != "Namespace" || object.deletion().is_none() {
+        return Ok(Part::Main);
+    }
+    let stored = ledger.get(&create::key_of(kind_of(object)?, object))?;
+    let finalizers = |object: &Object| object.items(&["spec", "finalizers"]).to_vec();
+    let changed = stored.is_some_and(|stored| finalizers(&stored) != finalizers(object));
+    Ok(if changed { Part::Finalize } else { Part::Main })
 }
 
 fn kind_of(object: &Object) -> Result<&'static Kind, Status> {

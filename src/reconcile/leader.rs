@@ -51,7 +51,8 @@ fn open(path: &Path) -> std::io::Result<File> {
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)
 }
 
-fn raise_epoch(store: &mut Store) -> anyhow::Result<u64> {
+/// Begins an epoch: whoever led before can write nothing any more.
+pub fn raise_epoch(store: &mut Store) -> anyhow::Result<u64> {
     let mut txn = store.write(Duration::from_secs(30))?;
     let epoch = txn.meta(EPOCH)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) + 1;
     txn.set_meta(EPOCH, &epoch.to_string())?;

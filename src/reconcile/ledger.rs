@@ -3,6 +3,7 @@
 use crate::apiserver::{Ledger, Result};
 use crate::object::{Key, Object, Resource, Time};
 use crate::world::World;
+use std::collections::HashMap;
 
 /// The World with the writes of this beat on top.
 pub struct Overlay<'a> {
@@ -10,6 +11,8 @@ pub struct Overlay<'a> {
     pub world: &'a mut World,
     /// Revision given to the last staged write; the real one is given at the commit.
     pub revision: u64,
+    /// The last states of what this beat removes.
+    pub last: &'a mut HashMap<Key, Object>,
     /// Chance.
     pub chance: &'a mut dyn FnMut() -> u64,
 }
@@ -39,6 +42,7 @@ impl Ledger for Overlay<'_> {
     fn remove(&mut self, key: &Key, last: Object) -> Result<Object> {
         self.revision += 1;
         self.world.stage(key.clone(), None);
+        self.last.insert(key.clone(), last.clone());
         Ok(last)
     }
 

@@ -3,16 +3,18 @@
 //! Knows: which loops there are ([`loops`]), what is due ([`queue`]), how many plans become one transaction ([`beat`]), who may
 //! lead ([`leader`]), and when to look again. Wake-ups are hints; what counts is the store's log and the resync.
 //! Never: decides what should be (the loops do), never writes around the API server, never prints (it tells a [`Narrator`]).
-//! Start reading at [`Control`], then [`beat`].
+//! Start reading at [`Control`], then [`heart`], then [`beat`].
 
 pub mod beat;
 pub mod convergence;
 pub mod events;
+pub mod heart;
 pub mod leader;
 pub mod ledger;
 pub mod loops;
 pub mod node;
 pub mod queue;
+pub mod simulate;
 pub mod tail;
 pub mod watch;
 

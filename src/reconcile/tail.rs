@@ -55,15 +55,14 @@ pub fn concern(world: &World, loops: &[&Loop], queue: &mut Queue, before: Option
     }
 }
 
-/// Makes every root of every loop due: the resync, and the start. Every row is asked whom it concerns as well, because what
-/// hangs on a root that was deleted while nobody watched is found in no other way.
+/// Makes everything due: the resync, and the start. A root that is gone is due as long as a row concerns it: what it left behind is
+/// still to be cleaned up. Only pods are never gone in this sense; what they left is on the machine, not in the store.
 pub fn everything(world: &World, loops: &[&Loop], queue: &mut Queue, at: Time) {
     for (place, each) in loops.iter().enumerate() {
-        for row in world.list(each.root) {
-            queue.add((place, row.key.clone()), at);
-        }
-        for root in world.all().flat_map(|row| (each.concerns)(world, row)) {
-            queue.add((place, root), at);
+        let mut look = |root: Key| queue.add((place, root), at);
+        world.list(each.root).map(|row| row.key.clone()).for_each(&mut look);
+        if each.root != "pods" {
+            world.all().flat_map(|row| (each.concerns)(world, row)).for_each(&mut look);
         }
     }
 }

@@ -1,29 +1,21 @@
 //! The loop around the beats: one thread that waits for a hint, a report, a signal or a due moment, and then beats.
 
-use super::beat::{Beat, Failed};
-use super::convergence::{self, Unmet};
-use super::events::Recorder;
+use super::beat::{Budget, Failed};
+use super::convergence::Unmet;
+use super::heart::{Heart, Pulse};
 use super::leader::Leadership;
-use super::node;
-use super::queue::Queue;
-use super::{Line, Narrator, loops, tail};
-use crate::apiserver::{Api, front};
-use crate::object::{Key, Str, Time};
+use super::{Line, Narrator, node};
+use crate::apiserver::{Api, Outside};
+use crate::object::{Str, Time};
 use crate::runtime::capacity::Capacity;
 use crate::runtime::machine::{Host, Machine};
-use crate::store::{Access, Hint, Read, Retention, StoreError, Watch};
-use crate::world::{ContainerState, Effect, Loop, Report, World};
+use crate::store::{Access, Hint, Retention, StoreError, Watch};
+use crate::world::{Effect, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-
-/// How often nodes send a heartbeat (kubelet: a quarter of the lease's 40 s).
-const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
-
-/// How often every key is looked at, whatever was heard.
-const RESYNC: SignedDuration = SignedDuration::from_mins(10);
 
 /// Log entries that one resync passes at most when it compacts.
 const COMPACTED: usize = 5000;
@@ -92,18 +84,12 @@ pub struct Control {
     api: Api,
     settings: Settings,
     leadership: Leadership,
-    world: World,
-    queue: Queue,
-    loops: Vec<&'static Loop>,
-    recorder: Recorder,
+    heart: Heart,
     /// This machine; none with `--no-local-node`.
     machine: Option<Machine>,
     inbox: Receiver<Wake>,
     outbox: Sender<Wake>,
     _hint: Option<Watch>,
-    next_heartbeat: Time,
-    next_resync: Time,
-    nodes_seen: (usize, u64),
     /// The user wants it to end.
     stopping: bool,
 }
@@ -127,19 +113,13 @@ impl Control {
         };
         let knock = outbox.clone();
         let hint = Hint::spawn(api.store().path(), move || drop(knock.send(Wake::Store)));
-        let now = Time::now();
+        let name = settings.node.as_ref().map(|node| Str::from(node.name.as_str()));
         let mut control = Control {
-            world: World::new(now),
-            queue: Queue::default(),
-            loops: loops::all(),
-            recorder: Recorder::default(),
+            heart: Heart::new(name, Time::now()),
             machine: local,
             inbox,
             outbox,
             _hint: hint,
-            next_heartbeat: now,
-            next_resync: now + RESYNC,
-            nodes_seen: (0, 0),
             stopping: false,
             api,
             settings,
@@ -156,34 +136,13 @@ impl Control {
 
     /// The picture as it stands.
     pub fn world(&self) -> &World {
-        &self.world
+        &self.heart.world
     }
 
     fn load(&mut self) -> anyhow::Result<()> {
-        let now = Time::now();
-        let mut world = World::new(now);
-        {
-            let snapshot = self.api.store().read()?;
-            let network = snapshot.meta(front::NETWORK)?;
-            world.settings.network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
-            world.settings.backoff_seconds = self.settings.backoff_seconds;
-            tail::load(&snapshot, &mut world)?;
-        }
-        if let Some(local) = &mut self.machine {
-            for (uid, pod) in local.inventory() {
-                world.facts.pods.insert(uid, pod);
-            }
-        }
-        world.facts.inventory_complete = true;
-        self.world = world;
-        self.see_nodes();
-        self.queue = Queue::default();
-        tail::everything(&self.world, &self.loops, &mut self.queue, now);
-        let known: Vec<Key> = self.world.facts.pods.iter().map(|(_, pod)| pod.key()).collect();
-        for key in known {
-            self.queue_pod(key, now);
-        }
-        Ok(())
+        let inventory = self.machine.as_mut().map(Machine::inventory).unwrap_or_default();
+        let snapshot = self.api.store().read()?;
+        Ok(self.heart.load(&snapshot, inventory, self.settings.backoff_seconds, Time::now())?)
     }
 
     /// Runs until the user stops it, or until it has converged.
@@ -220,7 +179,7 @@ impl Control {
                     Until::Stopped => None,
                 };
                 if let Some(tell) = self.settings.on_idle {
-                    tell(Idle { revision: self.world.revision, next: self.queue.next() });
+                    tell(Idle { revision: self.heart.world.revision, next: self.heart.queue.next() });
                 }
                 self.wait(deadline);
             }
@@ -229,31 +188,20 @@ impl Control {
 
     /// One beat and its effects. True when there may be more to do at once.
     fn beat(&mut self, narrator: &mut Narrator<'_>) -> Result<bool, Failed> {
-        let now = Time::now();
-        let mut chance = front::random;
-        let mut beat = Beat {
-            world: &mut self.world,
-            queue: &mut self.queue,
-            loops: &self.loops,
-            recorder: &mut self.recorder,
-            chance: &mut chance,
-            epoch: self.leadership.epoch,
-            narrator,
-        };
-        let done = beat.run(self.api.store_mut(), now)?;
-        self.see_nodes();
-        let acted = !done.effects.is_empty();
+        let mut chance = || Outside::System.random();
+        let (now, epoch) = (Time::now(), self.leadership.epoch);
+        let pulse = Pulse { now, epoch, budget: Budget::default(), chance: &mut chance };
+        let (done, busy) = self.heart.beat(self.api.store_mut(), pulse, narrator)?;
         self.carry_out(done.effects);
-        Ok(done.rows > 0 || acted || self.queue.is_due(now) || self.recorder.is_due(now))
+        Ok(busy)
     }
 
     /// Hands effects over, and notes in the World's facts that they are under way.
     fn carry_out(&mut self, effects: Vec<Effect>) {
-        let now = self.world.now;
         let Some(machine) = &mut self.machine else { return };
         for effect in effects {
-            self.world.facts.ordered(&effect, now);
-            machine.carry_out(now, &effect);
+            self.heart.ordered(&effect);
+            machine.carry_out(self.heart.world.now, &effect);
         }
     }
 
@@ -268,36 +216,20 @@ impl Control {
     /// Takes in one wake-up.
     fn hear(&mut self, wake: Wake, now: Time) {
         match wake {
-            Wake::Report(report) => self.take(report, now),
+            Wake::Report(report) => self.heart.take(report, now),
             Wake::Store => {}
             Wake::Stop => self.stopping = true,
-        }
-    }
-
-    fn take(&mut self, report: Report, now: Time) {
-        if let Some(key) = self.world.facts.take(report) {
-            self.queue_pod(key, now);
-        }
-    }
-
-    fn queue_pod(&mut self, key: Key, now: Time) {
-        if let Some(place) = self.loops.iter().position(|each| each.name == crate::kubelet::LOOP.name) {
-            self.queue.add((place, key), now);
         }
     }
 
     /// Heartbeats and the resync.
     fn keep_time(&mut self) -> anyhow::Result<()> {
         let now = Time::now();
-        if now >= self.next_heartbeat {
-            self.next_heartbeat = now + HEARTBEAT;
-            self.world.now = now;
-            node::beat(&mut self.world, self.settings.node.as_ref().map(|node| node.name.as_str()));
+        let due = self.heart.keep_time(now);
+        if due.heartbeat {
             self.note_heartbeat(now)?;
         }
-        if now >= self.next_resync {
-            self.next_resync = now + RESYNC;
-            tail::everything(&self.world, &self.loops, &mut self.queue, now);
+        if due.resync {
             self.api.store_mut().compact(&retention(now), COMPACTED)?;
         }
         Ok(())
@@ -313,40 +245,10 @@ impl Control {
         })
     }
 
-    /// Which nodes are ours may have changed: pods that were bound to a node before it became ours are due.
-    fn see_nodes(&mut self) {
-        let seen =
-            (self.world.list("nodes").count(), self.world.list("nodes").map(|row| row.revision).max().unwrap_or(0));
-        if seen == self.nodes_seen {
-            return;
-        }
-        self.nodes_seen = seen;
-        let before: Vec<Str> = self.world.facts.nodes.keys().cloned().collect();
-        node::beat(&mut self.world, self.settings.node.as_ref().map(|node| node.name.as_str()));
-        let fresh: Vec<Str> = self.world.facts.nodes.keys().filter(|name| !before.contains(name)).cloned().collect();
-        let pods: Vec<Key> =
-            fresh.iter().flat_map(|name| self.world.pods_on(name).map(|row| row.key.clone())).collect();
-        let now = self.world.now;
-        for key in pods {
-            self.queue_pod(key, now);
-        }
-        let nodes: Vec<Key> = self.world.list("nodes").map(|row| row.key.clone()).collect();
-        for (place, each) in self.loops.iter().enumerate().filter(|(_, each)| each.root == "nodes") {
-            let _ = each;
-            for key in &nodes {
-                self.queue.add((place, key.clone()), now);
-            }
-        }
-    }
-
     /// Whether a one-shot run is over.
     fn judge(&self, out_of_time: bool) -> Option<Ending> {
-        let unmet = convergence::unmet(&self.world);
-        let in_flight = self.world.facts.pods.iter().any(|(_, pod)| {
-            let starting = |state: &ContainerState| matches!(state, ContainerState::Starting { .. });
-            pod.removing.is_some() || pod.containers.values().any(|one| starting(&one.state))
-        });
-        if unmet.is_empty() && !in_flight && !self.queue.is_due(Time::now()) {
+        let (unmet, settled) = self.heart.judge(Time::now());
+        if settled {
             return Some(Ending::Converged);
         }
         out_of_time.then_some(Ending::TimedOut(unmet))
@@ -354,8 +256,7 @@ impl Control {
 
     /// Waits for the next wake-up or due moment.
     fn wait(&mut self, deadline: Option<Time>) {
-        let moments = [self.queue.next(), Some(self.next_heartbeat), Some(self.next_resync), deadline];
-        let next = moments.into_iter().flatten().min().unwrap_or(self.next_heartbeat);
+        let next = deadline.map_or(self.heart.next(), |deadline| deadline.min(self.heart.next()));
         let pause = next.duration_since(Time::now()).max(SignedDuration::ZERO).unsigned_abs();
         if let Ok(wake) = self.inbox.recv_timeout(pause) {
             self.hear(wake, Time::now());
@@ -385,14 +286,14 @@ impl Control {
 
     /// How many pods have processes on this machine.
     pub fn running_pods(&self) -> usize {
-        self.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.removing.is_none()).count()
+        self.heart.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.removing.is_none()).count()
     }
 
     /// Ends every pod of this machine: the stop signal, the pod's grace, SIGKILL. The pods stay in the store.
     pub fn stop_pods(&mut self) -> anyhow::Result<usize> {
         let Some(local) = &mut self.machine else { return Ok(0) };
         let now = Time::now();
-        let pods: Vec<Str> = self.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        let pods: Vec<Str> = self.heart.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
         for pod_uid in &pods {
             local.carry_out(now, &Effect::Remove { pod_uid: pod_uid.clone() });
         }

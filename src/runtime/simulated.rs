@@ -6,9 +6,10 @@
 use super::Host;
 use crate::object::{Str, Time};
 use crate::world::plan::{Probe, Start};
-use crate::world::{ContainerState, Effect, Ended, ProbeKind, Report};
+use crate::world::{ContainerFacts, ContainerState, Effect, Ended, PodFacts, ProbeKind, Report, Stopping};
 use jiff::SignedDuration;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::mem::discriminant;
 
 /// How the pretended machine behaves.
 #[derive(Clone, Debug, Default)]
@@ -23,19 +24,59 @@ pub struct Knobs {
     pub probe_delay: SignedDuration,
     /// Images that cannot be had: reason and message.
     pub refused_images: HashMap<String, (String, String)>,
+    /// Containers, by image, that end by themselves after so many seconds with a code.
+    pub exits: HashMap<String, (i64, i32)>,
     /// Containers, by name, that only SIGKILL ends.
     pub deaf: HashSet<Str>,
     /// Probes that fail, by container.
     pub failing_probes: HashMap<(Str, ProbeKind), String>,
 }
 
-/// One container's newest attempt.
+/// One container's newest attempt. `None` as state: it is about to start.
 struct Sim {
     attempt: u32,
-    running: Option<Time>,
-    ended: bool,
-    refused: bool,
+    state: Option<ContainerState>,
+    stopping: Option<Stopping>,
+    /// By the machine's own clock.
     kill_at: Option<Time>,
+    /// How the attempt before ended.
+    last: Option<Ended>,
+}
+
+impl Sim {
+    fn new(attempt: u32, last: Option<Ended>) -> Sim {
+        Sim { attempt, state: None, stopping: None, kill_at: None, last }
+    }
+
+    fn runs(&self) -> bool {
+        matches!(self.state, Some(ContainerState::Running { .. }))
+    }
+
+    fn ended(&self) -> Option<&Ended> {
+        match &self.state {
+            Some(ContainerState::Ended(ended)) => Some(ended),
+            _ => None,
+        }
+    }
+
+    fn started(&self) -> Option<Time> {
+        match self.state {
+            Some(ContainerState::Running { since, .. }) => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Nothing of this attempt has run, and nothing of it will unless it is ordered again.
+    fn is_refused(&self) -> bool {
+        matches!(self.state, Some(ContainerState::Refused { .. }))
+    }
+}
+
+/// One pod: what its shim knows of it.
+#[derive(Default)]
+struct Pod {
+    facts: PodFacts,
+    containers: BTreeMap<Str, Sim>,
 }
 
 /// What is to come.
@@ -55,7 +96,11 @@ enum Coming {
 pub struct Simulated {
     /// How it behaves; may be turned at any time.
     pub knobs: Knobs,
-    pods: BTreeMap<Str, BTreeMap<Str, Sim>>,
+    /// From the machine's own clock, which only goes forward, to the one on the wall, which may be set.
+    pub skew: SignedDuration,
+    /// Starts that were ordered while an earlier attempt of the container still ran: pod, container, attempt.
+    pub clashes: Vec<(Str, Str, u32)>,
+    pods: BTreeMap<Str, Pod>,
     coming: BTreeMap<(Time, u64), Coming>,
     sequence: u64,
     pids: u32,
@@ -90,7 +135,7 @@ impl Simulated {
 
     /// Lets a running container end, as if by itself.
     pub fn end(&mut self, now: Time, pod_uid: &str, container: &str, code: i32) {
-        let known = self.pods.get(pod_uid).and_then(|pod| pod.get(container));
+        let known = self.pods.get(pod_uid).and_then(|pod| pod.containers.get(container));
         if let Some(attempt) = known.map(|known| known.attempt) {
             self.plan(now, pod_uid, container, attempt, Event::End { code, signal: None });
         }
@@ -104,32 +149,82 @@ impl Simulated {
     /// Attempts that run now: pod, container, attempt.
     pub fn running(&self) -> impl Iterator<Item = (&Str, &Str, u32)> {
         self.pods.iter().flat_map(|(uid, pod)| {
-            let running = pod.iter().filter(|(_, sim)| sim.running.is_some() && !sim.ended);
+            let running = pod.containers.iter().filter(|(_, sim)| sim.runs());
             running.map(move |(name, sim)| (uid, name, sim.attempt))
         })
     }
 
+    /// Everything that runs or has run, as the shims tell a new leader. What the last one ordered and was not done yet shows later.
+    pub fn inventory(&self) -> BTreeMap<Str, PodFacts> {
+        let container = |(name, sim): (&Str, &Sim)| {
+            let facts = ContainerFacts::new(sim.attempt, sim.state.clone()?);
+            Some((name.clone(), ContainerFacts { stopping: sim.stopping, last: sim.last.clone(), ..facts }))
+        };
+        let pod = |(uid, pod): (&Str, &Pod)| {
+            let containers = pod.containers.iter().filter_map(container).collect();
+            (uid.clone(), PodFacts { containers, ..pod.facts.clone() })
+        };
+        self.pods.iter().map(pod).collect()
+    }
+
+    /// The leader is gone, and with it the answers that only it was waiting for; orders that had not been carried out may be lost too.
+    pub fn lose_leader(&mut self, orders_too: bool) {
+        self.coming.retain(|_, coming| match coming {
+            Coming::Report(_) => false,
+            Coming::Container { event: Event::Run | Event::Refuse { .. }, .. } => !orders_too,
+            Coming::Container { .. } => true,
+        });
+        for pod in self.pods.values_mut() {
+            // Refusals were the last leader's own: no shim has heard of them.
+            pod.containers.retain(|_, sim| if sim.state.is_none() { !orders_too } else { !sim.is_refused() });
+        }
+    }
+
+    /// A pod's shim is killed: its processes end with it, and nobody saw how.
+    pub fn lose_shim(&mut self, now: Time, pod_uid: &str) {
+        let wall = now + self.skew;
+        let Some(pod) = self.pods.get_mut(pod_uid) else { return };
+        pod.containers.retain(|_, sim| sim.state.is_some());
+        let mut ended = Vec::new();
+        for (name, sim) in pod.containers.iter_mut().filter(|(_, sim)| sim.runs()) {
+            sim.state = Some(ContainerState::Ended(unknown(sim.started(), wall)));
+            ended.push(name.clone());
+        }
+        for name in ended {
+            self.remind(now, &pod_uid.into(), &name);
+        }
+    }
+
+    /// Tells where a container stands to one who seems not to know.
+    fn remind(&mut self, now: Time, uid: &Str, container: &Str) {
+        let known = self.pods.get(uid).and_then(|pod| pod.containers.get(container));
+        let Some((attempt, Some(state))) = known.map(|sim| (sim.attempt, sim.state.clone())) else { return };
+        let report = Report::Container { pod_uid: uid.clone(), container: container.clone(), attempt, state };
+        self.put(now, Coming::Report(report));
+    }
+
     fn happen(&mut self, at: Time, uid: &Str, container: &Str, attempt: u32, event: Event) -> Option<ContainerState> {
-        let sim = self.pods.get_mut(uid)?.get_mut(container)?;
-        if sim.attempt != attempt || sim.ended || sim.refused {
+        let wall = at + self.skew;
+        let sim = self.pods.get_mut(uid)?.containers.get_mut(container)?;
+        if sim.attempt != attempt || sim.ended().is_some() || sim.is_refused() {
             return None;
         }
-        match event {
+        let state = match event {
             Event::Run => {
                 self.pids += 1;
-                sim.running = Some(at);
-                Some(ContainerState::Running { pid: self.pids, since: at })
+                ContainerState::Running { pid: self.pids, since: wall }
             }
-            Event::Refuse { reason, message } => {
-                sim.refused = true;
-                Some(ContainerState::Refused { reason, message, at })
-            }
+            Event::Refuse { reason, message } => ContainerState::Refused { reason, message, at: wall },
             Event::End { code, signal } => {
-                sim.ended = true;
                 let (reason, message) = (None, String::new());
-                Some(ContainerState::Ended(Ended { code, signal, reason, message, started: sim.running, finished: at }))
+                ContainerState::Ended(Ended { code, signal, reason, message, started: sim.started(), finished: wall })
             }
+        };
+        if sim.state.as_ref().map(discriminant) == Some(discriminant(&state)) {
+            return None;
         }
+        sim.state = Some(state.clone());
+        Some(state)
     }
 
     fn plan(&mut self, at: Time, pod_uid: &str, container: &str, attempt: u32, event: Event) {
@@ -143,21 +238,31 @@ impl Simulated {
     }
 
     fn start(&mut self, now: Time, start: &Start) {
-        let pod = self.pods.entry(start.pod_uid.clone()).or_default();
-        let known = pod.get(&start.container);
-        if known.is_some_and(|known| known.attempt > start.attempt || known.attempt == start.attempt && !known.refused)
-        {
-            return;
-        }
-        let sim = Sim { attempt: start.attempt, running: None, ended: false, refused: false, kill_at: None };
-        pod.insert(start.container.clone(), sim);
         let (uid, container, attempt) = (&start.pod_uid, &start.container, start.attempt);
+        let pod = self.pods.entry(uid.clone()).or_default();
+        pod.facts = PodFacts {
+            namespace: start.namespace.clone(),
+            name: start.pod.clone(),
+            node: start.node.clone(),
+            ip: start.ip.clone(),
+            ..PodFacts::default()
+        };
+        let known = pod.containers.get(container);
+        if known.is_some_and(|known| known.attempt > attempt || known.attempt == attempt && !known.is_refused()) {
+            return self.remind(now, uid, container);
+        }
+        if known.is_some_and(Sim::runs) {
+            return self.clashes.push((uid.clone(), container.clone(), attempt));
+        }
+        let last = known.and_then(|known| known.ended().cloned().or_else(|| known.last.clone()));
+        pod.containers.insert(container.clone(), Sim::new(attempt, last));
         if let Some((reason, message)) = self.knobs.refused_images.get(&start.image).cloned() {
             return self.plan(now, uid, container, attempt, Event::Refuse { reason, message });
         }
         let runs = now + self.knobs.start_delay;
         self.plan(runs, uid, container, attempt, Event::Run);
-        if let Some((seconds, code)) = start.script.as_ref().and_then(|script| script.exit) {
+        let script = start.script.as_ref().and_then(|script| script.exit);
+        if let Some((seconds, code)) = self.knobs.exits.get(&start.image).copied().or(script) {
             let at = runs + SignedDuration::from_secs(seconds.max(0));
             self.plan(at, uid, container, attempt, Event::End { code, signal: None });
         }
@@ -165,14 +270,25 @@ impl Simulated {
 
     fn stop(&mut self, now: Time, uid: &Str, container: &Str, attempt: u32, grace_seconds: i64) {
         let kill_at = now + SignedDuration::from_secs(grace_seconds.max(0));
-        let is_deaf = self.knobs.deaf.contains(container);
-        let sim = self.pods.get_mut(uid).and_then(|pod| pod.get_mut(container));
-        let Some(sim) = sim.filter(|sim| sim.attempt == attempt && !sim.ended) else { return };
-        let is_first = sim.kill_at.is_none();
+        let (is_deaf, wall) = (self.knobs.deaf.contains(container), now + self.skew);
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        let last = pod.containers.get(container).and_then(|known| known.ended().cloned());
+        if pod.containers.get(container).is_none_or(|known| known.attempt < attempt) {
+            // Its start was lost on the way: it is never started after that.
+            let ended = ContainerState::Ended(unknown(None, wall));
+            pod.containers.insert(container.clone(), Sim { state: Some(ended), ..Sim::new(attempt, last) });
+        }
+        let Some(sim) = pod.containers.get_mut(container) else { return };
+        if sim.attempt != attempt || sim.ended().is_some() {
+            return self.remind(now, uid, container);
+        }
         if sim.kill_at.is_some_and(|known| known <= kill_at) {
             return;
         }
+        let is_first = sim.kill_at.is_none();
         sim.kill_at = Some(kill_at);
+        let since = sim.stopping.map_or(wall, |stopping| stopping.since);
+        sim.stopping = Some(Stopping { since, asked: wall, kill_at: kill_at + self.skew });
         let asked = now + self.knobs.stop_delay;
         if is_first && !is_deaf && asked < kill_at {
             self.plan(asked, uid, container, attempt, Event::End { code: 143, signal: Some(15) });
@@ -188,8 +304,8 @@ impl Simulated {
 
     fn probe(&mut self, now: Time, probe: &Probe) {
         let at = now + self.knobs.probe_delay;
-        let runs = self.pods.get(&probe.pod_uid).and_then(|pod| pod.get(&probe.container));
-        let runs = runs.is_some_and(|sim| sim.attempt == probe.attempt && sim.running.is_some() && !sim.ended);
+        let runs = self.pods.get(&probe.pod_uid).and_then(|pod| pod.containers.get(&probe.container));
+        let runs = runs.is_some_and(|sim| sim.attempt == probe.attempt && sim.runs());
         let failing = self.knobs.failing_probes.get(&(probe.container.clone(), probe.kind)).cloned();
         let failing = if runs { failing } else { Some("the container does not run".into()) };
         let report = Report::Probe {
@@ -199,10 +315,17 @@ impl Simulated {
             kind: probe.kind,
             ok: failing.is_none(),
             message: failing.unwrap_or_default(),
-            at,
+            at: at + self.skew,
         };
         self.put(at, Coming::Report(report));
     }
+}
+
+/// An end that nobody saw is never taken for success.
+fn unknown(started: Option<Time>, finished: Time) -> Ended {
+    let message = "The container's shim ended before it, so how it ended is not known".to_owned();
+    let reason = Some("ContainerStatusUnknown".into());
+    Ended { code: 137, signal: None, reason, message, started, finished }
 }
 
 impl Host for Simulated {

@@ -76,6 +76,15 @@ impl Store {
             .map(|version| version as u64)
     }
 
+    /// As if the disk were full, or had room again: for rehearsals.
+    pub fn pretend_full(&self, full: bool) -> Result<()> {
+        self.ask(|connection| {
+            let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+            let most = if full { pages } else { i64::from(u32::MAX - 1) };
+            connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))
+        })
+    }
+
     /// Asks SQLite something, with its error in our words.
     fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
         if self.uncertain {

@@ -62,7 +62,7 @@ pub struct World {
     pub facts: Facts,
     /// The cluster's own settings.
     pub settings: Settings,
-    rows: HashMap<Resource, Rows>,
+    rows: BTreeMap<Resource, Rows>,
     /// Dependents by the uid of an owner.
     dependents: HashMap<Str, BTreeSet<Key>>,
     /// Pods by the node they are bound to; unbound ones under the empty name.
@@ -90,7 +90,7 @@ impl World {
             seed: 0,
             facts: Facts::default(),
             settings: Settings::default(),
-            rows: HashMap::new(),
+            rows: BTreeMap::new(),
             dependents: HashMap::new(),
             by_node: HashMap::new(),
             loads: HashMap::new(),
@@ -133,12 +133,10 @@ impl World {
 
     /// Everything in one namespace, ordered by resource and name.
     pub fn content_of<'a>(&'a self, namespace: &'a str) -> Vec<&'a Arc<Row>> {
-        let mut resources: Vec<Resource> = self.rows.keys().copied().collect();
-        resources.sort();
-        resources.into_iter().flat_map(|resource| self.list_in(resource.0, namespace)).collect()
+        self.rows.keys().flat_map(|resource| self.list_in(resource.0, namespace)).collect()
     }
 
-    /// Every row.
+    /// Every row, ordered by resource, namespace and name.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Row>> {
         self.rows.values().flat_map(BTreeMap::values)
     }

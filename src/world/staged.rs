@@ -19,6 +19,12 @@ impl World {
         self.staged_since(0)
     }
 
+    /// The keys that were staged more than once.
+    pub fn staged_again(&self) -> HashSet<Key> {
+        let mut seen = HashSet::new();
+        self.undo.iter().map(|(key, _)| key).filter(|key| !seen.insert(*key)).cloned().collect()
+    }
+
     /// The row as it was before the stage was opened.
     pub fn before(&self, key: &Key) -> Option<&Arc<Row>> {
         match self.originals.get(key) {

@@ -1,0 +1,208 @@
+//! What a control plane knows between beats, without the clock, the threads and the machine around it: the picture, what is due,
+//! and when to look again. [`watch`](super::watch) drives it by the real clock, [`simulate`](super::simulate) by a pretended one.
+
+use super::beat::{Beat, Budget, Done, Failed};
+use super::convergence::{self, Unmet};
+use super::events::Recorder;
+use super::queue::Queue;
+use super::{Narrator, loops, node, tail};
+use crate::apiserver::front;
+use crate::object::{Key, Str, Time};
+use crate::store::{Read, Store, StoreError};
+use crate::world::{ContainerState, Effect, Loop, PodFacts, Report, World};
+use jiff::SignedDuration;
+
+/// How often nodes send a heartbeat (kubelet: a quarter of the lease's 40 s).
+const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
+
+/// How often every key is looked at, whatever was heard.
+const RESYNC: SignedDuration = SignedDuration::from_mins(10);
+
+/// The state of a control plane between beats.
+pub struct Heart {
+    /// The picture.
+    pub world: World,
+    /// What is due.
+    pub queue: Queue,
+    /// The loops.
+    pub loops: Vec<&'static Loop>,
+    /// Events that wait to be written.
+    pub recorder: Recorder,
+    /// The node that this machine is.
+    local: Option<Str>,
+    next_heartbeat: Time,
+    next_resync: Time,
+    nodes_seen: (usize, u64),
+}
+
+/// Who beats, and with what.
+pub struct Pulse<'a> {
+    /// The time.
+    pub now: Time,
+    /// The epoch that this leader leads in.
+    pub epoch: u64,
+    /// How much one beat may do.
+    pub budget: Budget,
+    /// Chance.
+    pub chance: &'a mut dyn FnMut() -> u64,
+}
+
+/// What has become due by the clock alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// Nodes sent a heartbeat: it is to be noted in the store.
+    pub heartbeat: bool,
+    /// Everything is looked at again: the log may be compacted.
+    pub resync: bool,
+}
+
+impl Heart {
+    /// A control plane that knows nothing yet; `local` is the node that this machine is.
+    pub fn new(local: Option<Str>, now: Time) -> Heart {
+        Heart {
+            world: World::new(now),
+            queue: Queue::default(),
+            loops: loops::all(),
+            recorder: Recorder::default(),
+            local,
+            next_heartbeat: now,
+            next_resync: now + RESYNC,
+            nodes_seen: (0, 0),
+        }
+    }
+
+    /// Reads everything anew, from the store and from what the machine was found to run, and makes everything due.
+    pub fn load(
+        &mut self,
+        read: &dyn Read,
+        inventory: impl IntoIterator<Item = (Str, PodFacts)>,
+        backoff_seconds: i64,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let mut world = World::new(now);
+        let network = read.meta(front::NETWORK)?;
+        world.settings.network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
+        world.settings.backoff_seconds = backoff_seconds;
+        tail::load(read, &mut world)?;
+        for (uid, pod) in inventory {
+            world.facts.pods.insert(uid, pod);
+        }
+        world.facts.inventory_complete = true;
+        self.world = world;
+        self.nodes_seen = (0, 0);
+        self.see_nodes();
+        self.queue = Queue::default();
+        self.look_at_everything(now);
+        Ok(())
+    }
+
+    /// One beat. Gives its effects, and whether there may be more to do at once.
+    pub fn beat(
+        &mut self,
+        store: &mut Store,
+        pulse: Pulse<'_>,
+        narrator: &mut Narrator<'_>,
+    ) -> Result<(Done, bool), Failed> {
+        let now = pulse.now;
+        let mut beat = Beat {
+            world: &mut self.world,
+            queue: &mut self.queue,
+            loops: &self.loops,
+            recorder: &mut self.recorder,
+            chance: pulse.chance,
+            epoch: pulse.epoch,
+            budget: pulse.budget,
+            narrator,
+        };
+        let done = beat.run(store, now)?;
+        self.see_nodes();
+        let busy = done.rows > 0 || !done.effects.is_empty() || self.queue.is_due(now) || self.recorder.is_due(now);
+        Ok((done, busy))
+    }
+
+    /// Notes that an effect was handed to the machine.
+    pub fn ordered(&mut self, effect: &Effect) {
+        let now = self.world.now;
+        self.world.facts.ordered(effect, now);
+    }
+
+    /// What the machine reports becomes facts, and makes its pod due.
+    pub fn take(&mut self, report: Report, now: Time) {
+        if let Some(key) = self.world.facts.take(report) {
+            self.queue_pod(key, now);
+        }
+    }
+
+    /// Heartbeats and the resync, when it is time for them.
+    pub fn keep_time(&mut self, now: Time) -> Due {
+        let due = Due { heartbeat: now >= self.next_heartbeat, resync: now >= self.next_resync };
+        if due.heartbeat {
+            self.next_heartbeat = now + HEARTBEAT;
+            self.world.now = now;
+            node::beat(&mut self.world, self.local.as_deref());
+        }
+        if due.resync {
+            self.next_resync = now + RESYNC;
+            self.look_at_everything(now);
+        }
+        due
+    }
+
+    /// The next moment at which something is due by the clock.
+    pub fn next(&self) -> Time {
+        let clock = self.next_heartbeat.min(self.next_resync);
+        self.queue.next().map_or(clock, |next| next.min(clock))
+    }
+
+    /// What is missing, and whether the world is as asked for with nothing under way.
+    pub fn judge(&self, now: Time) -> (Vec<Unmet>, bool) {
+        let unmet = convergence::unmet(&self.world);
+        let in_flight = self.world.facts.pods.iter().any(|(_, pod)| {
+            let starting = |state: &ContainerState| matches!(state, ContainerState::Starting { .. });
+            pod.removing.is_some() || pod.containers.values().any(|one| starting(&one.state))
+        });
+        let settled = unmet.is_empty() && !in_flight && !self.queue.is_due(now);
+        (unmet, settled)
+    }
+
+    fn look_at_everything(&mut self, now: Time) {
+        tail::everything(&self.world, &self.loops, &mut self.queue, now);
+        let known: Vec<Key> = self.world.facts.pods.iter().map(|(_, pod)| pod.key()).collect();
+        for key in known {
+            self.queue_pod(key, now);
+        }
+    }
+
+    fn queue_pod(&mut self, key: Key, now: Time) {
+        if let Some(place) = self.loops.iter().position(|each| each.name == crate::kubelet::LOOP.name) {
+            self.queue.add((place, key), now);
+        }
+    }
+
+    /// Which nodes are ours may have changed: pods that were bound to a node before it became ours are due.
+    fn see_nodes(&mut self) {
+        let nodes = || self.world.list("nodes");
+        let seen = (nodes().count(), nodes().map(|row| row.revision).max().unwrap_or(0));
+        if seen == self.nodes_seen {
+            return;
+        }
+        self.nodes_seen = seen;
+        let before: Vec<Str> = self.world.facts.nodes.keys().cloned().collect();
+        node::beat(&mut self.world, self.local.as_deref());
+        let mut fresh: Vec<Str> =
+            self.world.facts.nodes.keys().filter(|name| !before.contains(name)).cloned().collect();
+        fresh.sort();
+        let pods: Vec<Key> =
+            fresh.iter().flat_map(|name| self.world.pods_on(name).map(|row| row.key.clone())).collect();
+        let now = self.world.now;
+        for key in pods {
+            self.queue_pod(key, now);
+        }
+        let nodes: Vec<Key> = self.world.list("nodes").map(|row| row.key.clone()).collect();
+        for place in (0..self.loops.len()).filter(|place| self.loops[*place].root == "nodes") {
+            for key in &nodes {
+                self.queue.add((place, key.clone()), now);
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A whole cluster that is only pretended: the real front door over a store in memory, the real loops and beats, a machine that
+//! pretends, and a clock that is moved by hand. Everything follows from the seed and from what is called, byte for byte.
+//!
+//! What can go wrong between a control plane and its machine can be made to go wrong here: crashes between a commit and its
+//! effects, reports that come late, twice, in another order or not at all, shims that die, clocks that jump.
+//! Start reading at [`Simulation::beat`].
+
+use super::beat::{Budget, Done, Failed};
+use super::heart::{Heart, Pulse};
+use super::{Line, leader, node};
+use crate::apiserver::{Api, Ledger, Outside, Result};
+use crate::object::{Str, Time};
+use crate::runtime::Host;
+use crate::runtime::capacity::Capacity;
+use crate::runtime::simulated::Simulated;
+use crate::store::{Store, StoreError};
+use crate::world::{Loop, Report, World};
+use jiff::SignedDuration;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// How a pretended cluster is made.
+#[derive(Clone)]
+pub struct Plan {
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// When it begins.
+    pub begin: Time,
+    /// The machine as a node; none for a cluster without one.
+    pub node: Option<Capacity>,
+    /// First pause of the restart backoff, in seconds.
+    pub backoff_seconds: i64,
+    /// The loops that run.
+    pub loops: Vec<&'static Loop>,
+}
+
+/// The pretended cluster.
+pub struct Simulation {
+    /// What the control plane knows.
+    pub heart: Heart,
+    /// The machine.
+    pub machine: Simulated,
+    /// Reports on their way to the control plane, oldest first.
+    pub mail: VecDeque<Report>,
+    /// How much one beat may do. By rows only: time would be chance.
+    pub budget: Budget,
+    api: Api,
+    /// The machine's clock, which only goes forward.
+    clock: Time,
+    chance: Outside,
+    epoch: u64,
+    plan: Plan,
+    /// Pods of which a report was lost.
+    lost: BTreeSet<Str>,
+}
+
+/// What one beat came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beaten {
+    /// Rows were written or effects ordered, or there may be more to do at once.
+    Busy,
+    /// Nothing is left to do now.
+    Quiet,
+    /// The control plane crashed after the commit, and has started again.
+    Crashed,
+    /// The store could not take the writes.
+    Refused,
+}
+
+impl Simulation {
+    /// A new cluster whose control plane has just started.
+    pub fn new(plan: Plan) -> anyhow::Result<Simulation> {
+        let outside = |salt: u64| Outside::Rehearsed { now: plan.begin, seed: plan.seed.wrapping_mul(3) + salt };
+        let mut simulation = Simulation {
+            heart: Heart::new(None, plan.begin),
+            machine: Simulated::new(),
+            mail: VecDeque::new(),
+            budget: Budget { hold: Duration::MAX, rows: 500 },
+            api: Api::rehearsed("user", outside(1))?,
+            clock: plan.begin,
+            chance: outside(2),
+            epoch: 0,
+            plan,
+            lost: BTreeSet::new(),
+        };
+        simulation.restart()?;
+        Ok(simulation)
+    }
+
+    /// The time on the wall: what objects and plans go by.
+    pub fn now(&self) -> Time {
+        self.clock + self.machine.skew
+    }
+
+    /// The picture as the control plane has it.
+    pub fn world(&self) -> &World {
+        &self.heart.world
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        self.api.store()
+    }
+
+    /// Writes as a user does, through the front door.
+    pub fn write<T>(&mut self, write: impl FnOnce(&mut dyn Ledger) -> Result<T>) -> Result<T> {
+        let now = self.now();
+        self.api.outside().set(now);
+        self.api.write(false, write)
+    }
+
+    /// One beat and its effects. With `crash_after` the control plane dies when so many effects were carried out, and starts again.
+    pub fn beat(&mut self, crash_after: Option<usize>, mut tell: impl FnMut(&Line)) -> anyhow::Result<Beaten> {
+        let now = self.now();
+        self.api.outside().set(now);
+        self.heart.keep_time(now);
+        let chance = &mut || self.chance.random();
+        let pulse = Pulse { now, epoch: self.epoch, budget: self.budget, chance };
+        let (done, busy) = match self.heart.beat(self.api.store_mut(), pulse, &mut |line: &Line| tell(line)) {
+            Ok(beaten) => beaten,
+            Err(Failed::Store(StoreError::Busy { .. } | StoreError::Full { .. })) => return Ok(Beaten::Refused),
+            Err(Failed::Store(error)) => return Err(error.into()),
+            Err(Failed::Unknown(error)) => return Err(error.into()),
+            Err(Failed::Deposed) => anyhow::bail!("another epoch than {} is in the store", self.epoch),
+        };
+        self.carry_out(done, crash_after.unwrap_or(usize::MAX));
+        if crash_after.is_some() {
+            self.restart()?;
+            return Ok(Beaten::Crashed);
+        }
+        self.collect();
+        Ok(if busy { Beaten::Busy } else { Beaten::Quiet })
+    }
+
+    fn carry_out(&mut self, done: Done, at_most: usize) {
+        for effect in done.effects.iter().take(at_most) {
+            self.heart.ordered(effect);
+            self.machine.carry_out(self.clock, effect);
+        }
+    }
+
+    /// The control plane dies and a new one takes over: it knows what the store holds and what the machine is found to run.
+    pub fn restart(&mut self) -> anyhow::Result<()> {
+        self.mail.clear();
+        self.lost.clear();
+        let orders_too = self.chance.random().is_multiple_of(2);
+        self.machine.lose_leader(orders_too);
+        let now = self.now();
+        self.api.outside().set(now);
+        if let Some(capacity) = &self.plan.node {
+            node::register(&mut self.api, capacity).map_err(|status| anyhow::anyhow!(status.message))?;
+        }
+        self.epoch = leader::raise_epoch(self.api.store_mut())?;
+        let name = self.plan.node.as_ref().map(|node| node.name.as_str().into());
+        self.heart = Heart::new(name, now);
+        self.heart.loops = self.plan.loops.clone();
+        let inventory = self.machine.inventory();
+        self.heart.load(&self.api.store().read()?, inventory, self.plan.backoff_seconds, now)?;
+        Ok(())
+    }
+
+    /// Time passes, on the machine and on the wall.
+    pub fn pass(&mut self, time: SignedDuration) {
+        self.clock += time;
+        self.collect();
+    }
+
+    /// The clock on the wall is set forward or back.
+    pub fn set_wall_clock(&mut self, by: SignedDuration) {
+        self.machine.skew += by;
+    }
+
+    /// What has happened on the machine by now is on its way to the control plane.
+    fn collect(&mut self) {
+        self.mail.extend(self.machine.due(self.clock));
+    }
+
+    /// The report at this place arrives, whatever is before it.
+    pub fn deliver(&mut self, place: usize) {
+        if let Some(report) = self.mail.remove(place) {
+            let now = self.now();
+            self.heart.take(report, now);
+        }
+    }
+
+    /// The report at this place is lost.
+    pub fn lose(&mut self, place: usize) {
+        if let Some(Report::Container { pod_uid, .. } | Report::Probe { pod_uid, .. } | Report::Removed { pod_uid }) =
+            self.mail.remove(place)
+        {
+            self.lost.insert(pod_uid);
+        }
+    }
+
+    /// Lost connections are made again: the shims tell where each container stands.
+    pub fn reconnect(&mut self) {
+        let inventory = self.machine.inventory();
+        for uid in std::mem::take(&mut self.lost) {
+            let Some(pod) = inventory.get(&uid) else {
+                self.mail.push_back(Report::Removed { pod_uid: uid });
+                continue;
+            };
+            for (name, known) in &pod.containers {
+                let (container, attempt, state) = (name.clone(), known.attempt, known.state.clone());
+                self.mail.push_back(Report::Container { pod_uid: uid.clone(), container, attempt, state });
+            }
+        }
+    }
+
+    /// A container's process ends by itself.
+    pub fn end(&mut self, pod_uid: &str, container: &str, code: i32) {
+        self.machine.end(self.clock, pod_uid, container, code);
+        self.collect();
+    }
+
+    /// A pod's shim is killed.
+    pub fn kill_shim(&mut self, pod_uid: &str) {
+        self.machine.lose_shim(self.clock, pod_uid);
+        self.collect();
+    }
+
+    /// How long until something is due: on the machine, or for a loop. None when nothing ever is.
+    pub fn pause(&self) -> Option<SignedDuration> {
+        let machine = self.machine.next().map(|at| at.duration_since(self.clock));
+        let queue = self.heart.queue.next().map(|at| at.duration_since(self.now()));
+        [machine, queue].into_iter().flatten().min().map(|pause| pause.max(SignedDuration::ZERO))
+    }
+}

@@ -1,0 +1,257 @@
+//! Bugs that Kubernetes had, put back: if the simulator does not see them, it is blind. Each is a loop with a wrong plan.
+
+use super::attempt;
+use kloop::controllers::{deployment, garbage, job, namespace, replicaset};
+use kloop::object::{Key, Object};
+use kloop::reconcile::loops;
+use kloop::world::{Effect, Loop, Plan, Propagation, Verb, World};
+use kloop::{kubelet, scheduler};
+use serde_json::{Value, json};
+
+/// Seeds within which every one has to be seen.
+const SEEDS: u64 = 40;
+
+/// Changes the objects that a plan writes.
+fn changed(mut plan: Plan, change: impl Fn(&mut Object)) -> Plan {
+    for write in &mut plan.writes {
+        if let Verb::Create(object) | Verb::Update(object) | Verb::Status(object) = &mut write.verb {
+            change(object);
+        }
+    }
+    plan
+}
+
+/// Pods are made twice (kubernetes 129795, 41675, 88851).
+fn makes_too_many(world: &World, key: &Key) -> Plan {
+    let mut plan = (replicaset::LOOP.plan)(world, key);
+    if let Some(write) = plan.writes.iter().find(|write| matches!(write.verb, Verb::Create(_))).cloned() {
+        let Verb::Create(mut pod) = write.verb else { return plan };
+        pod.set(&["metadata", "name"], format!("{}x", pod.name()));
+        plan.write(Verb::Create(pod), "once more");
+    }
+    plan
+}
+
+/// Something is written at every look.
+fn never_quiet(world: &World, key: &Key) -> Plan {
+    let mut plan = (replicaset::LOOP.plan)(world, key);
+    if let Some(row) = world.get(key).filter(|_| plan.is_empty()) {
+        let mut object = row.object();
+        object.set(&["metadata", "annotations", "seen"], world.now.to_string());
+        plan.write(Verb::Update(object), "seen");
+    }
+    plan
+}
+
+/// A start is not committed before it is carried out (kubernetes 23636).
+fn starts_unrecorded(world: &World, key: &Key) -> Plan {
+    let mut plan = (kubelet::LOOP.plan)(world, key);
+    plan.writes.retain(|write| !matches!(write.verb, Verb::Attempt { attempt, .. } if attempt > 0));
+    plan
+}
+
+/// Restarts are forgotten.
+fn forgets_restarts(world: &World, key: &Key) -> Plan {
+    changed((kubelet::LOOP.plan)(world, key), |pod| {
+        if let Some(statuses) = pod.0["status"]["containerStatuses"].as_array_mut() {
+            statuses.iter_mut().for_each(|status| status["restartCount"] = json!(0));
+        }
+    })
+}
+
+/// A pod that has failed succeeds later (kubernetes 58711).
+fn failure_becomes_success(world: &World, key: &Key) -> Plan {
+    let mut plan = (kubelet::LOOP.plan)(world, key);
+    let row = world.get(key).filter(|row| row.pod().is_some_and(|pod| pod.phase == kloop::world::Phase::Failed));
+    if let Some(row) = row {
+        let mut pod = row.object();
+        pod.set(&["status", "phase"], "Succeeded");
+        plan.write(Verb::Status(pod), "it has ended");
+    }
+    plan
+}
+
+/// The next attempt starts while this one runs.
+fn starts_beside(world: &World, key: &Key) -> Plan {
+    let mut plan = (kubelet::LOOP.plan)(world, key);
+    let mut more = Vec::new();
+    for effect in &plan.effects {
+        if let Effect::Start(start) = effect {
+            let mut start = start.clone();
+            start.attempt += 1;
+            more.push(Effect::Start(start));
+        }
+    }
+    // Ordered once the first one runs.
+    if world.get(key).is_some_and(|row| row.pod().is_some_and(|pod| pod.ready)) {
+        let uid = world.get(key).map(|row| row.uid.clone()).unwrap_or_default();
+        more.push(Effect::Start(Box::new(kloop::runtime::simulated::a_start(&uid, "c", 99))));
+    }
+    plan.effects.extend(more);
+    plan
+}
+
+/// What a pod leaves on the machine is left there (kubernetes 5657, containerd 9309).
+fn leaves_processes(world: &World, key: &Key) -> Plan {
+    let mut plan = (kubelet::LOOP.plan)(world, key);
+    if world.get(key).is_none() {
+        plan.effects.retain(|effect| !matches!(effect, Effect::Remove { .. }));
+    }
+    plan
+}
+
+/// Nothing is ever started.
+fn starts_nothing(world: &World, key: &Key) -> Plan {
+    let mut plan = (kubelet::LOOP.plan)(world, key);
+    plan.effects.retain(|effect| !matches!(effect, Effect::Start(_)));
+    plan
+}
+
+/// Owners are not found, so what they own goes (kubernetes 65200, 54940, 88097).
+fn collects_the_living(world: &World, key: &Key) -> Plan {
+    let mut plan = (garbage::LOOP.plan)(world, key);
+    if let Some(row) = world.get(key).filter(|row| row.key.resource == "configmaps" && !row.owners.is_empty()) {
+        let verb = Verb::Delete {
+            key: key.clone(),
+            uid: row.uid.clone(),
+            grace: None,
+            propagation: Propagation::Background,
+        };
+        plan.write(verb, "its owner is not found");
+    }
+    plan
+}
+
+/// A pod that has ended is counted again (kubernetes 105200).
+fn counts_twice(world: &World, key: &Key) -> Plan {
+    changed((job::LOOP.plan)(world, key), |object| {
+        if let Some(count) = object.int(&["status", "succeeded"]).filter(|_| object.kind() == "Job") {
+            object.set(&["status", "succeeded"], count + 1);
+        }
+    })
+}
+
+/// What was counted is forgotten with its pod (kubernetes 81227, 78721).
+fn counts_fall(world: &World, key: &Key) -> Plan {
+    let mut plan = (job::LOOP.plan)(world, key);
+    let row = world.get(key).filter(|_| plan.is_empty());
+    if let Some(row) = row {
+        let mut job = row.object();
+        if job.int(&["status", "failed"]).is_some_and(|failed| failed > 1) {
+            job.set(&["status", "failed"], 1);
+            plan.write(Verb::Status(job), "its pods were counted");
+        }
+    }
+    plan
+}
+
+/// A pod is bound where there is no room (kubernetes: stale cache of the scheduler).
+fn overbooks(world: &World, key: &Key) -> Plan {
+    let plan = (scheduler::LOOP.plan)(world, key);
+    let Some(row) = world.get(key) else { return plan };
+    let waits = row.pod().is_some_and(|pod| pod.node.is_none()) && !row.is_deleting();
+    if !waits || plan.writes.iter().any(|write| matches!(write.verb, Verb::Bind { .. })) {
+        return plan;
+    }
+    let mut wrong = Plan::nothing();
+    wrong.write(Verb::Bind { pod: key.clone(), uid: row.uid.clone(), node: "here".into() }, "there is room");
+    wrong
+}
+
+/// The new ReplicaSet is made as large as it will be, whatever the surge.
+fn surges(world: &World, key: &Key) -> Plan {
+    let replicas = world.get(key).and_then(|row| row.workload().map(|fields| fields.replicas)).unwrap_or(0);
+    changed((deployment::LOOP.plan)(world, key), |object| {
+        if object.kind() == "ReplicaSet" && object.int(&["spec", "replicas"]) > Some(0) {
+            object.set(&["spec", "replicas"], replicas + 3);
+        }
+    })
+}
+
+/// Old pods go at once, whatever must stay available.
+fn gives_up_the_old(world: &World, key: &Key) -> Plan {
+    let mut plan = (deployment::LOOP.plan)(world, key);
+    let Some(row) = world.get(key) else { return plan };
+    let template = row.workload().map(|fields| fields.template);
+    let written = plan.writes.iter().any(|write| matches!(&write.verb, Verb::Update(set) if set.kind() == "ReplicaSet"));
+    for set in world.controlled("replicasets.apps", &row.uid).filter(|_| !written) {
+        let old = set.workload().is_some_and(|fields| Some(fields.template) != template && fields.replicas > 0);
+        if old && !row.is_deleting() {
+            let mut object = set.object();
+            object.set(&["spec", "replicas"], 0);
+            plan.write(Verb::Update(object), "it is old");
+        }
+    }
+    plan
+}
+
+/// A ReplicaSet of the same template is made again (kubernetes 69376: uid and name confused).
+fn doubles_sets(world: &World, key: &Key) -> Plan {
+    let mut plan = (deployment::LOOP.plan)(world, key);
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let mut sets = world.controlled("replicasets.apps", &row.uid);
+    if let (Some(set), None) = (sets.next(), sets.next()) {
+        let mut object = set.object();
+        let metadata = json!({"name": format!("{}-again", object.name()), "namespace": object.namespace(),
+            "labels": object.0["metadata"]["labels"], "ownerReferences": object.0["metadata"]["ownerReferences"]});
+        object.0["metadata"] = metadata;
+        object.0["status"] = Value::Null;
+        object.set(&["spec", "replicas"], 0);
+        plan.write(Verb::Create(object), "once more");
+    }
+    plan
+}
+
+/// A namespace waits for ever.
+fn holds_namespaces(world: &World, key: &Key) -> Plan {
+    let mut plan = (namespace::LOOP.plan)(world, key);
+    plan.writes.retain(|write| !matches!(write.verb, Verb::Update(_)));
+    plan
+}
+
+/// Pods of a Job keep the finalizer that guards their count.
+fn keeps_finalizers(world: &World, key: &Key) -> Plan {
+    let mut plan = (job::LOOP.plan)(world, key);
+    plan.writes.retain(|write| !matches!(&write.verb, Verb::Update(pod) if pod.kind() == "Pod"));
+    plan
+}
+
+macro_rules! canaries {
+    ($($name:ident instead of $real:expr),* $(,)?) => {
+        &[$((stringify!($name), &Loop { plan: $name, ..$real })),*]
+    };
+}
+
+static CANARIES: &[(&str, &Loop)] = canaries![
+    makes_too_many instead of replicaset::LOOP,
+    never_quiet instead of replicaset::LOOP,
+    starts_unrecorded instead of kubelet::LOOP,
+    forgets_restarts instead of kubelet::LOOP,
+    failure_becomes_success instead of kubelet::LOOP,
+    starts_beside instead of kubelet::LOOP,
+    leaves_processes instead of kubelet::LOOP,
+    starts_nothing instead of kubelet::LOOP,
+    collects_the_living instead of garbage::LOOP,
+    counts_twice instead of job::LOOP,
+    counts_fall instead of job::LOOP,
+    keeps_finalizers instead of job::LOOP,
+    overbooks instead of scheduler::LOOP,
+    surges instead of deployment::LOOP,
+    gives_up_the_old instead of deployment::LOOP,
+    doubles_sets instead of deployment::LOOP,
+    holds_namespaces instead of namespace::LOOP,
+];
+
+#[test]
+fn every_canary_is_caught() {
+    let mut unseen = Vec::new();
+    for (name, wrong) in CANARIES {
+        let loops = || loops::all().into_iter().map(|each| if each.name == wrong.name { *wrong } else { each }).collect();
+        let caught = (0..SEEDS).find_map(|seed| attempt(seed, loops()).err());
+        match caught {
+            Some(fall) => println!("{name}: seed {}: {:.160}", fall.seed, fall.what),
+            None => unseen.push(name),
+        }
+    }
+    assert!(unseen.is_empty(), "not seen within {SEEDS} seeds: {unseen:?}");
+}

@@ -1,0 +1,74 @@
+//! A crash after every single commit of small workloads: nothing comes of it. (Sieve: intermediate states.)
+
+use super::masked::masked;
+use super::scene::Scene;
+use super::workloads::{DONE, SOUND};
+use kloop::object::Key;
+use kloop::reconcile::loops;
+use kloop::world::Propagation;
+use serde_json::{Value, json};
+
+/// What is done in a run, one after the other, each when the one before has settled.
+type Script = &'static [fn(&mut Scene)];
+
+fn web(image: &str, replicas: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": image}]}}},
+    })
+}
+
+fn work() -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work", "namespace": "default"},
+        "spec": {"completions": 2, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": DONE}]}}},
+    })
+}
+
+fn forget(scene: &mut Scene, body: &Value, propagation: Propagation) {
+    let key: Key = super::scene::key_of(body);
+    scene.delete(&key, None, propagation);
+}
+
+const SCRIPTS: &[(&str, Script)] = &[
+    ("a rollout", &[|scene| scene.apply(web(SOUND[0], 2)), |scene| scene.apply(web(SOUND[1], 2))]),
+    ("scaling", &[|scene| scene.apply(web(SOUND[0], 1)), |scene| scene.apply(web(SOUND[0], 3)), |scene| {
+        scene.apply(web(SOUND[0], 0))
+    }]),
+    ("a job", &[|scene| scene.apply(work())]),
+    ("a foreground deletion", &[|scene| scene.apply(web(SOUND[0], 2)), |scene| {
+        forget(scene, &web(SOUND[0], 2), Propagation::Foreground)
+    }]),
+    ("an orphaning deletion", &[|scene| scene.apply(web(SOUND[0], 1)), |scene| {
+        forget(scene, &web(SOUND[0], 1), Propagation::Orphan)
+    }]),
+];
+
+/// Runs a script with a crash after one of its commits. Gives the end, the pods made on the way, and how many commits there were.
+fn end(script: Script, crash_at: Option<usize>) -> (Vec<String>, usize, usize) {
+    let mut scene = Scene::new(1, loops::all());
+    scene.sim.budget.rows = 1;
+    scene.crash_at = crash_at;
+    for act in script {
+        act(&mut scene);
+        assert!(scene.calm(90), "it does not settle");
+    }
+    scene.witness.fold(&scene.sim);
+    (masked(scene.sim.world()), scene.witness.pods_made, scene.busy_beats)
+}
+
+#[test]
+fn a_crash_after_any_commit_comes_to_nothing() {
+    // Every commit takes a while; each run of the tests takes another few, a long run all.
+    let every = if super::number("KLOOP_SIM_SEEDS").is_some() { 1 } else { 7 };
+    for (name, script) in SCRIPTS {
+        let (whole, made, commits) = end(script, None);
+        for crash_at in (0..commits).step_by(every) {
+            let (torn, torn_made, _) = end(script, Some(crash_at));
+            assert_eq!(torn, whole, "{name}, crashed after commit {crash_at}");
+            assert_eq!(torn_made, made, "{name}: pods made, crashed after commit {crash_at}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The seeded simulator: whole clusters under everything that can go wrong, and what must hold all the same.
+//!
+//! `cargo test sim::` runs some hundred seeds. `KLOOP_SIM_SEEDS=N` runs N from `KLOOP_SIM_FROM` on (default 0) and prints how fast;
+//! `KLOOP_SIM_SEED=n` replays one and prints its steps. Seeds that ever failed stand in `seeds.txt` with their cause.
+//! Start reading at [`scene`] (what happens), then [`witness`] (what must hold).
+
+mod canaries;
+mod crash;
+mod dice;
+mod masked;
+mod scene;
+mod witness;
+mod workloads;
+
+use kloop::object::Key;
+use kloop::reconcile::loops;
+use kloop::store::Read;
+use kloop::world::Loop;
+use scene::Scene;
+use std::hash::Hasher;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+/// Steps with faults in one run.
+const STEPS: usize = 250;
+
+/// Seconds in which a cluster has to settle once nothing goes wrong any more: more than the longest pause of a loop.
+const SETTLE: i64 = 3600;
+
+/// A run of a seed: faults, then peace. Gives the hash of its history and the simulated seconds.
+fn run(seed: u64, loops: Vec<&'static Loop>, story: &mut Vec<String>) -> (u64, i64) {
+    let mut scene = Scene::of_seed(seed, loops);
+    let done = catch_unwind(AssertUnwindSafe(|| play(&mut scene)));
+    story.append(&mut scene.story);
+    if let Err(panic) = done {
+        story.push("at the end:".into());
+        story.extend(scene.picture());
+        std::panic::resume_unwind(panic);
+    }
+    (scene.witness.hash.finish(), scene.passed)
+}
+
+fn play(scene: &mut Scene) {
+    for step in 0..STEPS {
+        scene.step();
+        if step % 50 == 0 {
+            scene.witness.fold(&scene.sim);
+        }
+    }
+    scene.come_to_reason();
+    settles(scene);
+}
+
+/// Once nothing goes wrong any more it settles, every plan is empty, and ten resyncs write nothing.
+fn settles(scene: &mut Scene) {
+    assert!(scene.calm(SETTLE), "it does not settle: busy without an end");
+    scene.witness.fold(&scene.sim);
+    for each in &scene.sim.heart.loops {
+        let world = scene.sim.world();
+        for key in world.all().flat_map(|row| (each.concerns)(world, row)) {
+            let plan = (each.plan)(world, &key);
+            assert!(plan.is_empty(), "{} is not quiet about {key}: {plan:?}", each.name);
+        }
+    }
+    let (unmet, _) = scene.sim.heart.judge(scene.sim.now());
+    let asked = |key: &Key| scene.wanted.contains_key(key);
+    let unmet: Vec<_> = unmet.into_iter().filter(|one| one.key.resource != "pods" && asked(&one.key) && !may_stay_unmet(&one.why)).collect();
+    assert!(unmet.is_empty(), "not converged: {unmet:?}");
+    let known = scene.sim.world();
+    let strangers: Vec<_> = scene.sim.machine.pods().filter(|uid| known.by_uid(uid).is_none()).collect();
+    assert!(strangers.is_empty(), "processes of pods that are gone: {strangers:?}");
+    let rows = scene.witness.rows;
+    assert!(scene.calm(6000), "busy without an end");
+    assert_eq!(scene.witness.rows, rows, "it does not stay settled");
+}
+
+/// A Job that failed stays so, rightly. (So does a pod of which one container has ended.)
+fn may_stay_unmet(why: &str) -> bool {
+    why.starts_with("failed: ")
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
+}
+
+/// Seeds that ever failed.
+fn kept() -> Vec<u64> {
+    let lines = include_str!("seeds.txt").lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    lines.map(|line| line.split_whitespace().next().unwrap().parse().expect("a seed")).collect()
+}
+
+/// What a run ended with, and the steps to it.
+struct Fall {
+    seed: u64,
+    what: String,
+    story: Vec<String>,
+}
+
+/// Runs a seed; the panic of one that fails is caught.
+fn attempt(seed: u64, loops: Vec<&'static Loop>) -> Result<i64, Fall> {
+    let mut story = Vec::new();
+    let done = catch_unwind(AssertUnwindSafe(|| run(seed, loops, &mut story)));
+    done.map(|(_, passed)| passed).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let what = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_default();
+        Fall { seed, what, story }
+    })
+}
+
+/// Runs seeds, and tells those that fail, the first with the end of its story.
+fn run_all(seeds: impl Iterator<Item = u64>) {
+    let start = Instant::now();
+    let (mut runs, mut seconds, mut falls) = (0, 0, Vec::new());
+    for seed in seeds {
+        match attempt(seed, loops::all()) {
+            Ok(passed) => seconds += passed,
+            Err(fall) => falls.push(fall),
+        }
+        runs += 1;
+    }
+    let took = start.elapsed().as_secs_f64();
+    println!("{runs} seeds in {took:.1} s, {:.1} a second, {} simulated hours", runs as f64 / took, seconds / 3600);
+    let Some(first) = falls.first() else { return };
+    let tail = &first.story[first.story.len().saturating_sub(25)..];
+    println!("the end of seed {}:\n{}", first.seed, tail.join("\n"));
+    for Fall { seed, what, .. } in &falls {
+        println!("seed {seed} (KLOOP_SIM_SEED={seed} replays it): {what}");
+    }
+    panic!("{} of {runs} seeds failed", falls.len());
+}
+
+#[test]
+fn seeds_hold() {
+    if let Some(seed) = number("KLOOP_SIM_SEED") {
+        let fall = attempt(seed, loops::all());
+        if let Err(Fall { what, story, .. }) = fall {
+            println!("{}", story.join("\n"));
+            panic!("{what}");
+        }
+        return;
+    }
+    let from = number("KLOOP_SIM_FROM").unwrap_or(0);
+    run_all(from..from + number("KLOOP_SIM_SEEDS").unwrap_or(40));
+}
+
+#[test]
+fn seeds_that_ever_failed_hold() {
+    run_all(kept().into_iter());
+}
+
+#[test]
+fn a_seed_is_one_run() {
+    for seed in 0..5 {
+        let hash = || run(seed, loops::all(), &mut Vec::new());
+        assert_eq!(hash(), hash(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_new_cluster_settles_and_stays_so() {
+    let mut scene = Scene::new(0, loops::all());
+    settles(&mut scene);
+    assert!(scene.sim.store().read().unwrap().revision().unwrap() > 0);
+}

@@ -1,0 +1,463 @@
+//! One run: a cluster, the people who use it, and what goes wrong.
+
+use super::dice::Dice;
+use super::witness::Witness;
+use super::workloads::{self, CRASHING, DONE, MISSING, SOUND};
+use jiff::SignedDuration;
+use kloop::apiserver::delete::{DeleteOptions, delete};
+use kloop::apiserver::{Options, apply, create};
+use kloop::kinds;
+use kloop::object::{Key, Object, Reason, Resource, Status, Time};
+use kloop::reconcile::simulate::{Beaten, Plan, Simulation};
+use kloop::runtime::capacity::Capacity;
+use kloop::world::{Loop, Propagation};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What may go wrong in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chance {
+    Beat,
+    CrashedBeat,
+    Deliver,
+    DeliverAny,
+    DeliverTwice,
+    Lose,
+    Reconnect,
+    NextMoment,
+    Seconds,
+    Minutes,
+    WallClock,
+    EndProcess,
+    KillShim,
+    Restart,
+    FullDisk,
+    Edit,
+}
+
+use Chance::*;
+
+const CHANCES: &[(usize, Chance)] = &[
+    (40, Beat),
+    (4, CrashedBeat),
+    (25, Deliver),
+    (4, DeliverAny),
+    (3, DeliverTwice),
+    (2, Lose),
+    (2, Reconnect),
+    (12, NextMoment),
+    (6, Seconds),
+    (1, Minutes),
+    (1, WallClock),
+    (3, EndProcess),
+    (1, KillShim),
+    (2, Restart),
+    (1, FullDisk),
+    (5, Edit),
+];
+
+/// A run.
+pub struct Scene {
+    pub sim: Simulation,
+    pub dice: Dice,
+    pub witness: Witness,
+    /// What users want, by their last word.
+    pub wanted: BTreeMap<Key, Value>,
+    /// Steps so far, for a replay.
+    pub story: Vec<String>,
+    /// How many simulated seconds have passed.
+    pub passed: i64,
+    /// The beat after which the control plane crashes, before any of its effects is carried out.
+    pub crash_at: Option<usize>,
+    /// Beats so far that wrote something.
+    pub busy_beats: usize,
+    is_full: bool,
+    nodes: usize,
+}
+
+/// When every run begins.
+pub fn begin() -> Time {
+    "2026-03-01T00:00:00Z".parse().unwrap()
+}
+
+/// The machine of the runs.
+pub fn machine() -> Capacity {
+    Capacity {
+        name: "here".into(),
+        cpu_milli: 4000,
+        memory: 8 << 30,
+        pods: 110,
+        kernel: "6.0".into(),
+        os_image: "Linux".into(),
+        architecture: "amd64",
+        machine_id: "m".into(),
+        boot_id: "b".into(),
+    }
+}
+
+pub fn key_of(body: &Value) -> Key {
+    let object = Object(body.clone());
+    let kind = kinds::by_kind(object.api_version(), object.kind()).expect("a known kind");
+    create::key_of(kind, &object)
+}
+
+impl Scene {
+    /// A quiet cluster with these loops.
+    pub fn new(seed: u64, loops: Vec<&'static Loop>) -> Scene {
+        let plan = Plan { seed, begin: begin(), node: Some(machine()), backoff_seconds: 10, loops };
+        let mut sim = Simulation::new(plan).expect("a simulation");
+        let exits = [(CRASHING, (2, 1)), (DONE, (3, 0))];
+        sim.machine.knobs.exits = exits.into_iter().map(|(image, exit)| (image.to_owned(), exit)).collect();
+        let missing = ("ErrImagePull".to_owned(), "no such program".to_owned());
+        sim.machine.knobs.refused_images.insert(MISSING.into(), missing);
+        let (dice, witness) = (Dice::new(seed), Witness::default());
+        let (wanted, story) = (BTreeMap::new(), Vec::new());
+        Scene { sim, dice, witness, wanted, story, passed: 0, crash_at: None, busy_beats: 0, is_full: false, nodes: 0 }
+    }
+
+    /// A run with workloads, delays and budget of its seed.
+    pub fn of_seed(seed: u64, loops: Vec<&'static Loop>) -> Scene {
+        let mut scene = Scene::new(seed, loops);
+        let milli = |dice: &mut Dice, most| SignedDuration::from_millis(dice.between(0, most));
+        let dice = &mut scene.dice;
+        scene.sim.machine.knobs.start_delay = milli(dice, 1500);
+        scene.sim.machine.knobs.stop_delay = milli(dice, 3000);
+        scene.sim.machine.knobs.remove_delay = milli(dice, 500);
+        scene.sim.machine.knobs.probe_delay = milli(dice, 500);
+        scene.sim.budget.rows = *dice.pick(&[1, 2, 5, 500]).unwrap();
+        for number in 0..dice.between(1, 3) {
+            let make = *scene.dice.pick(workloads::ALL).unwrap();
+            for body in make(&mut scene.dice, &format!("w{number}")) {
+                scene.apply(body);
+            }
+        }
+        scene
+    }
+
+    /// What stands at the end, for a story.
+    pub fn picture(&self) -> Vec<String> {
+        let told = |resource: &str| !matches!(resource, "events" | "nodes" | "configmaps" | "serviceaccounts" | "priorityclasses");
+        let line = |row: &kloop::world::Row| {
+            let object = row.object();
+            let owner = object.controller().map(|owner| owner.name).unwrap_or_default();
+            let replicas = object.at(&["spec", "replicas"]).unwrap_or(&Value::Null);
+            format!("{} of {owner:?}, replicas {replicas}, status {}", row.key, object.0["status"])
+        };
+        self.sim.world().all().filter(|row| told(row.key.resource.plural())).map(|row| line(row)).collect()
+    }
+
+    /// Tells a line of the story.
+    fn tell(&mut self, line: String) {
+        self.story.push(format!("{} {line}", self.sim.now()));
+    }
+
+    /// Applies a manifest, as a user does; it is what is wanted from now on.
+    pub fn apply(&mut self, body: Value) {
+        let object = Object(body.clone());
+        let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
+        self.tell(format!("user applies {}", body));
+        let done = self.sim.write(|ledger| apply::apply(ledger, kind, &object, true, &Options::default()));
+        match done {
+            Ok(_) => drop(self.wanted.insert(key_of(&body), body)),
+            Err(status) => self.refused(&status),
+        }
+        self.witness.disturbed();
+    }
+
+    /// Deletes an object, as a user does.
+    pub fn delete(&mut self, key: &Key, grace: Option<i64>, propagation: Propagation) {
+        let kind = kinds::by_resource(key.resource).unwrap();
+        self.tell(format!("user deletes {key} {grace:?} {propagation:?}"));
+        let options = DeleteOptions { grace, propagation, ..DeleteOptions::default() };
+        self.witness.user_deletes(key);
+        if let Err(status) = self.sim.write(|ledger| delete(ledger, kind, key, &options).map(|_| ())) {
+            self.refused(&status);
+        }
+    }
+
+    /// A refusal that a user may meet: the object went meanwhile, its namespace goes, the disk is full.
+    fn refused(&mut self, status: &Status) {
+        self.tell(format!("refused: {status}"));
+        let may = [Reason::NotFound, Reason::AlreadyExists, Reason::Conflict, Reason::Forbidden];
+        let full = self.is_full && status.reason == Reason::InternalError;
+        let namespace = status.message.contains("because it is being terminated");
+        let immutable = status.reason == Reason::Invalid;
+        assert!(may.contains(&status.reason) || full || namespace || immutable, "{status:?}");
+    }
+
+    /// One step.
+    pub fn step(&mut self) {
+        let chance = self.dice.weighted(CHANCES);
+        self.happens(chance);
+        self.look();
+    }
+
+    /// Checks every invariant.
+    pub fn look(&mut self) {
+        self.witness.look(&self.sim);
+    }
+
+    fn happens(&mut self, chance: Chance) {
+        match chance {
+            Beat => {
+                let beaten = self.beat(None);
+                if beaten == Beaten::Quiet && self.sim.mail.is_empty() && self.sim.pause() > Some(SignedDuration::ZERO) {
+                    self.look();
+                    self.witness.quiet();
+                }
+            }
+            CrashedBeat => {
+                let after = self.dice.below(4);
+                self.tell(format!("crash after {after} effects"));
+                self.beat(Some(after));
+            }
+            Deliver => self.deliver(0),
+            DeliverAny => {
+                let place = self.dice.below(self.sim.mail.len());
+                self.deliver(place);
+            }
+            DeliverTwice => {
+                if let Some(report) = self.sim.mail.front().cloned() {
+                    self.sim.mail.push_back(report);
+                    self.deliver(0);
+                }
+            }
+            Lose => {
+                let place = self.dice.below(self.sim.mail.len());
+                self.tell(format!("lost {:?}", self.sim.mail.get(place)));
+                self.sim.lose(place);
+            }
+            Reconnect => self.sim.reconnect(),
+            NextMoment => {
+                let pause = self.sim.pause().unwrap_or(SignedDuration::ZERO).min(SignedDuration::from_hours(1));
+                self.pass(pause);
+            }
+            Seconds => {
+                let milli = self.dice.between(1, 5000);
+                self.pass(SignedDuration::from_millis(milli));
+            }
+            Minutes => {
+                let minutes = self.dice.between(1, 20);
+                self.pass(SignedDuration::from_mins(minutes));
+            }
+            WallClock => {
+                let seconds = *self.dice.pick(&[-86_400, -3600, -60, -1, 1, 60, 3600, 86_400]).unwrap();
+                self.tell(format!("the wall clock is set by {seconds} s"));
+                self.sim.set_wall_clock(SignedDuration::from_secs(seconds));
+                self.witness.disturbed();
+            }
+            EndProcess => self.end_process(),
+            KillShim => {
+                let uids: Vec<String> = self.sim.machine.pods().map(|uid| uid.to_string()).collect();
+                if let Some(uid) = self.dice.pick(&uids) {
+                    self.tell(format!("the shim of {uid} is killed"));
+                    self.sim.kill_shim(uid);
+                    self.witness.disturbed();
+                }
+            }
+            Restart => {
+                self.tell("the control plane restarts".into());
+                // With the disk full it could not even note its epoch.
+                self.full_disk(false);
+                self.sim.restart().expect("a restart");
+            }
+            FullDisk => self.full_disk(!self.is_full),
+            Edit => self.edit(),
+        }
+    }
+
+    fn full_disk(&mut self, full: bool) {
+        if full != self.is_full {
+            self.is_full = full;
+            self.tell(format!("the disk is {}", if full { "full" } else { "free again" }));
+            self.sim.store().pretend_full(full).unwrap();
+        }
+    }
+
+    pub fn beat(&mut self, crash_after: Option<usize>) -> Beaten {
+        if crash_after.is_some() {
+            self.full_disk(false);
+        }
+        let now = self.sim.now();
+        let story = &mut self.story;
+        let beaten = self.sim.beat(crash_after, |line| {
+            let about = line.about.as_ref().map(ToString::to_string).unwrap_or_default();
+            story.push(format!("{now}   {} {about}: {}", line.by, line.text));
+        });
+        beaten.unwrap_or_else(|error| panic!("the beat failed: {error:#}"))
+    }
+
+    pub fn deliver(&mut self, place: usize) {
+        if let Some(report) = self.sim.mail.get(place) {
+            let line = format!("  machine: {report:?}");
+            self.tell(line);
+        }
+        self.sim.deliver(place);
+    }
+
+    fn pass(&mut self, time: SignedDuration) {
+        self.passed += time.as_secs();
+        self.sim.pass(time);
+    }
+
+    fn end_process(&mut self) {
+        let running: Vec<(String, String)> =
+            self.sim.machine.running().map(|(uid, name, _)| (uid.to_string(), name.to_string())).collect();
+        if let Some((uid, name)) = self.dice.pick(&running).cloned() {
+            let code = *self.dice.pick(&[0, 1, 137, 143]).unwrap();
+            self.tell(format!("process {name} of {uid} ends with {code}"));
+            self.sim.end(&uid, &name, code);
+            self.witness.disturbed();
+        }
+    }
+
+    /// Somebody changes their mind.
+    fn edit(&mut self) {
+        let wanted: Vec<(Key, Value)> = self.wanted.iter().map(|(key, body)| (key.clone(), body.clone())).collect();
+        let Some((key, mut body)) = self.dice.pick(&wanted).cloned() else { return };
+        let is_deployment = key.resource == "deployments.apps";
+        match self.dice.below(12) {
+            0..=2 if is_deployment => {
+                body["spec"]["replicas"] = json!(self.dice.between(0, 7));
+                self.apply(body);
+            }
+            3..=5 if is_deployment => {
+                let images = [SOUND[0], SOUND[1], SOUND[2], SOUND[0], SOUND[1], CRASHING, MISSING];
+                let image = *self.dice.pick(&images).unwrap();
+                body["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+                self.apply(body);
+            }
+            6 if is_deployment => {
+                let paused = body["spec"]["paused"] == true;
+                body["spec"]["paused"] = json!(!paused);
+                self.apply(body);
+            }
+            7 => {
+                let propagation = self.propagation();
+                self.delete(&key, None, propagation);
+                self.wanted.remove(&key);
+                self.wanted.retain(|other, _| key.resource != "namespaces" || other.namespace != key.name);
+                if self.dice.one_in(2) {
+                    self.apply(body);
+                }
+            }
+            8 | 9 => {
+                let pods: Vec<Key> = self.witness.world.list("pods").map(|row| row.key.clone()).collect();
+                if let Some(pod) = self.dice.pick(&pods).cloned() {
+                    let grace = *self.dice.pick(&[None, None, Some(0), Some(1), Some(60)]).unwrap();
+                    self.delete(&pod, grace, Propagation::Background);
+                    self.wanted.remove(&pod);
+                }
+            }
+            10 => self.relabel(),
+            11 if key.resource == "configmaps" => self.add_child(&key),
+            _ if self.nodes < 2 => {
+                self.nodes += 1;
+                self.apply(workloads::node(&format!("n{}", self.nodes)));
+            }
+            _ => {}
+        }
+    }
+
+    fn propagation(&mut self) -> Propagation {
+        *self.dice.pick(&[Propagation::Background, Propagation::Foreground, Propagation::Orphan]).unwrap()
+    }
+
+    /// A pod loses the label that its ReplicaSet selects it by.
+    fn relabel(&mut self) {
+        let pods: Vec<Key> =
+            self.witness.world.list("pods").filter(|row| row.controller().is_some()).map(|row| row.key.clone()).collect();
+        let Some(key) = self.dice.pick(&pods).cloned() else { return };
+        let kind = kinds::by_resource(Resource("pods")).unwrap();
+        let change = json!({"metadata": {"labels": {"app": "let-go"}}});
+        self.tell(format!("user relabels {key}"));
+        use kloop::apiserver::patch::{PatchType, patch};
+        use kloop::apiserver::update::Part;
+        let done = self
+            .sim
+            .write(|ledger| patch(ledger, kind, &key, PatchType::Merge, &change, Part::Main, &Options::default()));
+        if let Err(status) = done {
+            self.refused(&status);
+        }
+        self.witness.disturbed();
+    }
+
+    /// A ConfigMap that is owned by another, and maybe waited for.
+    fn add_child(&mut self, owner: &Key) {
+        let Some(uid) = self.witness.world.get(owner).map(|row| row.uid.to_string()) else { return };
+        let name = format!("child{}", self.dice.below(1000));
+        let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": &*owner.name, "uid": uid,
+            "blockOwnerDeletion": self.dice.one_in(2)});
+        let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": &*owner.namespace,
+            "ownerReferences": [reference]}});
+        let kind = kinds::by_kind("v1", "ConfigMap").unwrap();
+        self.tell(format!("user creates {name} below {owner}"));
+        let done = self.sim.write(|ledger| create::create(ledger, kind, &Object(body), &Options::default()));
+        if let Err(status) = done {
+            self.refused(&status);
+        }
+    }
+
+    /// Everything works from now on, and people want only what can be had. Runs until `seconds` have passed; false when it was
+    /// busy without an end.
+    pub fn calm(&mut self, seconds: i64) -> bool {
+        self.full_disk(false);
+        let mut left = SignedDuration::from_secs(seconds);
+        let mut beats = 0;
+        loop {
+            self.sim.reconnect();
+            while !self.sim.mail.is_empty() {
+                self.deliver(0);
+            }
+            let rows = self.witness.rows;
+            let crash = (self.crash_at == Some(self.busy_beats)).then_some(0);
+            let beaten = self.beat(crash);
+            self.look();
+            self.busy_beats += usize::from(self.witness.rows > rows);
+            if self.busy_beats > 0 && crash.is_some() {
+                self.crash_at = None;
+            }
+            beats += 1;
+            if beats > 20_000 {
+                return false;
+            }
+            if beaten != Beaten::Quiet || !self.sim.mail.is_empty() {
+                continue;
+            }
+            // A machine never answers in no time at all.
+            let pause = self.sim.pause().unwrap_or(left).max(SignedDuration::from_millis(1));
+            if left <= SignedDuration::ZERO {
+                return true;
+            }
+            let pause = pause.min(left);
+            left -= pause;
+            self.pass(pause);
+        }
+    }
+
+    /// Whoever asked for what cannot run takes it back; pauses end.
+    pub fn come_to_reason(&mut self) {
+        self.sim.budget.rows = 500;
+        self.full_disk(false);
+        for (key, mut body) in self.wanted.clone() {
+            if key.resource != "deployments.apps" {
+                continue;
+            }
+            let image = &mut body["spec"]["template"]["spec"]["containers"][0]["image"];
+            if !SOUND.iter().any(|sound| *image == *sound) {
+                *image = json!(SOUND[0]);
+            }
+            body["spec"]["paused"] = json!(false);
+            self.apply(body);
+        }
+        let rows: Vec<Key> = self.witness.world.all().filter(|row| row.owners.is_empty()).map(|row| row.key.clone()).collect();
+        let left = |key: &Key| ["pods", "replicasets.apps"].contains(&key.resource.0) && !self.wanted.contains_key(key);
+        for key in rows.into_iter().filter(left).collect::<Vec<_>>() {
+            self.delete(&key, None, Propagation::Background);
+        }
+        while self.nodes < 2 {
+            self.nodes += 1;
+            self.apply(workloads::node(&format!("n{}", self.nodes)));
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The witness: reads the store's log and nothing else, and says what must never be seen in it.
+
+use kloop::object::{Key, Object};
+use kloop::reconcile::simulate::Simulation;
+use kloop::store::{Change, LogEntry, Read};
+use kloop::world::{Row, World};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash};
+use std::sync::Arc;
+
+/// What has been seen.
+pub struct Witness {
+    /// The fold of the log.
+    pub world: World,
+    /// What the history comes to: equal runs have equal ones.
+    pub hash: DefaultHasher,
+    /// Rows written so far.
+    pub rows: usize,
+    /// Pods ever made.
+    pub pods_made: usize,
+    gone: HashSet<String>,
+    /// Pods ever seen below a Job, and how each one ended last.
+    job_pods: HashMap<String, BTreeMap<String, bool>>,
+    /// Live pods of a Deployment and the sizes of its sets, when last looked at.
+    live: HashMap<String, (i64, i64)>,
+    /// Deployments that have reached the pods they must keep available.
+    reached: HashSet<String>,
+    deleted_by_users: BTreeSet<Key>,
+    /// A node was deleted: its pods go when the control plane comes to it.
+    node_gone: bool,
+}
+
+impl Default for Witness {
+    fn default() -> Witness {
+        Witness {
+            world: World::new(super::scene::begin()),
+            hash: DefaultHasher::new(),
+            rows: 0,
+            pods_made: 0,
+            gone: HashSet::new(),
+            job_pods: HashMap::new(),
+            live: HashMap::new(),
+            reached: HashSet::new(),
+            deleted_by_users: BTreeSet::new(),
+            node_gone: false,
+        }
+    }
+}
+
+impl Witness {
+    /// Something happened by which pods may become unavailable through no fault of the control plane.
+    pub fn disturbed(&mut self) {
+        self.reached.clear();
+    }
+
+    /// A user deletes this.
+    pub fn user_deletes(&mut self, key: &Key) {
+        self.disturbed();
+        self.node_gone |= key.resource == "nodes";
+        self.deleted_by_users.insert(key.clone());
+    }
+
+    /// Reads what was written since the last look, and checks everything.
+    pub fn look(&mut self, sim: &Simulation) {
+        let entries = sim.store().read().unwrap().log_after(self.world.revision, usize::MAX).unwrap();
+        let wrote = !entries.is_empty();
+        for entry in entries {
+            self.take(entry);
+        }
+        self.world.now = sim.now();
+        if wrote {
+            self.attempts(sim);
+            self.deployments();
+            self.nodes();
+            self.jobs();
+        }
+        self.processes(sim);
+    }
+
+    fn take(&mut self, entry: LogEntry) {
+        assert_eq!(entry.revision, self.world.revision + 1, "revisions rise one by one");
+        self.rows += 1;
+        self.world.revision = entry.revision;
+        let stored = entry.change.stored();
+        (entry.revision, &*stored.key.name, stored.key.resource.0, &*stored.body).hash(&mut self.hash);
+        let key = stored.key.clone();
+        let before = self.world.get(&key).cloned();
+        let now = Object(serde_json::from_str(&stored.body).expect("a body is JSON"));
+        assert_eq!(now.revision(), entry.revision, "{key}: resourceVersion is the revision");
+        match &entry.change {
+            Change::Put(stored) => {
+                assert!(!self.gone.contains(&*stored.uid), "{key}: a write to uid {} that is gone", stored.uid);
+                if let Some(before) = &before {
+                    compare(&key, &before.object(), &now);
+                }
+                self.pods_made += usize::from(before.is_none() && key.resource == "pods");
+                self.world.put(key.clone(), stored.body.clone());
+            }
+            Change::Removed(stored) => {
+                let before = before.unwrap_or_else(|| panic!("{key} was removed and was not there"));
+                assert!(before.finalizers.is_empty() || now.finalizers().is_empty(), "{key} left with finalizers");
+                self.removed_rightly(&before);
+                self.gone.insert(stored.uid.to_string());
+                self.world.remove(&key);
+            }
+        }
+        self.note_job_pod(&now, matches!(entry.change, Change::Removed(_)));
+    }
+
+    /// Below a Job, a pod counts by how it was last seen to end.
+    fn note_job_pod(&mut self, object: &Object, removed: bool) {
+        let Some(owner) = object.controller().filter(|owner| owner.kind == "Job" && object.kind() == "Pod") else {
+            return;
+        };
+        let ends = match object.text(&["status", "phase"]) {
+            Some("Succeeded") => Some(true),
+            Some("Failed") => Some(false),
+            // A pod that goes before it ends counts as failed.
+            _ if removed || object.deletion().is_some() => Some(false),
+            _ => None,
+        };
+        if let Some(well) = ends {
+            self.job_pods.entry(owner.uid.clone()).or_default().insert(object.uid().to_owned(), well);
+        }
+    }
+
+    /// What nobody deleted goes only with its owner.
+    fn removed_rightly(&self, row: &Row) {
+        if row.key.resource != "configmaps" || row.owners.is_empty() || self.deleted_by_users.contains(&row.key) {
+            return;
+        }
+        let lives = row.owners.iter().any(|owner| self.world.by_uid(&owner.uid).is_some_and(|owner| !owner.is_deleting()));
+        let namespace = self.world.find("namespaces", "", &row.key.namespace);
+        assert!(!lives || namespace.is_none_or(|row| row.is_deleting()), "{} went though its owner lives", row.key);
+    }
+
+    fn attempts(&self, sim: &Simulation) {
+        let attempts = sim.store().read().unwrap().attempts().unwrap();
+        for attempt in attempts {
+            let Some(row) = self.world.by_uid(&attempt.pod_uid) else { continue };
+            let pod = row.object();
+            let statuses = ["initContainerStatuses", "containerStatuses"];
+            let mut statuses = statuses.iter().flat_map(|list| pod.items(&["status", list]));
+            if let Some(status) = statuses.find(|status| status["name"] == *attempt.container) {
+                let told = status["restartCount"].as_i64().unwrap();
+                let committed = i64::from(attempt.attempt);
+                assert_eq!(told, committed, "{}: restartCount and attempts of {}", row.key, attempt.container);
+            }
+        }
+    }
+
+    fn pods_of<'a>(&'a self, set: &'a Row) -> impl Iterator<Item = &'a Arc<Row>> {
+        self.world.controlled("pods", &set.uid)
+    }
+
+    fn deployments(&mut self) {
+        let rows: Vec<Arc<Row>> = self.world.list("deployments.apps").cloned().collect();
+        for row in &rows {
+            let object = row.object();
+            let sets: Vec<Arc<Row>> = self.world.controlled("replicasets.apps", &row.uid).cloned().collect();
+            let mut templates = HashSet::new();
+            for set in &sets {
+                let fresh = templates.insert(set.workload().unwrap().template);
+                assert!(fresh, "{}: two ReplicaSets of one template", row.key);
+            }
+            self.at_most(row, &object, &sets);
+            self.recreates(row, &object, &sets);
+            self.enough(row, &object, &sets);
+        }
+    }
+
+    /// Never more than replicas + maxSurge, but for what was there before the number fell.
+    fn at_most(&mut self, row: &Row, object: &Object, sets: &[Arc<Row>]) {
+        let live = sets.iter().flat_map(|set| self.pods_of(set)).filter(|pod| pod.is_active_pod()).count() as i64;
+        let sized: i64 = sets.iter().filter_map(|set| Some(set.workload()?.replicas)).sum();
+        let (replicas, surge, _) = steps(object);
+        let (before, sized_before) = self.live.insert(row.uid.to_string(), (live, sized)).unwrap_or((0, 0));
+        let most = replicas + surge;
+        let seen = object.int(&["status", "observedGeneration"]) == Some(object.generation());
+        let key = &row.key;
+        assert!(sized <= most || sized <= sized_before, "{key}: sets are sized {sized}, {sized_before} before, {most} allowed");
+        // Until the controller has seen a smaller number, its ReplicaSets keep to the larger one.
+        assert!(!seen || live <= most || live <= before, "{key}: {live} live pods, {before} before, {most} allowed");
+    }
+
+    /// Recreate never mixes two templates.
+    fn recreates(&self, row: &Row, object: &Object, sets: &[Arc<Row>]) {
+        if object.text(&["spec", "strategy", "type"]) != Some("Recreate") {
+            return;
+        }
+        let lives = |set: &&Arc<Row>| self.pods_of(set).any(|pod| pod.pod().is_some_and(|pod| !pod.phase.is_terminal()));
+        let mixed = sets.iter().filter(lives).count();
+        assert!(mixed <= 1, "{}: pods of {mixed} templates live together", row.key);
+    }
+
+    /// What has been available stays available.
+    fn enough(&mut self, row: &Row, object: &Object, sets: &[Arc<Row>]) {
+        let crashes = |set: &Arc<Row>| set.object().0["spec"]["template"].to_string().contains(super::workloads::CRASHING);
+        let (replicas, _, unavailable) = steps(object);
+        let recreate = object.text(&["spec", "strategy", "type"]) == Some("Recreate");
+        if recreate || self.node_gone || row.is_deleting() || sets.iter().any(crashes) {
+            self.reached.remove(&*row.uid);
+            return;
+        }
+        let active = sets.iter().flat_map(|set| self.pods_of(set)).filter(|pod| pod.is_active_pod());
+        let ready = active.filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count() as i64;
+        if ready >= replicas - unavailable {
+            // Only what a quiet moment has seen counts: see `quiet`.
+            return;
+        }
+        let reached = self.reached.contains(&*row.uid);
+        assert!(!reached, "{}: {ready} ready pods of {replicas}, {unavailable} may be missing", row.key);
+    }
+
+    /// Nothing is under way: Deployments that have what they must keep, must keep it from now on.
+    pub fn quiet(&mut self) {
+        let rows: Vec<Arc<Row>> = self.world.list("deployments.apps").cloned().collect();
+        for row in rows {
+            let (replicas, _, unavailable) = steps(&row.object());
+            let sets = self.world.controlled("replicasets.apps", &row.uid);
+            let active = sets.flat_map(|set| self.world.controlled("pods", &set.uid)).filter(|pod| pod.is_active_pod());
+            let ready = active.filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count() as i64;
+            if ready >= replicas - unavailable {
+                self.reached.insert(row.uid.to_string());
+            }
+        }
+    }
+
+    /// No node gives more than it has.
+    fn nodes(&self) {
+        for node in self.world.list("nodes") {
+            let has = &node.node().unwrap().allocatable;
+            let pods = self.world.pods_on(&node.key.name).filter_map(|row| row.pod());
+            let lives: Vec<_> = pods.filter(|pod| !pod.phase.is_terminal()).collect();
+            let cpu: i64 = lives.iter().map(|pod| pod.requests.cpu_milli).sum();
+            let memory: i64 = lives.iter().map(|pod| pod.requests.memory).sum();
+            assert!(cpu <= has.cpu_milli && memory <= has.memory, "{}: {cpu}m cpu, {memory} bytes", node.key);
+        }
+    }
+
+    fn jobs(&self) {
+        for row in self.world.list("jobs.batch") {
+            let status = row.object();
+            let count = |field: &str| status.int(&["status", field]).unwrap_or(0);
+            let pods = self.job_pods.get(&*row.uid);
+            let ended = |well: bool| pods.map_or(0, |pods| pods.values().filter(|as_seen| **as_seen == well).count()) as i64;
+            let key = &row.key;
+            assert!(count("succeeded") <= ended(true), "{key}: {} succeeded, {} did", count("succeeded"), ended(true));
+            assert!(count("failed") <= ended(false), "{key}: {} failed, {} did", count("failed"), ended(false));
+            let holds = |kind: &str| {
+                let mut all = status.items(&["status", "conditions"]).iter();
+                all.any(|one| one["type"] == kind && one["status"] == "True")
+            };
+            assert!(!(holds("Complete") && holds("Failed")), "{key} is complete and failed");
+        }
+    }
+
+    /// Never two processes of one container.
+    fn processes(&self, sim: &Simulation) {
+        assert!(sim.machine.clashes.is_empty(), "started while it ran: {:?}", sim.machine.clashes);
+    }
+
+    /// The store holds what its log says, and the control plane sees it.
+    pub fn fold(&self, sim: &Simulation) {
+        let stored = sim.store().read().unwrap().list_all().unwrap();
+        assert_eq!(stored.len(), self.world.all().count(), "the fold of the log has as many objects as the store");
+        for one in stored {
+            let row = self.world.get(&one.key).unwrap_or_else(|| panic!("{} is not in the fold", one.key));
+            assert_eq!(row.object().0.to_string(), *one.body, "{}", one.key);
+        }
+        if sim.world().revision == self.world.revision {
+            for row in sim.world().all() {
+                let known = self.world.get(&row.key).unwrap_or_else(|| panic!("{} is only in the picture", row.key));
+                assert_eq!(known.object(), row.object(), "the picture of {}", row.key);
+            }
+            assert_eq!(sim.world().all().count(), self.world.all().count(), "the picture is whole");
+        }
+    }
+}
+
+/// Replicas, and how many may be above and below.
+fn steps(deployment: &Object) -> (i64, i64, i64) {
+    let replicas = deployment.int(&["spec", "replicas"]).unwrap_or(1);
+    if deployment.text(&["spec", "strategy", "type"]) == Some("Recreate") {
+        return (replicas, 0, replicas);
+    }
+    let resolve = |name: &str, up: bool| {
+        let value = deployment.at(&["spec", "strategy", "rollingUpdate", name]).cloned().unwrap_or(Value::from("25%"));
+        match value.as_i64() {
+            Some(number) => number,
+            None => {
+                let percent: i64 = value.as_str().unwrap().trim_end_matches('%').parse().unwrap();
+                let hundredths = replicas * percent;
+                if up { (hundredths + 99) / 100 } else { hundredths / 100 }
+            }
+        }
+    };
+    match (resolve("maxSurge", true), resolve("maxUnavailable", false)) {
+        (0, 0) => (replicas, 0, 1),
+        (surge, unavailable) => (replicas, surge, unavailable.min(replicas)),
+    }
+}
+
+/// What may not change in an object, or only one way.
+fn compare(key: &Key, before: &Object, now: &Object) {
+    assert_eq!(before.uid(), now.uid(), "{key}: the uid changed while it lived");
+    assert_eq!(before.created(), now.created(), "{key}: the creation time changed");
+    assert!(before.deletion().is_none() || now.deletion().is_some(), "{key}: a deletion was taken back");
+    let same_spec = before.at(&["spec"]) == now.at(&["spec"]);
+    assert!(now.generation() >= before.generation(), "{key}: the generation fell");
+    if before.generation() > 0 && !same_spec && key.resource != "pods" && key.resource != "namespaces" {
+        assert!(now.generation() > before.generation(), "{key}: the spec changed under the same generation");
+    }
+    let mut bare = [before.clone(), now.clone()];
+    bare.iter_mut().for_each(|object| object.set(&["metadata", "resourceVersion"], ""));
+    assert_ne!(bare[0], bare[1], "{key}: a write that changed nothing");
+    match key.resource.0 {
+        "pods" => compare_pods(key, before, now),
+        "jobs.batch" => {
+            for field in ["succeeded", "failed"] {
+                let count = |object: &Object| object.int(&["status", field]).unwrap_or(0);
+                assert!(count(now) >= count(before), "{key}: status.{field} fell");
+            }
+        }
+        _ => {}
+    }
+}
+
+fn compare_pods(key: &Key, before: &Object, now: &Object) {
+    let phase = |pod: &Object| pod.text(&["status", "phase"]).unwrap_or("Pending").to_owned();
+    if matches!(&*phase(before), "Succeeded" | "Failed") {
+        assert_eq!(phase(before), phase(now), "{key}: a final phase changed");
+    }
+    let node = |pod: &Object| pod.text(&["spec", "nodeName"]).unwrap_or_default().to_owned();
+    assert!(node(before).is_empty() || node(before) == node(now), "{key} was bound twice");
+    for list in ["initContainerStatuses", "containerStatuses"] {
+        for status in before.items(&["status", list]) {
+            let same = now.items(&["status", list]).iter().find(|one| one["name"] == status["name"]);
+            let same = same.unwrap_or_else(|| panic!("{key}: the status of {} vanished", status["name"]));
+            let count = |one: &Value| one["restartCount"].as_i64().unwrap();
+            assert!(count(same) >= count(status), "{key}: restartCount of {} fell", status["name"]);
+        }
+    }
+}
