@@ -140,7 +140,7 @@ fn seeds_hold() {
         return;
     }
     let from = number("KLOOP_SIM_FROM").unwrap_or(0);
-    run_all(from..from + number("KLOOP_SIM_SEEDS").unwrap_or(40));
+    run_all(from..from + number("KLOOP_SIM_SEEDS").unwrap_or(12));
 }
 
 #[test]
