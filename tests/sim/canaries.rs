@@ -111,12 +111,8 @@ fn starts_nothing(world: &World, key: &Key) -> Plan {
 fn collects_the_living(world: &World, key: &Key) -> Plan {
     let mut plan = (garbage::LOOP.plan)(world, key);
     if let Some(row) = world.get(key).filter(|row| row.key.resource == "configmaps" && !row.owners.is_empty()) {
-        let verb = Verb::Delete {
-            key: key.clone(),
-            uid: row.uid.clone(),
-            grace: None,
-            propagation: Propagation::Background,
-        };
+        let verb =
+            Verb::Delete { key: key.clone(), uid: row.uid.clone(), grace: None, propagation: Propagation::Background };
         plan.write(verb, "its owner is not found");
     }
     plan
@@ -173,7 +169,8 @@ fn gives_up_the_old(world: &World, key: &Key) -> Plan {
     let mut plan = (deployment::LOOP.plan)(world, key);
     let Some(row) = world.get(key) else { return plan };
     let template = row.workload().map(|fields| fields.template);
-    let written = plan.writes.iter().any(|write| matches!(&write.verb, Verb::Update(set) if set.kind() == "ReplicaSet"));
+    let written =
+        plan.writes.iter().any(|write| matches!(&write.verb, Verb::Update(set) if set.kind() == "ReplicaSet"));
     for set in world.controlled("replicasets.apps", &row.uid).filter(|_| !written) {
         let old = set.workload().is_some_and(|fields| Some(fields.template) != template && fields.replicas > 0);
         if old && !row.is_deleting() {
@@ -246,7 +243,8 @@ static CANARIES: &[(&str, &Loop)] = canaries![
 fn every_canary_is_caught() {
     let mut unseen = Vec::new();
     for (name, wrong) in CANARIES {
-        let loops = || loops::all().into_iter().map(|each| if each.name == wrong.name { *wrong } else { each }).collect();
+        let loops =
+            || loops::all().into_iter().map(|each| if each.name == wrong.name { *wrong } else { each }).collect();
         let caught = (0..SEEDS).find_map(|seed| attempt(seed, loops()).err());
         match caught {
             Some(fall) => println!("{name}: seed {}: {:.160}", fall.seed, fall.what),

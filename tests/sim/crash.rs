@@ -34,16 +34,23 @@ fn forget(scene: &mut Scene, body: &Value, propagation: Propagation) {
 
 const SCRIPTS: &[(&str, Script)] = &[
     ("a rollout", &[|scene| scene.apply(web(SOUND[0], 2)), |scene| scene.apply(web(SOUND[1], 2))]),
-    ("scaling", &[|scene| scene.apply(web(SOUND[0], 1)), |scene| scene.apply(web(SOUND[0], 3)), |scene| {
-        scene.apply(web(SOUND[0], 0))
-    }]),
+    (
+        "scaling",
+        &[
+            |scene| scene.apply(web(SOUND[0], 1)),
+            |scene| scene.apply(web(SOUND[0], 3)),
+            |scene| scene.apply(web(SOUND[0], 0)),
+        ],
+    ),
     ("a job", &[|scene| scene.apply(work())]),
-    ("a foreground deletion", &[|scene| scene.apply(web(SOUND[0], 2)), |scene| {
-        forget(scene, &web(SOUND[0], 2), Propagation::Foreground)
-    }]),
-    ("an orphaning deletion", &[|scene| scene.apply(web(SOUND[0], 1)), |scene| {
-        forget(scene, &web(SOUND[0], 1), Propagation::Orphan)
-    }]),
+    (
+        "a foreground deletion",
+        &[|scene| scene.apply(web(SOUND[0], 2)), |scene| forget(scene, &web(SOUND[0], 2), Propagation::Foreground)],
+    ),
+    (
+        "an orphaning deletion",
+        &[|scene| scene.apply(web(SOUND[0], 1)), |scene| forget(scene, &web(SOUND[0], 1), Propagation::Orphan)],
+    ),
 ];
 
 /// Runs a script with a crash after one of its commits. Gives the end, the pods made on the way, and how many commits there were.

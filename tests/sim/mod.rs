@@ -64,7 +64,10 @@ fn settles(scene: &mut Scene) {
     }
     let (unmet, _) = scene.sim.heart.judge(scene.sim.now());
     let asked = |key: &Key| scene.wanted.contains_key(key);
-    let unmet: Vec<_> = unmet.into_iter().filter(|one| one.key.resource != "pods" && asked(&one.key) && !may_stay_unmet(&one.why)).collect();
+    let unmet: Vec<_> = unmet
+        .into_iter()
+        .filter(|one| one.key.resource != "pods" && asked(&one.key) && !may_stay_unmet(&one.why))
+        .collect();
     assert!(unmet.is_empty(), "not converged: {unmet:?}");
     let known = scene.sim.world();
     let strangers: Vec<_> = scene.sim.machine.pods().filter(|uid| known.by_uid(uid).is_none()).collect();

@@ -136,7 +136,9 @@ impl Scene {
 
     /// What stands at the end, for a story.
     pub fn picture(&self) -> Vec<String> {
-        let told = |resource: &str| !matches!(resource, "events" | "nodes" | "configmaps" | "serviceaccounts" | "priorityclasses");
+        let told = |resource: &str| {
+            !matches!(resource, "events" | "nodes" | "configmaps" | "serviceaccounts" | "priorityclasses")
+        };
         let line = |row: &kloop::world::Row| {
             let object = row.object();
             let owner = object.controller().map(|owner| owner.name).unwrap_or_default();
@@ -201,7 +203,8 @@ impl Scene {
         match chance {
             Beat => {
                 let beaten = self.beat(None);
-                if beaten == Beaten::Quiet && self.sim.mail.is_empty() && self.sim.pause() > Some(SignedDuration::ZERO) {
+                if beaten == Beaten::Quiet && self.sim.mail.is_empty() && self.sim.pause() > Some(SignedDuration::ZERO)
+                {
                     self.look();
                     self.witness.quiet();
                 }
@@ -365,8 +368,13 @@ impl Scene {
 
     /// A pod loses the label that its ReplicaSet selects it by.
     fn relabel(&mut self) {
-        let pods: Vec<Key> =
-            self.witness.world.list("pods").filter(|row| row.controller().is_some()).map(|row| row.key.clone()).collect();
+        let pods: Vec<Key> = self
+            .witness
+            .world
+            .list("pods")
+            .filter(|row| row.controller().is_some())
+            .map(|row| row.key.clone())
+            .collect();
         let Some(key) = self.dice.pick(&pods).cloned() else { return };
         let kind = kinds::by_resource(Resource("pods")).unwrap();
         let change = json!({"metadata": {"labels": {"app": "let-go"}}});
@@ -450,7 +458,8 @@ impl Scene {
             body["spec"]["paused"] = json!(false);
             self.apply(body);
         }
-        let rows: Vec<Key> = self.witness.world.all().filter(|row| row.owners.is_empty()).map(|row| row.key.clone()).collect();
+        let rows: Vec<Key> =
+            self.witness.world.all().filter(|row| row.owners.is_empty()).map(|row| row.key.clone()).collect();
         let left = |key: &Key| ["pods", "replicasets.apps"].contains(&key.resource.0) && !self.wanted.contains_key(key);
         for key in rows.into_iter().filter(left).collect::<Vec<_>>() {
             self.delete(&key, None, Propagation::Background);

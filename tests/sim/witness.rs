@@ -130,7 +130,8 @@ impl Witness {
         if row.key.resource != "configmaps" || row.owners.is_empty() || self.deleted_by_users.contains(&row.key) {
             return;
         }
-        let lives = row.owners.iter().any(|owner| self.world.by_uid(&owner.uid).is_some_and(|owner| !owner.is_deleting()));
+        let lives =
+            row.owners.iter().any(|owner| self.world.by_uid(&owner.uid).is_some_and(|owner| !owner.is_deleting()));
         let namespace = self.world.find("namespaces", "", &row.key.namespace);
         assert!(!lives || namespace.is_none_or(|row| row.is_deleting()), "{} went though its owner lives", row.key);
     }
@@ -179,7 +180,10 @@ impl Witness {
         let most = replicas + surge;
         let seen = object.int(&["status", "observedGeneration"]) == Some(object.generation());
         let key = &row.key;
-        assert!(sized <= most || sized <= sized_before, "{key}: sets are sized {sized}, {sized_before} before, {most} allowed");
+        assert!(
+            sized <= most || sized <= sized_before,
+            "{key}: sets are sized {sized}, {sized_before} before, {most} allowed"
+        );
         // Until the controller has seen a smaller number, its ReplicaSets keep to the larger one.
         assert!(!seen || live <= most || live <= before, "{key}: {live} live pods, {before} before, {most} allowed");
     }
@@ -189,14 +193,16 @@ impl Witness {
         if object.text(&["spec", "strategy", "type"]) != Some("Recreate") {
             return;
         }
-        let lives = |set: &&Arc<Row>| self.pods_of(set).any(|pod| pod.pod().is_some_and(|pod| !pod.phase.is_terminal()));
+        let lives =
+            |set: &&Arc<Row>| self.pods_of(set).any(|pod| pod.pod().is_some_and(|pod| !pod.phase.is_terminal()));
         let mixed = sets.iter().filter(lives).count();
         assert!(mixed <= 1, "{}: pods of {mixed} templates live together", row.key);
     }
 
     /// What has been available stays available.
     fn enough(&mut self, row: &Row, object: &Object, sets: &[Arc<Row>]) {
-        let crashes = |set: &Arc<Row>| set.object().0["spec"]["template"].to_string().contains(super::workloads::CRASHING);
+        let crashes =
+            |set: &Arc<Row>| set.object().0["spec"]["template"].to_string().contains(super::workloads::CRASHING);
         let (replicas, _, unavailable) = steps(object);
         let recreate = object.text(&["spec", "strategy", "type"]) == Some("Recreate");
         if recreate || self.node_gone || row.is_deleting() || sets.iter().any(crashes) {
@@ -244,7 +250,8 @@ impl Witness {
             let status = row.object();
             let count = |field: &str| status.int(&["status", field]).unwrap_or(0);
             let pods = self.job_pods.get(&*row.uid);
-            let ended = |well: bool| pods.map_or(0, |pods| pods.values().filter(|as_seen| **as_seen == well).count()) as i64;
+            let ended =
+                |well: bool| pods.map_or(0, |pods| pods.values().filter(|as_seen| **as_seen == well).count()) as i64;
             let key = &row.key;
             assert!(count("succeeded") <= ended(true), "{key}: {} succeeded, {} did", count("succeeded"), ended(true));
             assert!(count("failed") <= ended(false), "{key}: {} failed, {} did", count("failed"), ended(false));

@@ -126,7 +126,9 @@ fn pod(dice: &mut Dice, name: &str) -> Vec<Value> {
 
 /// A ConfigMap that others will be owned by; see the edit that adds children.
 fn owners(_: &mut Dice, name: &str) -> Vec<Value> {
-    vec![json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"a": "b"}})]
+    vec![
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"a": "b"}}),
+    ]
 }
 
 /// A namespace with something in it.
