@@ -227,3 +227,8 @@ pub fn stamped(object: &mut Object, revision: u64) -> String {
     object.set(&["metadata", "resourceVersion"], revision.to_string());
     object.0.to_string()
 }
+
+/// Chance from the system.
+pub fn random() -> u64 {
+    Outside::System.random()
+}

@@ -5,7 +5,7 @@ use super::convergence::Unmet;
 use super::heart::{Heart, Pulse};
 use super::leader::Leadership;
 use super::{Line, Narrator, node};
-use crate::apiserver::{Api, Outside};
+use crate::apiserver::{Api, front};
 use crate::object::{Str, Time};
 use crate::runtime::capacity::Capacity;
 use crate::runtime::machine::{Host, Machine};
@@ -188,7 +188,7 @@ impl Control {
 
     /// One beat and its effects. True when there may be more to do at once.
     fn beat(&mut self, narrator: &mut Narrator<'_>) -> Result<bool, Failed> {
-        let mut chance = || Outside::System.random();
+        let mut chance = front::random;
         let (now, epoch) = (Time::now(), self.leadership.epoch);
         let pulse = Pulse { now, epoch, budget: Budget::default(), chance: &mut chance };
         let (done, busy) = self.heart.beat(self.api.store_mut(), pulse, narrator)?;
