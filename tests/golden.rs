@@ -70,7 +70,9 @@ pub fn conversation(scenario: &str) -> Vec<Part> {
             parts.extend(between(line));
             continue;
         };
-        let (to, rest) = match line.get(..2) {
+        let (to, rest) = match line.get(..2).or(Some(line)) {
+            Some("!") => (&mut open.stderr, ""),
+            Some("<") => (&mut open.stdin, ""),
             Some("< ") => (&mut open.stdin, &line[2..]),
             Some("! ") => (&mut open.stderr, &line[2..]),
             Some("~ ") => {

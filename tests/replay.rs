@@ -97,7 +97,12 @@ fn replay(folder: &Path, scenario: &str) -> Count {
             Part::Settle if !cluster.settle() => count.differences.push_str("~ settle took too long\n\n"),
             Part::Settle => {}
             Part::Run(step) => {
-                let answer = cluster.run(&step.command, &step.stdin);
+                // What a recorded command said was masked too.
+                let command = step.command.replace("<time>", "2026-01-01T00:00:00Z");
+                let answer = cluster.run(&command, &step.stdin);
+                if ["node-commands", "preemption"].contains(&scenario) {
+                    nodes::prepare(&cluster, &answer.stdout);
+                }
                 count.judge(step, &answer, &masks, &mut letters);
             }
         }
@@ -137,7 +142,9 @@ impl Count {
     fn judge(&mut self, step: &Step, answer: &Answer, masks: &Masks, letters: &mut Letters) {
         let (out, err) = (masks.said(&answer.stdout), masks.said(&answer.stderr));
         let (recorded_out, recorded_err) = (masks.recorded(&step.stdout), masks.recorded(&step.stderr));
-        let near_out = letters.compare(&recorded_out, &out, step.sorted);
+        // Rows that differ by hashes stand in another order.
+        let is_table = step.stdout.starts_with("NAME ") && recorded_out.contains("<hash>");
+        let near_out = letters.compare(&recorded_out, &out, step.sorted || is_table);
         let near = near_out.min(letters.compare(&recorded_err, &err, false));
         let same_code = answer.code == step.code;
         self.steps += 1;

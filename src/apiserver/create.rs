@@ -30,12 +30,12 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
         }
         break;
     }
-    // After the name is known: Jobs and namespaces carry it in a label.
-    (kind.prepare)(&mut object, None);
     let key = key_of(kind, &object);
     let mut request =
         Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::mutate(ledger, &mut request)?;
+    // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
+    (kind.prepare)(&mut object, None);
     check(kind, &object, None)?;
     if let Some(existing) = ledger.get(&key)? {
         let mut status = Status::already_exists(kind.resource, object.name());

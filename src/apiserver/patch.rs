@@ -32,6 +32,16 @@ pub fn patch(
 ) -> Result<Reply> {
     let old = read::get(ledger, key)?;
     let mut new = Object(patched(kind, &old, kind_of_patch, patch)?);
+    // What an object is no patch changes.
+    for field in ["apiVersion", "kind"] {
+        if let Some(own) = old.at(&[field]) {
+            new.set(&[field], own.clone());
+        }
+    }
+    if new.namespace() != old.namespace() && new.namespace() != "" {
+        let text = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::new(Reason::BadRequest, text));
+    }
     for (field, value) in [("name", old.name()), ("namespace", old.namespace())] {
         if new.text(&["metadata", field]).unwrap_or_default() != value {
             let message = format!(

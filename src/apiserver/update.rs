@@ -92,7 +92,7 @@ fn keep(
     old: Object,
     warnings: Vec<String>,
 ) -> Result<Reply> {
-    if kind.generation && metadata::spec_differs(&object, &old) {
+    if kind.generation && (metadata::spec_differs(&object, &old) || annotations_count(kind, &object, &old)) {
         object.set(&["metadata", "generation"], old.generation() + 1);
     }
     if metadata::same(&object, &old) {
@@ -102,6 +102,16 @@ fn keep(
         return Ok(Reply::changed(ledger.remove(key, object)?, warnings));
     }
     Ok(Reply::changed(ledger.put(key, object)?, warnings))
+}
+
+/// A Deployment's annotations go into its ReplicaSets, so their changes count; what the controller notes does not.
+fn annotations_count(kind: &Kind, new: &Object, old: &Object) -> bool {
+    let own = |object: &Object| -> Vec<(String, String)> {
+        let all = object.pairs(&["metadata", "annotations"]);
+        let own = all.filter(|(key, _)| !key.starts_with("deployment.kubernetes.io/"));
+        own.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    };
+    kind.resource == "deployments.apps" && own(new) != own(old)
 }
 
 fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> Result<()> {
@@ -179,7 +189,7 @@ pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result
         return Err(Status::new(Reason::Invalid, "target.name: Required value"));
     }
     object.set(&["spec", "nodeName"], node);
-    copy_topology(ledger, &mut object, node)?;
+    admission::pod_topology::copy(ledger, &mut object, node)?;
     let generation = object.generation();
     set_condition(
         &mut object,
@@ -189,17 +199,6 @@ pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result
         }),
     );
     ledger.put(pod, object)
-}
-
-/// A bound pod carries its node's zone and region as labels (KEP-4742).
-fn copy_topology(ledger: &dyn Ledger, pod: &mut Object, node: &str) -> Result<()> {
-    let Some(node) = ledger.get(&Key::new(Resource("nodes"), "", node))? else { return Ok(()) };
-    for label in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"] {
-        if let Some(value) = node.label(label) {
-            pod.set(&["metadata", "labels", label], value);
-        }
-    }
-    Ok(())
 }
 
 /// Puts a condition in place of the one of the same type.

@@ -152,7 +152,9 @@ pub fn main() -> ExitCode {
     if let Some(code) = completion::answer() {
         return code;
     }
-    let matches = match Cli::command().try_get_matches() {
+    // As in kubectl, a flag that is given twice has its last value.
+    let command = Cli::command().mut_subcommands(|verb| verb.args_override_self(true));
+    let matches = match command.try_get_matches() {
         Ok(matches) => matches,
         Err(error) => return usage::tell(&error),
     };

@@ -224,6 +224,12 @@ pub fn locate(context: &Context, manifest: &Manifest) -> Outcome<(&'static Kind,
 /// The kind that a manifest says it is.
 pub fn kind_of(manifest: &Manifest) -> Outcome<&'static Kind> {
     let (object, source) = (&manifest.object, &manifest.source);
+    if !object.0.is_object() {
+        return Err(Failure::plain(format!(
+            "error validating {source:?}: error validating data: invalid object to validate; if you choose to ignore these \
+             errors, turn validation off with --validate=false"
+        )));
+    }
     for (field, value) in [("apiVersion", object.api_version()), ("kind", object.kind())] {
         if value.is_empty() {
             return Err(Failure::plain(format!(

@@ -189,11 +189,7 @@ fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, pla
 
 fn put(slice: &mut Object, ports: Vec<Value>, endpoints: Vec<Value>, world: &World) {
     for (name, list) in [("ports", ports), ("endpoints", endpoints)] {
-        if list.is_empty() {
-            slice.unset(&[name]);
-        } else {
-            slice.set(&[name], list);
-        }
+        slice.set(&[name], if list.is_empty() { Value::Null } else { list.into() });
     }
     slice.set(&["metadata", "annotations", TRIGGER], time::rfc3339(world.now));
 }

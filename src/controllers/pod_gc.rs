@@ -78,7 +78,9 @@ fn fail(world: &World, row: &Row, plan: &mut Plan) {
     let object = row.object();
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     let message = "PodGC: node no longer exists";
-    status::set(&mut conditions, status::condition("DisruptionTarget", "True", "DeletionByPodGC", message, world.now));
+    let mut condition = status::condition("DisruptionTarget", "True", "DeletionByPodGC", message, world.now);
+    condition["lastProbeTime"] = json!(null);
+    status::set(&mut conditions, condition);
     let mut new = status::of(&object);
     new.insert("phase".into(), json!("Failed"));
     status::conditions(&mut new, conditions);

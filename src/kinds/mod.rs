@@ -238,10 +238,12 @@ pub fn by_name(name: &str) -> Option<&'static Kind> {
     let (word, rest) = lower.split_once('.').unwrap_or((lower.as_str(), ""));
     let named = |kind: &Kind| kind.short.contains(&first) || kind.resource.plural() == word || kind.singular() == word;
     let in_version = |api_version: &str| {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        rest.is_empty() || group == rest || version == rest || format!("{version}.{group}") == rest
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        // `GROUP` or `VERSION.GROUP`; the version is not asked for.
+        rest.is_empty() || group == rest || rest.split_once('.').is_some_and(|(_, asked)| asked == group)
     };
     let in_group = |kind: &Kind| in_version(&kind.api_version()) || kind.also.iter().any(|other| in_version(other));
-    let by_short = ALL.iter().copied().find(|kind| rest.is_empty() && kind.short.contains(&first));
+    let by_short =
+        ALL.iter().copied().find(|kind| rest.is_empty() && !name.contains('.') && kind.short.contains(&first));
     by_short.or_else(|| ALL.iter().copied().find(|kind| named(kind) && in_group(kind)))
 }

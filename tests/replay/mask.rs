@@ -25,15 +25,16 @@ pattern!(OVER, r"\(x\d+ over [0-9smhdy]+\)");
 pattern!(LASTS, r"\(lasts [0-9smhdy]+\)");
 pattern!(UID, r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b");
 pattern!(TIME, r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)");
-pattern!(LONG_TIME, r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}");
-pattern!(REVISION, r#"((?:resourceVersion"?|Resource Version|resource version|in record|current)[: ( "]+)\d{2,}"#);
+pattern!(GO_TIME, r"\b[12]\d{3}-\d\d-\d\d \d\d:\d\d:\d\d \+0000 UTC");
+pattern!(LONG_TIME, r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} [12]\d{3} \d\d:\d\d:\d\d [+-]\d{4}");
+pattern!(REVISION, r#"((?:resourceVersion"?|Resource Version|resource version|in record|current)[: ( "]+)[1-9]\d*"#);
 pattern!(POD_IP, r"\b127\.\d+\.(\d+)\.\d+\b");
 pattern!(NODE_PORT, r"\b3[0-2]\d{3}\b");
 pattern!(EVENT, r"\.[0-9a-f]{16}\b");
 pattern!(MINUTE, r"-\d{8}\b");
 pattern!(TEMPORARY, r#"/tmp/[^\s"':]*"#);
 pattern!(PROGRAM, r"\bkloop\b([^.])");
-static RANDOM: LazyLock<Regex> = LazyLock::new(|| Regex::new(&format!(r"-([{SAFE}]{{5}})\b")).expect("pattern"));
+static RANDOM: LazyLock<Regex> = LazyLock::new(|| Regex::new(&format!(r"([-_])([{SAFE}]{{5}})\b")).expect("pattern"));
 static HASH: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(&format!(r#"([-=: "])([{SAFE}]{{7,10}})\b"#)).expect("pattern"));
 
@@ -58,17 +59,22 @@ impl Masks {
         let text = LASTS.replace_all(&OVER.replace_all(&text, "(<count>)"), "(lasts <age>)").into_owned();
         let text = self.unless_own(&UID, &text, |_| "<uid>".into());
         let text = LONG_TIME.replace_all(&TIME.replace_all(&text, "<time>"), "<time>").into_owned();
-        let text = REVISION.replace_all(&text, "$1<rv>").into_owned();
+        let text = GO_TIME.replace_all(&text, "<time>").into_owned();
+        let text = self.unless_own(&REVISION, &text, |found| format!("{}<rv>", &found[1]));
         let text = self.unless_own(&POD_IP, &text, |found| match found[1].parse::<u8>() {
             Ok(0) | Err(_) => found[0].to_owned(),
             Ok(1..128) => "<pod-ip>".into(),
             Ok(128..) => "<cluster-ip>".into(),
         });
-        let text = self.unless_own(&NODE_PORT, &text, |_| "<node-port>".into());
+        let text = self.unless_own(&NODE_PORT, &text, |found| match &found[0] {
+            // The range itself.
+            "30000" | "32767" => found[0].to_owned(),
+            _ => "<node-port>".into(),
+        });
         let text = EVENT.replace_all(&text, ".<event>");
         let text = self.unless_own(&MINUTE, &text, |_| "-<minute>".into());
         let text = TEMPORARY.replace_all(&text, "<tmp>");
-        let text = self.unless_own(&RANDOM, &text, |found| format!("-<r:{}>", &found[1]));
+        let text = self.unless_own(&RANDOM, &text, |found| format!("{}<r:{}>", &found[1], &found[2]));
         self.recorded(&text)
     }
 

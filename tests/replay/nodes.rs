@@ -9,6 +9,20 @@ pub fn manifests() -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": nodes}).to_string()
 }
 
+/// Two recordings gave the nodes that they made a Ready condition, 2 cpu, 4Gi and 10 pods, and took the taints away.
+pub fn prepare(cluster: &super::cluster::Cluster, said: &str) {
+    let offers = json!({"cpu": "2", "memory": "4Gi", "pods": "10"});
+    let since = "2026-01-01T00:00:00Z";
+    let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ok",
+        "lastHeartbeatTime": since, "lastTransitionTime": since});
+    let status = json!({"status": {"capacity": offers, "allocatable": offers, "conditions": [ready]}});
+    for name in said.lines().filter_map(|line| line.strip_prefix("node/")?.strip_suffix(" created")) {
+        cluster.run(&format!("kubectl annotate node {name} kloop.dev/runtime=simulated"), "");
+        cluster.run(&format!("kubectl patch node {name} --subresource=status -p '{status}'"), "");
+        cluster.run(&format!("kubectl taint node {name} node.kubernetes.io/not-ready-"), "");
+    }
+}
+
 fn node(name: &str, cpu: &str, memory: &str, zone: &str, ssd: bool) -> Value {
     let mut labels = json!({
         "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",

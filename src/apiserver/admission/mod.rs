@@ -7,9 +7,11 @@ mod lifecycle;
 mod limit_range;
 mod pod_priority;
 mod pod_tolerations;
+pub mod pod_topology;
 mod quota;
 mod service_account;
 mod service_addresses;
+mod storage_protection;
 
 use super::Result;
 use super::ledger::Ledger;
@@ -41,8 +43,15 @@ impl Request<'_> {
 type Plugin = fn(&mut dyn Ledger, &mut Request<'_>) -> Result<()>;
 
 /// Plugins that may change the object, in order.
-const MUTATING: &[Plugin] =
-    &[lifecycle::admit, limit_range::fill, service_account::admit, pod_priority::admit, pod_tolerations::admit];
+const MUTATING: &[Plugin] = &[
+    lifecycle::admit,
+    limit_range::fill,
+    service_account::admit,
+    pod_priority::admit,
+    pod_tolerations::admit,
+    pod_topology::admit,
+    storage_protection::admit,
+];
 
 /// Plugins that run on a valid object, in order. Addresses are given out last, so that nothing refused takes one.
 const VALIDATING: &[Plugin] = &[limit_range::check, quota::admit, service_addresses::admit];

@@ -58,6 +58,8 @@ fn one(
     }
     record_folder(&mut object, manifest);
     refuse_duplicates(kind, manifest, validation)?;
+    // kubectl makes a new object of what an older one was printed as.
+    object.unset(&["metadata", "resourceVersion"]);
     // As kubectl: a version in a manifest means nothing for an object that is new.
     object.unset(&["metadata", "resourceVersion"]);
     if args.save_config {

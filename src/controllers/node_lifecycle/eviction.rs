@@ -59,7 +59,9 @@ fn mark(world: &World, pod: &Object, plan: &mut Plan) {
     let mut conditions = pod.items(&["status", "conditions"]).to_vec();
     let message = "Taint manager: deleting due to NoExecute taint";
     let reason = "DeletionByTaintManager";
-    status::set(&mut conditions, status::condition("DisruptionTarget", "True", reason, message, world.now));
+    let mut condition = status::condition("DisruptionTarget", "True", reason, message, world.now);
+    condition["lastProbeTime"] = Value::Null;
+    status::set(&mut conditions, condition);
     let mut new = status::of(pod);
     status::conditions(&mut new, conditions);
     status::write(plan, pod.clone(), new.into(), "it is about to be evicted");

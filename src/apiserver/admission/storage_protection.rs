@@ -1,0 +1,20 @@
+//! StorageObjectInUseProtection: claims and volumes carry a finalizer that keeps them while they are used.
+
+use super::Request;
+use crate::apiserver::Result;
+use crate::apiserver::ledger::Ledger;
+
+/// Admits a write.
+pub fn admit(_ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+    let finalizer = match request.kind.resource.0 {
+        "persistentvolumes" => "kubernetes.io/pv-protection",
+        "persistentvolumeclaims" => "kubernetes.io/pvc-protection",
+        _ => return Ok(()),
+    };
+    if request.old.is_none() && !request.object.finalizers().contains(&finalizer) {
+        let mut finalizers = request.object.items(&["metadata", "finalizers"]).to_vec();
+        finalizers.push(finalizer.into());
+        request.object.set(&["metadata", "finalizers"], finalizers);
+    }
+    Ok(())
+}
