@@ -309,7 +309,10 @@ impl Cluster {
             json!([{"name": "c", "restartCount": 0, "ready": ready, "state": state}]),
         );
         let ready = if ready { "True" } else { "False" };
-        pod.set(&["status", "conditions"], json!([{"type": "Ready", "status": ready, "lastTransitionTime": now}]));
+        pod.set(
+            &["status", "conditions"],
+            json!([{"type": "Ready", "status": ready, "lastProbeTime": null, "lastTransitionTime": now}]),
+        );
         self.store(pod);
     }
 
