@@ -97,7 +97,7 @@ fn refusal(kind: &Kind, name: &str, body: Value) -> String {
 fn told(kind: &Kind, object: &Object, old: Option<&Object>) -> String {
     let mut errors = kinds::validate_metadata(object, old, kind);
     errors.extend((kind.validate)(object, old));
-    refused(kind, &object, &errors)
+    refused(kind, object, &errors)
 }
 
 /// As kubectl prints a 422.
@@ -125,7 +125,7 @@ fn refusals_alike(scenario: &str) -> (usize, usize) {
     for step in golden::steps(scenario) {
         let command = step.command.replace(" --dry-run=server", "");
         let Some(name) = command.strip_prefix("kubectl create -f ") else { continue };
-        let [body] = file(&folder, name).try_into().unwrap_or_else(|_| [Value::Null]);
+        let [body] = file(&folder, name).try_into().unwrap_or([Value::Null]);
         let Some(kind) = kind_of(&body) else { continue };
         // What kubectl refuses itself, and namespaces that are not there, are no business of the catalogue.
         if step.stderr.starts_with("error: ") || step.stderr.contains("(NotFound)") {
@@ -318,7 +318,7 @@ fn names_and_scopes_are_those_of_api_resources() {
     let order: Vec<_> = recorded.iter().map(|row| (row[0].clone(), row[row.len() - 3].clone())).collect();
     let place =
         |kind: &&Kind| order.iter().position(|row| *row == (kind.resource.plural().to_owned(), kind.api_version()));
-    assert!(kinds::ALL.iter().is_sorted_by_key(|kind| place(kind)), "not in the order of discovery");
+    assert!(kinds::ALL.iter().is_sorted_by_key(place), "not in the order of discovery");
 }
 
 #[test]

@@ -134,8 +134,11 @@ fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
     Ok((DeleteOptions { grace, propagation, uid: None, revision: None }, timeout))
 }
 
-/// The objects to delete, with the file that names them.
-fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<(Target, Option<String>)>, Vec<Failure>)> {
+/// An object to delete, with the file that names it.
+type Doomed = (Target, Option<String>);
+
+/// The objects to delete.
+fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<Doomed>, Vec<Failure>)> {
     let missing =
         |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
     let (mut found, mut failures);

@@ -56,7 +56,7 @@ fn split(word: &str) -> (&str, Vec<&str>) {
         let (_, group) = word[..*end].split_once('.').unwrap_or_default();
         kinds::by_name(&word[..*end]).is_some_and(|kind| !group.is_empty() && kind.resource.group() == group)
     };
-    let end = ends.filter(in_group).last().unwrap_or_else(|| word.find('.').unwrap_or(word.len()));
+    let end = ends.filter(in_group).next_back().unwrap_or_else(|| word.find('.').unwrap_or(word.len()));
     let (name, path) = word.split_at(end);
     (name, path.split('.').filter(|field| !field.is_empty()).collect())
 }

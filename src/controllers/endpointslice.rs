@@ -108,7 +108,7 @@ fn arrange(existing: Vec<Slice>, wanted: BTreeMap<String, (Vec<Value>, Vec<Value
     let (mut used, unused): (Vec<Slice>, Vec<Slice>) =
         arranged.into_iter().partition(|slice| !slice.endpoints.is_empty());
     spare.extend(unused);
-    spare.sort_by(|a, b| name_of(a).cmp(&name_of(b)));
+    spare.sort_by_cached_key(|slice| name_of(slice).to_owned());
     let mut spare = spare.into_iter().filter(|slice| slice.object.is_some());
     for slice in used.iter_mut().filter(|slice| slice.object.is_none()) {
         slice.object = spare.next().and_then(|unused| unused.object);

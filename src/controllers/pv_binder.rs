@@ -84,9 +84,9 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
     };
     let mut body = volume.object();
     match owner(&body, row) {
-        Claimed::ByOther => return plan.wait(format!("volume {} is bound to another claim", volume.key.name)),
-        Claimed::ByThis => {}
-        Claimed::ByNobody => {
+        ClaimedBy::Other => return plan.wait(format!("volume {} is bound to another claim", volume.key.name)),
+        ClaimedBy::This => {}
+        ClaimedBy::Nobody => {
             body.set(&["spec", "claimRef"], reference(row));
             if named.is_none() {
                 body.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
@@ -135,22 +135,22 @@ fn explain(world: &World, row: &Row, claim: Object, named: Option<String>, plan:
 
 /// Whose a volume is.
 #[derive(PartialEq)]
-enum Claimed {
-    ByNobody,
-    ByThis,
-    ByOther,
+enum ClaimedBy {
+    Nobody,
+    This,
+    Other,
 }
 
 /// A volume that names a claim without its uid is kept for whichever claim has that name.
-fn owner(volume: &Object, claim: &Row) -> Claimed {
+fn owner(volume: &Object, claim: &Row) -> ClaimedBy {
     let Some(reference) = volume.at(&["spec", "claimRef"]).filter(|reference| reference.is_object()) else {
-        return Claimed::ByNobody;
+        return ClaimedBy::Nobody;
     };
     let same = reference["name"] == *claim.key.name && reference["namespace"] == *claim.key.namespace;
     match reference["uid"].as_str() {
-        Some(uid) if same && *uid == *claim.uid => Claimed::ByThis,
-        None | Some("") if same => Claimed::ByNobody,
-        _ => Claimed::ByOther,
+        Some(uid) if same && *uid == *claim.uid => ClaimedBy::This,
+        None | Some("") if same => ClaimedBy::Nobody,
+        _ => ClaimedBy::Other,
     }
 }
 
@@ -177,7 +177,7 @@ fn best<'w>(world: &'w World, row: &Row, claim: &Object) -> Option<&'w Arc<Row>>
             Some(Err(_)) => false,
         };
         let fits = selected
-            && owner(&body, row) != Claimed::ByOther
+            && owner(&body, row) != ClaimedBy::Other
             && capacity >= wanted
             && claim.items(&["spec", "accessModes"]).iter().all(|mode| modes.contains(mode))
             && text(&body, "volumeMode", "Filesystem") == text(claim, "volumeMode", "Filesystem")

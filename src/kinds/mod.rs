@@ -79,6 +79,9 @@ pub use typed::{DecodeError, Typed};
 use crate::object::{Object, Resource};
 use serde_json::Value;
 
+/// Makes of a body what is stored of it; unknown fields are reported.
+pub type Normalize = fn(&Value, &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError>;
+
 /// What the API knows of one kind. The functions are those of the kind's [`Typed`] implementation.
 #[derive(Clone, Copy)]
 pub struct Kind {
@@ -113,7 +116,7 @@ pub struct Kind {
     /// What a writer is told although the object is in order.
     pub warnings: fn(&Object) -> Vec<String>,
     /// Decodes strictly (unknown fields are reported to the callback by path), applies defaults, encodes again.
-    pub normalize: fn(&Value, &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError>,
+    pub normalize: Normalize,
     /// Clears and carries over what a writer may not set, as Kubernetes' PrepareForCreate (`old` is none) and PrepareForUpdate.
     pub prepare: fn(&mut Object, Option<&Object>),
     /// Checks the object, against its old form on update.

@@ -55,7 +55,7 @@ impl Cluster {
         self.control = Some(command.stdout(Stdio::null()).spawn().expect("reconcile runs"));
         let lock = self.folder.join("leader.lock");
         until(|| fs::read(&lock).is_ok_and(|pid| !pid.is_empty()));
-        until(|| self.ready("nodes", "{.items[*].metadata.name}") != "");
+        until(|| !self.ready("nodes", "{.items[*].metadata.name}").is_empty());
     }
 
     fn ready(&self, what: &str, path: &str) -> String {

@@ -154,7 +154,7 @@ impl Chosen {
             if local {
                 found[1].2.push(name.clone());
             }
-            if alone && !(local && !args.delete_emptydir_data) {
+            if alone && (!local || args.delete_emptydir_data) {
                 found[2].2.push(name);
             }
             chosen.pods.push(pod);

@@ -159,10 +159,7 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The same whose names match, to be changed.
-fn containers_mut<'a>(
-    spec: &'a mut Value,
-    matches: impl Fn(&str) -> bool,
-) -> Vec<&'a mut serde_json::Map<String, Value>> {
+fn containers_mut(spec: &mut Value, matches: impl Fn(&str) -> bool) -> Vec<&mut serde_json::Map<String, Value>> {
     let Some(spec) = spec.as_object_mut() else { return Vec::new() };
     let mut lists: Vec<(bool, &mut Value)> = spec
         .iter_mut()

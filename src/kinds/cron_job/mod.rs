@@ -77,11 +77,10 @@ fn check_zone(zone: Option<&str>, path: &Path, errors: &mut Errors) {
             let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
             errors.invalid(path, local, detail);
         }
-        Some(name) => {
-            if schedule::zone(name).is_none() {
-                errors.invalid(path, name, &format!("unknown time zone {name}"));
-            }
+        Some(name) if schedule::zone(name).is_none() => {
+            errors.invalid(path, name, &format!("unknown time zone {name}"));
         }
+        Some(_) => {}
     }
 }
 

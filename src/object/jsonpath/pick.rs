@@ -94,7 +94,7 @@ fn children<'a>(value: &Found<'a>) -> Vec<Found<'a>> {
 /// The value and all that it holds, parents first; empty ones and scalars other than text are left out, as in client-go.
 fn descend<'a>(value: Found<'a>, found: &mut Vec<Found<'a>>) {
     let inner = children(&value);
-    if inner.is_empty() && !value.as_str().is_some_and(|text| !text.is_empty()) {
+    if inner.is_empty() && value.as_str().is_none_or(str::is_empty) {
         return;
     }
     found.push(value);
