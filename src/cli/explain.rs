@@ -51,12 +51,12 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 
 /// `pods.spec.containers` into type and path; the type may have its group: `ingresses.networking.k8s.io.spec`.
 fn split(word: &str) -> (&str, Vec<&str>) {
-    let ends = word.match_indices('.').map(|(end, _)| end).chain([word.len()]);
+    let mut ends = word.match_indices('.').map(|(end, _)| end).chain([word.len()]);
     let in_group = |end: &usize| {
         let (_, group) = word[..*end].split_once('.').unwrap_or_default();
         kinds::by_name(&word[..*end]).is_some_and(|kind| !group.is_empty() && kind.resource.group() == group)
     };
-    let end = ends.filter(in_group).next_back().unwrap_or_else(|| word.find('.').unwrap_or(word.len()));
+    let end = ends.rfind(in_group).unwrap_or_else(|| word.find('.').unwrap_or(word.len()));
     let (name, path) = word.split_at(end);
     (name, path.split('.').filter(|field| !field.is_empty()).collect())
 }

@@ -216,9 +216,12 @@ fn with_regex(rule: &str, regex: &str, examples: &[&str]) -> String {
 mod tests {
     use super::*;
 
+    /// A rule and texts for it.
+    type Case = (fn(&str) -> Vec<String>, &'static [&'static str]);
+
     #[test]
     fn good_names_have_no_problems() {
-        let good: &[(fn(&str) -> Vec<String>, &[&str])] = &[
+        let good: &[Case] = &[
             (label, &["a", "1abc", "a-b"]),
             (subdomain, &["a.b", "a", "x-1.y"]),
             (label_1035, &["a1", "a-b"]),
@@ -242,7 +245,7 @@ mod tests {
 
     #[test]
     fn bad_names_have_problems() {
-        let bad: &[(fn(&str) -> Vec<String>, &[&str])] = &[
+        let bad: &[Case] = &[
             (label, &["", "A", "a.b", "-a", "a-"]),
             (subdomain, &["", "a..b", "a_b", ".a"]),
             (label_1035, &["1a", ""]),

@@ -202,9 +202,12 @@ mod tests {
         Start { image: image.into(), command: owned(command), args: owned(args), ..a_start("u", "c", 0) }
     }
 
+    /// An image, command, arguments, and what they come to.
+    type Row = (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
     #[test]
     fn images_become_commands() {
-        let table: [(&str, &[&str], &[&str], &[&str]); 9] = [
+        let table: [Row; 9] = [
             ("nosuch/app:1", &["run"], &["x"], &["run", "x"]),
             ("busybox", &[], &["sh", "-c", "true"], &["sh", "-c", "true"]),
             ("docker.io/library/busybox:1.36", &[], &[], &["sh"]),

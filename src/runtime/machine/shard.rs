@@ -324,10 +324,8 @@ impl Shard {
     }
 
     fn forget(&mut self, uid: &Str) {
-        if let Some(pod) = self.pods.remove(uid) {
-            if let Some(link) = pod.link {
-                self.tokens.remove(&link.token);
-            }
+        if let Some(link) = self.pods.remove(uid).and_then(|pod| pod.link) {
+            self.tokens.remove(&link.token);
         }
     }
 
