@@ -412,7 +412,9 @@ mod tests {
         assert_eq!(machine.next(), Some(at(0)));
         assert_eq!(story(&mut machine, 4), ["0 runs 0"]);
         assert_eq!(story(&mut machine, 9), ["0 ends 5 with 3"]);
+        // An order that comes again is answered with what is known.
         start(&mut machine, 9, 0, None);
+        assert_eq!(story(&mut machine, 9), ["0 ends 5 with 3"]);
         assert_eq!(machine.next(), None);
         start(&mut machine, 9, 1, None);
         assert_eq!(story(&mut machine, 9), ["1 runs 9"]);

