@@ -4,6 +4,7 @@ mod bad_input;
 mod cluster;
 mod completion;
 mod config;
+mod conversations;
 mod corpus;
 mod explain;
 mod golden;
