@@ -171,7 +171,9 @@ fn parse(
             let what = if document.value.is_array() { "a list" } else { "a single value" };
             let line = document.line;
             let text = format!(
-                "error parsing {source}: line {line}: expected fields such as apiVersion and kind, found {what}"
+                "error validating {source:?}: error validating data: invalid object to validate; if you choose to ignore \
+                 these errors, turn validation off with --validate=false\n\
+                 hint: {source}:{line}: expected fields such as apiVersion and kind, found {what}"
             );
             failures.push(Failure::plain(text));
             continue;

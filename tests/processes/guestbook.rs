@@ -45,7 +45,7 @@ fn from_apply_to_a_page_and_to_nothing() {
 
     cluster.ok(&format!("delete -f {fixture}"));
     cluster.nothing_is_left();
-    assert_eq!(cluster.ok("get pods,rs,deploy,jobs,endpointslices -o name"), "");
+    cluster.until("the state is as empty", || cluster.ok("get pods,rs,deploy,jobs,endpointslices -o name").is_empty());
     assert_eq!(plane.end("INT"), 0);
 }
 
