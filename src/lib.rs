@@ -11,6 +11,9 @@
 //! | motion | [`reconcile`] |
 //! | doors | [`cli`], [`serve`] |
 
+// The documentation is the map of the house for those who work in it: its pages name private items too.
+#![allow(rustdoc::private_intra_doc_links)]
+
 pub mod apiserver;
 pub mod cli;
 pub mod controllers;

@@ -1,7 +1,7 @@
 //! The two plain patch languages: JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
 //!
 //! Knows: how they change a value, within Kubernetes' limits. Never: kinds; for the merge that knows lists by key see
-//! [`super::merge`]. Start reading at [`json_patch`].
+//! [`super::merge`]. Start reading at [`json_patch()`].
 
 use super::yaml::MAX_DEPTH;
 use json_patch::{Patch, PatchOperation};

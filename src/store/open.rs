@@ -1,4 +1,4 @@
-//! Opening: every refusal stands here or in [`place`](super::place), and nothing is written before all have passed.
+//! Opening: every refusal stands here or in [`place`], and nothing is written before all have passed.
 
 use super::place::{self, Place};
 use super::turnstile::Turnstile;

@@ -1,6 +1,6 @@
 //! `kloop completion`: what a shell needs to complete kloop's command lines.
 //!
-//! The scripts in `completions/` only ask: [`answer`] tells them the words, some of which stand in the cluster's file.
+//! The scripts in `completions/` only ask: [`mod@answer`] tells them the words, some of which stand in the cluster's file.
 
 mod answer;
 mod state;

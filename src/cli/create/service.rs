@@ -28,7 +28,7 @@ enum Form {
 struct Common {
     #[command(flatten)]
     generate: Generate,
-    /// Port pairs can be specified as '<port>:<targetPort>'.
+    /// Port pairs can be specified as 'PORT:TARGETPORT'.
     #[arg(long, value_delimiter = ',', value_name = "PORT[:TARGET]")]
     tcp: Vec<String>,
     /// Of a ClusterIP service: assign your own ClusterIP or set to 'None' for a 'headless' service.

@@ -24,7 +24,7 @@ pub struct Subjects {
     /// Groups to bind to the role.
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
-    /// Service accounts to bind to the role, in the format <namespace>:<name>.
+    /// Service accounts to bind to the role, in the format NAMESPACE:NAME.
     #[arg(long, value_name = "NAMESPACE:NAME")]
     serviceaccount: Vec<String>,
 }
