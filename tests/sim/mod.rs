@@ -1,6 +1,6 @@
 //! The seeded simulator: whole clusters under everything that can go wrong, and what must hold all the same.
 //!
-//! `cargo test sim::` runs some hundred seeds. `KLOOP_SIM_SEEDS=N` runs N from `KLOOP_SIM_FROM` on (default 0) and prints how fast;
+//! `cargo test sim::` runs some dozens of seeds. `KLOOP_SIM_SEEDS=N` runs N from `KLOOP_SIM_FROM` on (default 0) and prints how fast;
 //! `KLOOP_SIM_SEED=n` replays one and prints its steps. Seeds that ever failed stand in `seeds.txt` with their cause.
 //! Start reading at [`scene`] (what happens), then [`witness`] (what must hold).
 
@@ -143,7 +143,7 @@ fn seeds_hold() {
         return;
     }
     let from = number("KLOOP_SIM_FROM").unwrap_or(0);
-    run_all(from..from + number("KLOOP_SIM_SEEDS").unwrap_or(12));
+    run_all(from..from + number("KLOOP_SIM_SEEDS").unwrap_or(60));
 }
 
 #[test]

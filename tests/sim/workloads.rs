@@ -48,7 +48,7 @@ fn rolling(dice: &mut Dice, name: &str) -> Vec<Value> {
         body["spec"]["revisionHistoryLimit"] = json!(dice.between(0, 2));
     }
     if dice.one_in(3) {
-        let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": dice.between(1, 3)});
+        let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": dice.between(10, 30)});
         body["spec"]["template"]["spec"]["containers"][0]["readinessProbe"] = probe;
     }
     vec![body]
