@@ -20,8 +20,8 @@ pub struct Witness {
     /// Pods ever made.
     pub pods_made: usize,
     gone: HashSet<String>,
-    /// Pods ever seen below a Job, and how each one ended last.
-    job_pods: HashMap<String, BTreeMap<String, bool>>,
+    /// Pods ever seen below a Job, and whether each may count as succeeded, as failed.
+    job_pods: HashMap<String, BTreeMap<String, [bool; 2]>>,
     /// Live pods of a Deployment and the sizes of its sets, when last looked at.
     live: HashMap<String, (i64, i64)>,
     /// Deployments that have reached the pods they must keep available.
@@ -108,21 +108,16 @@ impl Witness {
         self.note_job_pod(&now, matches!(entry.change, Change::Removed(_)));
     }
 
-    /// Below a Job, a pod counts by how it was last seen to end.
+    /// Below a Job, a pod counts by how it ended. One that is deleted before it ends counts as failed, whatever it says later.
     fn note_job_pod(&mut self, object: &Object, removed: bool) {
         let Some(owner) = object.controller().filter(|owner| owner.kind == "Job" && object.kind() == "Pod") else {
             return;
         };
-        let ends = match object.text(&["status", "phase"]) {
-            Some("Succeeded") => Some(true),
-            Some("Failed") => Some(false),
-            // A pod that goes before it ends counts as failed.
-            _ if removed || object.deletion().is_some() => Some(false),
-            _ => None,
-        };
-        if let Some(well) = ends {
-            self.job_pods.entry(owner.uid.clone()).or_default().insert(object.uid().to_owned(), well);
-        }
+        let phase = object.text(&["status", "phase"]).unwrap_or_default();
+        let pods = self.job_pods.entry(owner.uid.clone()).or_default();
+        let may = pods.entry(object.uid().to_owned()).or_default();
+        may[0] |= phase == "Succeeded";
+        may[1] |= phase == "Failed" || phase != "Succeeded" && (removed || object.deletion().is_some());
     }
 
     /// What nobody deleted goes only with its owner.
@@ -250,11 +245,12 @@ impl Witness {
             let status = row.object();
             let count = |field: &str| status.int(&["status", field]).unwrap_or(0);
             let pods = self.job_pods.get(&*row.uid);
-            let ended =
-                |well: bool| pods.map_or(0, |pods| pods.values().filter(|as_seen| **as_seen == well).count()) as i64;
-            let key = &row.key;
-            assert!(count("succeeded") <= ended(true), "{key}: {} succeeded, {} did", count("succeeded"), ended(true));
-            assert!(count("failed") <= ended(false), "{key}: {} failed, {} did", count("failed"), ended(false));
+            let ended = |as_what: usize| pods.map_or(0, |pods| pods.values().filter(|may| may[as_what]).count()) as i64;
+            let all = pods.map_or(0, BTreeMap::len) as i64;
+            let (key, succeeded, failed) = (&row.key, count("succeeded"), count("failed"));
+            assert!(succeeded <= ended(0), "{key}: {succeeded} succeeded, {} did", ended(0));
+            assert!(failed <= ended(1), "{key}: {failed} failed, {} did", ended(1));
+            assert!(succeeded + failed <= all, "{key}: {succeeded} succeeded and {failed} failed of {all} pods");
             let holds = |kind: &str| {
                 let mut all = status.items(&["status", "conditions"]).iter();
                 all.any(|one| one["type"] == kind && one["status"] == "True")
