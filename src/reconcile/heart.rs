@@ -135,6 +135,11 @@ impl Heart {
 
     /// Heartbeats and the resync, when it is time for them.
     pub fn keep_time(&mut self, now: Time) -> Due {
+        if now < self.world.now {
+            // The clock was set back: what was due then would wait until it is that late again.
+            (self.next_heartbeat, self.next_resync) = (now, now);
+            self.queue.hurry(now);
+        }
         let due = Due { heartbeat: now >= self.next_heartbeat, resync: now >= self.next_resync };
         if due.heartbeat {
             self.next_heartbeat = now + HEARTBEAT;

@@ -57,6 +57,12 @@ impl Queue {
         Some(first.2)
     }
 
+    /// Looks at everything that waits at this moment at the latest.
+    pub fn hurry(&mut self, at: Time) {
+        let waiting: Vec<Item> = self.order.iter().map(|(_, _, item)| item.clone()).collect();
+        waiting.into_iter().for_each(|item| self.add(item, at));
+    }
+
     /// When the next key is due.
     pub fn next(&self) -> Option<Time> {
         self.order.first().map(|(at, _, _)| *at)
@@ -93,6 +99,15 @@ mod tests {
         assert_eq!(queue.pop(at(30)), Some(item("a")));
         assert_eq!(queue.pop(at(30)), Some(item("b")));
         assert_eq!(queue.pop(at(30)), None);
+    }
+
+    #[test]
+    fn what_waits_can_be_hurried() {
+        let mut queue = Queue::default();
+        queue.add(item("a"), at(100));
+        queue.add(item("b"), at(3));
+        queue.hurry(at(5));
+        assert_eq!([queue.pop(at(5)), queue.pop(at(5)), queue.pop(at(5))], [Some(item("b")), Some(item("a")), None]);
     }
 
     #[test]

@@ -48,6 +48,9 @@ fn play(scene: &mut Scene) {
         }
     }
     scene.come_to_reason();
+    assert!(scene.calm(120), "busy without an end");
+    // What lost its owner only now.
+    scene.come_to_reason();
     settles(scene);
 }
 

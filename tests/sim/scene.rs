@@ -253,7 +253,7 @@ impl Scene {
                 self.pass(SignedDuration::from_mins(minutes));
             }
             WallClock => {
-                let seconds = *self.dice.pick(&[-86_400, -3600, -60, -1, 1, 60, 3600, 86_400]).unwrap();
+                let seconds = *self.dice.pick(&[-600, -60, -1, 1, 60, 3600, 86_400]).unwrap();
                 self.tell(format!("the wall clock is set by {seconds} s"));
                 self.sim.set_wall_clock(SignedDuration::from_secs(seconds));
                 self.witness.disturbed();
@@ -473,9 +473,9 @@ impl Scene {
         for key in rows.into_iter().filter(left).collect::<Vec<_>>() {
             self.delete(&key, None, Propagation::Background);
         }
-        while self.nodes < 2 {
-            self.nodes += 1;
-            self.apply(workloads::node(&format!("n{}", self.nodes)));
+        for number in 1..=2 {
+            self.nodes = self.nodes.max(number);
+            self.apply(workloads::node(&format!("n{number}")));
         }
     }
 }

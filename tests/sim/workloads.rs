@@ -109,7 +109,7 @@ fn pod(dice: &mut Dice, name: &str) -> Vec<Value> {
     let mut body = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
         "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": dice.between(0, 30),
-            "containers": [{"name": "c", "image": SOUND[0]}, {"name": "d", "image": if dice.one_in(2) { DONE } else { SOUND[1] }}]},
+            "containers": [{"name": "c", "image": SOUND[0]}, {"name": "d", "image": if dice.one_in(2) && policy != "Always" { DONE } else { SOUND[1] }}]},
     });
     if dice.one_in(2) {
         body["spec"]["initContainers"] = json!([{"name": "i", "image": DONE}]);

@@ -1,6 +1,7 @@
 //! The steps of a rollout: how many pods the new ReplicaSet may gain, and how many the old ones must give.
 
 use super::Rollout;
+use super::sets::Set;
 use crate::world::{Phase, Row};
 
 impl Rollout<'_> {
@@ -53,8 +54,13 @@ impl Rollout<'_> {
 
     /// The size that the new set may have now: never more pods in all than replicas + surge. A pod that a set still has,
     /// though it was scaled down, counts; Kubernetes looks at `spec.replicas` alone and can exceed the surge for a moment.
+    /// The pods themselves are counted: the set's status may not yet tell of those that it has just made.
     pub(super) fn room_for_new(&self, size: i64) -> i64 {
-        let total: i64 = self.sets.iter().map(|set| set.replicas.max(set.counts().replicas)).sum();
+        let pods = |set: &Set| {
+            let pods = self.world.controlled("pods", &set.row.uid);
+            pods.filter(|pod| pod.is_active_pod()).count() as i64
+        };
+        let total: i64 = self.sets.iter().map(|set| set.replicas.max(pods(set)).max(set.counts().replicas)).sum();
         let room = self.spec.replicas + self.spec.surge - total;
         if room <= 0 { size } else { size + room.min(self.spec.replicas - size) }
     }
