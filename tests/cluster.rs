@@ -208,11 +208,15 @@ impl Cluster {
         .collect()
     }
 
-    /// Waits until no process and no folder of a pod is left.
+    /// Waits until no process and no folder of a pod is left, and no pod is on its way out.
     #[track_caller]
     pub fn nothing_is_left(&self) {
         self.until("no process of the cluster is left", || self.processes().is_empty());
         self.until("no pod has a folder", || fs::read_dir(self.pods_folder()).map_or(0, Iterator::count) == 0);
+        // The object goes when the processes and the folder are gone.
+        self.until("no pod is being deleted", || {
+            self.read("pods -A", "{.items[*].metadata.deletionTimestamp}").trim().is_empty()
+        });
     }
 
     /// Everything there is to know, for a failing test.
