@@ -202,7 +202,8 @@ fn matched_rule(member: &Member, code: i32) -> bool {
 fn start(pod: &LocalPod, place: usize, attempt: u32, order: &mut Order) {
     let member = &pod.members[place];
     let Some(ip) = &order.ip else { return };
-    if pod.is_staged() && attempt == member.attempt && member.old.is_some() && member.state == State::New {
+    let ordered = attempt == member.attempt && member.state == State::New && member.was_configured();
+    if pod.is_staged() && ordered {
         order.wakes.push(pod.world.now + SignedDuration::from_secs(1));
         return;
     }
@@ -214,7 +215,9 @@ fn start(pod: &LocalPod, place: usize, attempt: u32, order: &mut Order) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Act, Machine, pod};
+    use super::super::LOOP;
+    use super::super::machine::{Act, Machine, key, pod};
+    use crate::world::Verb;
     use serde_json::json;
 
     #[test]
@@ -228,6 +231,28 @@ mod tests {
         machine.run_to(10_000);
         assert_eq!(machine.writes, writes, "quiet when right");
         assert_eq!(machine.starts.len(), 1);
+    }
+
+    #[test]
+    fn what_a_beat_has_planned_it_does_not_plan_again() {
+        let missing = json!([{"secretRef": {"name": "none"}}]);
+        for (env, effects) in [(json!([]), 1), (missing, 0)] {
+            let container = json!({"name": "c", "image": "a:1", "envFrom": env});
+            let mut machine = Machine::new(pod(json!({"containers": [container]})));
+            let mut started = 0;
+            for _ in 0..5 {
+                let plan = (LOOP.plan)(&machine.world, &key("p"));
+                let status = plan.writes.iter().find_map(|write| match &write.verb {
+                    Verb::Status(object) => Some(object.clone()),
+                    _ => None,
+                });
+                started += plan.effects.len();
+                let Some(status) = status else { break };
+                machine.world.stage(key("p"), Some(status));
+            }
+            assert!((LOOP.plan)(&machine.world, &key("p")).writes.is_empty(), "{env}");
+            assert_eq!(started, effects, "{env}");
+        }
     }
 
     #[test]

@@ -164,6 +164,13 @@ impl Member {
         (runs && restart_count(Some(old)) == self.attempt).then_some(old)
     }
 
+    /// Whether status tells of it, and of nothing that its configuration lacks.
+    pub fn was_configured(&self) -> bool {
+        let Some(old) = &self.old else { return false };
+        let waiting = old.state.as_ref().and_then(|state| state.waiting.as_ref());
+        waiting.is_none_or(|waiting| waiting.reason.as_deref() != Some("CreateContainerConfigError"))
+    }
+
     /// The image of this attempt, once status tells that it runs or has run.
     pub fn image_that_ran(&self) -> Option<&str> {
         let old = self.old.as_ref().filter(|old| restart_count(Some(old)) == self.attempt)?;
