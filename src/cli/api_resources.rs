@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "CATEGORY")]
     categories: Vec<String>,
     /// When using the default or wide output format, don't print headers.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     no_headers: bool,
     /// Output format. One of: (wide, name).
     #[arg(short, long, value_name = "FORMAT")]
@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "FIELD")]
     sort_by: Option<String>,
     /// Accepted for kubectl's sake: nothing is cached here.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     cached: bool,
 }
 

@@ -1,13 +1,12 @@
 //! `kloop apply`: makes the state what the manifests say.
 
 use super::files::{self, FileFlags, Manifest};
-use super::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
-use super::relative::record_folder;
+use super::flags::{self, ChangeFlags, DryRun, ValidateFlag};
 use super::{Context, Failure, Outcome, targets};
 use crate::apiserver::apply::{self, Applied, Outcome as Done, with_last_applied};
 use crate::apiserver::{FieldValidation, Options};
 use crate::kinds::Kind;
-use crate::object::{Key, Object, Reason, Status};
+use crate::object::{Key, Object, Reason};
 
 mod anew;
 mod last_applied;
@@ -22,16 +21,14 @@ pub struct Args {
     #[command(flatten)]
     files: FileFlags,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
+    change: ChangeFlags,
     #[command(flatten)]
     validate: ValidateFlag,
     /// Automatically resolve conflicts between the modified and live configuration by using values from the modified one.
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
+    #[arg(long, default_value_t = true)]
     overwrite: bool,
     /// If true, delete and make anew what cannot be changed into what the manifest says.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     force: bool,
 }
 
@@ -40,15 +37,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if let Some(verb) = args.last_applied {
         return last_applied::run(verb, context);
     }
-    if args.files.is_empty() {
-        return Err(Failure::plain("must specify one of -f and -k"));
-    }
-    let dry_run = args.write.dry_run(context)?;
+    args.files.required()?;
+    let dry_run = args.change.dry_run(context)?;
     let validation = args.validate.parse()?;
-    let (manifests, mut failures) = files::read(&args.files)?;
-    if manifests.is_empty() && failures.is_empty() {
-        return Err(Failure::plain("no objects passed to apply"));
-    }
+    let (manifests, mut failures) = files::read_for(&args.files, "apply")?;
     // What names no kind or a wrong namespace is told before anything is applied.
     let mut located = Vec::new();
     for manifest in &manifests {
@@ -64,7 +56,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             Err(failure) => failures.push(failure),
         }
     }
-    if let Some(mut printer) = args.print.printer()? {
+    if let Some(mut printer) = args.change.print.printer()? {
         let text = match &applied[..] {
             [object] => printer.object(&object.0)?,
             _ => printer.list(applied.into_iter().map(|object| object.0).collect())?,
@@ -84,11 +76,7 @@ fn one(
     dry_run: DryRun,
     validation: FieldValidation,
 ) -> Outcome<Object> {
-    let mut object = manifest.object.clone();
-    if kind.namespaced {
-        object.set(&["metadata", "namespace"], &*key.namespace);
-    }
-    record_folder(&mut object, manifest);
+    let object = targets::placed(manifest, kind, key);
     if object.name().is_empty() {
         if let Some(base) = object.text(&["metadata", "generateName"]) {
             return Err(Failure::plain(format!("from {base}: cannot use generate name with apply")));
@@ -98,7 +86,7 @@ fn one(
             missing_name(kind, &manifest.source, &key.namespace)
         )));
     }
-    refuse_duplicates(kind, manifest, validation)?;
+    targets::refuse_duplicates(kind, manifest, validation)?;
     let known = context.look(|ledger| ledger.exists(key))?;
     let options = flags::options(validation, dry_run);
     let done = match dry_run {
@@ -119,7 +107,7 @@ fn one(
         Done::Configured => "configured",
         Done::Unchanged => "unchanged",
     };
-    if args.print.output.is_none() {
+    if args.change.tells() {
         let name = context.name_of(kind, &done.object);
         context.say(&format!("{name} {word}{}", dry_run.suffix()))?;
     }
@@ -143,18 +131,6 @@ fn merge(
         }
         other => Ok(other?),
     }
-}
-
-/// A key written twice is an error where validation is strict: which of the two was meant is not known.
-pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldValidation) -> Outcome {
-    let Some((path, line)) = manifest.duplicates().first().filter(|_| validation == FieldValidation::Strict) else {
-        return Ok(());
-    };
-    let message = format!(
-        "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: duplicate field {path:?} ({2}:{line})",
-        kind.kind, kind.version, manifest.source
-    );
-    Err(Failure::doing(Status::new(Reason::BadRequest, message), format!("error when creating {:?}", manifest.source)))
 }
 
 fn missing_name(kind: &Kind, source: &str, namespace: &str) -> String {

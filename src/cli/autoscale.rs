@@ -1,8 +1,7 @@
 //! `kloop autoscale`: a HorizontalPodAutoscaler for a workload.
 
 use super::create::generate::Making;
-use super::files::FileFlags;
-use super::targets::{self, Scope, Target};
+use super::targets::{self, Named, Target};
 use super::{Context, Failure, Outcome};
 use crate::object::{Quantity, Reason, Status};
 use serde_json::{Value, json};
@@ -10,10 +9,8 @@ use serde_json::{Value, json};
 /// Auto-scale a deployment, replica set, stateful set, or replication controller.
 #[derive(clap::Args)]
 pub struct Args {
-    /// TYPE NAME or TYPE/NAME.
-    words: Vec<String>,
     #[command(flatten)]
-    files: FileFlags,
+    named: Named,
     #[command(flatten)]
     making: Making,
     /// The lower limit for the number of pods that can be set by the autoscaler.
@@ -53,12 +50,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return Err(Failure::plain(text));
     }
     let metrics = metrics(&args)?;
-    let scope = Scope { words: &args.words, files: Some(&args.files), ..Scope::default() };
-    let (found, mut failures) = targets::find(context, &scope)?;
-    for target in &found {
-        failures.extend(one(&args, context, target, &metrics).err());
-    }
-    Failure::all(failures)
+    targets::each(context, &args.named.scope(), |context, target| one(&args, context, target, &metrics))
 }
 
 fn one(args: &Args, context: &mut Context, target: &Target, metrics: &[Value]) -> Outcome {

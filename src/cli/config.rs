@@ -31,7 +31,7 @@ struct GetContexts {
     /// Names of contexts; all when there is none.
     contexts: Vec<String>,
     /// When using the default output format, don't print headers.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     no_headers: bool,
     /// Output format. One of: (name).
     #[arg(short, long, value_name = "FORMAT", default_value = "")]
@@ -44,7 +44,7 @@ struct SetContext {
     /// The context's name, or --current.
     contexts: Vec<String>,
     /// Modify the current context.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     current: bool,
 }
 
@@ -61,13 +61,13 @@ struct View {
     #[command(flatten)]
     print: PrintFlags,
     /// Accepted for kubectl's sake: there is only the current context.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     minify: bool,
     /// Accepted for kubectl's sake: there is nothing secret.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     raw: bool,
     /// Accepted for kubectl's sake: there is nothing to embed.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     flatten: bool,
 }
 

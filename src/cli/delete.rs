@@ -1,9 +1,9 @@
 //! `kloop delete`: gracefully, and waiting until it is done.
 
-use super::files::{self, FileFlags};
-use super::flags::{self, DryRun, SelectFlags, WriteFlags};
+use super::files;
+use super::flags::{self, DryRun, WriteFlags};
 use super::patience::Patience;
-use super::targets::{self, Scope, Target, Targets};
+use super::targets::{self, Scope, Target, Targets, Which};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -17,34 +17,30 @@ use std::time::Duration;
 /// Delete resources by file names, stdin, resources and names, or by resources and label selector.
 #[derive(clap::Args)]
 pub struct Args {
-    /// TYPE NAME, TYPE/NAME, or TYPE with -l or --all.
-    words: Vec<String>,
     #[command(flatten)]
-    files: FileFlags,
-    #[command(flatten)]
-    select: SelectFlags,
+    which: Which,
     #[command(flatten)]
     write: WriteFlags,
     /// Delete all resources, in the namespace of the specified resource types.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     all: bool,
     /// If present, list the requested object(s) across all namespaces.
-    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// Must be "background", "orphan", or "foreground": what happens to dependents.
     #[arg(long, value_name = "HOW", default_value = "background", num_args = 0..=1, default_missing_value = "background", require_equals = true)]
     cascade: String,
     /// If true, immediately remove resources from API and bypass graceful deletion.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     force: bool,
     /// Period of time in seconds given to the resource to terminate gracefully.
     #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]
     grace_period: i64,
     /// If true, resources are signaled for immediate shutdown (same as --grace-period=1).
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     now: bool,
     /// Treat "resource not found" as a successful delete.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     ignore_not_found: bool,
     /// Output mode. Use "-o name" for shorter output (resource/name).
     #[arg(short, long, value_name = "FORMAT")]
@@ -53,7 +49,7 @@ pub struct Args {
     #[arg(long, default_value = "0s", value_name = "DURATION")]
     timeout: String,
     /// If true, wait for resources to be gone before returning.
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
+    #[arg(long, default_value_t = true)]
     wait: bool,
 }
 
@@ -68,7 +64,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
                 .to_owned(),
         ]);
     }
-    let selects = args.select.selector.is_some() || args.select.field_selector.is_some() || args.all;
+    let selects = args.which.select.selector.is_some() || args.which.select.field_selector.is_some() || args.all;
     let (targets, mut failures) = find(&args, context)?;
     if targets.is_empty() && failures.is_empty() && selects {
         return context.say("No resources found");
@@ -95,13 +91,13 @@ fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
         let output = args.output.as_deref().unwrap_or_default();
         return Err(Failure::plain(format!("unexpected -o output mode: {output}. We only support '-o name'")));
     }
-    if args.all && args.select.selector.is_some() {
+    if args.all && args.which.select.selector.is_some() {
         return Err(Failure::plain("cannot set --all and --selector at the same time"));
     }
-    if args.all && args.words.iter().any(|word| word.contains('/')) {
+    if args.all && args.which.words.iter().any(|word| word.contains('/')) {
         return Err(Failure::plain("selectors and the all flag cannot be used when passing resource/name arguments"));
     }
-    if args.all && args.words.len() > 1 {
+    if args.all && args.which.words.len() > 1 {
         return Err(Failure::plain("name cannot be provided when a selector is specified"));
     }
     if args.force && args.grace_period > 0 {
@@ -142,8 +138,8 @@ fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<Doomed>, Vec<Failure
     let missing =
         |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
     let (mut found, mut failures);
-    if !args.files.is_empty() {
-        let (manifests, unread) = files::read(&args.files)?;
+    if !args.which.files.is_empty() {
+        let (manifests, unread) = files::read(&args.which.files)?;
         (found, failures) = (Vec::new(), unread);
         for manifest in manifests {
             let located = targets::locate(context, &manifest).and_then(|(kind, key)| {
@@ -157,20 +153,14 @@ fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<Doomed>, Vec<Failure
             }
         }
     } else {
-        match targets::parse(&args.words)? {
+        match targets::parse(&args.which.words)? {
             Targets::Lists(kinds) if kinds.is_empty() => return Err(targets::no_resources()),
             Targets::Named(_) if args.all => {
                 return Err(Failure::plain("name cannot be provided when a selector is specified"));
             }
             _ => {}
         }
-        let scope = Scope {
-            words: &args.words,
-            select: Some(&args.select),
-            all: args.all,
-            all_namespaces: args.all_namespaces,
-            ..Scope::default()
-        };
+        let scope = Scope { all: args.all, all_namespaces: args.all_namespaces, ..args.which.scope() };
         let (targets, missing) = targets::find(context, &scope)?;
         found = targets.into_iter().map(|target| (target, None)).collect();
         failures = missing;

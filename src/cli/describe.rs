@@ -1,8 +1,6 @@
 //! `kloop describe`: what there is to know about objects, with what belongs to them.
 
-use super::files::FileFlags;
-use super::flags::SelectFlags;
-use super::targets::{self, Scope, Target, Targets};
+use super::targets::{self, Scope, Target, Targets, Which};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::Ledger;
 use crate::apiserver::read::{self, Wanted};
@@ -16,14 +14,10 @@ use crate::show::describe::{SEPARATOR, describe};
 /// A name that no object has describes those whose names start with it.
 #[derive(clap::Args)]
 pub struct Args {
-    /// TYPE, TYPE NAME_PREFIX, or TYPE/NAME.
-    words: Vec<String>,
     #[command(flatten)]
-    files: FileFlags,
-    #[command(flatten)]
-    select: SelectFlags,
+    which: Which,
     /// If present, list the requested object(s) across all namespaces.
-    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// If true, display events related to the described object [default: true when it is one].
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
@@ -35,19 +29,12 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
-    if args.words.is_empty() && args.files.is_empty() {
+    if args.which.is_empty() {
         return Err(Failure::plain(
             "You must specify the type of resource to describe. Use \"kloop api-resources\" for a complete list of supported resources.\n",
         ));
     }
-    let scope = Scope {
-        words: &args.words,
-        files: Some(&args.files),
-        select: Some(&args.select),
-        all: true,
-        all_namespaces: args.all_namespaces,
-        ..Scope::default()
-    };
+    let scope = Scope { all_namespaces: args.all_namespaces, ..args.which.scope() };
     let (found, failures) = targets::find(context, &scope)?;
     let exact = found.len() + failures.len() == 1;
     let (found, failures) = match &failures[..] {
@@ -57,7 +44,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         }
         _ => (found, failures),
     };
-    let was_prefix = exact && failures.is_empty() && args.words.len() == 2 && !named_exactly(&args, &found);
+    let was_prefix = exact && failures.is_empty() && args.which.words.len() == 2 && !named_exactly(&args, &found);
     let show_events = args.show_events.unwrap_or(found.len() == 1 && !was_prefix);
     print(context, &found, show_events)?;
     if found.is_empty() && failures.is_empty() {
@@ -68,13 +55,13 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 fn named_exactly(args: &Args, found: &[Target]) -> bool {
-    found.iter().any(|target| Some(target.object.name()) == args.words.get(1).map(String::as_str))
+    found.iter().any(|target| Some(target.object.name()) == args.which.words.get(1).map(String::as_str))
 }
 
 /// The objects of a kind whose names start with the one that was asked for.
 fn with_prefix(args: &Args, context: &mut Context) -> Outcome<Vec<Target>> {
-    let [_, prefix] = &args.words[..] else { return Ok(Vec::new()) };
-    let Targets::Named(named) = targets::parse(&args.words)? else { return Ok(Vec::new()) };
+    let [_, prefix] = &args.which.words[..] else { return Ok(Vec::new()) };
+    let Targets::Named(named) = targets::parse(&args.which.words)? else { return Ok(Vec::new()) };
     let Some((kind, _)) = named.first() else { return Ok(Vec::new()) };
     let kind: &'static Kind = kind;
     let namespace = context.namespace().to_owned();

@@ -38,9 +38,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 fn compare(args: &Args, context: &mut Context) -> Outcome {
-    if args.files.is_empty() {
-        return Err(Failure::plain("must specify one of -f and -k"));
-    }
+    args.files.required()?;
     let (manifests, failures) = files::read(&args.files)?;
     Failure::all(failures)?;
     let (live, merged) = (Folder::new("LIVE")?, Folder::new("MERGED")?);

@@ -1,8 +1,7 @@
 //! `kloop edit`: objects in an editor.
 
-use super::files::FileFlags;
-use super::flags::{PrintFlags, WriteFlags};
-use super::targets::{self, Scope, Target};
+use super::flags::ChangeFlags;
+use super::targets::{self, Named, Target};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::apply::with_last_applied;
 use crate::apiserver::create::key_of;
@@ -20,16 +19,12 @@ use std::process::Command;
 /// Edit a resource from the default editor: $KUBE_EDITOR, $EDITOR, or vi.
 #[derive(clap::Args)]
 pub struct Args {
-    /// TYPE NAME or TYPE/NAME.
-    words: Vec<String>,
     #[command(flatten)]
-    files: FileFlags,
+    named: Named,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
+    change: ChangeFlags,
     /// If true, the configuration of current object will be saved in its annotation, for later applies.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     save_config: bool,
     /// If specified, edit will operate on the subresource of the requested object: status.
     #[arg(long, default_value = "", value_name = "NAME")]
@@ -45,8 +40,7 @@ const HEADER: &str = "\
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let scope = Scope { words: &args.words, files: Some(&args.files), ..Scope::default() };
-    let (found, failures) = targets::find(context, &scope)?;
+    let (found, failures) = targets::find(context, &args.named.scope())?;
     Failure::all(failures)?;
     if !["", "status"].contains(&args.subresource.as_str()) {
         return Err(Failure::plain(format!("editing the subresource {:?} is not supported", args.subresource)));
@@ -158,7 +152,7 @@ fn refused(context: &mut Context, target: &Target, status: &Status) -> String {
 
 /// Patches one object with the difference that the editing made.
 fn one(args: &Args, context: &mut Context, target: &Target, edited: &Object) -> Outcome {
-    let dry_run = args.write.dry_run(context)?;
+    let dry_run = args.change.dry_run(context)?;
     let Target { kind, object } = target;
     let mut shown = object.clone();
     shown.unset(&["metadata", "managedFields"]);
@@ -180,7 +174,7 @@ fn one(args: &Args, context: &mut Context, target: &Target, edited: &Object) -> 
     let reply: Reply =
         context.api()?.write(options.dry_run, |ledger| patch(ledger, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);
-    args.print.result(context, &reply.object, &format!("{name} edited{}", dry_run.suffix()))
+    args.change.print.result(context, &reply.object, &format!("{name} edited{}", dry_run.suffix()))
 }
 
 /// The file that is edited; it goes when it is dropped, unless it is kept.

@@ -18,7 +18,7 @@ pub struct Args {
     #[command(flatten)]
     print: PrintFlags,
     /// If present, list the events across all namespaces.
-    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// Filter events to only those pertaining to the specified resource: TYPE/NAME.
     #[arg(long = "for", value_name = "TYPE/NAME")]
@@ -27,10 +27,10 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "TYPE")]
     types: Vec<String>,
     /// After listing the requested events, watch for more events.
-    #[arg(short, long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short, long)]
     watch: bool,
     /// When using the default output format, don't print headers.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     no_headers: bool,
     /// Accepted for kubectl's sake: lists are never cut into chunks here.
     #[arg(long, default_value_t = 500, value_name = "N")]

@@ -14,7 +14,7 @@ pub struct Args {
     /// TYPE, or TYPE.field.field for one of its fields.
     words: Vec<String>,
     /// When true, print the name of all the fields recursively. Otherwise, print the available fields with their description.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     recursive: bool,
     /// Use given api-version (group/version) of the resource.
     #[arg(long, value_name = "VERSION", default_value = "")]

@@ -1,9 +1,7 @@
 //! `kloop expose`: a Service for what runs already.
 
 use super::create::generate::{Making, Overrides};
-use super::files::FileFlags;
-use super::targets::Scope;
-use super::targets::{self, Target};
+use super::targets::{self, Named, Target};
 use super::{Context, Failure, Outcome, pairs};
 use crate::object::Object;
 use serde_json::{Map, Value, json};
@@ -11,10 +9,8 @@ use serde_json::{Map, Value, json};
 /// Take a replication controller, service, deployment or pod and expose it as a new Kubernetes service.
 #[derive(clap::Args)]
 pub struct Args {
-    /// TYPE NAME or TYPE/NAME.
-    words: Vec<String>,
     #[command(flatten)]
-    files: FileFlags,
+    named: Named,
     #[command(flatten)]
     making: Making,
     #[command(flatten)]
@@ -59,12 +55,7 @@ const MAX_NAME: usize = 63;
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let scope = Scope { words: &args.words, files: Some(&args.files), ..Scope::default() };
-    let (found, mut failures) = targets::find(context, &scope)?;
-    for target in &found {
-        failures.extend(one(&args, context, target).err());
-    }
-    Failure::all(failures)
+    targets::each(context, &args.named.scope(), |context, target| one(&args, context, target))
 }
 
 fn one(args: &Args, context: &mut Context, target: &Target) -> Outcome {

@@ -19,11 +19,16 @@ pub struct FileFlags {
     #[arg(short, long = "filename", value_name = "FILE", value_delimiter = ',')]
     pub filenames: Vec<String>,
     /// Process the directory used in -f, --filename recursively.
-    #[arg(short = 'R', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short = 'R', long)]
     pub recursive: bool,
 }
 
 impl FileFlags {
+    /// Refuses a command that named no file but has to.
+    pub fn required(&self) -> Outcome {
+        if self.is_empty() { Err(Failure::plain("must specify one of -f and -k")) } else { Ok(()) }
+    }
+
     /// Whether any was given.
     pub fn is_empty(&self) -> bool {
         self.filenames.is_empty()
@@ -67,6 +72,15 @@ impl Manifest {
     pub fn duplicates(&self) -> &[(String, usize)] {
         &self.document.duplicates
     }
+}
+
+/// The same for a verb that needs at least one.
+pub fn read_for(flags: &FileFlags, verb: &str) -> Outcome<(Vec<Manifest>, Vec<Failure>)> {
+    let (manifests, failures) = read(flags)?;
+    if manifests.is_empty() && failures.is_empty() {
+        return Err(Failure::plain(format!("no objects passed to {verb}")));
+    }
+    Ok((manifests, failures))
 }
 
 /// All objects of the files, in order, and what could not be read.

@@ -1,7 +1,9 @@
 //! Flags that several verbs share.
 
 use super::{Context, Failure, Outcome};
+use crate::apiserver::apply::with_last_applied;
 use crate::apiserver::{FieldValidation, Options};
+use crate::kinds::Kind;
 use crate::object::{Object, time};
 use crate::show::print::{Flags, Format, Printer};
 use clap::Args;
@@ -113,10 +115,10 @@ pub struct PrintFlags {
     #[arg(long, value_name = "TEMPLATE")]
     pub template: Option<String>,
     /// If true, ignore any errors in templates when a field or map key is missing in the template.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
+    #[arg(long, default_value_t = true)]
     pub allow_missing_template_keys: bool,
     /// If true, keep the managedFields when printing objects in JSON or YAML format.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     pub show_managed_fields: bool,
 }
 
@@ -152,6 +154,52 @@ impl PrintFlags {
             }
             None => context.say(line),
         }
+    }
+}
+
+/// Flags of verbs that change objects, and tell or print what became of each.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ChangeFlags {
+    #[command(flatten)]
+    pub print: PrintFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+}
+
+impl ChangeFlags {
+    /// What `--dry-run` says.
+    pub fn dry_run(&self, context: &mut Context) -> Outcome<DryRun> {
+        self.write.dry_run(context)
+    }
+
+    /// Whether lines are told, rather than objects printed.
+    pub fn tells(&self) -> bool {
+        self.print.output.is_none()
+    }
+
+    /// Says `deployment.apps/web <done>`, or prints the object.
+    pub fn tell(&self, context: &mut Context, kind: &Kind, object: &Object, done: &str, dry_run: DryRun) -> Outcome {
+        let line = format!("{} {done}{}", context.name_of(kind, object), dry_run.suffix());
+        self.print.result(context, object, &line)
+    }
+}
+
+/// Flags of verbs that write whole objects.
+#[derive(Args, Clone, Debug, Default)]
+pub struct MakeFlags {
+    #[command(flatten)]
+    pub change: ChangeFlags,
+    #[command(flatten)]
+    pub validate: ValidateFlag,
+    /// If true, the configuration of current object will be saved in its annotation, for later applies.
+    #[arg(long)]
+    save_config: bool,
+}
+
+impl MakeFlags {
+    /// The object as it is sent: with its own configuration noted, when that was asked for.
+    pub fn noted(&self, object: Object) -> Object {
+        if self.save_config { with_last_applied(&object) } else { object }
     }
 }
 

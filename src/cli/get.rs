@@ -1,8 +1,7 @@
 //! `kloop get`: tables and other formats of what there is, once or as it changes.
 
-use super::files::FileFlags;
-use super::flags::{PrintFlags, SelectFlags};
-use super::targets::{self, Scope, Targets};
+use super::flags::PrintFlags;
+use super::targets::{self, Scope, Targets, Which};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::read;
 use crate::kinds::Kind;
@@ -18,49 +17,45 @@ mod watch;
 /// Display one or many resources.
 #[derive(clap::Args)]
 pub struct Args {
-    /// TYPE, TYPE NAME, or TYPE/NAME.
-    words: Vec<String>,
     #[command(flatten)]
-    files: FileFlags,
-    #[command(flatten)]
-    select: SelectFlags,
+    which: Which,
     #[command(flatten)]
     print: PrintFlags,
     /// If present, list the requested object(s) across all namespaces.
-    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// When using the default or custom-column output format, don't print headers.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     no_headers: bool,
     /// When printing, show all labels as the last column.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     show_labels: bool,
     /// Labels that are going to be presented as columns.
     #[arg(short = 'L', long, value_delimiter = ',', value_name = "LABEL")]
     label_columns: Vec<String>,
     /// If present, list the resource type for the requested object(s).
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     show_kind: bool,
     /// Sort by the field that this JSONPath expression names, such as '{.metadata.name}'.
     #[arg(long, value_name = "PATH")]
     sort_by: Option<String>,
     /// If the requested object does not exist the command will return exit code 0.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     ignore_not_found: bool,
     /// After listing/getting the requested object, watch for changes.
-    #[arg(short, long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short, long)]
     watch: bool,
     /// Watch for changes to the requested object(s), without listing/getting first.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     watch_only: bool,
     /// Output watch event objects when --watch or --watch-only is used.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     output_watch_events: bool,
     /// Accepted for kubectl's sake: lists are never cut into chunks here.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
     /// Accepted for kubectl's sake: tables are always the server's.
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
+    #[arg(long, default_value_t = true)]
     server_print: bool,
 }
 
@@ -68,7 +63,7 @@ pub struct Args {
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let format = args.print.format(args.no_headers, true)?.unwrap_or(Format::Table { wide: false });
     let sort = args.sort_by.as_deref().map(SortBy::parse).transpose()?;
-    if args.words.is_empty() && args.files.is_empty() {
+    if args.which.is_empty() {
         context.tell("You must specify the type of resource to get. Use \"kloop api-resources\" for a complete list of supported resources.\n");
         return Err(Failure::plain(
             "Required resource not specified.\nUse \"kloop explain <resource>\" for a detailed description of that resource \
@@ -114,15 +109,16 @@ struct Found {
 }
 
 fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
-    if !args.files.is_empty() {
-        let (targets, failures) = targets::find(context, &Scope { files: Some(&args.files), ..Scope::default() })?;
+    if !args.which.files.is_empty() {
+        let (targets, failures) =
+            targets::find(context, &Scope { files: Some(&args.which.files), ..Scope::default() })?;
         let single = targets.len() + failures.len() == 1;
         let groups = by_kind(targets.into_iter().map(|target| (target.kind, target.object)));
         return Ok((Found { groups, single, named: true }, failures));
     }
-    match targets::parse(&args.words)? {
+    match targets::parse(&args.which.words)? {
         Targets::Named(named) => {
-            if args.select.selector.is_some() {
+            if args.which.select.selector.is_some() {
                 return Err(Failure::plain("name cannot be provided when a selector is specified"));
             }
             if args.all_namespaces {
@@ -135,7 +131,7 @@ fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
             let mut groups = Vec::new();
             for kind in kinds {
                 warn_of(context, kind);
-                let wanted = targets::wanted(&args.select, kind)?;
+                let wanted = targets::wanted(&args.which.select, kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
                 let objects = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;

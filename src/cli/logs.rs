@@ -24,16 +24,16 @@ pub struct Args {
     #[arg(short, long, value_name = "CONTAINER")]
     container: Option<String>,
     /// Get all containers' logs in the pod(s).
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     all_containers: bool,
     /// Get logs from all pod(s). Sets prefix to true.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     all_pods: bool,
     /// Specify if the logs should be streamed.
-    #[arg(short, long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short, long)]
     follow: bool,
     /// If true, print the logs for the previous instance of the container in a pod if it exists.
-    #[arg(short, long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short, long)]
     previous: bool,
     /// Selector (label query) to filter on.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
@@ -51,13 +51,13 @@ pub struct Args {
     #[arg(long, default_value_t = 0, value_name = "BYTES", allow_negative_numbers = true)]
     limit_bytes: i64,
     /// Include timestamps on each line in the log output.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     timestamps: bool,
     /// Prefix each log line with the log source (pod name and container name).
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     prefix: bool,
     /// If watching / following pod logs, allow for any errors that occur to be non-fatal.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     ignore_errors: bool,
     /// Maximum number of concurrent logs to follow when using a selector.
     #[arg(long, default_value_t = 5, value_name = "N")]
@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, default_value = "20s", value_name = "DURATION")]
     pod_running_timeout: String,
     /// Accepted for kubectl's sake: there is no backend to verify here.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     insecure_skip_tls_verify_backend: bool,
 }
 

@@ -24,6 +24,7 @@ mod failure;
 mod files;
 mod flags;
 mod get;
+mod grammar;
 mod logs;
 mod mark;
 mod node;
@@ -45,7 +46,7 @@ mod wait;
 pub use context::Context;
 pub use failure::{Failure, Outcome};
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -152,9 +153,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = completion::answer() {
         return code;
     }
-    // As in kubectl, a flag that is given twice has its last value.
-    let command = Cli::command().mut_subcommands(|verb| verb.args_override_self(true));
-    let matches = match command.try_get_matches() {
+    let matches = match grammar::command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => return usage::tell(&error),
     };
@@ -165,14 +164,4 @@ pub fn main() -> ExitCode {
     let mut context = Context::new(cli.globals);
     let outcome = cli.verb.run(&mut context);
     context.finish(outcome)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_flags_are_the_same() {
-        Cli::command().debug_assert();
-    }
 }

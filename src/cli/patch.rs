@@ -1,6 +1,6 @@
 //! `kloop patch`: a change written as a patch.
 
-use super::flags::{self, DryRun, PrintFlags, WriteFlags};
+use super::flags::{self, ChangeFlags, DryRun};
 use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::FieldValidation;
@@ -19,9 +19,7 @@ pub struct Args {
     #[command(flatten)]
     scope: ScopeFlags,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
+    change: ChangeFlags,
     /// The patch to be applied to the resource, in JSON or YAML.
     #[arg(short, long, value_name = "PATCH", allow_hyphen_values = true)]
     patch: Option<String>,
@@ -35,7 +33,7 @@ pub struct Args {
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
     /// If true, the patch is applied to the objects of the files and printed, nothing else is looked at.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     local: bool,
 }
 
@@ -50,18 +48,13 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         }
     };
     let text = text(&args)?;
-    let dry_run = args.write.dry_run(context)?;
+    let dry_run = args.change.dry_run(context)?;
     if args.local && dry_run == DryRun::Server {
         let text = "cannot specify --local and --dry-run=server - did you mean --dry-run=client?";
         return Err(Failure::plain(text));
     }
     let scope = Scope { local: args.local, ..args.scope.of(&args.words) };
-    let (found, mut failures) = targets::find(context, &scope)?;
-    for target in &found {
-        let done = change(&text).and_then(|change| one(&args, context, target, language, &change, dry_run));
-        failures.extend(done.err());
-    }
-    Failure::all(failures)
+    targets::each(context, &scope, |context, target| one(&args, context, target, language, &change(&text)?, dry_run))
 }
 
 fn text(args: &Args) -> Outcome<String> {
@@ -148,5 +141,5 @@ fn tell(args: &Args, context: &mut Context, target: &Target, reply: Reply, dry_r
         _ => context.name_of(target.kind, &reply.object),
     };
     let unchanged = if reply.changed { "" } else { " (no change)" };
-    args.print.result(context, &reply.object, &format!("{name} patched{unchanged}{}", dry_run.suffix()))
+    args.change.print.result(context, &reply.object, &format!("{name} patched{unchanged}{}", dry_run.suffix()))
 }

@@ -1,13 +1,10 @@
 //! `kloop replace`: an object as the manifest has it, whole.
 
-use super::apply::refuse_duplicates;
 use super::files::{self, FileFlags, Manifest};
-use super::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
+use super::flags::{self, DryRun, MakeFlags};
 use super::patience::Patience;
-use super::relative::record_folder;
 use super::{Context, Failure, Outcome, targets};
 use crate::apiserver::FieldValidation;
-use crate::apiserver::apply::with_last_applied;
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read;
@@ -22,13 +19,9 @@ pub struct Args {
     #[command(flatten)]
     files: FileFlags,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
-    #[command(flatten)]
-    validate: ValidateFlag,
+    make: MakeFlags,
     /// If true, delete the object and create it again.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     force: bool,
     /// With --force: period of time in seconds given to the resource to terminate gracefully.
     #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]
@@ -36,9 +29,6 @@ pub struct Args {
     /// With --force: how long to wait until the old object is gone; zero means a week.
     #[arg(long, default_value = "0s", value_name = "DURATION")]
     timeout: String,
-    /// If true, the configuration of current object will be saved in its annotation, for later applies.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
-    save_config: bool,
     /// If specified, replace will operate on the subresource of the requested object: status.
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
@@ -48,18 +38,13 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
-    if args.files.is_empty() {
-        return Err(Failure::plain("must specify one of -f and -k"));
-    }
+    args.files.required()?;
     if args.grace_period >= 0 && !args.force {
         return Err(Failure::plain("--grace-period must have --force specified"));
     }
-    let dry_run = args.write.dry_run(context)?;
-    let validation = args.validate.parse()?;
-    let (manifests, mut failures) = files::read(&args.files)?;
-    if manifests.is_empty() && failures.is_empty() {
-        return Err(Failure::plain("no objects passed to replace"));
-    }
+    let dry_run = args.make.change.dry_run(context)?;
+    let validation = args.make.validate.parse()?;
+    let (manifests, mut failures) = files::read_for(&args.files, "replace")?;
     for manifest in &manifests {
         failures.extend(one(&args, context, manifest, dry_run, validation).err());
     }
@@ -74,15 +59,9 @@ fn one(
     validation: FieldValidation,
 ) -> Outcome {
     let (kind, key) = targets::locate(context, manifest)?;
-    let mut object = manifest.object.clone();
-    if kind.namespaced {
-        object.set(&["metadata", "namespace"], &*key.namespace);
-    }
-    record_folder(&mut object, manifest);
-    refuse_duplicates(kind, manifest, validation)?;
-    if args.save_config {
-        object = with_last_applied(&object);
-    }
+    let mut object = targets::placed(manifest, kind, &key);
+    targets::refuse_duplicates(kind, manifest, validation)?;
+    object = args.make.noted(object);
     let options = flags::options(validation, dry_run);
     let doing = |status| Failure::doing(status, format!("error when replacing {:?}", manifest.source));
     let object = if dry_run == DryRun::Client {
@@ -104,8 +83,7 @@ fn one(
         context.warn(&done.warnings);
         done.object
     };
-    let line = format!("{} replaced{}", context.name_of(kind, &object), dry_run.suffix());
-    args.print.result(context, &object, &line)
+    args.make.change.tell(context, kind, &object, "replaced", dry_run)
 }
 
 /// Deletes what stands there, and waits until it is gone.
@@ -119,7 +97,7 @@ fn remove(args: &Args, context: &mut Context, kind: &'static Kind, key: &Key) ->
         Err(status) if status.reason == Reason::NotFound => return Ok(()),
         Err(status) => return Err(status.into()),
     };
-    if args.print.output.is_none() {
+    if args.make.change.tells() {
         let place = if kind.namespaced { format!(" from {} namespace", key.namespace) } else { String::new() };
         context.say(&format!("{} {:?} deleted{place}", kind.qualified_singular(), &*key.name))?;
     }

@@ -30,10 +30,10 @@ pub struct Args {
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
     /// If true, create a ClusterIP service associated with the pod. Requires `--port`.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     expose: bool,
     /// If true and extra arguments are present, use them as the 'command' field in the container, rather than the 'args' field.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     command: bool,
     /// The restart policy for this Pod. Legal values [Always, OnFailure, Never].
     #[arg(long, default_value = "Always", value_name = "POLICY")]
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "POLICY")]
     image_pull_policy: Option<String>,
     /// If true, run the container in privileged mode.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     privileged: bool,
     /// Arguments of the container, or its command.
     #[arg(last = true)]

@@ -1,7 +1,7 @@
 //! `kloop scale`: how many replicas there shall be.
 
 use super::change::change;
-use super::flags::{self, DryRun, PrintFlags, WriteFlags};
+use super::flags::{self, ChangeFlags, DryRun};
 use super::patience::Patience;
 use super::targets::{self, ScopeFlags, Target};
 use super::{Context, Failure, Outcome};
@@ -17,9 +17,7 @@ pub struct Args {
     #[command(flatten)]
     scope: ScopeFlags,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
+    change: ChangeFlags,
     /// The new desired number of replicas.
     #[arg(long, required = true, value_name = "COUNT", allow_negative_numbers = true)]
     replicas: i64,
@@ -44,7 +42,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return Err(Failure::plain("The --current-replicas must specify an integer of -1 or greater"));
     }
     let timeout = flags::duration("timeout", &args.timeout)?;
-    let dry_run = args.write.dry_run(context)?;
+    let dry_run = args.change.dry_run(context)?;
     let (found, failures) = targets::find(context, &args.scope.of(&args.words))?;
     if args.resource_version.is_some() && found.len() > 1 {
         return Err(Failure::plain("cannot use --resource-version with multiple resources"));
@@ -70,8 +68,7 @@ fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun, tim
     if let Some(timeout) = timeout.filter(|_| dry_run == DryRun::None) {
         wait(args, context, target, timeout)?;
     }
-    let line = format!("{} scaled{}", context.name_of(target.kind, &reply.object), dry_run.suffix());
-    args.print.result(context, &reply.object, &line)
+    args.change.tell(context, target.kind, &reply.object, "scaled", dry_run)
 }
 
 /// Scaling only from the size and the version that are asked for.

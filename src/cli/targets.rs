@@ -2,7 +2,9 @@
 
 use super::files::{self, FileFlags, Manifest};
 use super::flags::SelectFlags;
+use super::relative::record_folder;
 use super::{Context, Failure, Outcome};
+use crate::apiserver::FieldValidation;
 use crate::apiserver::read::{self, Wanted};
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
@@ -135,7 +137,7 @@ pub struct ScopeFlags {
     #[command(flatten)]
     pub select: SelectFlags,
     /// Select all resources, in the namespace of the specified resource types.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     pub all: bool,
 }
 
@@ -144,6 +146,46 @@ impl ScopeFlags {
     pub fn of<'a>(&'a self, words: &'a [String]) -> Scope<'a> {
         let (files, select) = (Some(&self.files), Some(&self.select));
         Scope { words, files, select, all: self.all, ..Scope::default() }
+    }
+}
+
+/// Flags of verbs that are about single objects.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Named {
+    /// TYPE NAME or TYPE/NAME.
+    words: Vec<String>,
+    #[command(flatten)]
+    files: FileFlags,
+}
+
+impl Named {
+    /// As a scope.
+    pub fn scope(&self) -> Scope<'_> {
+        Scope { words: &self.words, files: Some(&self.files), ..Scope::default() }
+    }
+}
+
+/// Flags of verbs that are about single objects, those that a selector finds, or all of a type.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Which {
+    /// TYPE, TYPE NAME, or TYPE/NAME.
+    pub words: Vec<String>,
+    #[command(flatten)]
+    pub files: FileFlags,
+    #[command(flatten)]
+    pub select: SelectFlags,
+}
+
+impl Which {
+    /// Whether nothing was named.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.files.is_empty()
+    }
+
+    /// As a scope in which a type means all of it.
+    pub fn scope(&self) -> Scope<'_> {
+        let (files, select) = (Some(&self.files), Some(&self.select));
+        Scope { words: &self.words, files, select, all: true, ..Scope::default() }
     }
 }
 
@@ -194,6 +236,17 @@ pub fn find(context: &mut Context, scope: &Scope<'_>) -> Outcome<(Vec<Target>, V
     }
 }
 
+/// Does one thing to each object that a command is about; failures are told after all of them.
+pub fn each(
+    context: &mut Context,
+    scope: &Scope<'_>,
+    mut one: impl FnMut(&mut Context, &Target) -> Outcome,
+) -> Outcome {
+    let (found, mut failures) = find(context, scope)?;
+    failures.extend(found.iter().filter_map(|target| one(context, target).err()));
+    Failure::all(failures)
+}
+
 fn find_in_files(context: &mut Context, flags: &FileFlags, local: bool) -> Outcome<(Vec<Target>, Vec<Failure>)> {
     let (manifests, mut failures) = files::read(flags)?;
     let mut found = Vec::new();
@@ -219,6 +272,28 @@ pub fn locate(context: &Context, manifest: &Manifest) -> Outcome<(&'static Kind,
     let kind = kind_of(manifest)?;
     let namespace = if kind.namespaced { namespace_of(context, object)? } else { String::new() };
     Ok((kind, Key::new(kind.resource, &namespace, object.name())))
+}
+
+/// A manifest's object as it is sent: in its namespace, and knowing the folder that relative programs are found in.
+pub fn placed(manifest: &Manifest, kind: &Kind, key: &Key) -> Object {
+    let mut object = manifest.object.clone();
+    if kind.namespaced {
+        object.set(&["metadata", "namespace"], &*key.namespace);
+    }
+    record_folder(&mut object, manifest);
+    object
+}
+
+/// A key written twice is an error where validation is strict: which of the two was meant is not known.
+pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldValidation) -> Outcome {
+    let Some((path, line)) = manifest.duplicates().first().filter(|_| validation == FieldValidation::Strict) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: duplicate field {path:?} ({2}:{line})",
+        kind.kind, kind.version, manifest.source
+    );
+    Err(Failure::doing(Status::new(Reason::BadRequest, message), format!("error when creating {:?}", manifest.source)))
 }
 
 /// The kind that a manifest says it is.

@@ -11,7 +11,7 @@ pub const KUBERNETES: &str = "v1.36.2";
 #[derive(clap::Args)]
 pub struct Args {
     /// If true, shows client version only (no server required).
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     client: bool,
     #[command(flatten)]
     print: PrintFlags,

@@ -1,9 +1,8 @@
 //! `kloop wait`: until objects are as they are waited for.
 
-use super::files::FileFlags;
-use super::flags::{self, PrintFlags, SelectFlags};
+use super::flags::{self, PrintFlags};
 use super::patience::Patience;
-use super::targets::{self, Scope, Target, Targets};
+use super::targets::{self, Scope, Target, Targets, Which};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::key_of;
 use crate::kinds::Kind;
@@ -15,12 +14,8 @@ use std::time::Duration;
 /// Wait for a specific condition on one or many resources.
 #[derive(clap::Args)]
 pub struct Args {
-    /// TYPE/NAME, TYPE NAME, or TYPE with -l or --all.
-    words: Vec<String>,
     #[command(flatten)]
-    files: FileFlags,
-    #[command(flatten)]
-    select: SelectFlags,
+    which: Which,
     #[command(flatten)]
     print: PrintFlags,
     /// The condition to wait on: [create|delete|condition=condition-name[=condition-value]|jsonpath='{JSONPath expression}'=[JSONPath value]].
@@ -30,10 +25,10 @@ pub struct Args {
     #[arg(long, default_value = "30s", value_name = "DURATION", allow_hyphen_values = true)]
     timeout: String,
     /// Select all resources in the namespace of the specified resource types.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     all: bool,
     /// If present, list the requested object(s) across all namespaces.
-    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short = 'A', long)]
     all_namespaces: bool,
 }
 
@@ -201,22 +196,15 @@ impl Waiting<'_> {
 
     fn find(&self, context: &mut Context) -> Outcome<(Vec<Target>, Vec<Failure>)> {
         let args = self.args;
-        let scope = Scope {
-            words: &args.words,
-            files: Some(&args.files),
-            select: Some(&args.select),
-            all: args.all,
-            all_namespaces: args.all_namespaces,
-            ..Scope::default()
-        };
+        let scope = Scope { all: args.all, all_namespaces: args.all_namespaces, ..args.which.scope() };
         targets::find(context, &scope)
     }
 
     /// The objects once they are all there.
     fn created(&self, context: &mut Context) -> Outcome<Vec<Target>> {
-        if let Targets::Lists(kinds) = targets::parse(&self.args.words)?
+        if let Targets::Lists(kinds) = targets::parse(&self.args.which.words)?
             && kinds.is_empty()
-            && self.args.files.is_empty()
+            && self.args.which.files.is_empty()
         {
             return Err(targets::no_resources());
         }

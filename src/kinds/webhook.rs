@@ -8,6 +8,57 @@ use k8s_openapi::api::admissionregistration::v1::{
 /// Port of the Service behind a webhook.
 const HTTPS: i32 = 443;
 
+/// The catalogue's entry of a webhook configuration, and its defaults and checks: the two kinds have no type in common, but
+/// the same fields. `more` sets the defaults that only one of them has.
+macro_rules! configuration {
+    ($kind:ident, $resource:literal, $more:expr) => {
+        /// The catalogue's entry.
+        pub const KIND: $crate::kinds::Kind = $crate::kinds::Kind {
+            namespaced: false,
+            categories: &["api-extensions"],
+            status: false,
+            unconditional_update: false,
+            ..$crate::kinds::Kind::of::<$kind>(
+                concat!($resource, ".admissionregistration.k8s.io"),
+                "v1",
+                stringify!($kind),
+            )
+        };
+
+        impl $crate::kinds::Typed for $kind {
+            fn default(&mut self) {
+                $crate::kinds::omit::metadata(&mut self.metadata);
+                for hook in self.webhooks.iter_mut().flatten() {
+                    let rules = hook.rules.get_or_insert_default();
+                    $crate::kinds::webhook::default_call(&mut hook.client_config, rules);
+                    $crate::kinds::omit::empty(&mut hook.rules);
+                    hook.failure_policy.get_or_insert_with(|| "Fail".to_owned());
+                    hook.match_policy.get_or_insert_with(|| "Equivalent".to_owned());
+                    hook.namespace_selector.get_or_insert_default();
+                    hook.object_selector.get_or_insert_default();
+                    hook.timeout_seconds.get_or_insert(10);
+                    $more(hook);
+                }
+            }
+
+            fn validate(&self, _old: Option<&Self>, errors: &mut $crate::kinds::Errors) {
+                for (index, hook) in self.webhooks.iter().flatten().enumerate() {
+                    let hook = $crate::kinds::webhook::Webhook {
+                        name: &hook.name,
+                        config: &hook.client_config,
+                        side_effects: &hook.side_effects,
+                        versions: &hook.admission_review_versions,
+                        timeout: hook.timeout_seconds,
+                    };
+                    let path = $crate::kinds::Path::root("webhooks").index(index);
+                    $crate::kinds::webhook::check(&hook, &path, errors);
+                }
+            }
+        }
+    };
+}
+pub(super) use configuration;
+
 /// The scope of rules, and the port of the Service.
 pub fn default_call(config: &mut WebhookClientConfig, rules: &mut [RuleWithOperations]) {
     if let Some(service) = &mut config.service {

@@ -40,7 +40,7 @@ pub struct Set {
     #[command(flatten)]
     print: PrintFlags,
     /// Will create the annotation where the object has none.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     create_annotation: bool,
 }
 
@@ -82,9 +82,7 @@ fn view(args: &View, context: &mut Context) -> Outcome {
 }
 
 fn set(args: &Set, context: &mut Context) -> Outcome {
-    if args.files.is_empty() {
-        return Err(Failure::plain("must specify one of -f and -k"));
-    }
+    args.files.required()?;
     let dry_run = args.write.dry_run(context)?;
     let (manifests, failures) = files::read(&args.files)?;
     Failure::all(failures)?;

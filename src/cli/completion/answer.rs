@@ -6,11 +6,11 @@
 
 use super::SCRIPTS;
 use super::state::State;
-use crate::cli::Cli;
+use crate::cli::grammar;
 use crate::kinds;
 use crate::show::print;
 use clap::builder::StyledStr;
-use clap::{Arg, ArgMatches, Command, CommandFactory};
+use clap::{Arg, ArgMatches, Command};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, complete};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -60,7 +60,7 @@ fn words(line: Vec<OsString>) -> Vec<(String, Option<String>)> {
     let Some(index) = line.len().checked_sub(1).filter(|index| *index > 0) else { return Vec::new() };
     let before = &line[..index];
     let is_new = line[index].is_empty();
-    let mut command = ask_state(Cli::command(), before);
+    let mut command = ask_state(grammar::command(), before);
     let folder = std::env::current_dir().ok();
     let found = complete(&mut command, line, index, folder.as_deref()).unwrap_or_default();
     let text = |help: &StyledStr| help.to_string().lines().next().unwrap_or_default().to_owned();

@@ -2,10 +2,9 @@
 //!
 //! Start reading at [`Making::create`].
 
-use crate::apiserver::apply::with_last_applied;
 use crate::apiserver::create::create;
 use crate::apiserver::patch::{PatchType, patched};
-use crate::cli::flags::{self, DryRun, PrintFlags, ValidateFlag, WriteFlags};
+use crate::cli::flags::{self, DryRun, MakeFlags};
 use crate::cli::{Context, Failure, Outcome};
 use crate::kinds;
 use crate::object::Object;
@@ -45,24 +44,16 @@ impl Generate {
 #[derive(clap::Args)]
 pub struct Making {
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
-    #[command(flatten)]
-    validate: ValidateFlag,
-    /// If true, the configuration of current object will be saved in its annotation, for later applies.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
-    save_config: bool,
+    make: MakeFlags,
 }
 
 impl Making {
     /// Creates the object and says `service/web <word>`, or prints it.
     pub fn create(&self, context: &mut Context, body: Value, word: &str) -> Outcome {
-        let dry_run = self.write.dry_run(context)?;
+        let dry_run = self.make.change.dry_run(context)?;
         let object = self.commit(context, Object(body), dry_run)?;
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
-        let line = format!("{} {word}{}", context.name_of(kind, &object), dry_run.suffix());
-        self.print.result(context, &object, &line)
+        self.make.change.tell(context, kind, &object, word, dry_run)
     }
 
     fn commit(&self, context: &mut Context, mut object: Object, dry_run: DryRun) -> Outcome<Object> {
@@ -71,10 +62,8 @@ impl Making {
         if kind.namespaced && (dry_run != DryRun::Client || context.globals.namespace.is_some()) {
             object.set(&["metadata", "namespace"], context.namespace());
         }
-        if self.save_config {
-            object = with_last_applied(&object);
-        }
-        let options = flags::options(self.validate.parse()?, dry_run);
+        object = self.make.noted(object);
+        let options = flags::options(self.make.validate.parse()?, dry_run);
         if dry_run == DryRun::Client {
             return Ok(object);
         }

@@ -13,7 +13,7 @@ pub struct Args {
     #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
     value: i32,
     /// Global-default specifies whether this PriorityClass should be considered as the default priority.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     global_default: bool,
     /// An arbitrary string that usually provides guidelines on when this priority class should be used.
     #[arg(long, default_value = "", value_name = "TEXT")]

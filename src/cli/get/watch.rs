@@ -17,7 +17,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
-    let (kind, name) = match targets::parse(&args.words)? {
+    let (kind, name) = match targets::parse(&args.which.words)? {
         Targets::Named(named) => match &named[..] {
             [(kind, name)] => (*kind, Some(name.clone())),
             _ => {
@@ -29,7 +29,7 @@ pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
             _ => return Err(Failure::plain("you may only specify a single resource type")),
         },
     };
-    let mut wanted = targets::wanted(&args.select, kind)?;
+    let mut wanted = targets::wanted(&args.which.select, kind)?;
     if let Some(name) = &name {
         wanted.fields = FieldSelector::parse(&format!("metadata.name={name}")).ok();
     }

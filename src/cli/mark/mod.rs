@@ -6,7 +6,7 @@ pub mod annotate;
 pub mod label;
 
 use super::change::change;
-use super::flags::{DryRun, PrintFlags, WriteFlags};
+use super::flags::{ChangeFlags, DryRun};
 use super::pairs::{self, Pairs};
 use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{Context, Failure, Outcome};
@@ -22,20 +22,18 @@ struct Flags {
     #[command(flatten)]
     scope: ScopeFlags,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
+    change: ChangeFlags,
     /// If true, allow existing values to be overwritten, otherwise reject updates that overwrite them.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     overwrite: bool,
     /// If true, display what a given resource has.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     list: bool,
     /// If true, the change is made to the objects of the files and printed, nothing else is looked at.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     local: bool,
     /// If present, look for the requested objects in all namespaces.
-    #[arg(short = 'A', long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// If non-empty, the update will only succeed if this is the current resource-version for the object.
     #[arg(long, value_name = "VERSION")]
@@ -66,7 +64,7 @@ fn run(flags: &Flags, context: &mut Context, mark: &Mark) -> Outcome {
     if pairs == Pairs::default() && !flags.list {
         return Err(Failure::plain(format!("at least one {} update is required", mark.noun)));
     }
-    let dry_run = flags.write.dry_run(context)?;
+    let dry_run = flags.change.dry_run(context)?;
     let scope = Scope { local: flags.local, all_namespaces: flags.all_namespaces, ..flags.scope.of(&resources) };
     let (found, mut failures) = targets::find(context, &scope)?;
     if flags.resource_version.is_some() && found.len() > 1 {
@@ -108,14 +106,13 @@ fn one(flags: &Flags, context: &mut Context, target: &Target, mark: &Mark, pairs
         }
         Ok(())
     })?;
-    if flags.print.output.is_none() && mark.field == "labels" {
+    if flags.change.tells() && mark.field == "labels" {
         for key in missing {
             context.say(&format!("label {key:?} not found."))?;
         }
     }
     let word = (mark.done)(pairs, reply.changed);
-    let line = format!("{} {word}{}", context.name_of(target.kind, &reply.object), dry_run.suffix());
-    flags.print.result(context, &reply.object, &line)
+    flags.change.tell(context, target.kind, &reply.object, word, dry_run)
 }
 
 fn refuse_taken(object: &Object, mark: &Mark, pairs: &Pairs) -> Outcome {

@@ -28,16 +28,16 @@ pub struct Args {
     #[command(flatten)]
     write: WriteFlags,
     /// Continue even if there are pods that do not declare a controller.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     force: bool,
     /// Ignore DaemonSet-managed pods.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     ignore_daemonsets: bool,
     /// Continue even if there are pods using emptyDir (local data that will be deleted when the node is drained).
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     delete_emptydir_data: bool,
     /// Force drain to use delete, even if eviction is supported. This will bypass checking PodDisruptionBudgets.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     disable_eviction: bool,
     /// Period of time in seconds given to each pod to terminate gracefully. If negative, the pod's own.
     #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]

@@ -1,8 +1,8 @@
 //! `kloop taint`: what keeps pods away from a node.
 
 use crate::cli::change::change;
-use crate::cli::flags::{DryRun, PrintFlags, ValidateFlag, WriteFlags};
-use crate::cli::targets::{self, Scope, ScopeFlags, Target};
+use crate::cli::flags::{ChangeFlags, DryRun, ValidateFlag};
+use crate::cli::targets::{self, ScopeFlags, Target};
 use crate::cli::{Context, Failure, Outcome};
 use crate::object::{Object, label};
 use serde_json::{Value, json};
@@ -15,13 +15,11 @@ pub struct Args {
     #[command(flatten)]
     scope: ScopeFlags,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
+    change: ChangeFlags,
     #[command(flatten)]
     validate: ValidateFlag,
     /// If true, allow taints to be overwritten, otherwise reject taint updates that overwrite existing taints.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     overwrite: bool,
 }
 
@@ -57,12 +55,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if changes == Changes::default() {
         return plain("at least one taint update is required");
     }
-    let dry_run = args.write.dry_run(context)?;
-    let (found, mut failures) = targets::find(context, &Scope { ..args.scope.of(resources) })?;
-    for target in &found {
-        failures.extend(one(&args, context, target, &changes, dry_run).err());
-    }
-    Failure::all(failures)
+    let dry_run = args.change.dry_run(context)?;
+    targets::each(context, &args.scope.of(resources), |context, target| one(&args, context, target, &changes, dry_run))
 }
 
 impl Changes {
@@ -118,7 +112,7 @@ fn one(args: &Args, context: &mut Context, target: &Target, changes: &Changes, d
         _ => "modified",
     };
     let line = format!("node/{} {word}{}", reply.object.name(), dry_run.suffix());
-    args.print.result(context, &reply.object, &line)
+    args.change.print.result(context, &reply.object, &line)
 }
 
 fn edit(node: &mut Object, changes: &Changes, overwrite: bool) -> Outcome {

@@ -1,9 +1,9 @@
 //! `kloop rollout history`: the revisions of a workload, or one of them.
 
 use super::revisions::{self, CHANGE_CAUSE, Revision, described};
-use super::{Which, group_kind};
+use super::{each, group_kind};
 use crate::cli::flags::PrintFlags;
-use crate::cli::targets::Target;
+use crate::cli::targets::{Target, Which};
 use crate::cli::{Context, Failure, Outcome};
 use crate::object::Object;
 use crate::show::columns;
@@ -25,13 +25,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if args.revision < 0 {
         return Err(Failure::plain("revision must be a positive integer: -1"));
     }
-    let (found, mut failures) = args.which.find(context)?;
-    for target in &found {
-        if let Err(failure) = one(&args, context, target) {
-            failures.push(failure);
-        }
-    }
-    Failure::all(failures)
+    each(context, &args.which, |context, target| one(&args, context, target))
 }
 
 fn one(args: &Args, context: &mut Context, target: &Target) -> Outcome {

@@ -9,9 +9,7 @@ mod revisions;
 mod status;
 mod undo;
 
-use super::files::FileFlags;
-use super::flags::SelectFlags;
-use super::targets::{self, Scope, Target};
+use super::targets::{self, Target, Which};
 use super::{Context, Failure, Outcome};
 use clap::Subcommand;
 
@@ -46,25 +44,15 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
 }
 
-/// Which objects a rollout verb is about.
-#[derive(clap::Args)]
-struct Which {
-    /// TYPE NAME, TYPE/NAME, or TYPE for all of it.
-    words: Vec<String>,
-    #[command(flatten)]
-    files: FileFlags,
-    #[command(flatten)]
-    select: SelectFlags,
+/// Does one thing to each object that a rollout verb is about.
+fn each(context: &mut Context, which: &Which, one: impl FnMut(&mut Context, &Target) -> Outcome) -> Outcome {
+    required(which)?;
+    targets::each(context, &which.scope(), one)
 }
 
-impl Which {
-    fn find(&self, context: &mut Context) -> Outcome<(Vec<Target>, Vec<Failure>)> {
-        if self.words.is_empty() && self.files.is_empty() {
-            return Err(Failure::plain("required resource not specified"));
-        }
-        let (files, select) = (Some(&self.files), Some(&self.select));
-        targets::find(context, &Scope { words: &self.words, files, select, all: true, ..Scope::default() })
-    }
+/// Refuses a command that names nothing.
+fn required(which: &Which) -> Outcome {
+    if which.is_empty() { Err(Failure::plain("required resource not specified")) } else { Ok(()) }
 }
 
 /// `Service`, `Deployment.apps`.

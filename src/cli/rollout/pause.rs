@@ -1,10 +1,10 @@
 //! `kloop rollout pause` and `resume`: `spec.paused` of a Deployment.
 
-use super::{Which, about};
+use super::{about, each};
 use crate::cli::change::change;
-use crate::cli::flags::{DryRun, PrintFlags, WriteFlags};
-use crate::cli::targets::Target;
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::flags::{ChangeFlags, DryRun};
+use crate::cli::targets::{Target, Which};
+use crate::cli::{Context, Outcome};
 
 /// Flags of both.
 #[derive(clap::Args)]
@@ -12,21 +12,13 @@ pub struct Args {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
+    change: ChangeFlags,
 }
 
 /// Runs the verb: pauses, or resumes.
 pub fn run(args: Args, context: &mut Context, paused: bool) -> Outcome {
-    let dry_run = args.write.dry_run(context)?;
-    let (found, mut failures) = args.which.find(context)?;
-    for target in &found {
-        if let Err(failure) = one(&args, context, target, paused, dry_run) {
-            failures.push(failure);
-        }
-    }
-    Failure::all(failures)
+    let dry_run = args.change.dry_run(context)?;
+    each(context, &args.which, |context, target| one(&args, context, target, paused, dry_run))
 }
 
 fn one(args: &Args, context: &mut Context, target: &Target, paused: bool, dry_run: DryRun) -> Outcome {
@@ -42,6 +34,5 @@ fn one(args: &Args, context: &mut Context, target: &Target, paused: bool, dry_ru
         Ok(())
     })?;
     let word = if paused { "paused" } else { "resumed" };
-    let line = format!("{} {word}{}", context.name_of(target.kind, &reply.object), dry_run.suffix());
-    args.print.result(context, &reply.object, &line)
+    args.change.tell(context, target.kind, &reply.object, word, dry_run)
 }

@@ -1,9 +1,9 @@
 //! `kloop rollout restart`: a new moment in the template's annotations, so that all pods are replaced.
 
-use super::{Which, about};
+use super::{about, each};
 use crate::cli::change::change;
-use crate::cli::flags::{DryRun, PrintFlags, WriteFlags};
-use crate::cli::targets::Target;
+use crate::cli::flags::{ChangeFlags, DryRun};
+use crate::cli::targets::{Target, Which};
 use crate::cli::{Context, Failure, Outcome};
 use crate::object::time;
 
@@ -13,23 +13,15 @@ pub struct Args {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
+    change: ChangeFlags,
 }
 
 const RESTARTED_AT: [&str; 5] = ["spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"];
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let dry_run = args.write.dry_run(context)?;
-    let (found, mut failures) = args.which.find(context)?;
-    for target in &found {
-        if let Err(failure) = one(&args, context, target, dry_run) {
-            failures.push(failure);
-        }
-    }
-    Failure::all(failures)
+    let dry_run = args.change.dry_run(context)?;
+    each(context, &args.which, |context, target| one(&args, context, target, dry_run))
 }
 
 fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> Outcome {
@@ -51,6 +43,5 @@ fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> 
         object.set(&RESTARTED_AT, now);
         Ok(())
     })?;
-    let line = format!("{} restarted{}", context.name_of(target.kind, &reply.object), dry_run.suffix());
-    args.print.result(context, &reply.object, &line)
+    args.change.tell(context, target.kind, &reply.object, "restarted", dry_run)
 }

@@ -1,10 +1,10 @@
 //! `kloop rollout status`: how far a rollout is, until it is done.
 
-use super::{Which, group_kind};
+use super::{group_kind, required};
 use crate::apiserver::create::key_of;
 use crate::cli::flags;
 use crate::cli::patience::Patience;
-use crate::cli::targets::Target;
+use crate::cli::targets::{self, Target, Which};
 use crate::cli::{Context, Failure, Outcome};
 use crate::object::Object;
 
@@ -16,7 +16,7 @@ pub struct Args {
     #[command(flatten)]
     which: Which,
     /// Watch the status of the rollout until it's done.
-    #[arg(short, long, num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
+    #[arg(short, long, default_value_t = true)]
     watch: bool,
     /// Pin to a specific revision for showing its status. Defaults to 0 (last revision).
     #[arg(long, default_value_t = 0, value_name = "REVISION", allow_negative_numbers = true)]
@@ -32,7 +32,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return Err(Failure::plain(format!("revision must be a positive integer: {}", args.revision)));
     }
     let timeout = flags::duration("timeout", &args.timeout)?;
-    let (found, mut failures) = args.which.find(context)?;
+    required(&args.which)?;
+    let (found, mut failures) = targets::find(context, &args.which.scope())?;
     if found.is_empty() && failures.is_empty() {
         context.tell(&format!("No resources found in {} namespace.", context.namespace().to_owned()));
         return Ok(());

@@ -1,11 +1,11 @@
 //! `kloop rollout undo`: back to an earlier revision's template.
 
 use super::revisions::{self, Revision, described, without_hash};
-use super::{Which, group_kind};
+use super::{each, group_kind};
 use crate::apiserver::apply::LAST_APPLIED;
 use crate::cli::change::change;
-use crate::cli::flags::{DryRun, PrintFlags, WriteFlags};
-use crate::cli::targets::Target;
+use crate::cli::flags::{ChangeFlags, DryRun};
+use crate::cli::targets::{Target, Which};
 use crate::cli::{Context, Failure, Outcome};
 use crate::object::Object;
 use serde_json::{Map, Value};
@@ -16,9 +16,7 @@ pub struct Args {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
+    change: ChangeFlags,
     /// The revision to rollback to. Default to 0 (last revision).
     #[arg(long, default_value_t = 0, value_name = "REVISION", allow_negative_numbers = true)]
     to_revision: i64,
@@ -36,14 +34,8 @@ const KEPT: [&str; 6] = [
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let dry_run = args.write.dry_run(context)?;
-    let (found, mut failures) = args.which.find(context)?;
-    for target in &found {
-        if let Err(failure) = one(&args, context, target, dry_run) {
-            failures.push(failure);
-        }
-    }
-    Failure::all(failures)
+    let dry_run = args.change.dry_run(context)?;
+    each(context, &args.which, |context, target| one(&args, context, target, dry_run))
 }
 
 fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> Outcome {
@@ -78,7 +70,7 @@ fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun) -> 
         true => format!("skipped rollback (current template already matches revision {})", args.to_revision),
         false => "rolled back".to_owned(),
     };
-    args.print.result(context, &reply.object, &format!("{name} {word}{}", dry_run.suffix()))
+    args.change.print.result(context, &reply.object, &format!("{name} {word}{}", dry_run.suffix()))
 }
 
 fn warn_of_apply(context: &mut Context, target: &Target) {

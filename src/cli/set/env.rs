@@ -1,6 +1,6 @@
 //! `kloop set env`: environment variables of containers.
 
-use super::{Edit, Which, Words, containers, containers_mut, pod_spec, pod_spec_path};
+use super::{Edit, Setting, Words, containers, containers_mut, pod_spec, pod_spec_path};
 use crate::apiserver::read;
 use crate::cli::pairs::{self, Pairs};
 use crate::cli::targets::{self, Target, Targets};
@@ -17,7 +17,7 @@ pub struct Args {
     #[arg(value_name = "WORD")]
     words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    setting: Setting,
     /// The names of containers in the selected pod templates to change; wildcards are allowed.
     #[arg(short, long, default_value = "*", value_name = "CONTAINER")]
     containers: String,
@@ -34,13 +34,13 @@ pub struct Args {
     #[arg(long, default_value = "", value_name = "PREFIX")]
     prefix: String,
     /// If true, display the environment and any changes in the standard format.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     list: bool,
     /// If true, show secret or configmap references when listing variables.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     resolve: bool,
     /// If true, allow environment to be overwritten, otherwise reject updates that overwrite existing environment.
-    #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", require_equals = true)]
+    #[arg(long, default_value_t = true)]
     overwrite: bool,
 }
 
@@ -65,7 +65,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     let words = Words { updated: "env", patched: "env update to pod template:" };
     let (pattern, overwrite) = (args.containers.clone(), args.overwrite);
-    args.which.update(context, &resources, words, |_, target| {
+    args.setting.update(context, &resources, words, |_, target| {
         let (kind, variables, remove, pattern) = (target.kind, variables.clone(), remove.clone(), pattern.clone());
         let edit: Edit = Box::new(move |object| {
             for container in containers_mut(pod_spec(kind, object)?, |name| matches(&pattern, name)) {
@@ -137,7 +137,7 @@ fn change(container: &mut Map<String, Value>, new: &[Value], remove: &[String], 
 }
 
 fn list(args: &Args, context: &mut Context, resources: &[String]) -> Outcome {
-    let (found, failures) = args.which.find(context, resources)?;
+    let (found, failures) = targets::find(context, &args.setting.scope(resources))?;
     for target in &found {
         let mut object = target.object.clone();
         pod_spec(target.kind, &mut object)?;

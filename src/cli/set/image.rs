@@ -1,6 +1,6 @@
 //! `kloop set image`: new images for containers.
 
-use super::{Edit, Which, Words, containers_mut, pod_spec};
+use super::{Edit, Setting, Words, containers_mut, pod_spec};
 use crate::cli::{Context, Failure, Outcome, pairs};
 use crate::kinds::Kind;
 use crate::object::Object;
@@ -12,14 +12,14 @@ pub struct Args {
     #[arg(value_name = "WORD")]
     words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    setting: Setting,
 }
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let (resources, images) = pairs::divide(&args.words, "image")?;
     let images = pairs::parse(&images, "image", false)?.set;
-    if resources.is_empty() && args.which.scope.files.is_empty() {
+    if resources.is_empty() && args.setting.scope.files.is_empty() {
         let text = "one or more resources must be specified as <resource> <name> or <resource>/<name>";
         return Err(Failure::plain(text));
     }
@@ -32,7 +32,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return Err(Failure::plain(text));
     }
     let words = Words { updated: "image", patched: "image update to pod template:" };
-    args.which.update(context, &resources, words, |_, target| {
+    args.setting.update(context, &resources, words, |_, target| {
         let (kind, images) = (target.kind, images.clone());
         let edit: Edit = Box::new(move |object| set(kind, object, &images));
         Ok(edit)

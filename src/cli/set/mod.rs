@@ -1,6 +1,6 @@
 //! `kloop set`: single features of objects that are there.
 //!
-//! Knows: what the verbs below it share ([`Which`], [`pod_spec`]). Start reading at [`Verb`].
+//! Knows: what the verbs below it share ([`Setting`], [`pod_spec`]). Start reading at [`Verb`].
 
 mod env;
 mod image;
@@ -10,7 +10,7 @@ mod serviceaccount;
 pub mod subject;
 
 use super::change::change;
-use super::flags::{DryRun, PrintFlags, WriteFlags};
+use super::flags::{ChangeFlags, DryRun};
 use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{Context, Failure, Outcome};
 use crate::kinds::Kind;
@@ -50,19 +50,17 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 
 /// Flags that all of them take.
 #[derive(clap::Args)]
-struct Which {
+struct Setting {
     #[command(flatten)]
     scope: ScopeFlags,
     #[command(flatten)]
-    print: PrintFlags,
-    #[command(flatten)]
-    write: WriteFlags,
+    change: ChangeFlags,
     /// If true, the change is made to the objects of the files and printed, nothing else is looked at.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", require_equals = true)]
+    #[arg(long)]
     local: bool,
 }
 
-impl Which {
+impl Setting {
     /// Refuses flags that do not go together, and a command that names nothing.
     fn check(&self, resources: &[String], dry_run: DryRun) -> Outcome {
         if self.scope.all && self.scope.select.selector.is_some() {
@@ -79,8 +77,8 @@ impl Which {
         Ok(())
     }
 
-    fn find(&self, context: &mut Context, resources: &[String]) -> Outcome<(Vec<Target>, Vec<Failure>)> {
-        targets::find(context, &Scope { local: self.local, ..self.scope.of(resources) })
+    fn scope<'a>(&'a self, resources: &'a [String]) -> Scope<'a> {
+        Scope { local: self.local, ..self.scope.of(resources) }
     }
 
     /// Changes each object and says `<name> <what> updated` of those that changed. `edit` may fail; `what` goes into the error
@@ -92,14 +90,12 @@ impl Which {
         what: Words,
         mut edit: impl FnMut(&mut Context, &Target) -> Outcome<Edit>,
     ) -> Outcome {
-        let dry_run = self.write.dry_run(context)?;
+        let dry_run = self.change.dry_run(context)?;
         self.check(resources, dry_run)?;
-        let (found, mut failures) = self.find(context, resources)?;
-        for target in &found {
-            let done = edit(context, target).and_then(|edit| self.one(context, target, dry_run, what, edit));
-            failures.extend(done.err());
-        }
-        Failure::all(failures)
+        targets::each(context, &self.scope(resources), |context, target| {
+            let edit = edit(context, target)?;
+            self.one(context, target, dry_run, what, edit)
+        })
     }
 
     fn one(&self, context: &mut Context, target: &Target, dry_run: DryRun, what: Words, edit: Edit) -> Outcome {
@@ -113,7 +109,7 @@ impl Which {
         }
         let line =
             format!("{} {} updated{}", context.name_of(target.kind, &reply.object), what.updated, dry_run.suffix());
-        self.print.result(context, &reply.object, &line)
+        self.change.print.result(context, &reply.object, &line)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `kloop set resources`: requests and limits of containers.
 
-use super::{Edit, Which, Words, containers_mut, pod_spec};
+use super::{Edit, Setting, Words, containers_mut, pod_spec};
 use crate::cli::{Context, Failure, Outcome, pairs};
 use crate::object::Quantity;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub struct Args {
     /// TYPE NAME or TYPE/NAME.
     words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    setting: Setting,
     /// The names of containers in the selected pod templates to change, all containers are selected by default.
     #[arg(short, long, default_value = "*", value_name = "CONTAINER")]
     containers: String,
@@ -32,7 +32,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let wanted = [("limits", amounts(&args.limits)?), ("requests", amounts(&args.requests)?)];
     let words = Words { updated: "resource requirements", patched: "resources update to pod template" };
     let only = args.containers.clone();
-    args.which.update(context, &args.words, words, |_, target| {
+    args.setting.update(context, &args.words, words, |_, target| {
         let (kind, wanted, only) = (target.kind, wanted.clone(), only.clone());
         let edit: Edit = Box::new(move |object| {
             let found = containers_mut(pod_spec(kind, object)?, |name| only == "*" || only == name);

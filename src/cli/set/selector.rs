@@ -1,6 +1,6 @@
 //! `kloop set selector`: which pods a Service is for.
 
-use super::{Edit, Which, Words};
+use super::{Edit, Setting, Words};
 use crate::cli::{Context, Failure, Outcome};
 use crate::object::Selector;
 use crate::object::selector::Op;
@@ -12,7 +12,7 @@ pub struct Args {
     /// TYPE NAME or TYPE/NAME, then the selector, such as 'app=web,tier=front'.
     words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    setting: Setting,
 }
 
 /// Runs the verb.
@@ -24,7 +24,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     };
     let pairs = pairs(selector)?;
     let words = Words { updated: "selector", patched: "selector" };
-    args.which.update(context, resources, words, |_, target| {
+    args.setting.update(context, resources, words, |_, target| {
         let (kind, pairs) = (target.kind, pairs.clone());
         let edit: Edit = Box::new(move |object| {
             if kind.resource != "services" {

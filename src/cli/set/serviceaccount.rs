@@ -1,6 +1,6 @@
 //! `kloop set serviceaccount`: who a workload's pods are.
 
-use super::{Edit, Which, Words, pod_spec};
+use super::{Edit, Setting, Words, pod_spec};
 use crate::cli::{Context, Failure, Outcome};
 
 /// Update the service account of pod template resources.
@@ -9,7 +9,7 @@ pub struct Args {
     /// TYPE NAME or TYPE/NAME, then the service account.
     words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    setting: Setting,
 }
 
 /// Runs the verb.
@@ -18,7 +18,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return Err(Failure::plain("serviceaccount is required"));
     };
     let words = Words { updated: "serviceaccount", patched: "ServiceAccountName" };
-    args.which.update(context, resources, words, |_, target| {
+    args.setting.update(context, resources, words, |_, target| {
         let (kind, account) = (target.kind, account.clone());
         let edit: Edit = Box::new(move |object| {
             let spec = pod_spec(kind, object)?;

@@ -1,6 +1,6 @@
 //! `kloop set subject`: whom a role binding is for.
 
-use super::{Edit, Which, Words};
+use super::{Edit, Setting, Words};
 use crate::cli::{Context, Failure, Outcome};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ pub struct Args {
     /// TYPE NAME or TYPE/NAME.
     words: Vec<String>,
     #[command(flatten)]
-    which: Which,
+    setting: Setting,
     #[command(flatten)]
     subjects: Subjects,
 }
@@ -54,7 +54,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return Err(Failure::plain("you must specify at least one value of user, group or serviceaccount"));
     }
     let words = Words { updated: "subjects", patched: "subjects" };
-    args.which.update(context, &args.words, words, |_, target| {
+    args.setting.update(context, &args.words, words, |_, target| {
         let (kind, subjects) = (target.kind, subjects.clone());
         let edit: Edit = Box::new(move |object| {
             if !["rolebindings", "clusterrolebindings"].contains(&kind.resource.plural()) {
