@@ -506,6 +506,90 @@ fn a_dead_nursery_is_replaced_and_its_shims_live_on() {
     assert!(pids.iter().all(|pid| lives(*pid)));
 }
 
+/// Pretends that a program with another language on the wire has left this shim: its record is rewritten, its processes are real.
+fn make_foreign(pod: &Path, version: Option<u32>) {
+    let path = pod.join(folder::RECORD);
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).expect("read")).expect("JSON");
+    record["version"] = version.into();
+    record["epoch"] = "of another kind".into();
+    fs::write(path, record.to_string()).expect("written");
+}
+
+#[test]
+fn a_shim_of_another_version_is_ended_with_its_tree_and_the_pod_goes_on() {
+    let mut rig = Rig::new();
+    for (at, version) in [None, Some(0), Some(4_000_000)].into_iter().enumerate() {
+        let uid = format!("old-{at}");
+        rig.start(script(&uid, 0, "(env -i setsid sleep 1000 &) ; exec sleep 1000"));
+        let pid = rig.running(&uid, 0);
+        let shim = shim_of(pid);
+        eventually("the other process runs too", || process::descendants(shim).len() == 2);
+        let tree = process::descendants(shim);
+        rig.machine = None;
+        make_foreign(&rig.pod(&uid), version);
+        let inventory = rig.replace();
+        let ContainerState::Ended(end) = &inventory[&*uid].containers["c"].state else { panic!("{inventory:?}") };
+        assert_eq!((end.code, end.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+        assert!(end.message.contains("another version of kloop"), "{}", end.message);
+        assert!(tree.iter().all(|stat| !stat.identity.lives()), "nothing of it is left");
+        rig.start(script(&uid, 1, "exec sleep 1000"));
+        assert!(lives(rig.running(&uid, 1)));
+        rig.stop(&uid, "c", 1, 0);
+        assert_eq!(rig.ended(&uid, 1).code, 137);
+    }
+}
+
+/// Holds a pod's folder as a shim does and serves its socket so; the process is to be killed.
+fn pretended_shim(pod: &Path, answer: &str) -> std::process::Child {
+    let script = r#"
+import fcntl, os, socket, sys
+lock = os.open(".", os.O_RDONLY)
+fcntl.flock(lock, fcntl.LOCK_EX)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("shim.sock")
+listener.listen(8)
+open("ready", "w").close()
+connections = open("connections", "a")
+while True:
+    connection, _ = listener.accept()
+    connections.write("x")
+    connections.flush()
+    if sys.argv[1] == "hang up":
+        connection.close()
+    else:
+        connection.sendall(sys.argv[1].encode())
+        globals().setdefault("open_ones", []).append(connection)
+"#;
+    fs::create_dir(pod).expect("made");
+    let child =
+        std::process::Command::new("python3").args(["-c", script, answer]).current_dir(pod).spawn().expect("started");
+    eventually("it serves", || pod.join("ready").exists());
+    child
+}
+
+#[test]
+fn who_answers_rubbish_on_a_shims_socket_is_ended() {
+    let mut rig = Rig::new();
+    for (uid, answer) in [("rubbish", "what?\n"), ("later", "{\"State\":{\"version\":77}}\n")] {
+        let mut child = pretended_shim(&rig.pod(uid), answer);
+        rig.stop(uid, "c", 3, 0);
+        let ended = rig.ended(uid, 3);
+        assert_eq!((ended.code, ended.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+        child.wait().expect("it was killed");
+    }
+}
+
+#[test]
+fn who_hangs_up_is_not_called_again_and_again_and_ended_in_the_end() {
+    let mut rig = Rig::new();
+    let mut child = pretended_shim(&rig.pod("rude"), "hang up");
+    rig.stop("rude", "c", 0, 0);
+    assert_eq!(rig.ended("rude", 0).code, 137);
+    child.wait().expect("it was killed");
+    let calls = fs::read(rig.pod("rude").join("connections")).expect("read").len();
+    assert!((2..20).contains(&calls), "{calls} calls");
+}
+
 #[test]
 fn records_of_another_boot_or_of_a_recycled_pid_harm_nobody() {
     let mut rig = Rig::new();

@@ -3,7 +3,7 @@
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, State};
 use super::{conditions, deadlines, probes};
-use crate::world::{Event, EventType, Plan, ProbeKind};
+use crate::world::{Ended, Event, EventType, Plan, ProbeKind};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
 
 /// Tells what has changed. Simulated pods have no events: nothing has happened.
@@ -23,6 +23,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
     for (member, step) in pod.members.iter().zip(&order.steps) {
         let mut tell = Teller { pod, member, plan };
         tell.started();
+        tell.lost();
         if let Some(status) = statuses().find(|status| status.name == member.spec.name) {
             tell.waiting(status);
         }
@@ -69,6 +70,14 @@ impl Teller<'_, '_> {
         // Since Kubernetes 1.35 without the container's name, which the field path has.
         self.event(EventType::Normal, "Created", "Container created".into());
         self.event(EventType::Normal, "Started", "Container started".into());
+    }
+
+    /// An end that nobody saw: Kubernetes has no event for it, but who looks for the cause of a restart looks here.
+    fn lost(&mut self) {
+        let ended = self.member.ended().filter(|ended| ended.reason.as_deref() == Some(Ended::UNKNOWN));
+        if let Some(ended) = ended.filter(|_| self.member.old_while_running().is_some()) {
+            self.event(EventType::Warning, Ended::UNKNOWN, ended.message.clone());
+        }
     }
 
     /// Whether status as it stands tells that this attempt has run.

@@ -2,13 +2,12 @@
 
 use super::folder::{self, TERMINATION_LOG};
 use super::process::{self, Identity, Stat};
-use super::wire::{Container, End, Record, State, now};
+use super::wire::{Container, End, Record, State, VERSION, now};
+use crate::world::Ended;
+use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// The reason of an end that nobody saw.
-pub const UNKNOWN: &str = "ContainerStatusUnknown";
 
 /// The attempt that a process belongs to by the environment it was started with: the path of the termination message.
 pub fn mark(pid: i32) -> Option<PathBuf> {
@@ -33,12 +32,14 @@ pub fn settle_all(pods: &mut [(PathBuf, &mut Record)]) -> bool {
     }
     let mut changed = false;
     for (_, record) in pods.iter_mut() {
+        let why = why_unknown(record, &boot);
         for container in record.containers.values_mut().filter(|container| is_running(container)) {
-            container.state = State::Ended(unknown(container));
+            container.state = State::Ended(unknown(container, why.clone()));
             changed = true;
         }
         record.boot.clone_from(&boot);
         record.left = true;
+        record.version = VERSION;
     }
     changed
 }
@@ -47,14 +48,23 @@ fn is_running(container: &Container) -> bool {
     container.process().is_some()
 }
 
+fn why_unknown(record: &Record, boot: &str) -> String {
+    match record.version {
+        version if version != VERSION && record.boot == boot => format!(
+            "The container ran under another version of kloop (its shim speaks version {version}, this one {VERSION}) \
+             and was ended with it"
+        ),
+        _ => "The container's shim ended before it, so how it ended is not known".to_owned(),
+    }
+}
+
 /// An end that nobody saw is never taken for success.
-fn unknown(container: &Container) -> End {
+fn unknown(container: &Container, message: String) -> End {
     let started = match container.state {
         State::Running { since, .. } => Some(since),
         _ => None,
     };
-    let message = "The container's shim ended before it, so how it ended is not known".to_owned();
-    End { code: 137, signal: None, reason: Some(UNKNOWN.into()), message, started, finished: now() }
+    End { code: 137, signal: None, reason: Some(Ended::UNKNOWN.into()), message, started, finished: now() }
 }
 
 /// Kills until nothing of these pods is left. What cannot be killed (it waits in the kernel) is left after two seconds.
@@ -100,6 +110,20 @@ fn leftovers(dead: &[(&Path, &Record)], sessions: &mut HashSet<i32>) -> Vec<Iden
     victims
 }
 
+/// Ends a shim that cannot be spoken to, with everything below it. It is stopped first, so that it neither starts more nor tells
+/// of ends that were not the containers' own.
+pub fn end_shim(shim: Identity) {
+    shim.signal(Signal::STOP);
+    // What forks meanwhile is met by the next look; what waits in the kernel is left to the sweep that follows.
+    for _ in 0..64 {
+        let below = process::descendants(shim.pid);
+        if below.iter().filter(|stat| !stat.zombie && stat.identity.kill()).count() == 0 {
+            break;
+        }
+    }
+    shim.kill();
+}
+
 /// Takes over the folders of pods whose shims are gone: kills what they left, settles and fences their records with our epoch.
 /// Each is held by its lock. A folder that a later leader has touched is left to it.
 pub fn take_over(pods: &[PathBuf], epoch: u64) -> Vec<(PathBuf, Record)> {
@@ -107,7 +131,7 @@ pub fn take_over(pods: &[PathBuf], epoch: u64) -> Vec<(PathBuf, Record)> {
     let mut found: Vec<(PathBuf, rustix::fd::OwnedFd, Record)> = held
         .map(|(pod, lock)| {
             // Without a record its shim may have died between a start and the record of it.
-            let unrecorded = || Record { boot: process::boot_id(), ..Record::default() };
+            let unrecorded = || Record { boot: process::boot_id(), ..Record::empty() };
             let record = folder::read_record(&pod).unwrap_or_else(unrecorded);
             (pod, lock, record)
         })

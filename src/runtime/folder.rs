@@ -12,6 +12,7 @@
 //!
 //! Paths of sockets have at most 108 bytes, so sockets are named relative to an open folder.
 
+use super::process::{self, Identity};
 use super::wire::Record;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
@@ -116,9 +117,31 @@ pub fn dial(pod: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The record in a pod's folder; none when there is none or it cannot be read.
+/// The record in a pod's folder; none when there is none or it cannot be read. Another version's is read as far as it goes.
 pub fn read_record(pod: &Path) -> Option<Record> {
-    serde_json::from_slice(&fs::read(pod.join(RECORD)).ok()?).ok()
+    let text = fs::read(pod.join(RECORD)).ok()?;
+    serde_json::from_slice(&text).ok().or_else(|| Record::salvage(&text))
+}
+
+/// Who holds a pod's folder, as its record or else the kernel's list of locks tells.
+pub fn holder(pod: &Path) -> Option<Identity> {
+    let recorded = read_record(pod).filter(|record| record.boot == process::boot_id()).and_then(|record| record.shim);
+    recorded.filter(|shim| shim.lives()).or_else(|| lock_holder(pod))
+}
+
+/// A number of an inode alone may stand for files on several disks: the holder must also work in the folder, as shims do.
+fn lock_holder(pod: &Path) -> Option<Identity> {
+    let folder = fs::metadata(pod).ok()?;
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let pids = locks.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, place, ..] = fields[..] else { return None };
+        (place.rsplit(':').next()?.parse() == Ok(folder.ino())).then(|| pid.parse::<i32>().ok())?
+    });
+    let works_here = |pid: &i32| {
+        fs::metadata(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| (cwd.dev(), cwd.ino()) == (folder.dev(), folder.ino()))
+    };
+    pids.filter(works_here).find_map(Identity::of)
 }
 
 /// Puts a record in place of the one before, whole or not at all.

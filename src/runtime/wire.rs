@@ -5,8 +5,14 @@
 
 use super::process::Identity;
 use crate::object::Time;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+
+/// The version of what stands on this page. Shims outlive the program that started them: raise it when a shim or a control plane of
+/// before could no longer make sense of the other. A shim of another version is ended with its pod's processes, which start again.
+pub const VERSION: u32 = 1;
 
 /// A request and the epoch of the leader that makes it. A shim refuses an epoch below the highest it has seen.
 #[derive(Serialize, Deserialize)]
@@ -41,6 +47,7 @@ pub enum Request {
 
 /// Whose shim it is.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(default)]
 pub struct PodName {
     /// `metadata.uid`.
     pub uid: String,
@@ -137,16 +144,17 @@ pub enum ExecOutcome {
 
 /// What a shim keeps on disk, in `record.json`, written whole and renamed into place at every change.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(default)]
 pub struct Record {
+    /// Which [`VERSION`] its shim speaks; 0 for those that did not say yet.
+    pub version: u32,
     /// The boot that the processes belong to.
     pub boot: String,
     /// The highest epoch seen.
     pub epoch: u64,
     /// The shim that wrote this.
-    #[serde(default)]
     pub shim: Option<Identity>,
     /// Whether the last shim left in order, with nothing of the pod running.
-    #[serde(default)]
     pub left: bool,
     /// Whose pod.
     pub pod: PodName,
@@ -201,6 +209,7 @@ pub enum State {
 
 /// How an attempt ended.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(default)]
 pub struct End {
     /// Exit code; 128 + signal.
     pub code: i32,
@@ -214,6 +223,35 @@ pub struct End {
     pub started: Option<i64>,
     /// When it ended.
     pub finished: i64,
+}
+
+impl Record {
+    /// Nothing yet, of this version.
+    pub fn empty() -> Record {
+        Record { version: VERSION, ..Record::default() }
+    }
+
+    /// What can be read of a record that another version wrote, each part for itself. A container that cannot be read is left out:
+    /// for the control plane it is lost.
+    pub fn salvage(text: &[u8]) -> Option<Record> {
+        let found: Map<String, Value> = serde_json::from_slice(text).ok()?;
+        let containers = found.get("containers").and_then(Value::as_object).into_iter().flatten();
+        Some(Record {
+            version: part(&found, "version"),
+            boot: part(&found, "boot"),
+            epoch: part(&found, "epoch"),
+            shim: part(&found, "shim"),
+            left: part(&found, "left"),
+            pod: part(&found, "pod"),
+            containers: containers
+                .filter_map(|(name, known)| Some((name.clone(), Container::deserialize(known).ok()?)))
+                .collect(),
+        })
+    }
+}
+
+fn part<T: DeserializeOwned + Default>(found: &Map<String, Value>, name: &str) -> T {
+    found.get(name).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
 }
 
 impl Container {
@@ -251,4 +289,29 @@ pub fn line(message: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn of_a_record_in_another_language_everything_is_read_that_can_be() {
+        let end = json!({"Ended": {"code": 3, "finished": 7}});
+        let record = json!({
+            "version": 9, "boot": "b", "epoch": "seven", "shim": {"pid": 5, "start": 6}, "pod": {"uid": "u", "name": 4},
+            "containers": {
+                "plain": {"attempt": 2, "state": end, "mood": "fine"},
+                "odd": {"attempt": 1, "state": {"Dreaming": {}}},
+            },
+        });
+        assert!(serde_json::from_value::<Record>(record.clone()).is_err());
+        let found = Record::salvage(record.to_string().as_bytes()).expect("an object");
+        assert_eq!((found.version, &*found.boot, found.epoch, found.left), (9, "b", 0, false));
+        assert_eq!(found.shim, Some(Identity { pid: 5, start: 6 }));
+        assert_eq!(found.containers.keys().collect::<Vec<_>>(), ["plain"]);
+        assert_eq!(found.containers["plain"].ended().map(|end| end.code), Some(3));
+        assert_eq!(Record::salvage(b"rubbish"), None);
+    }
 }

@@ -194,6 +194,11 @@ pub struct Ended {
     pub finished: Time,
 }
 
+impl Ended {
+    /// The reason of an end that nobody saw.
+    pub const UNKNOWN: &str = "ContainerStatusUnknown";
+}
+
 /// Which of a container's probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeKind {

@@ -1,8 +1,23 @@
 //! The connection to one shim, from the control plane's side: never waits.
 
-use super::super::wire::{self, Answer, Envelope, Request};
+use super::super::wire::{self, Answer, Envelope, Record, Request, VERSION};
 use rustix::net::{RecvFlags, SendFlags};
 use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+/// An answer longer than this is no shim's of ours.
+const LONGEST: usize = 64 * 1024 * 1024;
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Fate {
+    /// There is more to come.
+    Stays,
+    /// The other side has closed it.
+    Gone,
+    /// Another language is spoken there.
+    Foreign,
+}
 
 /// An open connection.
 pub struct Link {
@@ -10,6 +25,10 @@ pub struct Link {
     pub socket: OwnedFd,
     /// By which `epoll` names it.
     pub token: u64,
+    /// Since when.
+    pub since: Instant,
+    /// The shim has said in our language who it is.
+    pub greeted: bool,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
 }
@@ -17,7 +36,7 @@ pub struct Link {
 impl Link {
     /// A connection on which nothing was said yet.
     pub fn new(socket: OwnedFd, token: u64) -> Link {
-        Link { socket, token, inbox: Vec::new(), outbox: Vec::new() }
+        Link { socket, token, since: Instant::now(), greeted: false, inbox: Vec::new(), outbox: Vec::new() }
     }
 
     /// Queues a request and sends what the socket takes; the rest follows with [`Link::flush`]. A broken socket shows when it is read.
@@ -39,26 +58,35 @@ impl Link {
         false
     }
 
-    /// The answers that have come, and whether the other side is gone.
-    pub fn read(&mut self) -> (Vec<Answer>, bool) {
+    /// The answers that have come, and what becomes of the connection.
+    pub fn read(&mut self) -> (Vec<Answer>, Fate) {
         let mut block = [0; 64 * 1024];
-        let gone = loop {
+        let mut fate = loop {
             match rustix::net::recv(&self.socket, &mut block[..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => break true,
+                Ok((0, _)) => break Fate::Gone,
                 Ok((read, _)) => self.inbox.extend_from_slice(&block[..read]),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => break false,
-                Err(_) => break true,
+                Err(rustix::io::Errno::AGAIN) => break Fate::Stays,
+                Err(_) => break Fate::Gone,
             }
         };
         let mut answers = Vec::new();
         let mut from = 0;
         while let Some(end) = memchr::memchr(b'\n', &self.inbox[from..]) {
-            // A line of a later version that this one cannot read is passed over: the state that follows every change is what counts.
-            answers.extend(serde_json::from_slice(&self.inbox[from..from + end]));
+            match serde_json::from_slice(&self.inbox[from..from + end]) {
+                Ok(Answer::State(Record { version, .. })) if version != VERSION => fate = Fate::Foreign,
+                Ok(answer) => {
+                    self.greeted |= matches!(answer, Answer::State(_));
+                    answers.push(answer);
+                }
+                Err(_) => fate = Fate::Foreign,
+            }
             from += end + 1;
         }
         self.inbox.drain(..from);
-        (answers, gone)
+        if self.inbox.len() > LONGEST {
+            fate = Fate::Foreign;
+        }
+        (answers, fate)
     }
 }

@@ -3,14 +3,14 @@
 //! A pod has wishes (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
 
-use super::super::wire::{Answer, Exec, Launch, PodName, Record, Request, State};
-use super::super::{bury, folder, image, probe, process, wire};
-use super::link::Link;
+use super::super::wire::{Answer, Exec, Launch, PodName, Record, Request, State, VERSION};
+use super::super::{bury, folder, image, probe, wire};
+use super::link::{Fate, Link};
 use super::nursery::Nursery;
 use super::{Context, facts};
 use crate::object::Str;
 use crate::world::plan::{Probe, Start};
-use crate::world::{ContainerState, Effect, Report};
+use crate::world::{ContainerState, Effect, Ended, Report};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -21,11 +21,14 @@ use std::time::{Duration, Instant};
 
 /// The eventfd's token; connections count from 1.
 const WAKE: u64 = 0;
-/// Between attempts to reach a shim that holds its lock but does not answer.
+/// Between the first attempts to reach a shim that holds its lock but does not answer; doubled each time.
 const RETRY: Duration = Duration::from_millis(20);
-/// Until a busy nursery is asked again.
+/// Between attempts at most.
+const SELDOM: Duration = Duration::from_secs(5);
+/// Until a busy nursery is asked again; longer when it stays busy.
 const BUSY: Duration = Duration::from_millis(2);
-/// A shim that has not removed its pod after this is killed itself; its tree is then swept as that of any dead shim.
+/// A shim that has not removed its pod after this, or could not be spoken to for as long, is ended; what it leaves is swept as what any
+/// dead shim leaves.
 const OVERDUE: Duration = Duration::from_secs(10);
 /// Shims started in a row for one request before it is given up.
 const TRIES: u32 = 3;
@@ -88,6 +91,14 @@ struct Pod {
     tries: u32,
     /// Everything is ready for its shim, only the nursery was busy.
     unborn: bool,
+    /// How often it was, in a row.
+    waits: u32,
+    /// Attempts in a row to reach its shim that failed.
+    failures: u32,
+    /// Since when.
+    failing: Option<Instant>,
+    /// When it is looked at again.
+    again: Option<Instant>,
 }
 
 /// The thread's state.
@@ -161,12 +172,43 @@ impl Shard {
                 self.later.insert((at, uid));
                 return;
             }
+            if let Some(pod) = self.pods.get_mut(&uid) {
+                pod.again = None;
+            }
             self.pursue(&uid);
         }
     }
 
+    /// Each pod has one moment to look again, the earliest that was asked for.
     fn look_again(&mut self, uid: &Str, after: Duration) {
-        self.later.insert((Instant::now() + after, uid.clone()));
+        let at = Instant::now() + after;
+        let pod = pod_mut(&mut self.pods, uid);
+        if let Some(known) = pod.again {
+            if known <= at {
+                return;
+            }
+            self.later.remove(&(known, uid.clone()));
+        }
+        pod.again = Some(at);
+        self.later.insert((at, uid.clone()));
+    }
+
+    /// Its shim was not reached: later again, each time later. One that was never reached for long is given up.
+    fn not_reached(&mut self, uid: &Str) {
+        let pod = pod_mut(&mut self.pods, uid);
+        let since = *pod.failing.get_or_insert_with(Instant::now);
+        let pause = RETRY.saturating_mul(1 << pod.failures.min(8)).min(SELDOM);
+        pod.failures += 1;
+        if since.elapsed() >= OVERDUE {
+            end_shim(&folder::pod(&self.context.state, uid));
+        }
+        self.look_again(uid, pause);
+    }
+
+    /// Another version of the shim holds the pod, and nothing can be asked of it: it ends, and the pod is taken over.
+    fn give_up(&mut self, uid: &Str) {
+        end_shim(&folder::pod(&self.context.state, uid));
+        self.not_reached(uid);
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -238,18 +280,29 @@ impl Shard {
     fn pursue(&mut self, uid: &Str) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if let Some(link) = &mut pod.link {
-            for (container, attempt, grace) in std::mem::take(&mut pod.stops) {
+            // A stop that is sent to somebody else would be forgotten.
+            let stops = if link.greeted { std::mem::take(&mut pod.stops) } else { Vec::new() };
+            for (container, attempt, grace) in stops {
                 link.send(self.context.epoch, Request::Stop { container, attempt, grace });
             }
-            match pod.removing.then_some(pod.remove_by) {
-                Some(Some(at)) if at <= Instant::now() => kill_shim(&folder::pod(&self.context.state, uid)),
-                Some(Some(_)) => {}
-                Some(None) => {
-                    link.send(self.context.epoch, Request::Remove);
-                    pod.remove_by = Some(Instant::now() + OVERDUE);
-                    self.look_again(uid, OVERDUE);
+            let (greeted, age) = (link.greeted, link.since.elapsed());
+            if pod.removing {
+                let is_overdue = pod.remove_by.is_some_and(|at| at <= Instant::now());
+                match pod.remove_by {
+                    Some(_) if is_overdue => end_shim(&folder::pod(&self.context.state, uid)),
+                    Some(_) => {}
+                    None => link.send(self.context.epoch, Request::Remove),
                 }
-                None => {}
+                let by = pod.remove_by.filter(|_| !is_overdue).unwrap_or_else(|| Instant::now() + OVERDUE);
+                pod.remove_by = Some(by);
+                self.look_again(uid, by.saturating_duration_since(Instant::now()));
+            }
+            // One that has a record of ours is busy or was stopped; one that has none can only be a stranger.
+            if !greeted && age < OVERDUE {
+                self.look_again(uid, OVERDUE - age);
+            } else if !greeted && folder::read_record(&folder::pod(&self.context.state, uid)).is_none() {
+                self.hang_up(uid);
+                self.give_up(uid);
             }
             return;
         }
@@ -260,15 +313,16 @@ impl Shard {
         if !folder::is_plain_name(uid) || !path.exists() {
             return self.without_folder(uid);
         }
-        if let Ok(socket) = folder::dial(&path) {
+        let record = folder::read_record(&path);
+        let is_foreign = record.as_ref().is_some_and(|record| record.version != VERSION);
+        if let (false, Ok(socket)) = (is_foreign, folder::dial(&path)) {
             return self.connect(uid, socket);
         }
         match bury::take_over(std::slice::from_ref(&path), self.context.epoch).pop() {
             Some((_, record)) => self.without_shim(uid, &record),
-            None if folder::read_record(&path).is_some_and(|record| record.epoch > self.context.epoch) => {
-                self.pods.remove(uid);
-            }
-            None => self.look_again(uid, RETRY),
+            None if record.is_some_and(|record| record.epoch > self.context.epoch) => self.forget(uid),
+            None if is_foreign => self.give_up(uid),
+            None => self.not_reached(uid),
         }
     }
 
@@ -304,7 +358,7 @@ impl Shard {
         for (container, attempt) in running.iter().filter(|(name, _)| !record.containers.contains_key(*name)) {
             let end = wire::End {
                 code: 137,
-                reason: Some(bury::UNKNOWN.into()),
+                reason: Some(Ended::UNKNOWN.into()),
                 finished: wire::now(),
                 ..wire::End::default()
             };
@@ -339,9 +393,14 @@ impl Shard {
         match shim {
             Ok(Some(socket)) => {
                 pod.tries += 1;
+                pod.waits = 0;
                 self.connect(uid, socket);
             }
-            Ok(None) => self.look_again(uid, BUSY),
+            Ok(None) => {
+                pod.waits += 1;
+                let pause = BUSY.saturating_mul(1 + pod.waits / 8).min(SELDOM);
+                self.look_again(uid, pause);
+            }
             Err(why) => {
                 let starts = std::mem::take(&mut pod.starts);
                 self.forget(uid);
@@ -362,7 +421,7 @@ impl Shard {
         let pod = pod_mut(&mut self.pods, uid);
         pod.leaving = false;
         if epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(token), flags).is_err() {
-            return self.look_again(uid, RETRY);
+            return self.not_reached(uid);
         }
         let mut link = Link::new(socket, token);
         link.send(self.context.epoch, Request::Hello(pod.name.clone()));
@@ -377,12 +436,23 @@ impl Shard {
     fn hear(&mut self, uid: &Str) {
         let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) else { return };
         link.flush();
-        let (answers, gone) = link.read();
+        let was_greeted = link.greeted;
+        let (answers, fate) = link.read();
+        let is_new = link.greeted && !was_greeted;
         for answer in answers {
             self.take(uid, answer);
         }
-        if gone {
-            self.lost(uid);
+        if let Some(pod) = self.pods.get_mut(uid).filter(|_| is_new) {
+            pod.failing = None;
+            self.pursue(uid);
+        }
+        match fate {
+            Fate::Stays => {}
+            Fate::Gone => self.lost(uid),
+            Fate::Foreign => {
+                self.hang_up(uid);
+                self.give_up(uid);
+            }
         }
     }
 
@@ -439,21 +509,35 @@ impl Shard {
 
     /// The connection broke: the shim left, died, or dropped us.
     fn lost(&mut self, uid: &Str) {
+        let Some(link) = self.hang_up(uid) else { return };
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        if let Some(link) = pod.link.take() {
-            self.tokens.remove(&link.token);
-        }
         if pod.leaving && pod.starts.is_empty() && !pod.removing {
             self.forget(uid);
             return;
         }
-        self.pursue(uid);
+        if link.greeted && link.since.elapsed() >= SELDOM {
+            (pod.failures, pod.failing) = (0, None);
+        }
+        // A shim that dies is replaced at once; one that drops us again and again is not asked more and more often.
+        match pod.failures {
+            0 => {
+                pod.failures = 1;
+                self.pursue(uid);
+            }
+            _ => self.not_reached(uid),
+        }
+    }
+
+    fn hang_up(&mut self, uid: &Str) -> Option<Link> {
+        let link = self.pods.get_mut(uid)?.link.take()?;
+        self.tokens.remove(&link.token);
+        Some(link)
     }
 }
 
-fn kill_shim(pod: &Path) {
-    if let Some(record) = folder::read_record(pod).filter(|record| record.boot == process::boot_id()) {
-        record.shim.map(process::Identity::kill);
+fn end_shim(pod: &Path) {
+    if let Some(shim) = folder::holder(pod) {
+        bury::end_shim(shim);
     }
 }
 

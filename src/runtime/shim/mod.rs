@@ -100,7 +100,7 @@ impl Shim {
     fn open(leader: OwnedFd) -> io::Result<Option<Shim>> {
         let pod = std::env::current_dir()?;
         let Some(lock) = folder::lock(&pod)? else { return Ok(None) };
-        let mut record = folder::read_record(&pod).unwrap_or_default();
+        let mut record = folder::read_record(&pod).unwrap_or_else(Record::empty);
         bury::settle(&pod, &mut record);
         record.left = false;
         record.shim = Identity::of(std::process::id() as i32);
