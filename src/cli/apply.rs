@@ -10,6 +10,7 @@ use crate::object::{Key, Object, Reason};
 
 mod anew;
 mod last_applied;
+mod prune;
 mod refused;
 
 /// Apply a configuration to a resource by file name or stdin.
@@ -30,6 +31,8 @@ pub struct Args {
     /// If true, delete and make anew what cannot be changed into what the manifest says.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    pruning: prune::Flags,
 }
 
 /// Runs the verb.
@@ -40,7 +43,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     args.files.required()?;
     let dry_run = args.change.dry_run(context)?;
     let validation = args.validate.parse()?;
-    let (manifests, mut failures) = files::read_for(&args.files, "apply")?;
+    args.pruning.check()?;
+    let labels = args.pruning.labels()?;
+    let (mut manifests, mut failures) = files::read_for(&args.files, "apply")?;
+    manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
     // What names no kind or a wrong namespace is told before anything is applied.
     let mut located = Vec::new();
     for manifest in &manifests {
@@ -55,6 +61,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             Ok(object) => applied.push(object),
             Err(failure) => failures.push(failure),
         }
+    }
+    // What could not be applied is not known to be unwanted.
+    if args.pruning.prune && failures.is_empty() {
+        prune::run(&args, context, &applied, dry_run)?;
     }
     if let Some(mut printer) = args.change.print.printer()? {
         let text = match &applied[..] {

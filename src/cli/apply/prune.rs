@@ -1,0 +1,135 @@
+//! `kloop apply --prune`: what an earlier apply made and the manifests do not have any more is deleted.
+
+use super::Args;
+use crate::apiserver::apply::LAST_APPLIED;
+use crate::apiserver::create::key_of;
+use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::read::{self, Wanted};
+use crate::cli::flags::DryRun;
+use crate::cli::{Context, Failure, Outcome};
+use crate::kinds::{self, Kind};
+use crate::object::{Object, Selector};
+
+/// Flags of pruning.
+#[derive(clap::Args)]
+pub struct Flags {
+    /// Automatically delete resource objects, that do not appear in the configs and are created by either apply or create
+    /// --save-config. Should be used with either -l or --all.
+    #[arg(long)]
+    pub prune: bool,
+    /// Overwrite the default allowlist with <group/version/kind> for --prune.
+    #[arg(long, value_name = "GROUP/VERSION/KIND", value_delimiter = ',')]
+    prune_allowlist: Vec<String>,
+    /// Select all resources in the namespace of the specified resource types.
+    #[arg(long)]
+    all: bool,
+    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+}
+
+/// Kinds that are pruned unless a list of others is given. kubectl: `GetRESTMappings`.
+const DEFAULT: [&str; 16] = [
+    "core/v1/ConfigMap",
+    "core/v1/Endpoints",
+    "core/v1/PersistentVolumeClaim",
+    "core/v1/Pod",
+    "core/v1/ReplicationController",
+    "core/v1/Secret",
+    "core/v1/Service",
+    "batch/v1/Job",
+    "batch/v1/CronJob",
+    "networking.k8s.io/v1/Ingress",
+    "apps/v1/DaemonSet",
+    "apps/v1/Deployment",
+    "apps/v1/ReplicaSet",
+    "apps/v1/StatefulSet",
+    "core/v1/Namespace",
+    "core/v1/PersistentVolume",
+];
+
+impl Flags {
+    /// Refuses a prune of everything that was not asked for with `--all`.
+    pub fn check(&self) -> Outcome {
+        if self.prune && !self.all && self.selector.is_none() {
+            return Err(Failure::plain(
+                "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all \
+                 flag. If you did not mean to prune all resources, specify a label selector",
+            ));
+        }
+        if self.all && self.selector.is_some() {
+            return Err(Failure::plain("cannot set --all and --selector at the same time"));
+        }
+        self.kinds().map(drop)
+    }
+
+    /// The labels that manifests and pruned objects have to have.
+    pub fn labels(&self) -> Outcome<Option<Selector>> {
+        let parsed = self.selector.as_deref().map(Selector::parse).transpose();
+        parsed.map_err(|error| Failure::plain(error.to_string()))
+    }
+
+    fn kinds(&self) -> Outcome<Vec<&'static Kind>> {
+        let default = DEFAULT.map(str::to_owned);
+        let names = if self.prune_allowlist.is_empty() { &default[..] } else { &self.prune_allowlist };
+        names.iter().map(|name| kind(name)).collect()
+    }
+}
+
+/// The kind of `GROUP/VERSION/KIND`.
+fn kind(name: &str) -> Outcome<&'static Kind> {
+    let parts: Vec<&str> = name.split('/').collect();
+    let [group, version, word] = parts[..] else {
+        let text = format!("invalid GroupVersionKind format: {name}, please follow <group/version/kind>");
+        return Err(Failure::plain(text));
+    };
+    let api_version = if matches!(group, "core" | "") { version.to_owned() } else { format!("{group}/{version}") };
+    kinds::by_kind(&api_version, word)
+        .ok_or_else(|| Failure::plain(format!("no matches for kind {word:?} in version {api_version:?}")))
+}
+
+/// Deletes what was applied before and is not among `applied`, in the namespaces of these.
+pub fn run(args: &Args, context: &mut Context, applied: &[Object], dry_run: DryRun) -> Outcome {
+    let wanted = Wanted { labels: args.pruning.labels()?, fields: None };
+    let mut namespaces: Vec<&str> = applied.iter().map(Object::namespace).filter(|name| !name.is_empty()).collect();
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    let kept = |object: &Object| applied.iter().any(|applied| applied.uid() == object.uid());
+    let (namespaced, others): (Vec<_>, Vec<_>) = args.pruning.kinds()?.into_iter().partition(|kind| kind.namespaced);
+    let places = namespaces.iter().flat_map(|namespace| namespaced.iter().map(|kind| (*kind, Some(*namespace))));
+    for (kind, namespace) in places.chain(others.into_iter().map(|kind| (kind, None))) {
+        let mut found = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
+        found.retain(|object| object.annotation(LAST_APPLIED).is_some() && !kept(object));
+        for object in &found {
+            remove(args, context, kind, object, dry_run)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(args: &Args, context: &mut Context, kind: &'static Kind, object: &Object, dry_run: DryRun) -> Outcome {
+    if dry_run != DryRun::Client {
+        let options = DeleteOptions { uid: Some(object.uid().to_owned()), ..DeleteOptions::default() };
+        let key = key_of(kind, object);
+        context.api()?.write(dry_run == DryRun::Server, |ledger| delete(ledger, kind, &key, &options))?;
+    }
+    if args.change.tells() {
+        context.say(&format!("{} pruned{}", context.name_of(kind, object), dry_run.suffix()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_that_is_pruned_is_known() {
+        for name in DEFAULT {
+            assert_eq!(kind(name).map(|kind| kind.kind).ok(), name.rsplit('/').next(), "{name}");
+        }
+        for name in ["ConfigMap", "v1/ConfigMap", "core/v1/Nothing", ""] {
+            assert!(kind(name).is_err(), "{name}");
+        }
+    }
+}
