@@ -18,6 +18,7 @@ pub mod outside;
 pub mod patch;
 pub mod read;
 pub mod rules;
+pub mod scale;
 pub mod update;
 pub mod watch;
 

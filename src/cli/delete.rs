@@ -42,6 +42,9 @@ pub struct Args {
     /// Treat "resource not found" as a successful delete.
     #[arg(long)]
     ignore_not_found: bool,
+    /// If true, delete resource only when user confirms.
+    #[arg(short, long)]
+    interactive: bool,
     /// Output mode. Use "-o name" for shorter output (resource/name).
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<String>,
@@ -68,6 +71,9 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let (targets, mut failures) = find(&args, context)?;
     if targets.is_empty() && failures.is_empty() && selects {
         return context.say("No resources found");
+    }
+    if args.interactive && !is_confirmed(context, &targets)? {
+        return context.say("deletion is cancelled");
     }
     let mut gone = Vec::new();
     for (target, source) in targets {
@@ -128,6 +134,19 @@ fn check(args: &Args) -> Outcome<(DeleteOptions, Duration)> {
     let week = Duration::from_secs(7 * 24 * 3600);
     let timeout = if timeout.is_positive() { timeout.unsigned_abs() } else { week };
     Ok((DeleteOptions { grace, propagation, uid: None, revision: None }, timeout))
+}
+
+/// Asks on the terminal whether all of this is meant.
+fn is_confirmed(context: &mut Context, targets: &[Doomed]) -> Outcome<bool> {
+    context.say(&format!("You are about to delete the following {} resource(s):", targets.len()))?;
+    for (target, _) in targets {
+        let name = context.name_of(target.kind, &target.object);
+        context.say(&name)?;
+    }
+    context.print("Do you want to continue? (y/N): ")?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y"))
 }
 
 /// An object to delete, with the file that names it.

@@ -4,6 +4,7 @@ use super::flags::PrintFlags;
 use super::targets::{self, Scope, Targets, Which};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::read;
+use crate::apiserver::scale::subresource;
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Time, time};
 use crate::reconcile::leader;
@@ -54,9 +55,12 @@ pub struct Args {
     /// Accepted for kubectl's sake: lists are never cut into chunks here.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
-    /// Accepted for kubectl's sake: tables are always the server's.
+    /// If true, have the server return the appropriate table output; if not, names and ages are shown.
     #[arg(long, default_value_t = true)]
     server_print: bool,
+    /// If specified, gets the subresource of the requested object: status or scale.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    subresource: String,
 }
 
 /// Runs the verb.
@@ -127,6 +131,9 @@ fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
             named.iter().for_each(|(kind, _)| warn_of(context, kind));
             fetch_named(args, context, named)
         }
+        Targets::Lists(_) if !args.subresource.is_empty() => {
+            Err(Failure::plain("subresource cannot be used when bulk resources are retrieved"))
+        }
         Targets::Lists(kinds) => {
             let mut groups = Vec::new();
             for kind in kinds {
@@ -156,7 +163,7 @@ fn fetch_named(
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     for (kind, name) in named {
         let key = Key::new(kind.resource, context.namespace_of(kind), &name);
-        match context.look(|ledger| read::get(ledger, &key)) {
+        match context.look(|ledger| subresource(kind, read::get(ledger, &key)?, &args.subresource)) {
             Ok(object) => found.push((kind, object)),
             Err(Failure::Api { status, .. }) if args.ignore_not_found && status.reason == Reason::NotFound => {}
             Err(failure) => failures.push(failure),
@@ -178,6 +185,14 @@ fn by_kind(objects: impl Iterator<Item = (&'static Kind, Object)>) -> Vec<Group>
 }
 
 impl Args {
+    fn table<'a>(&self, kind: &Kind, objects: &'a [Object], now: Time) -> Table<'a> {
+        match self.subresource.as_str() {
+            "scale" => Table::plain(objects, now),
+            _ if !self.server_print => Table::plain(objects, now),
+            _ => Table::of(kind.resource.0, objects, now),
+        }
+    }
+
     fn table_options(&self, wide: bool, namespaced: bool) -> table::Options {
         table::Options {
             no_headers: self.no_headers,
@@ -199,7 +214,7 @@ fn print_tables(
 ) -> Outcome {
     let now = context.now();
     let several = found.groups.len() > 1 || args.show_kind;
-    let shown = found.groups.iter().filter(|group| !group.objects.is_empty()).count();
+    let mut shown = 0;
     let namespaced = found.groups.iter().any(|group| group.kind.namespaced);
     let running = |group: &Group| group.kind.categories.contains(&"all") && group.kind.resource != "services";
     let runs = found.groups.iter().any(|group| !group.objects.is_empty() && running(group));
@@ -209,10 +224,11 @@ fn print_tables(
         if group.objects.is_empty() {
             continue;
         }
-        if let Some(sort) = &sort {
-            sort.sort(&mut group.objects).ok();
+        if sort.as_ref().is_some_and(|sort| sort.sort(&mut group.objects).is_err()) {
+            continue;
         }
-        let table = Table::of(group.kind.resource.0, &group.objects, now);
+        shown += 1;
+        let table = args.table(group.kind, &group.objects, now);
         text.push_str(&printer.print(&table, &group.kind.qualified_singular(), several));
     }
     context.print(&text)?;

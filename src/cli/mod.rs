@@ -66,6 +66,9 @@ pub struct Globals {
     /// The namespace scope for this request.
     #[arg(short, long, global = true, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
+    /// The length of time to wait before giving up on a single request. Zero means don't timeout requests.
+    #[arg(long, global = true, value_name = "DURATION", default_value = "0", hide = true)]
+    pub request_timeout: String,
     /// The cluster's file; its folder holds everything else of the cluster [default: $KLOOP_STATE, else
     /// $XDG_STATE_HOME/kloop/default/state.db].
     #[arg(long, global = true, value_name = "PATH")]

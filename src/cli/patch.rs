@@ -124,8 +124,7 @@ fn one(
 
 /// What a patch of an object's scale means for the object: its number of replicas.
 fn scale(object: &Object, language: PatchType, change: &Value) -> Outcome<Value> {
-    let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
-    let view = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": replicas}});
+    let view = crate::apiserver::scale::scale(object).0;
     let patched = match language {
         PatchType::Json => {
             crate::object::patch::json_patch(&view, change).map_err(|error| Failure::plain(error.to_string()))?
@@ -141,5 +140,7 @@ fn tell(args: &Args, context: &mut Context, target: &Target, reply: Reply, dry_r
         _ => context.name_of(target.kind, &reply.object),
     };
     let unchanged = if reply.changed { "" } else { " (no change)" };
-    args.change.print.result(context, &reply.object, &format!("{name} patched{unchanged}{}", dry_run.suffix()))
+    // kubectl says nothing of a dry run on the server here.
+    let suffix = if dry_run == DryRun::Server { "" } else { dry_run.suffix() };
+    args.change.print.result(context, &reply.object, &format!("{name} patched{unchanged}{suffix}"))
 }

@@ -10,6 +10,7 @@ use crate::world::{Event, EventType};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Most events written in one beat.
 const BATCH: usize = 200;
@@ -21,8 +22,13 @@ const PRESSING: usize = 20_000;
 const BURST: i64 = 25;
 const REFILL: SignedDuration = SignedDuration::from_secs(300);
 
-/// Most messages of one reason about one object in ten minutes before they are told as one.
+/// How many different messages of one reason about one object are told as one from then on (client-go: `maxEvents`), and how
+/// long a silence makes them forgotten.
 const SIMILAR: usize = 10;
+const FORGOTTEN: SignedDuration = SignedDuration::from_secs(600);
+
+/// The loop that tells events in the newer form, of events.k8s.io: with an action, one moment, and a series when they come again.
+const SCHEDULER: &str = "default-scheduler";
 
 /// What makes two events the same.
 type Identity = (Key, String, String, &'static str, String);
@@ -32,7 +38,7 @@ type Identity = (Key, String, String, &'static str, String);
 pub struct Recorder {
     waiting: VecDeque<(&'static str, Event, Time)>,
     known: HashMap<Identity, Key>,
-    similar: HashMap<(Key, &'static str), usize>,
+    similar: HashMap<(Key, &'static str, &'static str), Similar>,
     tokens: HashMap<(Key, &'static str), (i64, Time)>,
     counter: u64,
 }
@@ -79,23 +85,26 @@ impl Recorder {
     }
 
     fn write(&mut self, ledger: &mut dyn Ledger, by: &'static str, event: Event, at: Time) {
-        let identity =
-            (event.about.clone(), event.uid.to_string(), event.field_path.clone(), event.reason, event.message.clone());
+        let uid = event.uid.to_string();
+        let mut identity = (event.about.clone(), uid, event.field_path.clone(), event.reason, event.message.clone());
+        let mut message = event.message.clone();
+        let group = (event.about.clone(), by, event.reason);
+        let combined = by != SCHEDULER && self.similar.entry(group).or_default().is_one_too_many(&message, at);
+        if combined {
+            message = format!("(combined from similar events): {message}");
+            identity.4.clear();
+        }
         if let Some(key) = self.known.get(&identity).cloned()
-            && count_again(ledger, &key, at)
+            && count_again(ledger, &key, combined.then_some(&message), at)
         {
             return;
         }
-        let seen = self.similar.entry((event.about.clone(), event.reason)).or_default();
-        *seen += 1;
-        let message = if *seen > SIMILAR {
-            format!("(combined from similar events): {}", event.message)
-        } else {
-            event.message.clone()
-        };
         self.counter += 1;
         let suffix = format!("{:x}", at.as_nanosecond() as u64 + self.counter);
-        let object = event_object(by, &event, &message, &suffix, at);
+        let mut object = event_object(by, &event, &message, &suffix, at);
+        if by == SCHEDULER {
+            into_newer_form(&mut object, ledger, &event.about, at);
+        }
         let Some(kind) = kinds::by_kind("v1", "Event") else { return };
         if let Ok(reply) = create::create(ledger, kind, &object, &Options::default()) {
             self.known.insert(identity, create::key_of(kind, &reply.object));
@@ -103,14 +112,69 @@ impl Recorder {
     }
 }
 
-/// The same event once more: its count rises. False when the object is gone.
-fn count_again(ledger: &mut dyn Ledger, key: &Key, at: Time) -> bool {
+/// The messages of one reason about one object that were told lately, as their hashes.
+#[derive(Default)]
+struct Similar {
+    messages: VecDeque<u64>,
+    last: Option<Time>,
+}
+
+impl Similar {
+    /// Whether a message is one more than are told by themselves. The oldest is then forgotten, so that it may come again.
+    fn is_one_too_many(&mut self, message: &str, at: Time) -> bool {
+        if self.last.replace(at).is_some_and(|last| at.duration_since(last) > FORGOTTEN) {
+            self.messages.clear();
+        }
+        let mut hasher = DefaultHasher::new();
+        message.hash(&mut hasher);
+        let hash = hasher.finish();
+        if !self.messages.contains(&hash) {
+            self.messages.push_back(hash);
+        }
+        let too_many = self.messages.len() >= SIMILAR;
+        if too_many {
+            self.messages.pop_front();
+        }
+        too_many
+    }
+}
+
+/// The same event once more: its count rises, and it may have other words. False when the object is gone.
+fn count_again(ledger: &mut dyn Ledger, key: &Key, message: Option<&String>, at: Time) -> bool {
     let (Ok(Some(mut known)), Some(kind)) = (ledger.get(key), kinds::by_resource(Resource("events"))) else {
         return false;
     };
-    known.set(&["count"], known.int(&["count"]).unwrap_or(1) + 1);
-    known.set(&["lastTimestamp"], time::rfc3339(at));
+    if known.text(&["eventTime"]).is_some() {
+        let count = known.int(&["series", "count"]).unwrap_or(1) + 1;
+        known.set(&["series"], json!({"count": count, "lastObservedTime": time::micro(at)}));
+    } else {
+        known.set(&["count"], known.int(&["count"]).unwrap_or(1) + 1);
+        known.set(&["lastTimestamp"], time::rfc3339(at));
+    }
+    if let Some(message) = message {
+        known.set(&["message"], message.as_str());
+    }
     update(ledger, kind, &known, Part::Main, &Options::default()).is_ok()
+}
+
+/// What client-go's newer recorder makes of an event (`tools/events`).
+fn into_newer_form(object: &mut Object, ledger: &dyn Ledger, about: &Key, at: Time) {
+    let action = match object.text(&["reason"]) {
+        Some("Scheduled") => "Binding",
+        Some("Preempted") => "Preempting",
+        _ => "Scheduling",
+    };
+    let host = rustix::system::uname();
+    object.set(&["action"], action);
+    object.set(&["eventTime"], time::micro(at));
+    object.set(&["reportingInstance"], format!("{SCHEDULER}-{}", host.nodename().to_string_lossy()));
+    object.set(&["source"], json!({}));
+    for old in ["count", "firstTimestamp", "lastTimestamp"] {
+        object.unset(&[old]);
+    }
+    if let Ok(Some(now)) = ledger.get(about) {
+        object.set(&["involvedObject", "resourceVersion"], now.revision().to_string());
+    }
 }
 
 fn event_object(by: &str, event: &Event, message: &str, suffix: &str, at: Time) -> Object {
@@ -135,4 +199,24 @@ fn event_object(by: &str, event: &Event, message: &str, suffix: &str, at: Time) 
         "source": {"component": by}, "reportingComponent": by, "reportingInstance": "",
         "firstTimestamp": at, "lastTimestamp": at, "count": 1, "eventTime": null,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_messages_are_told_as_one() {
+        let (mut similar, at) = (Similar::default(), Time::UNIX_EPOCH);
+        let mut too_many =
+            |message: &str, seconds: i64| similar.is_one_too_many(message, at + SignedDuration::from_secs(seconds));
+        for number in 0..9 {
+            assert!(!too_many(&format!("message {number}"), 0), "{number}");
+        }
+        assert!(!too_many("message 3", 0), "one that was told counts once");
+        assert!(too_many("message 9", 0));
+        assert!(too_many("message 10", 0));
+        assert!(!too_many("message 9", 1), "known by now");
+        assert!(!too_many("message 11", 700), "long ago");
+    }
 }

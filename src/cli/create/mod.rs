@@ -19,6 +19,7 @@ mod secret;
 mod service;
 mod serviceaccount;
 mod sources;
+mod token;
 
 use super::{Context, Outcome};
 use clap::Subcommand;
@@ -65,6 +66,7 @@ enum Generator {
     Service(service::Args),
     #[command(visible_alias = "sa")]
     Serviceaccount(serviceaccount::Args),
+    Token(token::Args),
 }
 
 /// Runs the verb.
@@ -87,5 +89,6 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         Generator::Secret(args) => secret::run(args, context),
         Generator::Service(args) => service::run(args, context),
         Generator::Serviceaccount(args) => serviceaccount::run(args, context),
+        Generator::Token(args) => token::run(args, context),
     }
 }

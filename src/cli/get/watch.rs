@@ -3,6 +3,8 @@
 use super::{Args, Format};
 use crate::apiserver::read;
 use crate::apiserver::watch::{EventKind, Watched, events_after};
+use crate::cli::flags;
+use crate::cli::patience::Patience;
 use crate::cli::targets::{self, Targets};
 use crate::cli::{Context, Failure, Outcome};
 use crate::kinds::Kind;
@@ -10,11 +12,6 @@ use crate::object::Object;
 use crate::object::selector::FieldSelector;
 use crate::show::print::Printer;
 use crate::show::table::{self, Table};
-use crate::store::watch_hint;
-use std::time::Duration;
-
-/// How long a wait for a hint may be: hints can be lost.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
     let (kind, name) = match targets::parse(&args.which.words)? {
@@ -45,7 +42,8 @@ pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
         revision = objects.iter().map(Object::revision).max().unwrap_or(revision).max(revision);
         show.print(context, EventKind::Added, &objects)?;
     }
-    let hint = watch_hint(context.api()?.store());
+    let timeout = flags::duration("request-timeout", &context.globals.request_timeout)?;
+    let patience = Patience::new(context, timeout)?;
     let watched = Watched { kind, namespace, wanted: &wanted };
     loop {
         let (events, last) = {
@@ -56,9 +54,8 @@ pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
             show.print(context, event.kind, std::slice::from_ref(&event.object))?;
         }
         if last == revision {
-            match &hint {
-                Some(hint) => drop(hint.wait(PATIENCE)),
-                None => std::thread::sleep(Duration::from_millis(50)),
+            if !patience.wait() {
+                return Ok(());
             }
         }
         revision = last;

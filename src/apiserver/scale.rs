@@ -1,0 +1,65 @@
+//! The scale of an object: how many replicas it shall have and has, as `autoscaling/v1` tells it of every kind that has one.
+
+use super::Result;
+use crate::kinds::Kind;
+use crate::object::selector::Selector;
+use crate::object::{Object, Reason, Status};
+use serde_json::{Map, Value, json};
+
+/// The subresource of an object: the object itself for its status, or its scale.
+pub fn subresource(kind: &Kind, object: Object, name: &str) -> Result<Object> {
+    match name {
+        "" => Ok(object),
+        "status" if kind.status => Ok(object),
+        "scale" if kind.scale => Ok(scale(&object)),
+        _ => Err(Status::new(Reason::NotFound, "the server could not find the requested resource")),
+    }
+}
+
+/// The Scale of an object.
+pub fn scale(object: &Object) -> Object {
+    let known = ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"];
+    let field = |name: &str| Some((name.to_owned(), object.at(&["metadata", name])?.clone()));
+    let metadata: Map<String, Value> = known.into_iter().filter_map(field).collect();
+    let mut scale = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata,
+        "spec": {}, "status": {"replicas": object.int(&["status", "replicas"]).unwrap_or(0)},
+    });
+    // Go leaves out a wish of none.
+    if let Some(replicas) = object.int(&["spec", "replicas"]).filter(|replicas| *replicas != 0) {
+        scale["spec"]["replicas"] = replicas.into();
+    }
+    if let Some(selector) = selector(object) {
+        scale["status"]["selector"] = selector.into();
+    }
+    Object(scale)
+}
+
+/// `spec.selector` as text; a ReplicationController has plain labels there.
+fn selector(object: &Object) -> Option<String> {
+    let selector = object.at(&["spec", "selector"])?;
+    let is_plain = selector.as_object()?.values().all(Value::is_string);
+    let selector = if is_plain { json!({"matchLabels": selector}) } else { selector.clone() };
+    Some(Selector::from_label_selector(&selector).ok()?.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales() {
+        let cases = [
+            (json!({"replicas": 2, "selector": {"matchLabels": {"app": "web"}}}), json!({"replicas": 2}), "app=web"),
+            (json!({"replicas": 0, "selector": {"a": "b", "c": "d"}}), json!({}), "a=b,c=d"),
+        ];
+        for (spec, wish, selector) in cases {
+            let object = Object(json!({"metadata": {"name": "web", "labels": {"a": "b"}}, "spec": spec}));
+            let expected = json!({
+                "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"},
+                "spec": wish, "status": {"replicas": 0, "selector": selector},
+            });
+            assert_eq!(scale(&object).0, expected);
+        }
+    }
+}

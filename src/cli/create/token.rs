@@ -1,0 +1,27 @@
+//! `kloop create token`: what a service account shows to an API that asks who calls. kloop's asks nobody.
+
+use crate::apiserver::read;
+use crate::cli::{Context, Failure, Outcome};
+use crate::object::{Key, Resource};
+
+/// Request a service account token: refused, because kloop's API asks for none.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The service account's name.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let [name] = &args.names[..] else {
+        let text = format!("exactly one NAME is required, got {}", args.names.len());
+        return Err(Failure::Usage("create token".into(), text));
+    };
+    let key = Key::new(Resource("serviceaccounts"), context.namespace(), name);
+    context.look(|ledger| read::get(ledger, &key)).map_err(|failure| match failure {
+        Failure::Api { status, .. } => Failure::plain(format!("failed to create token: {status}")),
+        failure => failure,
+    })?;
+    Err(Failure::plain("failed to create token: kloop issues no tokens, as its API asks nobody for one"))
+}
