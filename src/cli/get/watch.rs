@@ -53,10 +53,8 @@ pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
         for event in &events {
             show.print(context, event.kind, std::slice::from_ref(&event.object))?;
         }
-        if last == revision {
-            if !patience.wait() {
-                return Ok(());
-            }
+        if last == revision && !patience.wait() {
+            return Ok(());
         }
         revision = last;
     }
