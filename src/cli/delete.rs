@@ -215,7 +215,7 @@ fn one(args: &Args, context: &mut Context, target: &Target, options: &DeleteOpti
 /// Waits until the objects are gone (another of the same name is another). With no control plane running, nothing would end
 /// pods or finish what finalizers wait for: then it says so instead.
 fn wait(context: &mut Context, mut left: Vec<(&'static Kind, Key, String)>, timeout: Duration) -> Outcome {
-    let dir = context.api()?.store().dir().to_owned();
+    let dir = context.api()?.store().home().to_owned();
     let patience = Patience::new(context, Some(timeout))?;
     loop {
         let mut still = Vec::new();

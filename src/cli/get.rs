@@ -251,7 +251,7 @@ fn say_how_old(context: &mut Context) -> Outcome {
     let api = context.api()?;
     let heard = api.read(|snapshot| snapshot.meta(HEARD))?;
     let heard = heard.and_then(|text| text.parse::<Time>().ok());
-    let Some(heard) = heard.filter(|_| leader::leader_of(api.store().dir()).is_none()) else { return Ok(()) };
+    let Some(heard) = heard.filter(|_| leader::leader_of(api.store().home()).is_none()) else { return Ok(()) };
     let age = time::age((context.now().as_second() - heard.as_second()).max(0));
     context
         .tell(&format!("No control plane runs: this is how things stood {age} ago (kloop reconcile --watch goes on)."));

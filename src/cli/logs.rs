@@ -100,7 +100,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             args.max_log_requests
         )));
     }
-    let folder = context.api()?.store().dir().to_owned();
+    let folder = context.api()?.store().home().to_owned();
     let options = options(&args, context.now())?;
     if args.follow && requests.len() > 1 {
         return together(&args, &folder, &requests, &options);

@@ -4,6 +4,7 @@
 //! transaction's check and goes with every effect, so that a leader that was paused and replaced can do nothing.
 
 use super::beat::EPOCH;
+use crate::runtime::folder;
 use crate::store::{Read, Store};
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
@@ -22,7 +23,7 @@ pub struct Leadership {
 
 /// Tries to become the leader. `Err(pid)` inside means that the process with this pid (0 when unknown) leads.
 pub fn try_lead(store: &mut Store) -> anyhow::Result<Result<Leadership, u32>> {
-    let path = store.dir().join("leader.lock");
+    let path = folder::prepare(store.home())?.join("leader.lock");
     let mut lock = open(&path).with_context(|| format!("cannot open {}", path.display()))?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut pid = String::new();

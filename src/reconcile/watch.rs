@@ -103,7 +103,7 @@ impl Control {
                 node::register(&mut api, capacity).context("cannot register this machine as a node")?;
                 let reports = outbox.clone();
                 let report = Box::new(move |report| drop(reports.send(Wake::Report(report))));
-                let (dir, epoch) = (api.store().dir(), leadership.epoch);
+                let (dir, epoch) = (api.store().home(), leadership.epoch);
                 Some(match &settings.shim {
                     Some(program) => Machine::open_with(dir, epoch, program, report)?,
                     None => Machine::open(dir, epoch, report)?,

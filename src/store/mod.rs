@@ -65,9 +65,15 @@ impl Store {
         self.place.file()
     }
 
-    /// The folder of the database file: everything in it is the store's own.
+    /// The folder of the database file.
     pub fn dir(&self) -> &Path {
         self.place.dir()
+    }
+
+    /// The folder of what belongs to the cluster beside its file: pods, locks, the epoch. That of the file when it is called
+    /// `state.db`, else one named after it.
+    pub fn home(&self) -> &Path {
+        self.place.home()
     }
 
     /// A number that changes whenever another connection has committed; one's own commits do not change it.

@@ -18,25 +18,33 @@ pub fn default_path() -> PathBuf {
     state.join("kloop/default/state.db")
 }
 
+/// The name of a database that has its folder for itself.
+const USUAL: &str = "state.db";
+
 /// A database file's path and its neighbours'.
 #[derive(Clone)]
 pub(super) struct Place {
     file: PathBuf,
+    home: PathBuf,
 }
 
 impl Place {
     /// The place of a path; made absolute, so that `:memory:` or `file:x` is a name like any other to SQLite.
     pub fn at(path: &Path) -> Result<Place, OpenError> {
         let file = std::path::absolute(path).map_err(|error| StoreError::io(path, error))?;
-        if file.file_name().is_none() {
+        let Some(name) = file.file_name() else {
             return Err(OpenError::Foreign { path: file, what: "it is a directory".into() });
-        }
-        Ok(Place { file })
+        };
+        let mut own = name.to_owned();
+        own.push(".d");
+        let home =
+            if name == USUAL { file.parent().unwrap_or(Path::new("/")).to_owned() } else { file.with_file_name(own) };
+        Ok(Place { file, home })
     }
 
     /// The place of a store that has no file.
     pub fn nowhere() -> Place {
-        Place { file: PathBuf::from(":memory:") }
+        Place { file: PathBuf::from(":memory:"), home: PathBuf::from(":memory:.d") }
     }
 
     pub fn file(&self) -> &Path {
@@ -45,6 +53,12 @@ impl Place {
 
     pub fn dir(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// Where the rest of the cluster lies: the folder of a `state.db`, else `NAME.d` beside the file, so that several databases can lie
+    /// in one folder and be clusters of their own.
+    pub fn home(&self) -> &Path {
+        &self.home
     }
 
     /// A file beside the database: its name with a suffix.
@@ -168,5 +182,25 @@ fn make_dir(dir: &Path) -> Result<(), (PathBuf, Errno)> {
             make_dir(dir)
         }
         Err(error) => Err((dir.into(), error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_database_has_a_home_of_its_own() {
+        let table = [
+            ("/x/state.db", "/x"),
+            ("/x/a.db", "/x/a.db.d"),
+            ("/x/b.db", "/x/b.db.d"),
+            ("/state.db", "/"),
+            ("/x/:memory:", "/x/:memory:.d"),
+        ];
+        for (file, home) in table {
+            assert_eq!(Place::at(Path::new(file)).expect("a place").home(), Path::new(home));
+        }
+        assert!(Place::at(Path::new("/")).is_err());
     }
 }

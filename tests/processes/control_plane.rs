@@ -144,3 +144,27 @@ fn with_nothing_to_do_nothing_is_written() {
     cluster.ok("delete configmap unrelated");
     assert_eq!(revision(), before);
 }
+
+#[test]
+fn two_databases_in_one_folder_are_two_clusters() {
+    let cluster = Cluster::new();
+    let state = |name: &str| cluster.home().join(name).display().to_string();
+    let asked = |name: &str, line: &str| cluster.kloop(&format!("--state {} {line}", state(name)));
+    let planes = ["a.db", "b.db"].map(|name| {
+        let manifest = pod("same", "Always", 5, &format!("echo of {name}; exec sleep 1000"));
+        let said = cluster.run(&["--state", &state(name), "apply", "-f", "-"], &manifest);
+        assert_eq!((said.out.as_str(), said.code), ("pod/same created\n", 0), "{}", said.err);
+        cluster.watch_with(&["--state", &state(name)])
+    });
+    for name in ["a.db", "b.db"] {
+        cluster.until("it runs", || asked(name, "logs same").out == format!("of {name}\n"));
+        assert!(cluster.home().join(format!("{name}.d/pods")).is_dir());
+    }
+    let said = asked("a.db", "delete pod same");
+    assert_eq!((said.out.as_str(), said.code), ("pod \"same\" deleted from default namespace\n", 0), "{}", said.err);
+    let phase = "get pod same -o jsonpath={.status.phase}/{.status.containerStatuses[0].restartCount}";
+    assert_eq!(asked("b.db", phase).out, "Running/0");
+    assert_eq!(asked("b.db", "logs same").out, "of b.db\n");
+    assert!(!cluster.home().join("pods").exists() && !cluster.home().join("leader.lock").exists());
+    drop(planes);
+}
