@@ -3,7 +3,7 @@
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, State};
 use super::{conditions, deadlines, probes};
-use crate::world::{Ended, Event, EventType, Plan, ProbeKind};
+use crate::world::{Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
 
 /// Tells what has changed. Simulated pods have no events: nothing has happened.
@@ -26,6 +26,9 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         tell.lost();
         if let Some(status) = statuses().find(|status| status.name == member.spec.name) {
             tell.waiting(status);
+        }
+        if !pod.is_staged() {
+            probes::tell_failures(pod, member, tell.plan);
         }
         tell.stopped(step);
     }
@@ -132,11 +135,6 @@ impl Teller<'_, '_> {
 
     fn stopped(&mut self, step: &Step) {
         let Step::Stop { event: Some(event), .. } = step else { return };
-        for kind in [ProbeKind::Startup, ProbeKind::Liveness] {
-            if let Some(results) = self.member.probe(kind).filter(|_| event.contains("failed")) {
-                probes::unhealthy(self.pod, self.member, kind, results, self.plan);
-            }
-        }
         self.event(EventType::Normal, "Killing", event.clone());
     }
 }

@@ -381,6 +381,7 @@ impl Machine {
                 self.records.retain(|(uid, _), _| *uid != pod_uid);
                 self.news.push((self.world.now, Report::Removed { pod_uid }));
             }
+            Effect::Told { .. } => {}
             Effect::Probe(probe) => {
                 let kind = format!("{:?}", probe.kind).to_lowercase();
                 let ok = self.probes.get(&kind).copied().unwrap_or(true);

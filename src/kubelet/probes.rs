@@ -54,8 +54,10 @@ pub fn failed(pod: &LocalPod, member: &Member) -> Option<Step> {
     Some(Step::Stop { grace, event: Some(event) })
 }
 
-/// Orders the probes that are due, and says when the next ones are.
+/// Orders the probes that are due, and says when the next ones are. Not twice in one beat: what the plan before this one has ordered
+/// is a fact only after the commit.
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
+    let soonest = pod.world.now + SignedDuration::from_secs(i64::from(pod.is_staged()));
     for member in &pod.members {
         let State::Running { since } = member.state else { continue };
         let Some(facts) = &member.facts else { continue };
@@ -63,11 +65,10 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
             let Some(spec) = spec_of(member, kind) else { continue };
             let results = facts.probes.get(&kind).cloned().unwrap_or_default();
             let due = due(spec, since, &results);
-            if due > pod.world.now {
-                plan.wake_at(due);
+            if due.max(soonest) > pod.world.now {
+                plan.wake_at(due.max(soonest));
                 continue;
             }
-            unhealthy(pod, member, kind, &results, plan);
             plan.effects.push(Effect::Probe(Box::new(Order {
                 pod_uid: pod.row.uid.clone(),
                 container: member.spec.name.as_str().into(),
@@ -81,19 +82,21 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-/// Tells of the last failure of a probe. Called once for each result: when the next one is ordered, or the container is stopped.
-pub fn unhealthy(pod: &LocalPod, member: &Member, kind: ProbeKind, results: &ProbeFacts, plan: &mut Plan) {
-    if results.failures == 0 || results.in_flight.is_some() {
-        return;
+/// Tells of every failure of the container's probes that was not told of yet.
+pub fn tell_failures(pod: &LocalPod, member: &Member, plan: &mut Plan) {
+    for kind in KINDS {
+        let Some(results) = member.probe(kind).filter(|results| results.untold) else { continue };
+        plan.events.push(Event {
+            about: pod.row.key.clone(),
+            uid: pod.row.uid.clone(),
+            field_path: super::events::field_path(member),
+            kind: EventType::Warning,
+            reason: "Unhealthy",
+            message: format!("{} probe failed: {}", name(kind), results.message),
+        });
+        let (pod_uid, container) = (pod.row.uid.clone(), member.spec.name.as_str().into());
+        plan.effects.push(Effect::Told { pod_uid, container, attempt: member.attempt, kind });
     }
-    plan.events.push(Event {
-        about: pod.row.key.clone(),
-        uid: pod.row.uid.clone(),
-        field_path: super::events::field_path(member),
-        kind: EventType::Warning,
-        reason: "Unhealthy",
-        message: format!("{} probe failed: {}", name(kind), results.message),
-    });
 }
 
 /// Which probes run: one that ends the container does not while it ends anyway, and the startup probe holds the others back.
@@ -199,7 +202,6 @@ mod tests {
         machine.run_to(45);
         assert_eq!(machine.condition("Ready"), "ContainersNotReady");
         assert_eq!(machine.summary(), "Running c=running/0");
-        machine.run_to(56);
         let unhealthy = machine.events.iter().filter(|event| event.reason == "Unhealthy");
         assert_eq!(unhealthy.map(|event| &*event.message).collect::<Vec<_>>(), ["Readiness probe failed: no"; 3]);
     }
@@ -222,6 +224,28 @@ mod tests {
         let told: Vec<_> = machine.events.iter().map(|event| &*event.message).skip(3).take(3).collect();
         let killing = "Container c failed liveness probe, will be restarted";
         assert_eq!(told, ["Liveness probe failed: no", "Liveness probe failed: no", killing]);
+    }
+
+    #[test]
+    fn a_failure_is_told_when_it_happens() {
+        let mut machine = probed(json!({"livenessProbe": http(json!({}))}));
+        machine.probe("liveness", false).run_to(0);
+        assert_eq!(machine.reasons(), ["Pulled", "Created", "Started", "Unhealthy"]);
+        machine.run_to(9);
+        assert_eq!(machine.reasons().len(), 4, "once");
+    }
+
+    #[test]
+    fn a_beat_orders_a_probe_once_though_it_plans_twice() {
+        let mut machine = probed(json!({"livenessProbe": http(json!({"initialDelaySeconds": 1}))}));
+        machine.run_to(0);
+        machine.world.now += jiff::SignedDuration::from_secs(1);
+        let plan = |machine: &Machine| (super::super::LOOP.plan)(&machine.world, &super::super::machine::key("p"));
+        assert_eq!(plan(&machine).effects.len(), 1);
+        let (key, pod) = (super::super::machine::key("p"), machine.pod());
+        machine.world.stage(key, Some(pod));
+        let again = plan(&machine);
+        assert_eq!((again.effects.len(), again.wake), (0, Some(machine.world.now + jiff::SignedDuration::from_secs(1))));
     }
 
     #[test]

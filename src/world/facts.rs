@@ -223,4 +223,6 @@ pub struct ProbeFacts {
     pub failures: i32,
     /// What the last failure said, at most 10 KiB.
     pub message: String,
+    /// The last answer was a failure, and no event has told of it yet.
+    pub untold: bool,
 }

@@ -104,6 +104,17 @@ pub enum Effect {
     },
     /// Runs one probe; the answer becomes a fact.
     Probe(Box<Probe>),
+    /// An event of the same plan tells of a probe's last failure. Nothing is to be done on the machine: that it was told is the fact.
+    Told {
+        /// The pod.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The attempt that was probed.
+        attempt: u32,
+        /// Which probe.
+        kind: ProbeKind,
+    },
 }
 
 /// Everything that a start needs; resolved by kubelet as far as it can without looking at the machine.

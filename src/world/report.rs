@@ -64,13 +64,15 @@ impl Facts {
             Report::Probe { pod_uid, container, attempt, kind, ok, message, at } => {
                 let pod = self.pods.get_mut(&pod_uid)?;
                 let known = pod.containers.get_mut(&container).filter(|known| known.attempt == attempt)?;
-                let probe = known.probes.entry(kind).or_default();
+                // An answer that nothing waits for is a late or a second one: counted, it would be a probe that never was due.
+                let probe = known.probes.get_mut(&kind).filter(|probe| probe.in_flight.is_some())?;
                 *probe = ProbeFacts {
                     in_flight: None,
                     last: Some(at),
                     successes: if ok { probe.successes + 1 } else { 0 },
                     failures: if ok { 0 } else { probe.failures + 1 },
                     message,
+                    untold: !ok,
                 };
                 Some(pod.key())
             }
@@ -94,11 +96,19 @@ impl Facts {
                     pod.removing = Some(now);
                 }
             }
+            Effect::Told { pod_uid, container, attempt, kind } => self.told(pod_uid, container, *attempt, *kind),
             Effect::Probe(probe) => {
                 if let Some(known) = self.container(&probe.pod_uid, &probe.container, probe.attempt) {
                     known.probes.entry(probe.kind).or_default().in_flight = Some(now);
                 }
             }
+        }
+    }
+
+    fn told(&mut self, pod_uid: &Str, container: &Str, attempt: u32, kind: ProbeKind) {
+        let known = self.container(pod_uid, container, attempt);
+        if let Some(probe) = known.and_then(|known| known.probes.get_mut(&kind)) {
+            probe.untold = false;
         }
     }
 
@@ -205,6 +215,22 @@ mod tests {
         for (known, report, expected) in cases {
             assert_eq!(is_news(&known, &report), expected, "{known:?} then {report:?}");
         }
+    }
+
+    #[test]
+    fn a_probe_is_answered_once() {
+        let (uid, container) = (Str::from("uid"), Str::from("c"));
+        let mut known = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: at(0) });
+        known.probes.insert(ProbeKind::Liveness, ProbeFacts { in_flight: Some(at(1)), ..ProbeFacts::default() });
+        let containers = [(container.clone(), known)].into();
+        let mut facts = Facts::default();
+        facts.pods.insert(uid.clone(), PodFacts { containers, ..PodFacts::default() });
+        let (kind, ok, message) = (ProbeKind::Liveness, false, String::new());
+        let answer = Report::Probe { pod_uid: uid, container, attempt: 0, kind, ok, message, at: at(2) };
+        assert!(facts.take(answer.clone()).is_some());
+        assert!(facts.take(answer).is_none(), "nothing waits for a second answer");
+        let known = &facts.pods.get("uid").unwrap().containers["c"].probes[&ProbeKind::Liveness];
+        assert_eq!((known.failures, known.untold), (1, true));
     }
 
     #[test]

@@ -131,6 +131,7 @@ impl Host for Machine {
         let uid = match effect {
             Effect::Start(start) => &start.pod_uid,
             Effect::Stop { pod_uid, .. } | Effect::Remove { pod_uid } => pod_uid,
+            Effect::Told { .. } => return,
             Effect::Probe(probe) if probe::needs_shim(probe) => &probe.pod_uid,
             Effect::Probe(probe) => {
                 let context = self.context.clone();

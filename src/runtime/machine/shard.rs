@@ -224,6 +224,7 @@ impl Shard {
                 self.pursue(&pod_uid);
             }
             Effect::Probe(probe) => self.exec(probe),
+            Effect::Told { .. } => {}
         }
     }
 
