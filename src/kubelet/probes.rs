@@ -245,7 +245,10 @@ mod tests {
         let (key, pod) = (super::super::machine::key("p"), machine.pod());
         machine.world.stage(key, Some(pod));
         let again = plan(&machine);
-        assert_eq!((again.effects.len(), again.wake), (0, Some(machine.world.now + jiff::SignedDuration::from_secs(1))));
+        assert_eq!(
+            (again.effects.len(), again.wake),
+            (0, Some(machine.world.now + jiff::SignedDuration::from_secs(1)))
+        );
     }
 
     #[test]
