@@ -195,16 +195,17 @@ impl Ledger for Writing<'_> {
     }
 
     fn put(&mut self, key: &Key, mut object: Object) -> Result<Object> {
-        let uid = object.uid().to_owned();
-        let body = |revision: u64| stamped(&mut object, revision);
-        self.txn.put(key, &uid, body, &self.actor, self.now).map_err(|error| refused(&error))?;
+        let body = |revision: u64| object.text_at(revision);
+        let revision = self.txn.put(key, object.uid(), body, &self.actor, self.now).map_err(|error| refused(&error))?;
+        object.set(&["metadata", "resourceVersion"], revision.to_string());
         self.wrote = true;
         Ok(object)
     }
 
     fn remove(&mut self, key: &Key, mut last: Object) -> Result<Object> {
-        let body = |revision: u64| stamped(&mut last, revision);
-        self.txn.remove(key, body, &self.actor, self.now).map_err(|error| refused(&error))?;
+        let body = |revision: u64| last.text_at(revision);
+        let revision = self.txn.remove(key, body, &self.actor, self.now).map_err(|error| refused(&error))?;
+        last.set(&["metadata", "resourceVersion"], revision.to_string());
         self.wrote = true;
         Ok(last)
     }
@@ -220,12 +221,6 @@ impl Ledger for Writing<'_> {
     fn network(&self) -> u8 {
         self.network
     }
-}
-
-/// Puts the revision into the object and gives its text.
-pub fn stamped(object: &mut Object, revision: u64) -> String {
-    object.set(&["metadata", "resourceVersion"], revision.to_string());
-    object.0.to_string()
 }
 
 /// Chance from the system.

@@ -16,7 +16,7 @@ pub struct LocalPod<'a> {
     /// The pod's row.
     pub row: &'a Row,
     /// The pod as it is stored.
-    pub object: Object,
+    pub object: Cow<'a, Object>,
     /// Its spec.
     pub spec: PodSpec,
     /// Its status as last written.
@@ -89,7 +89,7 @@ pub enum State {
 impl<'a> LocalPod<'a> {
     /// Reads a pod; none when its body cannot be decoded.
     pub fn read(world: &'a World, row: &'a Row, node: &NodeFacts) -> Option<LocalPod<'a>> {
-        let object = row.object();
+        let object = row.body();
         let Pod { spec, status, .. } = typed::view::<Pod>(&object).ok()?;
         let (spec, status) = (spec?, status.unwrap_or_default());
         let facts = if node.simulated {

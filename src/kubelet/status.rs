@@ -50,7 +50,7 @@ pub fn write(pod: &LocalPod, status: PodStatus, order: &Order, plan: &mut Plan) 
         return;
     }
     let why = why(&pod.status, &status);
-    let mut object = pod.object.clone();
+    let mut object = pod.object.clone().into_owned();
     object.set(&["status"], encoded(&status));
     plan.write(Verb::Status(object), why);
 }

@@ -9,11 +9,12 @@ use super::queue::{Item, Queue};
 use super::{Line, Narrator, tail};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::update::{Part, bind, update};
-use crate::apiserver::{Ledger, Options, create, front};
+use crate::apiserver::{Ledger, Options, create};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
 use crate::world::{Effect, Loop, Plan, Row, Verb, World};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -231,20 +232,20 @@ impl Beat<'_> {
             let after = self.world.get(&key);
             // A name that went and came back within this beat has two rows in the log: another uid is another object.
             if let Some(before) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
-                let mut last = wishes.last.get(&key).cloned().unwrap_or_else(|| before.object());
-                revision = txn.remove(&key, |revision| front::stamped(&mut last, revision), ACTOR, now)?;
+                let last = wishes.last.get(&key).map_or_else(|| before.body(), Cow::Borrowed);
+                revision = txn.remove(&key, |revision| last.text_at(revision), ACTOR, now)?;
             }
             // Made and gone within this beat: nobody saw it.
             let Some(after) = after else { continue };
-            let mut object = after.object();
-            let unchanged = |before: &&Arc<Row>| again.contains(&key) && is_same(&before.object(), &object);
+            let object = after.body();
+            let unchanged = |before: &&Arc<Row>| again.contains(&key) && is_same(&before.body(), &object);
             if let Some(before) = before.filter(unchanged) {
-                written.push((key, before.object().0.to_string().into(), before.revision));
+                written.push((key, before.body().0.to_string().into(), before.revision));
                 continue;
             }
             let mut text = Str::from("");
             let body = |revision: u64| {
-                let body = front::stamped(&mut object, revision);
+                let body = object.text_at(revision);
                 text = body.as_str().into();
                 body
             };

@@ -27,7 +27,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         "pods" if waits_for_node(row) => vec![row.key.clone()],
         "pods" if frees_room(world, row) => waiting(world),
-        "pods" => waiting(world).into_iter().filter(|key| minds(world, key)).collect(),
+        "pods" => world.minding().filter(|row| waits_for_node(row)).map(|row| row.key.clone()).collect(),
         "nodes" | "persistentvolumeclaims" => waiting(world),
         _ => Vec::new(),
     }
@@ -43,11 +43,6 @@ fn frees_room(world: &World, row: &Row) -> bool {
     row.pod().is_some_and(|pod| pod.node.is_some()) && world.get(&row.key).is_none_or(|now| ended(now))
 }
 
-/// A pod that may be let in by where others run.
-fn minds(world: &World, key: &Key) -> bool {
-    world.get(key).and_then(|row| row.pod()).is_some_and(|pod| pod.minds)
-}
-
 fn waiting(world: &World) -> Vec<Key> {
     world.pods_on("").filter(|row| waits_for_node(row)).map(|row| row.key.clone()).collect()
 }
@@ -60,7 +55,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.wait("another scheduler is responsible for it");
         return plan;
     }
-    let pod = row.object();
+    let pod = row.body();
     let gates = pod.items(&["spec", "schedulingGates"]);
     if !gates.is_empty() {
         hold_back(world, &pod, &mut plan, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates");

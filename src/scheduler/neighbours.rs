@@ -43,7 +43,7 @@ impl Neighbours {
             first: alone && !near.is_empty(),
             near: near.into_iter().map(|(term, _)| term).collect(),
             far: far.into_iter().map(|(term, _)| term).collect(),
-            shunned: shunned(world, row, nodes),
+            shunned: shunned(world, row),
         }
     }
 
@@ -102,18 +102,16 @@ fn in_namespaces(world: &World, term: &Value, own: &str, namespace: &str) -> boo
 }
 
 /// The places of pods whose own anti-affinity selects this pod.
-fn shunned(world: &World, row: &Row, nodes: &[Candidate<'_>]) -> HashSet<Place> {
+fn shunned(world: &World, row: &Row) -> HashSet<Place> {
     let mut places = HashSet::new();
-    for node in nodes {
-        for other in node.pods().filter(|other| other.pod().is_some_and(|fields| fields.shuns)) {
-            let object = other.object();
-            for term in required(&object, "podAntiAffinity") {
-                let key = term["topologyKey"].as_str().unwrap_or_default();
-                if let Some(value) = node.row.label(key)
-                    && selects(world, term, &other.key.namespace, row)
-                {
-                    places.insert((key.to_owned(), value.to_owned()));
-                }
+    for other in world.shunning() {
+        let node = other.pod().and_then(|fields| world.find("nodes", "", fields.node.as_ref()?));
+        for term in required(&other.body(), "podAntiAffinity") {
+            let key = term["topologyKey"].as_str().unwrap_or_default();
+            if let Some(value) = node.and_then(|node| node.label(key))
+                && selects(world, term, &other.key.namespace, row)
+            {
+                places.insert((key.to_owned(), value.to_owned()));
             }
         }
     }

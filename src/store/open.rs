@@ -134,6 +134,8 @@ fn connect(place: &Place) -> Result<Connection, OpenError> {
         keep_wal(false)?;
     }
     connection.execute_batch(SETTINGS).map_err(say)?;
+    // A statement keeps its plan, whatever is bound to it: otherwise SQLite prepares it anew for each new value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(say)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }

@@ -69,6 +69,10 @@ pub struct World {
     by_node: HashMap<Str, BTreeSet<Key>>,
     /// Pods by their address; those that have ended for good gave theirs back.
     by_address: HashMap<Str, BTreeSet<Key>>,
+    /// Pods without a node to which it matters where others run.
+    minding: BTreeSet<Key>,
+    /// Pods on nodes that require that some pods are not near them.
+    shunning: BTreeSet<Key>,
     /// Rows by label and without a controller, for selectors.
     select: select::Index,
     /// What the pods of each node ask for together.
@@ -95,6 +99,8 @@ impl World {
             by_node: HashMap::new(),
             loads: HashMap::new(),
             by_address: HashMap::new(),
+            minding: BTreeSet::new(),
+            shunning: BTreeSet::new(),
             select: select::Index::default(),
             uids: HashMap::new(),
             undo: Vec::new(),
@@ -157,6 +163,16 @@ impl World {
         self.by_node.get(node).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
+    /// Pods without a node to which it matters where others run.
+    pub fn minding(&self) -> impl Iterator<Item = &Arc<Row>> {
+        self.minding.iter().filter_map(|key| self.get(key))
+    }
+
+    /// Pods on nodes that require that some pods are not near them, and have not ended for good.
+    pub fn shunning(&self) -> impl Iterator<Item = &Arc<Row>> {
+        self.shunning.iter().filter_map(|key| self.get(key))
+    }
+
     /// Pods that have this address and have not ended for good.
     pub fn pods_at(&self, address: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.by_address.get(address).into_iter().flatten().filter_map(|key| self.get(key))
@@ -211,6 +227,12 @@ impl World {
                 load.pods += 1;
             }
             self.by_node.entry(node).or_default().insert(row.key.clone());
+            if pod.minds && pod.node.is_none() {
+                self.minding.insert(row.key.clone());
+            }
+            if pod.shuns && pod.node.is_some() && !pod.phase.is_terminal() {
+                self.shunning.insert(row.key.clone());
+            }
             if let Some(address) = pod.address() {
                 self.by_address.entry(address.clone()).or_default().insert(row.key.clone());
             }
@@ -229,6 +251,8 @@ impl World {
                 self.lighten(node, pod);
             }
             drop_from(&mut self.by_node, node, &row.key);
+            self.minding.remove(&row.key);
+            self.shunning.remove(&row.key);
             if let Some(address) = pod.address() {
                 drop_from(&mut self.by_address, address, &row.key);
             }

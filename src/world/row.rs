@@ -4,6 +4,7 @@ use super::resources::{NodeFields, Requests};
 use super::workload::{WorkloadFields, selects_pods};
 use crate::object::{Key, Object, OwnerRef, Str, Time};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// One object. Loops go by the fields here and decode the body only to write it.
@@ -167,12 +168,17 @@ impl Row {
         }
     }
 
-    /// The whole object. Costs a parse for rows at rest: loops call it for what they write.
-    pub fn object(&self) -> Object {
+    /// The whole object, to be read. Costs a parse for rows at rest.
+    pub fn body(&self) -> Cow<'_, Object> {
         match &self.body {
-            Body::Parsed(object) => object.clone(),
-            Body::Text(text) => Object(serde_json::from_str(text).unwrap_or(Value::Null)),
+            Body::Parsed(object) => Cow::Borrowed(object),
+            Body::Text(text) => Cow::Owned(Object(serde_json::from_str(text).unwrap_or(Value::Null))),
         }
+    }
+
+    /// The whole object, to be changed and written. Costs a parse or a copy.
+    pub fn object(&self) -> Object {
+        self.body().into_owned()
     }
 
     /// One label.
