@@ -3,7 +3,7 @@
 use super::{Context, Failure, Outcome};
 use crate::object::{Time, time};
 use crate::reconcile::watch::Until;
-use crate::reconcile::{Control, Ending, Idle, Line, Settings, leader};
+use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader};
 use crate::runtime::capacity;
 use colored::Colorize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -34,8 +34,11 @@ pub struct Args {
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     restart_backoff: String,
     /// Say nothing but errors.
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
+    /// Tell of every write and event, bookkeeping included.
+    #[arg(short, long)]
+    verbose: bool,
     /// Print `idle REVISION MILLISECONDS` whenever nothing is left to do: up to which revision, and how long until a loop
     /// looks again by itself (-1 for never).
     #[arg(long, hide = true)]
@@ -61,7 +64,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let mut narrator = narrator(args.quiet);
+    let mut narrator = narrator(args.quiet, args.verbose);
     let mut signals = Some(signals);
     loop {
         let Some(mut control) = lead(context, &settings, &mut signals, &mut narrator)? else { return Ok(()) };
@@ -138,9 +141,9 @@ fn end(
 }
 
 /// Prints one line for each thing done.
-fn narrator(quiet: bool) -> impl FnMut(&Line) {
+fn narrator(quiet: bool, verbose: bool) -> impl FnMut(&Line) {
     move |line: &Line| {
-        if quiet {
+        if quiet || (line.weight == Weight::Detail && !verbose) {
             return;
         }
         let about = line.about.as_ref().map(|key| format!(" {}", key.path())).unwrap_or_default();
@@ -158,5 +161,5 @@ fn tell_idle(idle: Idle) {
 }
 
 fn tell(narrator: &mut dyn FnMut(&Line), text: String) {
-    narrator(&Line { at: Time::now(), by: "reconcile", about: None, text });
+    narrator(&Line { at: Time::now(), by: "reconcile", about: None, text, weight: Weight::Deed });
 }

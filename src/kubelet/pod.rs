@@ -243,7 +243,7 @@ fn lost(now: Time, started: Option<Time>) -> Ended {
     Ended {
         code: 137,
         signal: None,
-        reason: Some("ContainerStatusUnknown".into()),
+        reason: Some(Ended::UNKNOWN.into()),
         message: "The container could not be located: what ran it has gone, and nobody saw how it ended".into(),
         started,
         finished: now,

@@ -3,10 +3,11 @@
 //! A plan is never stale, because nobody else can write meanwhile; it sees what the plans before it wrote, because they are
 //! staged in the World; it is never half-applied, because its writes are undone when one of them is refused.
 
+use super::deeds::{Deeds, Warnings};
 use super::events::Recorder;
 use super::ledger::Overlay;
 use super::queue::{Item, Queue};
-use super::{Line, Narrator, tail};
+use super::{Line, Narrator, Weight, tail};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::update::{Part, bind, update};
 use crate::apiserver::{Ledger, Options, create};
@@ -15,7 +16,7 @@ use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
 use crate::world::{Effect, Loop, Plan, Row, Verb, World};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,8 @@ pub struct Beat<'a> {
     pub epoch: u64,
     /// How much it may do.
     pub budget: Budget,
+    /// What was warned of before.
+    pub warnings: &'a mut Warnings,
     /// Is told what was done.
     pub narrator: &'a mut Narrator<'a>,
 }
@@ -75,6 +78,8 @@ struct Wishes {
     last: HashMap<Key, Object>,
     /// What was planned.
     planned: Vec<Item>,
+    /// What is to be told once it is committed.
+    deeds: Deeds,
 }
 
 /// Why a beat could not be.
@@ -120,7 +125,7 @@ impl Beat<'_> {
         if !self.queue.is_due(now) || self.recorder.is_pressing() {
             self.record_events(&mut wishes);
         }
-        match self.commit(txn, &wishes) {
+        match self.commit(txn, &mut wishes) {
             Ok(rows) => Ok(Done { effects: wishes.effects, rows }),
             Err(error) => {
                 self.world.drop_staged();
@@ -151,12 +156,14 @@ impl Beat<'_> {
         let stage = self.world.stage_mark();
         for write in &plan.writes {
             match self.stage(&write.verb, &mut mine, &mut wishes.last) {
-                Ok(()) => self.tell(each.name, &item.1, &write.why),
+                Ok(()) => {}
                 Err(status) => {
                     // A plan is applied whole or not at all.
                     self.world.undo_to(stage);
-                    self.tell(each.name, &item.1, &format!("{}: refused: {status}", write.why));
                     let changed = self.world.facts.refuse(each.name, &item.1, &status.message, now);
+                    let weight = if changed { Weight::Deed } else { Weight::Detail };
+                    let text = format!("{}: refused: {status}", write.why);
+                    (self.narrator)(&Line { at: now, by: each.name, about: Some(item.1.clone()), text, weight });
                     self.queue.add_failed(item.clone(), now);
                     if changed {
                         self.queue.add(item, now);
@@ -172,6 +179,7 @@ impl Beat<'_> {
             tail::concern(self.world, self.loops, self.queue, before.as_ref(), &key, now);
         }
         wishes.attempts.extend(mine);
+        wishes.deeds.note(each.name, &item.1, &plan);
         self.recorder.extend(each.name, plan.events, now);
         wishes.effects.extend(plan.effects);
         if let Some(at) = plan.wake {
@@ -222,11 +230,11 @@ impl Beat<'_> {
     }
 
     /// Writes the last state of every staged row, in order of their first change.
-    fn commit(&mut self, mut txn: Txn<'_>, wishes: &Wishes) -> Result<usize, Failed> {
+    fn commit(&mut self, mut txn: Txn<'_>, wishes: &mut Wishes) -> Result<usize, Failed> {
         let mut written: Vec<(Key, Str, u64)> = Vec::new();
         let (begin, now) = (self.world.revision, self.world.now);
         let mut revision = begin;
-        let again = self.world.staged_again();
+        let (again, mut undone) = (self.world.staged_again(), HashSet::new());
         for key in self.world.staged() {
             let before = self.world.before(&key);
             let after = self.world.get(&key);
@@ -240,6 +248,7 @@ impl Beat<'_> {
             let object = after.body();
             let unchanged = |before: &&Arc<Row>| again.contains(&key) && is_same(&before.body(), &object);
             if let Some(before) = before.filter(unchanged) {
+                undone.insert(key.clone());
                 written.push((key, before.body().0.to_string().into(), before.revision));
                 continue;
             }
@@ -261,13 +270,12 @@ impl Beat<'_> {
                 unknown => Failed::Unknown(unknown),
             })?;
         }
+        for line in std::mem::take(&mut wishes.deeds).lines(self.world, &undone, self.warnings) {
+            (self.narrator)(&line);
+        }
         self.world.keep_staged(written);
         self.world.revision = revision;
         Ok((revision - begin) as usize)
-    }
-
-    fn tell(&mut self, by: &'static str, about: &Key, text: &str) {
-        (self.narrator)(&Line { at: self.world.now, by, about: Some(about.clone()), text: text.to_owned() });
     }
 }
 

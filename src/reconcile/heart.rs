@@ -5,7 +5,7 @@ use super::beat::{Beat, Budget, Done, Failed};
 use super::convergence::{self, Unmet};
 use super::events::Recorder;
 use super::queue::Queue;
-use super::{Narrator, loops, node, tail};
+use super::{Line, Narrator, Weight, deeds, loops, node, tail};
 use crate::apiserver::front;
 use crate::object::{Key, Str, Time};
 use crate::store::{Read, Store, StoreError};
@@ -33,6 +33,9 @@ pub struct Heart {
     next_heartbeat: Time,
     next_resync: Time,
     nodes_seen: (usize, u64),
+    /// What the machine has reported since the last beat, for people.
+    news: Vec<Line>,
+    warnings: deeds::Warnings,
 }
 
 /// Who beats, and with what.
@@ -68,6 +71,8 @@ impl Heart {
             next_heartbeat: now,
             next_resync: now + RESYNC,
             nodes_seen: (0, 0),
+            news: Vec::new(),
+            warnings: deeds::Warnings::new(),
         }
     }
 
@@ -104,6 +109,7 @@ impl Heart {
         narrator: &mut Narrator<'_>,
     ) -> Result<(Done, bool), Failed> {
         let now = pulse.now;
+        self.news.drain(..).for_each(|line| narrator(&line));
         let mut beat = Beat {
             world: &mut self.world,
             queue: &mut self.queue,
@@ -112,6 +118,7 @@ impl Heart {
             chance: pulse.chance,
             epoch: pulse.epoch,
             budget: pulse.budget,
+            warnings: &mut self.warnings,
             narrator,
         };
         let done = beat.run(store, now)?;
@@ -128,9 +135,11 @@ impl Heart {
 
     /// What the machine reports becomes facts, and makes its pod due.
     pub fn take(&mut self, report: Report, now: Time) {
-        if let Some(key) = self.world.facts.take(report) {
-            self.queue_pod(key, now);
-        }
+        let text = deeds::of_report(&self.world.facts, &report);
+        let Some(key) = self.world.facts.take(report) else { return };
+        let (by, about) = (crate::kubelet::LOOP.name, Some(key.clone()));
+        self.news.extend(text.map(|text| Line { at: now, by, about, text, weight: Weight::Deed }));
+        self.queue_pod(key, now);
     }
 
     /// Heartbeats and the resync, when it is time for them.

@@ -7,6 +7,7 @@
 
 pub mod beat;
 pub mod convergence;
+pub mod deeds;
 pub mod events;
 pub mod heart;
 pub mod leader;
@@ -31,6 +32,17 @@ pub struct Line {
     pub about: Option<Key>,
     /// What was done and why.
     pub text: String,
+    /// Whether everybody wants to know.
+    pub weight: Weight,
+}
+
+/// Who wants to read a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// Who watches: something was done, or is wrong.
+    Deed,
+    /// Who asks for everything: bookkeeping.
+    Detail,
 }
 
 /// Is told what happens, line by line.

@@ -4,7 +4,7 @@ use super::beat::{Budget, Failed};
 use super::convergence::Unmet;
 use super::heart::{Heart, Pulse};
 use super::leader::Leadership;
-use super::{Line, Narrator, node};
+use super::{Line, Narrator, Weight, node};
 use crate::apiserver::{Api, front};
 use crate::object::{Str, Time};
 use crate::runtime::capacity::Capacity;
@@ -310,7 +310,7 @@ impl Control {
 }
 
 fn say(narrator: &mut Narrator<'_>, text: String) {
-    narrator(&Line { at: Time::now(), by: "reconcile", about: None, text });
+    narrator(&Line { at: Time::now(), by: "reconcile", about: None, text, weight: Weight::Deed });
 }
 
 /// How much of the log is kept: an hour, at least the last 10,000 and at most the last 100,000 writes.

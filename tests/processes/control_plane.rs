@@ -168,3 +168,30 @@ fn two_databases_in_one_folder_are_two_clusters() {
     assert!(!cluster.home().join("pods").exists() && !cluster.home().join("leader.lock").exists());
     drop(planes);
 }
+
+#[test]
+fn it_tells_what_it_does_and_on_request_its_bookkeeping() {
+    let cluster = Cluster::new();
+    let told =
+        ["created replicaset.apps/web-", "created pod/web-", "bound to node ", "started main (pid ", "rolled out: "];
+    let bookkeeping = ["the counts of pods changed", "every namespace has a default ServiceAccount"];
+    let plane = cluster.watch();
+    cluster.apply(&deployment("web", 1, 1000));
+    told.iter().for_each(|text| plane.until_says(text));
+    cluster.ok("scale deploy/web --replicas=2");
+    plane.until_says("from 1 to 2");
+    cluster.apply(&pod("crash", "Always", 5, "exit 3"));
+    plane.until_says(" default/crash: main exited with code 3");
+    plane.until_says(" default/crash: main keeps failing; it is started again in ");
+    signal(cluster.pid(&cluster.ready_pods("app=web", 2)[0]), "KILL");
+    plane.until_says(": main was ended by signal 9 (code 137)");
+    plane.until_says("restart 1)");
+    for text in bookkeeping {
+        assert!(!plane.said().contains(text), "{text:?} in\n{}", plane.said());
+    }
+    plane.end("TERM");
+    let verbose = cluster.watch_with(&["-v"]);
+    cluster.ok("create namespace other");
+    cluster.ok("scale deploy/web --replicas=1");
+    bookkeeping.iter().for_each(|text| verbose.until_says(text));
+}

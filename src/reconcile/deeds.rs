@@ -1,0 +1,382 @@
+//! What people are told of a beat and of the machine: one line for each thing done.
+//!
+//! Knows: what the plans of a beat want written and why, and which of it is bookkeeping (statuses, endpoints, revisions, the usual events):
+//! that is a detail, told on request. Lines are made from what the beat came to when its commit stands: what was taken back within it
+//! is not told at all.
+//! Start reading at [`Deeds::lines`] and, for the machine, [`of_report`].
+
+use super::{Line, Weight};
+use crate::kinds;
+use crate::object::{Key, Time};
+use crate::world::{ContainerState, Ended, Event, EventType, Facts, Plan, ProbeKind, Report, Row, Verb, World};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Kinds whose objects nobody asked for and everything has.
+const BOOKKEEPING: [&str; 5] =
+    ["controllerrevisions.apps", "endpoints", "endpointslices.discovery.k8s.io", "leases.coordination.k8s.io", "nodes"];
+
+/// The loop that gives every namespace its ServiceAccount and root certificate.
+const HOUSEKEEPER: &str = crate::controllers::serviceaccount::LOOP.name;
+
+/// Events of the usual kind that tell something that no write and no report does.
+const TOLD: [&str; 9] = [
+    "Completed",
+    "DeadlineExceeded",
+    "Killing",
+    "NodeNotReady",
+    "Resumed",
+    "SuccessfulRescale",
+    "Suspended",
+    "SucceededDaemonPod",
+    "TaintManagerEviction",
+];
+
+/// Warnings of which reports tell already, and sooner.
+const REPORTED: &str = "Unhealthy";
+
+/// A warning that is as new each time as the crash before it.
+const BACK_OFF: &str = "BackOff";
+
+/// How many warnings are remembered, so that none is told twice in a row.
+const REMEMBERED: usize = 10_000;
+
+/// The last warning of each object and reason.
+pub type Warnings = HashMap<(Key, &'static str), String>;
+
+/// What the plans of one beat want, in order.
+#[derive(Default)]
+pub struct Deeds(Vec<Deed>);
+
+struct Deed {
+    by: &'static str,
+    about: Key,
+    what: What,
+}
+
+enum What {
+    Created(Key, String),
+    Updated(Key, String),
+    /// A status, and whether it is a Deployment's, whose rollout may be over with it.
+    Status(Key, String),
+    Deleted(Key, String),
+    Bound(String),
+    Happened(Event, Option<Time>),
+}
+
+impl Deeds {
+    /// Notes what a plan wants, once all of it is staged.
+    pub fn note(&mut self, by: &'static str, about: &Key, plan: &Plan) {
+        let mut add = |what| self.0.push(Deed { by, about: about.clone(), what });
+        for write in &plan.writes {
+            let why = write.why.clone();
+            match &write.verb {
+                Verb::Create(object) => add(What::Created(key_of(object, about), why)),
+                Verb::Update(object) => add(What::Updated(key_of(object, about), why)),
+                Verb::Status(object) => add(What::Status(key_of(object, about), why)),
+                Verb::Delete { key, .. } => add(What::Deleted(key.clone(), why)),
+                Verb::Bind { node, .. } => add(What::Bound(node.to_string())),
+                Verb::Attempt { .. } => {}
+            }
+        }
+        plan.events.iter().for_each(|event| add(What::Happened(event.clone(), plan.wake)));
+    }
+
+    /// The lines of a beat whose commit stands; `undone` is what stands as it did before.
+    pub fn lines(self, world: &World, undone: &HashSet<Key>, warnings: &mut Warnings) -> Vec<Line> {
+        let mut told = HashSet::new();
+        let mut lines = Vec::new();
+        for Deed { by, about, what } in self.0 {
+            let mut tell =
+                |weight, text| lines.push(Line { at: world.now, by, about: Some(about.clone()), text, weight });
+            match what {
+                What::Happened(event, wake) => {
+                    let weight = weigh(&event, warnings);
+                    tell(weight, happened(&event, wake, world.now));
+                }
+                What::Bound(node) => {
+                    if world.get(&about).is_some() {
+                        tell(Weight::Deed, format!("bound to node {node}"));
+                    }
+                }
+                What::Created(key, why) => {
+                    if let (None, Some(_)) = rows(world, &key) {
+                        tell(weight_of(&key, by), format!("created {}: {why}", title(&key)));
+                    }
+                }
+                What::Deleted(key, why) => {
+                    if world.before(&key).is_some() && !undone.contains(&key) {
+                        let word = if world.get(&key).is_some() { "deleted" } else { "gone" };
+                        let title = if key == about { String::new() } else { format!(" {}", title(&key)) };
+                        tell(weight_of(&key, by), format!("{word}{title}: {why}"));
+                    }
+                }
+                What::Updated(key, why) => {
+                    if undone.contains(&key) {
+                        continue;
+                    }
+                    match change(world, &key).filter(|_| told.insert(key.clone())) {
+                        Some(text) => tell(weight_of(&key, by), text),
+                        None => tell(Weight::Detail, format!("changed {}: {why}", title(&key))),
+                    }
+                }
+                What::Status(key, why) => {
+                    if undone.contains(&key) || world.get(&key).is_none() {
+                        continue;
+                    }
+                    match rollout(world, &key).filter(|_| told.insert(key.clone())) {
+                        Some(text) => tell(Weight::Deed, text),
+                        None => tell(Weight::Detail, why),
+                    }
+                }
+            }
+        }
+        lines
+    }
+}
+
+fn key_of(object: &crate::object::Object, about: &Key) -> Key {
+    let kind = kinds::by_kind(object.api_version(), object.kind());
+    kind.map_or_else(|| about.clone(), |kind| Key::new(kind.resource, object.namespace(), object.name()))
+}
+
+fn rows<'a>(world: &'a World, key: &Key) -> (Option<&'a Arc<Row>>, Option<&'a Arc<Row>>) {
+    (world.before(key), world.get(key))
+}
+
+/// `pod/web-1`, as kubectl names objects.
+fn title(key: &Key) -> String {
+    let kind = kinds::by_resource(key.resource).map(kinds::Kind::qualified_singular);
+    format!("{}/{}", kind.as_deref().unwrap_or(key.resource.0), key.name)
+}
+
+fn weight_of(key: &Key, by: &'static str) -> Weight {
+    if by == HOUSEKEEPER || BOOKKEEPING.contains(&key.resource.0) { Weight::Detail } else { Weight::Deed }
+}
+
+/// What people want to know of an update: another size, another owner, a claim that has found its volume.
+fn change(world: &World, key: &Key) -> Option<String> {
+    let (Some(before), Some(after)) = rows(world, key) else { return None };
+    if let (Some(from), Some(to)) = (before.workload(), after.workload())
+        && from.replicas != to.replicas
+    {
+        return Some(format!("scaled {} from {} to {}", title(key), from.replicas, to.replicas));
+    }
+    let owner = |row: &Row| row.controller().map(|owner| owner.uid.clone());
+    match (owner(before), owner(after)) {
+        (None, Some(_)) => return Some(format!("adopted {}", title(key))),
+        (Some(_), None) => return Some(format!("released {}", title(key))),
+        _ => {}
+    }
+    if key.resource.0 != "persistentvolumeclaims" {
+        return None;
+    }
+    let volume = |row: &Row| row.body().text(&["spec", "volumeName"]).map(str::to_owned);
+    let bound = volume(after).filter(|_| volume(before).is_none())?;
+    Some(format!("bound {} to persistentvolume/{bound}", title(key)))
+}
+
+/// What became of a Deployment's rollout with its status.
+fn rollout(world: &World, key: &Key) -> Option<String> {
+    if key.resource.0 != "deployments.apps" {
+        return None;
+    }
+    let progress = |row: &Arc<Row>| {
+        let object = row.body();
+        let conditions = object.items(&["status", "conditions"]);
+        let progress = conditions.iter().find(|one| one["type"] == "Progressing")?;
+        Some((progress["reason"].as_str()?.to_owned(), progress["message"].as_str()?.to_owned()))
+    };
+    let (before, after) = rows(world, key);
+    let (reason, message) = progress(after?)?;
+    let is_news = before.and_then(progress).is_none_or(|(known, _)| known != reason);
+    match reason.as_str() {
+        "NewReplicaSetAvailable" if is_news => Some(format!("rolled out: {message}")),
+        "ProgressDeadlineExceeded" if is_news => Some(format!("the rollout is stuck: {message}")),
+        _ => None,
+    }
+}
+
+fn weigh(event: &Event, warnings: &mut Warnings) -> Weight {
+    if event.kind == EventType::Normal {
+        return if TOLD.contains(&event.reason) { Weight::Deed } else { Weight::Detail };
+    }
+    if event.reason == REPORTED {
+        return Weight::Detail;
+    }
+    if event.reason == BACK_OFF {
+        return Weight::Deed;
+    }
+    if warnings.len() >= REMEMBERED {
+        warnings.clear();
+    }
+    let last = warnings.insert((event.about.clone(), event.reason), event.message.clone());
+    if last.as_ref() == Some(&event.message) { Weight::Detail } else { Weight::Deed }
+}
+
+fn happened(event: &Event, wake: Option<Time>, now: Time) -> String {
+    let container = event.field_path.split_once('{').and_then(|(_, name)| name.strip_suffix('}'));
+    match (event.reason, event.kind, container, wake) {
+        (BACK_OFF, EventType::Warning, Some(container), Some(wake)) => {
+            let seconds = (wake.duration_since(now).as_millis().max(0) + 999) / 1000;
+            format!("{container} keeps failing; it is started again in {seconds}s")
+        }
+        _ => event.message.clone(),
+    }
+}
+
+/// What is told of a report, by what was known before it. `None` for what says nothing new to people.
+pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
+    match report {
+        Report::Removed { .. } => None,
+        Report::Container { container, attempt, state, .. } => match state {
+            ContainerState::Starting { .. } => None,
+            ContainerState::Running { pid, .. } if *attempt == 0 => Some(format!("started {container} (pid {pid})")),
+            ContainerState::Running { pid, .. } => {
+                Some(format!("started {container} again (pid {pid}, restart {attempt})"))
+            }
+            ContainerState::Ended(ended) => Some(format!("{container} {}", end(ended))),
+            // Other refusals are of the image: events tell of them.
+            ContainerState::Refused { reason, message, .. } => {
+                (reason == "StartError").then(|| format!("{container} cannot be started: {message}"))
+            }
+        },
+        Report::Probe { pod_uid, container, kind, ok, message, .. } => {
+            let known = facts.pods.get(pod_uid)?.containers.get(container)?.probes.get(kind);
+            let (successes, failures) = known.map_or((0, 0), |known| (known.successes, known.failures));
+            let name = match kind {
+                ProbeKind::Startup => "startup",
+                ProbeKind::Liveness => "liveness",
+                ProbeKind::Readiness => "readiness",
+            };
+            match ok {
+                false if failures == 0 => match message.lines().next() {
+                    None => Some(format!("{name} probe of {container} fails")),
+                    Some(line) => Some(format!("{name} probe of {container} fails: {line}")),
+                },
+                // That a program lives from the start is nothing new.
+                true if failures > 0 || (successes == 0 && *kind != ProbeKind::Liveness) => {
+                    Some(format!("{name} probe of {container} succeeds"))
+                }
+                _ => None,
+            }
+        }
+    }
+}
+
+fn end(ended: &Ended) -> String {
+    match (ended.reason.as_deref(), ended.signal) {
+        (Some(Ended::UNKNOWN), _) => format!("ended unseen (code {}): {}", ended.code, ended.message),
+        (Some(reason), _) => format!("ended with code {}: {reason}", ended.code),
+        (None, Some(signal)) => format!("was ended by signal {signal} (code {})", ended.code),
+        (None, None) => format!("exited with code {}", ended.code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Object, Resource};
+    use serde_json::{Value, json};
+
+    const PODS: Resource = Resource("pods");
+
+    fn set(replicas: i64, status: Value) -> Object {
+        Object(json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "namespace": "default", "uid": "u"},
+            "spec": {"replicas": replicas}, "status": status,
+        }))
+    }
+
+    fn pod() -> Object {
+        Object(
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "default", "uid": "p"}}),
+        )
+    }
+
+    /// What is told, details marked with a dot.
+    fn told(world: &World, plan: &Plan, undone: &[Key]) -> Vec<String> {
+        let about = Key::new(Resource("replicasets.apps"), "default", "web");
+        let mut deeds = Deeds::default();
+        deeds.note("loop", &about, plan);
+        let lines = deeds.lines(world, &undone.iter().cloned().collect(), &mut Warnings::new());
+        lines
+            .iter()
+            .map(|line| format!("{}{}", if line.weight == Weight::Deed { "" } else { "." }, line.text))
+            .collect()
+    }
+
+    #[test]
+    fn what_was_done_is_told_and_bookkeeping_only_on_request() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let key = Key::new(Resource("replicasets.apps"), "default", "web");
+        world.put(key.clone(), set(3, json!({"replicas": 0})).0.to_string().into());
+        let mut plan = Plan::nothing();
+        let one = Key::new(PODS, "default", "web-1");
+        plan.write(Verb::Create(pod()), "0 pods are active, 3 are wanted");
+        plan.write(Verb::Status(set(3, json!({"replicas": 1}))), "the counts of pods changed");
+        plan.write(Verb::Update(set(5, json!({}))), "because");
+        world.stage(one.clone(), Some(pod()));
+        world.stage(key.clone(), Some(set(5, json!({"replicas": 1}))));
+        let expected = [
+            "created pod/web-1: 0 pods are active, 3 are wanted",
+            ".the counts of pods changed",
+            "scaled replicaset.apps/web from 3 to 5",
+        ];
+        assert_eq!(told(&world, &plan, &[]), expected);
+        // The pod goes again, the set is as it was: of this beat nobody sees anything.
+        world.stage(one, None);
+        assert_eq!(told(&world, &plan, &[key]), [""; 0]);
+    }
+
+    #[test]
+    fn events_are_told_when_nothing_else_tells_it_and_not_twice_in_a_row() {
+        let world = World::new(Time::UNIX_EPOCH);
+        let event = |kind, reason, message: &str| Event {
+            about: Key::new(PODS, "default", "web-1"),
+            uid: "p".into(),
+            field_path: "spec.containers{main}".into(),
+            kind,
+            reason,
+            message: message.into(),
+        };
+        let mut plan = Plan::nothing();
+        plan.events.push(event(EventType::Normal, "Pulled", "Container image already present on machine"));
+        plan.events.push(event(EventType::Normal, "Killing", "Stopping container main"));
+        plan.events.push(event(EventType::Warning, "Unhealthy", "Readiness probe failed: no"));
+        plan.events.push(event(EventType::Warning, "FailedScheduling", "no nodes"));
+        plan.events.push(event(EventType::Warning, "FailedScheduling", "no nodes"));
+        plan.events.push(event(EventType::Warning, BACK_OFF, "Back-off restarting failed container"));
+        plan.wake_at(Time::from_millisecond(9_500).unwrap());
+        let expected = [
+            ".Container image already present on machine",
+            "Stopping container main",
+            ".Readiness probe failed: no",
+            "no nodes",
+            ".no nodes",
+            "main keeps failing; it is started again in 10s",
+        ];
+        assert_eq!(told(&world, &plan, &[]), expected);
+    }
+
+    #[test]
+    fn an_end_is_told_with_its_code_or_signal() {
+        let ended = |code, signal, reason: Option<&str>| Ended {
+            code,
+            signal,
+            reason: reason.map(str::to_owned),
+            message: "why".into(),
+            started: None,
+            finished: Time::UNIX_EPOCH,
+        };
+        let table = [
+            (ended(3, None, None), "exited with code 3"),
+            (ended(143, Some(15), None), "was ended by signal 15 (code 143)"),
+            (ended(137, Some(9), Some("OOMKilled")), "ended with code 137: OOMKilled"),
+            (ended(137, None, Some(Ended::UNKNOWN)), "ended unseen (code 137): why"),
+        ];
+        for (ended, expected) in table {
+            assert_eq!(end(&ended), expected);
+        }
+    }
+}
