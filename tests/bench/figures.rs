@@ -1,6 +1,6 @@
 //! What a user waits for, on the built binary: commands, pods from `apply` to running, restarts, and what idling costs.
 //!
-//! `cargo bench --bench figures`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
+//! `cargo bench --bench figures [-- commands|up|restarts|idle]`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,21 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 fn main() {
-    commands();
-    for pods in [100, 1000] {
+    let named: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted = |part: &str| named.is_empty() || named.iter().any(|word| word == part);
+    if wanted("commands") {
+        commands();
+    }
+    for pods in [100, 1000].into_iter().filter(|_| wanted("up")) {
         bare_spawns(pods);
         bring_up(pods);
     }
-    restarts(50);
-    idle(100);
+    if wanted("restarts") {
+        restarts(50);
+    }
+    if wanted("idle") {
+        idle(100);
+    }
 }
 
 /// A cluster in a folder of its own; everything of it ends with it.
