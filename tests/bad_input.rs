@@ -4,6 +4,7 @@
 
 use crate::cluster::{Cluster, Said};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Instant;
 
@@ -532,6 +533,48 @@ fn states_that_are_none() {
         }
     }
     assert_eq!(fs::read_to_string(home.join("text")).unwrap(), "not a database");
+}
+
+#[test]
+fn places_that_are_not_there() {
+    let cluster = cluster();
+    let nowhere = cluster.home().join("no/folder/a.db");
+    let unusable = ["/proc/x/state.db".into(), nowhere.clone()];
+    for path in &unusable {
+        let said = cluster.kloop(&format!("--state {} get pods", path.display()));
+        assert_eq!(said.code, 66, "{}", said.err);
+        assert!(said.err.starts_with("error: there is no cluster at "), "{}", said.err);
+    }
+    assert!(!cluster.home().join("no").exists(), "looking makes nothing");
+    let said = cluster.kloop("--state /proc/x/state.db create configmap a");
+    assert_eq!(said.code, 74, "{}", said.err);
+    assert!(said.err.starts_with("error: cannot use /proc/x"), "{}", said.err);
+    let empty = cluster.kloop(&format!("--state {} get pods", cluster.home().join("new.db").display()));
+    assert_eq!((empty.code, empty.err.as_str()), (0, "No resources found in default namespace.\n"));
+    assert!(!cluster.home().join("new.db").exists(), "looking makes nothing");
+}
+
+#[test]
+fn arguments_that_are_no_text() {
+    let cluster = cluster();
+    for words in [vec!["get", "pods", "?"], vec!["?"], vec!["get", "?"], vec!["?", "get"]] {
+        let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+        let words = words.iter().map(|word| if *word == "?" { odd } else { word.as_ref() });
+        let said = cluster.command().args(words).output().expect("kloop runs");
+        let err = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.code(), Some(1), "{err}");
+        assert!(err.starts_with("error: "), "{err}");
+    }
+}
+
+#[test]
+fn output_that_finds_no_room() {
+    let cluster = cluster();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let said = cluster.command().args(["get", "cm"]).stdout(full).output().expect("kloop runs");
+    let err = String::from_utf8_lossy(&said.stderr);
+    assert_eq!(said.status.code(), Some(74), "{err}");
+    assert!(err.starts_with("error: cannot write to standard output: "), "{err}");
 }
 
 #[test]

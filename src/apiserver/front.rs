@@ -45,7 +45,10 @@ impl Api {
         let is_new = self.read(|snapshot| Ok(snapshot.revision()? == 0)).unwrap_or(false);
         if is_new {
             let filled = self.choose_network().and_then(|()| self.write(false, bootstrap::fill));
-            filled.map_err(|status| OpenError::Store(StoreError::Io { path: path.into(), what: status.message }))?;
+            filled.map_err(|status| match status.exit_code {
+                Some(73) => OpenError::Store(StoreError::Full { path: path.into() }),
+                _ => OpenError::Store(StoreError::Io { path: path.into(), what: status.message }),
+            })?;
         }
         Ok(())
     }
@@ -58,7 +61,7 @@ impl Api {
             return Ok(());
         }
         txn.set_meta(NETWORK, &network.to_string()).map_err(|error| refused(&error))?;
-        txn.commit().map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
+        txn.commit().map_err(|error| refused(&error.into()))?;
         Ok(())
     }
 
@@ -96,7 +99,7 @@ impl Api {
         let mut ledger = Writing::new(txn, actor, &mut self.outside)?;
         let done = write(&mut ledger)?;
         if !dry_run && ledger.wrote {
-            ledger.txn.commit().map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
+            ledger.txn.commit().map_err(|error| refused(&error.into()))?;
         }
         Ok(done)
     }
@@ -108,8 +111,11 @@ pub fn refused(error: &StoreError) -> Status {
         StoreError::Expired { floor } => {
             Status::new(Reason::Expired, format!("too old resource version (the oldest one kept is {floor})"))
         }
-        StoreError::Busy { .. } => Status::new(Reason::Timeout, error.to_string()),
-        _ => Status::new(Reason::InternalError, error.to_string()),
+        _ => {
+            let is_busy = matches!(error, StoreError::Busy { .. });
+            let reason = if is_busy { Reason::Timeout } else { Reason::InternalError };
+            Status { exit_code: Some(error.exit_code()).filter(|code| *code > 1), ..Status::new(reason, error.to_string()) }
+        }
     }
 }
 

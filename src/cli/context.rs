@@ -5,9 +5,10 @@ use crate::apiserver::{Api, Ledger};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, Time};
 use crate::store::{self, Access, OpenError};
+use anyhow::Context as _;
 use colored::Colorize;
 use std::cell::OnceCell;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -35,6 +36,8 @@ pub struct Context {
     /// The flags that every verb takes.
     pub globals: Globals,
     api: Option<Api>,
+    /// What a cluster that was not made yet looks like.
+    unmade: Option<Api>,
     /// What was warned of already: each warning is told once.
     warned: Vec<String>,
     /// What [`default_namespace`] found, read at the first use.
@@ -45,7 +48,7 @@ impl Context {
     /// Before anything is opened.
     pub fn new(globals: Globals) -> Context {
         colored::control::set_override(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-        Context { globals, api: None, warned: Vec::new(), default_namespace: OnceCell::new() }
+        Context { globals, api: None, unmade: None, warned: Vec::new(), default_namespace: OnceCell::new() }
     }
 
     /// The namespace that is asked for, or the one that is used when none is.
@@ -69,8 +72,8 @@ impl Context {
         self.api()?;
         let path = namespace_path(&self.state());
         let new = path.with_added_extension("new");
-        std::fs::write(&new, format!("{namespace}\n"))?;
-        std::fs::rename(new, path)?;
+        let written = std::fs::write(&new, format!("{namespace}\n")).and_then(|()| std::fs::rename(&new, &path));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
         self.default_namespace = OnceCell::new();
         Ok(())
     }
@@ -110,9 +113,21 @@ impl Context {
         self.api.take().ok_or_else(|| Failure::plain("the state could not be opened"))
     }
 
-    /// Looks at the state in one snapshot.
+    /// Looks at the state in one snapshot. Looking makes nothing: a cluster that does not exist yet looks as it will when it is new,
+    /// but a place that was named and has not even a folder is taken for a mistake.
     pub fn look<T>(&mut self, look: impl FnOnce(&dyn Ledger) -> crate::apiserver::Result<T>) -> Outcome<T> {
-        Ok(self.api()?.look(look)?)
+        if let Some(api) = self.existing()? {
+            return Ok(api.look(look)?);
+        }
+        let path = self.state();
+        let folder = std::path::absolute(&path).ok().and_then(|path| path.parent().map(Path::to_owned));
+        if path != store::default_path() && !folder.is_some_and(|folder| folder.is_dir()) {
+            return Err(OpenError::Absent { path }.into());
+        }
+        if self.unmade.is_none() {
+            self.unmade = Some(Api::in_memory("kloop")?);
+        }
+        self.unmade.as_ref().map_or_else(|| Err(Failure::plain("the state could not be opened")), |api| Ok(api.look(look)?))
     }
 
     /// Now.
@@ -123,8 +138,12 @@ impl Context {
     /// Writes text to standard output, as it is.
     pub fn print(&mut self, text: &str) -> Outcome {
         let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        Ok(out.flush()?)
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(Failure::Machine(74, format!("cannot write to standard output: {error}")))
+            }
+            written => Ok(written?),
+        }
     }
 
     /// Writes one line to standard output.

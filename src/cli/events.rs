@@ -47,7 +47,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let wanted = Wanted { labels: None, fields: about(&args)? };
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-    let revision = context.api()?.read(|snapshot| snapshot.revision())?;
+    let revision = context.existing()?.map_or(Ok(0), |api| api.read(|snapshot| snapshot.revision()))?;
     let mut found = context.look(|ledger| read::list(ledger, kind, namespace, &wanted))?;
     found.retain(|event| is_of_type(&args, event));
     if let Some(mut printer) = args.print.printer()? {

@@ -2,7 +2,7 @@
 
 use super::files::Manifest;
 use crate::object::{Reason, Status};
-use crate::store::OpenError;
+use crate::store::{OpenError, StoreError};
 use std::fmt;
 
 /// What a verb comes to.
@@ -22,6 +22,8 @@ pub enum Failure {
     },
     /// The user erred, or the machine did: `error: ...`.
     Plain(String),
+    /// The machine failed and not the request: with the exit code that says how.
+    Machine(u8, String),
     /// The same without `error: `, where kubectl leaves it out.
     Bare(String),
     /// The same, where usage is to be pointed at: the verb's path, `create namespace`.
@@ -70,7 +72,7 @@ impl Failure {
                 let hints: String = hints.iter().map(|hint| format!("\n{hint}")).collect();
                 format!("Error from server ({:?}): {doing}{}{hints}", status.reason, status.message)
             }
-            Failure::Plain(text) => text.clone(),
+            Failure::Plain(text) | Failure::Machine(_, text) => text.clone(),
             other => other.to_string(),
         }
     }
@@ -79,7 +81,10 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::Open(error) => error.exit_code(),
-            Failure::Code(code) => *code,
+            Failure::Code(code) | Failure::Machine(code, _) => *code,
+            Failure::Api { status, .. } => status.exit_code.unwrap_or(1),
+            // One that cannot go on is the reason of the others.
+            Failure::Many(failures) => failures.iter().map(Failure::code).max().unwrap_or(1),
             Failure::BrokenPipe => 0,
             _ => 1,
         }
@@ -100,8 +105,24 @@ impl From<OpenError> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
-        Failure::Plain(format!("{error:#}"))
+        let text = format!("{error:#}");
+        match error.chain().find_map(exit_code) {
+            Some(code) => Failure::Machine(code, text),
+            None => Failure::Plain(text),
+        }
     }
+}
+
+/// The exit code that an error of the machine has of its own.
+fn exit_code(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    let of_store = || error.downcast_ref::<StoreError>().map(StoreError::exit_code);
+    let of_opening = || error.downcast_ref::<OpenError>().map(OpenError::exit_code);
+    let of_system = || {
+        let error = error.downcast_ref::<std::io::Error>()?;
+        let full = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded];
+        full.contains(&error.kind()).then_some(73)
+    };
+    of_store().or_else(of_opening).or_else(of_system)
 }
 
 impl From<std::io::Error> for Failure {
@@ -109,7 +130,7 @@ impl From<std::io::Error> for Failure {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             Failure::BrokenPipe
         } else {
-            Failure::Plain(error.to_string())
+            Failure::from(anyhow::Error::from(error))
         }
     }
 }
@@ -123,13 +144,14 @@ impl From<String> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Failure::Api { status, .. } if status.exit_code.is_some() => write!(f, "error: {status}"),
             Failure::Api { status, doing, hints } => {
                 f.write_str(&refusal(status, doing))?;
                 hints.iter().try_for_each(|hint| write!(f, "\n{hint}"))
             }
             Failure::Plain(text) if text.starts_with("error: ") => f.write_str(text),
             Failure::Bare(text) => f.write_str(text),
-            Failure::Plain(text) => write!(f, "error: {text}"),
+            Failure::Plain(text) | Failure::Machine(_, text) => write!(f, "error: {text}"),
             Failure::Usage(verb, text) => write!(f, "error: {text}\nSee 'kloop {verb} -h' for help and examples"),
             Failure::Open(error) => write!(f, "error: {error}"),
             Failure::Code(_) | Failure::BrokenPipe => Ok(()),
@@ -167,6 +189,34 @@ fn refusal(status: &Status, doing: &str) -> String {
         [one] => format!("{head}: {one}"),
         several => {
             format!("{head}: \n{}", several.iter().map(|cause| format!("* {cause}")).collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::front::refused;
+    use anyhow::Context;
+
+    #[test]
+    fn a_machine_that_fails_has_exit_codes_of_its_own() {
+        let path = std::path::PathBuf::from("/full/state.db");
+        let full = || StoreError::Full { path: path.clone() };
+        let told = Failure::from(refused(&full()));
+        let message = "error: no space left on the disk of /full/state.db; nothing was changed: free some space and try again";
+        assert_eq!((told.code(), told.to_string()), (73, message.to_owned()));
+        let system = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let in_words = Err::<(), _>(system()).context("cannot write /full/leader.lock").unwrap_err();
+        let table = [
+            (Failure::from(anyhow::Error::from(full())), 73),
+            (Failure::from(in_words), 73),
+            (Failure::from(system()), 73),
+            (Failure::from(anyhow::anyhow!("no such thing")), 1),
+            (Failure::Many(vec![Failure::plain("a"), Failure::from(refused(&full()))]), 73),
+        ];
+        for (failure, code) in table {
+            assert_eq!(failure.code(), code, "{failure}");
         }
     }
 }

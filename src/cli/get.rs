@@ -248,7 +248,7 @@ fn print_tables(
 
 /// Says how old a picture of running things is when no control plane keeps it up to date any more.
 fn say_how_old(context: &mut Context) -> Outcome {
-    let api = context.api()?;
+    let Some(api) = context.existing()? else { return Ok(()) };
     let heard = api.read(|snapshot| snapshot.meta(HEARD))?;
     let heard = heard.and_then(|text| text.parse::<Time>().ok());
     let Some(heard) = heard.filter(|_| leader::leader_of(api.store().home()).is_none()) else { return Ok(()) };

@@ -15,7 +15,8 @@ pub fn tell(error: &clap::Error) -> ExitCode {
 
 /// The verb as typed: the words before the first flag that name verbs.
 fn path() -> String {
-    let words: Vec<String> = std::env::args().skip(1).take_while(|word| !word.starts_with('-')).collect();
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = words.take_while(|word| !word.starts_with('-')).collect();
     let known = ["create", "rollout", "set", "config", "auth", "top", "image", "node"];
     match &words[..] {
         [verb, next, ..] if known.contains(&verb.as_str()) => format!("{verb} {next}"),
@@ -73,6 +74,7 @@ fn text(error: &clap::Error, path: &str) -> String {
             }
             format!("error: invalid argument {value:?} for \"{flag}\" flag{source}\n{see}")
         }
+        ErrorKind::InvalidUtf8 => format!("error: an argument is not valid UTF-8\n{see}"),
         _ => {
             let rendered = error.to_string();
             rendered

@@ -88,6 +88,8 @@ pub struct Status {
     pub causes: Vec<Cause>,
     /// Fields that the kind does not know, with the known one that was probably meant: kloop's own help beside the message.
     pub unknown: Vec<(String, Option<&'static str>)>,
+    /// The machine failed and not the request, a full disk for one: the exit code of a command that fails by it.
+    pub exit_code: Option<u8>,
 }
 
 impl fmt::Display for Status {
@@ -109,6 +111,7 @@ impl Status {
             kind: String::new(),
             causes: Vec::new(),
             unknown: Vec::new(),
+            exit_code: None,
         }
     }
 

@@ -30,7 +30,8 @@ pub fn try_lead(store: &mut Store) -> anyhow::Result<Result<Leadership, u32>> {
         lock.read_to_string(&mut pid).ok();
         return Ok(Err(pid.trim().parse().unwrap_or(0)));
     }
-    lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()))?;
+    let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+    noted.with_context(|| format!("cannot write {}", path.display()))?;
     let epoch = raise_epoch(store)?;
     Ok(Ok(Leadership { _lock: lock, epoch }))
 }

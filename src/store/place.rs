@@ -173,21 +173,39 @@ fn check_owner(path: &Path, found: &Stat) -> Result<(), OpenError> {
 }
 
 fn make_dir(dir: &Path) -> Result<(), (PathBuf, Errno)> {
-    match mkdirat(CWD, dir, Mode::RWXU) {
-        Ok(()) => rustix::fs::chmodat(CWD, dir, Mode::RWXU, AtFlags::empty()).map_err(|error| (dir.into(), error)),
-        Err(Errno::EXIST) => Ok(()),
-        Err(Errno::NOENT) => {
+    match make_one(dir) {
+        Err((_, Errno::NOENT)) => {
             let Some(parent) = dir.parent() else { return Err((dir.into(), Errno::NOENT)) };
             make_dir(parent)?;
-            make_dir(dir)
+            // Where the parent stands and takes no folder all the same, as in /proc, asking again would never end.
+            make_one(dir)
         }
-        Err(error) => Err((dir.into(), error)),
+        done => done,
     }
+}
+
+fn make_one(dir: &Path) -> Result<(), (PathBuf, Errno)> {
+    match mkdirat(CWD, dir, Mode::RWXU) {
+        Ok(()) => rustix::fs::chmodat(CWD, dir, Mode::RWXU, AtFlags::empty()),
+        Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+    }
+    .map_err(|error| (dir.into(), error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_are_made_where_they_can_be() {
+        let dir = tempfile::tempdir().unwrap();
+        make_dir(&dir.path().join("a/b/c")).unwrap();
+        assert!(dir.path().join("a/b/c").is_dir());
+        for path in ["/proc/x", "/proc/x/y/z"] {
+            assert!(make_dir(Path::new(path)).is_err(), "{path}");
+        }
+    }
 
     #[test]
     fn each_database_has_a_home_of_its_own() {
