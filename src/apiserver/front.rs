@@ -114,7 +114,10 @@ pub fn refused(error: &StoreError) -> Status {
         _ => {
             let is_busy = matches!(error, StoreError::Busy { .. });
             let reason = if is_busy { Reason::Timeout } else { Reason::InternalError };
-            Status { exit_code: Some(error.exit_code()).filter(|code| *code > 1), ..Status::new(reason, error.to_string()) }
+            Status {
+                exit_code: Some(error.exit_code()).filter(|code| *code > 1),
+                ..Status::new(reason, error.to_string())
+            }
         }
     }
 }

@@ -127,7 +127,9 @@ impl Context {
         if self.unmade.is_none() {
             self.unmade = Some(Api::in_memory("kloop")?);
         }
-        self.unmade.as_ref().map_or_else(|| Err(Failure::plain("the state could not be opened")), |api| Ok(api.look(look)?))
+        self.unmade
+            .as_ref()
+            .map_or_else(|| Err(Failure::plain("the state could not be opened")), |api| Ok(api.look(look)?))
     }
 
     /// Now.

@@ -204,7 +204,8 @@ mod tests {
         let path = std::path::PathBuf::from("/full/state.db");
         let full = || StoreError::Full { path: path.clone() };
         let told = Failure::from(refused(&full()));
-        let message = "error: no space left on the disk of /full/state.db; nothing was changed: free some space and try again";
+        let message =
+            "error: no space left on the disk of /full/state.db; nothing was changed: free some space and try again";
         assert_eq!((told.code(), told.to_string()), (73, message.to_owned()));
         let system = || std::io::Error::from(std::io::ErrorKind::StorageFull);
         let in_words = Err::<(), _>(system()).context("cannot write /full/leader.lock").unwrap_err();

@@ -34,7 +34,9 @@ impl Generate {
     pub fn create(&self, context: &mut Context, body: Value, what: Option<&str>) -> Outcome {
         let done = self.making.create(context, body, "created");
         done.map_err(|failure| match (failure, what) {
-            (Failure::Api { status, .. }, Some(what)) if status.exit_code.is_none() => Failure::plain(format!("failed to create {what}: {status}")),
+            (Failure::Api { status, .. }, Some(what)) if status.exit_code.is_none() => {
+                Failure::plain(format!("failed to create {what}: {status}"))
+            }
             (failure, _) => failure,
         })
     }
