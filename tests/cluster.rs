@@ -95,11 +95,16 @@ impl Cluster {
 
     /// The same with flags.
     pub fn watch_with(&self, flags: &[&str]) -> Plane<'_> {
+        self.background(&[&["reconcile", "--watch"], flags].concat())
+    }
+
+    /// Any command in the background; its output and its errors go to a file of the cluster.
+    pub fn background(&self, arguments: &[&str]) -> Plane<'_> {
         let number = self.planes.borrow().len();
-        let path = self.home().join(format!("reconcile-{number}.out"));
+        let path = self.home().join(format!("background-{number}.out"));
         let out = File::create(&path).expect("output file");
         let mut command = self.command();
-        command.args(["reconcile", "--watch"]).args(flags);
+        command.args(arguments);
         command.stdout(out.try_clone().expect("output file")).stderr(out);
         self.planes.borrow_mut().push(command.spawn().expect("kloop starts"));
         Plane { cluster: self, number, path }
@@ -227,7 +232,7 @@ impl Cluster {
             story += &format!("$ kloop {line}\n{}{}\n", said.out, said.err);
         }
         for number in 0..self.planes.borrow().len() {
-            let path = self.home().join(format!("reconcile-{number}.out"));
+            let path = self.home().join(format!("background-{number}.out"));
             story += &format!("{}:\n{}\n", path.display(), fs::read_to_string(&path).unwrap_or_default());
         }
         story
@@ -253,7 +258,7 @@ impl Drop for Cluster {
     }
 }
 
-/// A control plane in the background.
+/// A control plane, or another command, in the background.
 pub struct Plane<'a> {
     cluster: &'a Cluster,
     number: usize,
@@ -274,14 +279,20 @@ impl Plane<'_> {
     /// Waits until it has printed this.
     #[track_caller]
     pub fn until_says(&self, text: &str) {
-        self.cluster.until(&format!("the control plane says {text:?}"), || self.said().contains(text));
+        self.cluster.until(&format!("the command in the background says {text:?}"), || self.said().contains(text));
     }
 
     /// Sends a signal, waits for its end; the exit code, 256 when the signal itself ended it.
     #[track_caller]
     pub fn end(&self, name: &str) -> i32 {
         signal(self.pid(), name);
-        self.cluster.wait_for("the control plane ends", || {
+        self.ended()
+    }
+
+    /// Waits for its end; the exit code, 256 when a signal ended it.
+    #[track_caller]
+    pub fn ended(&self) -> i32 {
+        self.cluster.wait_for("the command ends", || {
             let mut planes = self.cluster.planes.borrow_mut();
             let status = planes[self.number].try_wait().expect("child")?;
             Some(status.code().unwrap_or(256))

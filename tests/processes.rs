@@ -7,7 +7,9 @@ mod ending;
 mod guestbook;
 mod healing;
 mod jobs;
+mod logs;
 mod rollouts;
+mod watching;
 
 /// A Deployment of `sleep`s with the label `app: NAME`. Its grace period is short, because `sleep` heeds SIGTERM anyway.
 fn deployment(name: &str, replicas: u32, seconds: u32) -> String {

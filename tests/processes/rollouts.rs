@@ -172,3 +172,22 @@ fn wait_waits() {
     cluster.ok("delete deploy web --wait=false");
     cluster.ok("wait deploy/web --for=delete --timeout=60s");
 }
+
+#[test]
+fn a_rollout_that_makes_no_progress_is_given_up_on() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    let stuck = labelled("web", 1, 1000)
+        .replacen("spec:", "spec:\n  progressDeadlineSeconds: 2", 1)
+        .replace("image: busybox, command: [sleep, \"1000\"]", "image: no-such-program-anywhere");
+    cluster.apply(&stuck);
+    let said = cluster.kloop("rollout status deploy/web --timeout=60s");
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert_eq!(said.err, "error: deployment \"web\" exceeded its progress deadline\n");
+    let progress = "{.status.conditions[?(@.type==\"Progressing\")].status}/{.status.conditions[?(@.type==\"Progressing\")].reason}";
+    assert_eq!(cluster.read("deploy/web", progress), "False/ProgressDeadlineExceeded");
+    plane.until_says("the rollout is stuck: ReplicaSet \"web-");
+    cluster.apply(&labelled("web", 1, 1000));
+    cluster.ok("rollout status deploy/web --timeout=60s");
+    assert_eq!(cluster.read("deploy/web", progress), "True/NewReplicaSetAvailable");
+}

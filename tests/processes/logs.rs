@@ -1,0 +1,102 @@
+//! Logs while they are written, over restarts, and over the files they are cut into.
+
+use super::pod;
+use crate::cluster::Cluster;
+
+const RESTARTS: &str = "{.status.containerStatuses[0].restartCount}";
+
+/// A line of a shell script that waits until a file is in the cluster's folder.
+fn wait_for(file: &str) -> String {
+    format!("while ! test -e \"$HOME/{file}\"; do sleep 0.02; done")
+}
+
+fn touch(cluster: &Cluster, file: &str) {
+    std::fs::write(cluster.home().join(file), "").expect("written");
+}
+
+#[test]
+fn following_ends_with_the_container_and_the_next_one_has_a_log_of_its_own() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
+    let again = r#"if test -e "$HOME/again"; then echo second; exec sleep 1000; fi"#;
+    let script = format!("{again}; echo one; {}; echo two; echo three; {}; exit 4", wait_for("go"), wait_for("end"));
+    cluster.apply(&pod("talker", "Always", 1, &script));
+    cluster.until_reads("pod/talker", "{.status.phase}", "Running");
+    let follower = cluster.background(&["logs", "-f", "talker"]);
+    let last_line = cluster.background(&["logs", "-f", "--tail=0", "talker"]);
+    follower.until_says("one\n");
+    touch(&cluster, "go");
+    follower.until_says("two\n");
+    touch(&cluster, "again");
+    touch(&cluster, "end");
+    assert_eq!(follower.ended(), 0, "it ends with the container, although the pod goes on");
+    assert_eq!(follower.said(), "one\ntwo\nthree\n");
+    assert_eq!(last_line.ended(), 0);
+    assert!(!last_line.said().contains("one"), "{}", last_line.said());
+    cluster.until_reads("pod/talker", RESTARTS, "1");
+    cluster.until("the next attempt speaks", || cluster.ok("logs talker") == "second\n");
+    assert_eq!(cluster.ok("logs -p talker"), "one\ntwo\nthree\n");
+    assert_eq!(cluster.ok("logs -p talker --tail=1"), "three\n");
+    // A follower of a pod that is deleted ends with it.
+    let follower = cluster.background(&["logs", "-f", "talker"]);
+    follower.until_says("second\n");
+    cluster.ok("delete pod talker");
+    assert_eq!((follower.ended(), follower.said().as_str()), (0, "second\n"));
+}
+
+#[test]
+fn several_containers_and_pods_are_followed_together() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    for name in ["red", "blue"] {
+        let script = format!("echo {name}; {}; echo {name} again", wait_for("go"));
+        cluster.apply(&pod(name, "Never", 1, &script).replace(&format!("app: {name}"), "app: both"));
+        cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Running");
+    }
+    let follower = cluster.background(&["logs", "-f", "-l", "app=both", "--prefix"]);
+    for name in ["red", "blue"] {
+        follower.until_says(&format!("[pod/{name}/main] {name}\n"));
+    }
+    touch(&cluster, "go");
+    assert_eq!(follower.ended(), 0);
+    for name in ["red", "blue"] {
+        assert!(follower.said().contains(&format!("[pod/{name}/main] {name} again\n")), "{}", follower.said());
+    }
+}
+
+#[test]
+fn a_log_that_was_cut_into_files_reads_as_one() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    // 28 MB: two files that are full and one that is begun.
+    let count = 280_000;
+    let write =
+        format!(r#"awk 'BEGIN {{ for (n = 1; n <= {count}; n++) printf "%07d %s\n", n, "{}" }}'"#, "x".repeat(50));
+    let script = format!("{write}; {}; echo last; exit 1", wait_for("go"));
+    cluster.apply(&pod("wordy", "OnFailure", 1, &script));
+    let number = |line: &str| line.split(' ').next().and_then(|number| number.parse::<u32>().ok());
+    cluster.until("it has written everything", || {
+        cluster.ok("logs wordy --tail=1").lines().next().and_then(number) == Some(count)
+    });
+    let uid = cluster.read("pod/wordy", "{.metadata.uid}");
+    let files = std::fs::read_dir(cluster.pods_folder().join(uid).join("main")).expect("folder");
+    let names: Vec<String> = files.map(|file| file.expect("file").file_name().to_string_lossy().into_owned()).collect();
+    assert!(names.iter().filter(|name| name.starts_with("0.log.")).count() >= 2, "{names:?}");
+
+    let whole = cluster.ok("logs wordy");
+    assert!(whole.lines().filter_map(number).eq(1..=count), "every line, once, in order");
+    let tail = cluster.ok("logs wordy --tail=150000");
+    assert!(tail.lines().filter_map(number).eq(count - 149_999..=count), "the last ones, over the edge of files");
+    let timed = cluster.ok("logs wordy --timestamps --tail=100000");
+    let moment = timed.split(' ').next().expect("a time").to_owned();
+    let since = cluster.ok(&format!("logs wordy --since-time={moment}"));
+    assert!(since.lines().count() >= 100_000 && since.lines().count() <= count as usize);
+    assert!(since.lines().filter_map(number).eq(count + 1 - since.lines().count() as u32..=count));
+    assert_eq!(cluster.ok("logs wordy --since=1h").lines().count(), count as usize);
+
+    touch(&cluster, "go");
+    cluster.until_reads("pod/wordy", RESTARTS, "1");
+    let previous = cluster.ok("logs -p wordy --tail=2");
+    assert_eq!(previous.lines().map(|line| number(line).is_some()).collect::<Vec<_>>(), [true, false], "{previous}");
+    assert_eq!(cluster.ok("logs -p wordy").lines().count(), count as usize + 1);
+}

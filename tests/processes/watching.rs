@@ -1,0 +1,138 @@
+//! What people see of things that live: rows as they change, pages that describe them, and probes that open and close the door.
+
+use super::{deployment, pod};
+use crate::cluster::Cluster;
+
+#[test]
+fn a_watch_shows_each_change_as_a_row() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let rows = cluster.background(&["get", "pods", "-w"]);
+    let names = cluster.background(&["get", "pods", "-w", "-o", "name"]);
+    let objects = cluster.background(&["get", "pods", "-w", "-o", "json"]);
+    let paths = cluster.background(&["get", "pod", "-w", "-o", "jsonpath={.status.phase}{\"\\n\"}"]);
+    cluster.apply(&pod("short", "Never", 1, r#"while ! test -e "$HOME/go"; do sleep 0.02; done"#));
+    let says = |status: &str| {
+        let row = |line: &str| {
+            let cells: Vec<&str> = line.split_whitespace().collect();
+            cells.first() == Some(&"short") && cells.get(2) == Some(&status)
+        };
+        cluster.until(&format!("a row says {status}"), || rows.said().lines().any(row));
+    };
+    says("Running");
+    std::fs::write(cluster.home().join("go"), "").unwrap();
+    says("Completed");
+    cluster.ok("delete pod short");
+    assert!(rows.said().starts_with("NAME    READY   STATUS"), "{}", rows.said());
+    assert_eq!(rows.said().lines().filter(|line| line.starts_with("NAME")).count(), 1);
+    names.until_says("pod/short\npod/short\n");
+    assert!(names.said().lines().all(|line| line == "pod/short"), "{}", names.said());
+    objects.until_says("\"phase\": \"Succeeded\"");
+    paths.until_says("Pending\n");
+    paths.until_says("Running\n");
+    paths.until_says("Succeeded\n");
+    let text = objects.said();
+    let stream = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
+    let kinds: Vec<String> = stream.map_while(|one| Some(one.ok()?["kind"].as_str()?.to_owned())).collect();
+    assert!(kinds.len() >= 3 && kinds.iter().all(|kind| kind == "Pod"), "{kinds:?}");
+    for watch in [rows, names, objects, paths] {
+        watch.end("INT");
+    }
+}
+
+#[test]
+fn living_things_are_described() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch_with(&["--node-name", "here"]);
+    cluster.apply(&deployment("web", 2, 1000));
+    cluster.apply(
+        "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}}",
+    );
+    let pods = cluster.ready_pods("app=web", 2);
+    cluster.ok("rollout status deploy/web");
+    let address = cluster.read(&format!("pod/{}", pods[0]), "{.status.podIP}");
+    cluster.until("the Service has its pods", || cluster.ok("describe svc web").contains(&format!("{address}:8080")));
+    cluster.until("events are there", || cluster.ok("get events").contains("Started"));
+    let service_ip = cluster.read("svc/web", "{.spec.clusterIP}");
+    let pages = [
+        (
+            "deploy web".to_owned(),
+            vec![
+                "2 desired | 2 updated | 2 total | 2 available | 0 unavailable".to_owned(),
+                "Available      True    MinimumReplicasAvailable".into(),
+                "Progressing    True    NewReplicaSetAvailable".into(),
+                "NewReplicaSet:   web-".into(),
+                "Scaled up replica set web-".into(),
+            ],
+        ),
+        (
+            format!("pod {}", pods[0]),
+            vec![
+                format!("IP:               {address}"),
+                "Node:             here/".into(),
+                "Controlled By:  ReplicaSet/web-".into(),
+                "      Started:      ".into(),
+                "    Restart Count:  0".into(),
+                "Successfully assigned default/".into(),
+                "Container started".into(),
+            ],
+        ),
+        (
+            "node here".to_owned(),
+            vec![
+                "Name:               here".to_owned(),
+                "KubeletReady".into(),
+                "Non-terminated Pods:".into(),
+                pods[0].clone(),
+                "Allocated resources:".into(),
+            ],
+        ),
+        (
+            "svc web".to_owned(),
+            vec![
+                format!("IP:                       {service_ip}"),
+                "Selector:                 app=web".into(),
+                "80/TCP".into(),
+            ],
+        ),
+    ];
+    for (what, expected) in pages {
+        let page = cluster.ok(&format!("describe {what}"));
+        for text in expected {
+            assert!(page.contains(&text), "{text:?} is missing in\n{page}");
+        }
+    }
+}
+
+#[test]
+fn a_port_that_opens_makes_a_pod_ready() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let serve = r#"exec python3 -c "
+import os, socket, time
+home = os.environ['HOME']
+while not os.path.exists(home + '/open'): time.sleep(0.02)
+listener = socket.create_server((os.environ['POD_IP'], 7000))
+while os.path.exists(home + '/open'): time.sleep(0.02)
+listener.close()
+time.sleep(1000)""#;
+    let extra = "env: [{name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}], \
+        ports: [{name: main, containerPort: 7000}], \
+        readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1, failureThreshold: 1}";
+    let manifest = pod("door", "Always", 1, serve);
+    let container = manifest.trim_end().strip_suffix('}').expect("a container in braces");
+    cluster.apply(&format!("{container}, {extra}}}"));
+    cluster.apply("{apiVersion: v1, kind: Service, metadata: {name: door}, spec: {selector: {app: door}, ports: [{port: 80, targetPort: main}]}}");
+    let ready = "{.status.containerStatuses[0].ready}";
+    let endpoints = "{.items[0].endpoints[*].conditions.ready}";
+    let slices = "endpointslices -l kubernetes.io/service-name=door";
+    cluster.until("an event tells", || cluster.ok("get events").contains("Readiness probe failed: dial tcp "));
+    assert_eq!(cluster.read("pod/door", ready), "false");
+    std::fs::write(cluster.home().join("open"), "").unwrap();
+    cluster.until_reads("pod/door", ready, "true");
+    cluster.until_reads(slices, endpoints, "true");
+    std::fs::remove_file(cluster.home().join("open")).unwrap();
+    cluster.until_reads("pod/door", ready, "false");
+    cluster.until_reads(slices, endpoints, "false");
+    assert_eq!(cluster.read("pod/door", "{.status.containerStatuses[0].restartCount}"), "0");
+}
