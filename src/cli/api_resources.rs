@@ -6,6 +6,21 @@ use crate::show::columns;
 
 /// Print the supported API resources on the server.
 #[derive(clap::Args)]
+#[command(after_help = "\
+# Print the supported API resources
+kloop api-resources
+
+# Print the supported API resources with more information
+kloop api-resources -o wide
+
+# Print the supported API resources sorted by a column
+kloop api-resources --sort-by=name
+
+# Print the supported namespaced resources
+kloop api-resources --namespaced=true
+
+# Print the supported API resources with a specific APIGroup
+kloop api-resources --api-group=rbac.authorization.k8s.io")]
 pub struct Args {
     /// Limit to resources in the specified API group.
     #[arg(long, value_name = "GROUP")]

@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 
 /// Print the supported API versions on the server, in the form of "group/version".
 #[derive(clap::Args)]
+#[command(after_help = "\
+# Print the supported API versions
+kloop api-versions")]
 pub struct Args {}
 
 /// Runs the verb.

@@ -14,7 +14,30 @@ mod prune;
 mod refused;
 
 /// Apply a configuration to a resource by file name or stdin.
+///
+/// The resource name must be specified. This resource will be created if it doesn't exist yet. To use 'apply', always create
+/// the resource initially with either 'apply' or 'create --save-config'.
+///
+/// JSON and YAML formats are accepted.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(-f FILENAME)",
+    after_help = "\
+# Apply the configuration in pod.json to a pod
+kloop apply -f ./pod.json
+
+# Apply the manifests of a folder and of the folders below it
+kloop apply -R -f ./manifests
+
+# Apply the JSON passed into stdin to a pod
+cat pod.json | kloop apply -f -
+
+# Apply the configuration in manifest.yaml that matches label app=nginx and delete all other resources that are not in the file and match label app=nginx
+kloop apply --prune -f manifest.yaml -l app=nginx
+
+# Apply the configuration in manifest.yaml and delete all the other config maps that are not in the file
+kloop apply --prune -f manifest.yaml --all --prune-allowlist=core/v1/ConfigMap"
+)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
@@ -25,10 +48,11 @@ pub struct Args {
     change: ChangeFlags,
     #[command(flatten)]
     validate: ValidateFlag,
-    /// Automatically resolve conflicts between the modified and live configuration by using values from the modified one.
+    /// Automatically resolve conflicts between the modified and live configuration by using values from the
+    /// modified configuration.
     #[arg(long, default_value_t = true)]
     overwrite: bool,
-    /// If true, delete and make anew what cannot be changed into what the manifest says.
+    /// If true, delete and create anew what cannot be changed into what the manifest says.
     #[arg(long)]
     force: bool,
     #[command(flatten)]

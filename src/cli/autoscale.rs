@@ -7,7 +7,20 @@ use crate::object::{Quantity, Reason, Status};
 use serde_json::{Value, json};
 
 /// Auto-scale a deployment, replica set, stateful set, or replication controller.
+///
+/// Looks up a deployment, replica set, stateful set, or replication controller by name and creates an autoscaler that uses the
+/// given resource as a reference. An autoscaler can automatically increase or decrease number of pods deployed within the system
+/// as needed.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(-f FILENAME | TYPE NAME | TYPE/NAME) [--min=MINPODS] --max=MAXPODS [--cpu=CPU] [--memory=MEMORY]",
+    after_help = "\
+# Auto scale a deployment \"foo\", with the number of pods between 2 and 10, no target CPU utilization specified so a default autoscaling policy will be used
+kloop autoscale deployment foo --min=2 --max=10
+
+# Auto scale a replication controller \"foo\", with the number of pods between 1 and 5, target CPU utilization at 80%
+kloop autoscale rc foo --max=5 --cpu=80%"
+)]
 pub struct Args {
     #[command(flatten)]
     named: Named,

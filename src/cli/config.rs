@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 /// Show and change the context: the cluster's file and its default namespace.
 #[derive(clap::Args)]
+#[command(override_usage = "SUBCOMMAND")]
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,
@@ -18,6 +19,9 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Verb {
     /// Display the current-context.
+    #[command(after_help = "\
+# Display the current-context
+kloop config current-context")]
     CurrentContext,
     GetContexts(GetContexts),
     SetContext(SetContext),
@@ -27,6 +31,12 @@ enum Verb {
 
 /// Describe one or many contexts.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "[(-o|--output=)name)]",
+    after_help = "\
+# List all the contexts
+kloop config get-contexts"
+)]
 struct GetContexts {
     /// Names of contexts; all when there is none.
     contexts: Vec<String>,
@@ -40,6 +50,12 @@ struct GetContexts {
 
 /// Set the namespace that commands use when none is asked for.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "[NAME | --current] [--namespace=namespace]",
+    after_help = "\
+# Use the namespace \"backend\" when none is asked for
+kloop config set-context --current --namespace=backend"
+)]
 struct SetContext {
     /// The context's name, or --current.
     contexts: Vec<String>,
@@ -50,6 +66,12 @@ struct SetContext {
 
 /// Set the current-context: there is one for each file, so another file is named by --state or $KLOOP_STATE.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "CONTEXT_NAME",
+    after_help = "\
+# Use the only context there is
+kloop config use-context default"
+)]
 struct UseContext {
     /// The context's name.
     contexts: Vec<String>,
@@ -57,6 +79,12 @@ struct UseContext {
 
 /// Display the context as a kubeconfig would have it.
 #[derive(clap::Args)]
+#[command(after_help = "\
+# Show the context
+kloop config view
+
+# Get the default namespace
+kloop config view --minify -o jsonpath='{..namespace}'")]
 struct View {
     #[command(flatten)]
     print: PrintFlags,

@@ -169,6 +169,12 @@ impl Context {
         }
     }
 
+    /// Warns of a kind that has a successor.
+    pub fn warn_of(&mut self, kind: &Kind) {
+        let warning = kind.deprecated.map(str::to_owned);
+        self.warn(warning.as_slice());
+    }
+
     /// The end of the command: says what failed, gives the exit code.
     pub fn finish(&mut self, outcome: Outcome) -> ExitCode {
         let Err(failure) = outcome else { return ExitCode::SUCCESS };

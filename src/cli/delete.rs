@@ -15,7 +15,41 @@ use crate::world::Propagation;
 use std::time::Duration;
 
 /// Delete resources by file names, stdin, resources and names, or by resources and label selector.
+///
+/// JSON and YAML formats are accepted. Only one type of argument may be specified: file names, resources and names, or resources
+/// and label selector.
+///
+/// Some resources, such as pods, support graceful deletion. These resources define a default period before they are forcibly
+/// terminated (the grace period) but you may override that value with the --grace-period flag, or pass --now to set a
+/// grace-period of 1.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "([-f FILENAME] | TYPE [(NAME | -l label | --all)])",
+    after_help = "\
+# Delete a pod using the type and name specified in pod.json
+kloop delete -f ./pod.json
+
+# Delete a pod based on the type and name in the JSON passed into stdin
+cat pod.json | kloop delete -f -
+
+# Delete pods and services with same names \"baz\" and \"foo\"
+kloop delete pod,service baz foo
+
+# Delete pods and services with label name=myLabel
+kloop delete pods,services -l name=myLabel
+
+# Delete a pod with minimal delay
+kloop delete pod foo --now
+
+# Force delete a pod on a dead node
+kloop delete pod foo --force
+
+# Delete all pods
+kloop delete pods --all
+
+# Delete all pods only if the user confirms the deletion
+kloop delete pods --all --interactive"
+)]
 pub struct Args {
     #[command(flatten)]
     which: Which,
@@ -24,16 +58,20 @@ pub struct Args {
     /// Delete all resources, in the namespace of the specified resource types.
     #[arg(long)]
     all: bool,
-    /// If present, list the requested object(s) across all namespaces.
+    /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
+    /// with --namespace.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// Must be "background", "orphan", or "foreground": what happens to dependents.
+    /// Must be "background", "orphan", or "foreground". Selects the deletion cascading strategy for the dependents (e.g. Pods
+    /// created by a ReplicationController). Defaults to background.
     #[arg(long, value_name = "HOW", default_value = "background", num_args = 0..=1, default_missing_value = "background", require_equals = true)]
     cascade: String,
-    /// If true, immediately remove resources from API and bypass graceful deletion.
+    /// If true, immediately remove resources from API and bypass graceful deletion. Note that immediate deletion of some
+    /// resources may result in inconsistency or data loss and requires confirmation.
     #[arg(long)]
     force: bool,
-    /// Period of time in seconds given to the resource to terminate gracefully.
+    /// Period of time in seconds given to the resource to terminate gracefully. Ignored if negative. Set to 1 for immediate
+    /// shutdown. Can only be set to 0 when --force is true (force deletion).
     #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]
     grace_period: i64,
     /// If true, resources are signaled for immediate shutdown (same as --grace-period=1).
@@ -51,7 +89,7 @@ pub struct Args {
     /// The length of time to wait before giving up on a delete, zero means determine a timeout from the size of the object.
     #[arg(long, default_value = "0s", value_name = "DURATION")]
     timeout: String,
-    /// If true, wait for resources to be gone before returning.
+    /// If true, wait for resources to be gone before returning. This waits for finalizers.
     #[arg(long, default_value_t = true)]
     wait: bool,
 }

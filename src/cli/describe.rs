@@ -11,12 +11,39 @@ use crate::show::describe::{SEPARATOR, describe};
 
 /// Show details of a specific resource or group of resources.
 ///
+/// Print a detailed description of the selected resources, including related resources such as events or controllers. You may
+/// select a single object by name, all objects of that type, provide a name prefix, or label selector.
+///
 /// A name that no object has describes those whose names start with it.
+///
+/// Use "kloop api-resources" for a complete list of supported resources.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(-f FILENAME | TYPE [NAME_PREFIX | -l label] | TYPE/NAME)",
+    after_help = "\
+# Describe a node
+kloop describe nodes kubernetes-node-emt8.c.myproject.internal
+
+# Describe a pod
+kloop describe pods/nginx
+
+# Describe a pod identified by type and name in \"pod.json\"
+kloop describe -f pod.json
+
+# Describe all pods
+kloop describe pods
+
+# Describe pods by label name=myLabel
+kloop describe pods -l name=myLabel
+
+# Describe all pods managed by the 'frontend' replica set (their names start with its name)
+kloop describe pods frontend"
+)]
 pub struct Args {
     #[command(flatten)]
     which: Which,
-    /// If present, list the requested object(s) across all namespaces.
+    /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
+    /// with --namespace.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// If true, display events related to the described object [default: true when it is one].
@@ -45,6 +72,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         _ => (found, failures),
     };
     let was_prefix = exact && failures.is_empty() && args.which.words.len() == 2 && !named_exactly(&args, &found);
+    found.iter().for_each(|target| context.warn_of(target.kind));
     let show_events = args.show_events.unwrap_or(found.len() == 1 && !was_prefix);
     print(context, &found, show_events)?;
     if found.is_empty() && failures.is_empty() {

@@ -12,8 +12,22 @@ use std::process::Command;
 
 /// Diff the live version against a would-be applied version.
 ///
-/// Exit code 0: no differences; 1: differences; 2 and more: an error.
+/// The output is always YAML.
+///
+/// KUBECTL_EXTERNAL_DIFF environment variable can be used to select your own diff command. By default, the "diff" command
+/// available in your path will be run with the "-u" (unified diff) and "-N" (treat absent files as empty) options.
+///
+/// Exit status: 0 No differences were found. 1 Differences were found. >1 kloop or diff failed with an error.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "-f FILENAME",
+    after_help = "\
+# Diff resources included in pod.json
+kloop diff -f pod.json
+
+# Diff file read from stdin
+cat service.yaml | kloop diff -f -"
+)]
 pub struct Args {
     #[command(flatten)]
     files: FileFlags,

@@ -16,14 +16,36 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Edit a resource from the default editor: $KUBE_EDITOR, $EDITOR, or vi.
+/// Edit a resource from the default editor.
+///
+/// The edit command allows you to directly edit any API resource you can retrieve via the command-line tools. It will open the
+/// editor defined by your KUBE_EDITOR, or EDITOR environment variables, or fall back to 'vi'. You can edit multiple objects,
+/// although changes are applied one at a time.
+///
+/// In the event an error occurs while updating, a temporary file will be created on disk that contains your unapplied changes.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(RESOURCE/NAME | -f FILENAME)",
+    after_help = "\
+# Edit the service named 'registry'
+kloop edit svc/registry
+
+# Edit the job 'myjob' in JSON using the v1 API format
+kloop edit job.v1.batch/myjob -o json
+
+# Edit the deployment 'mydeployment' in YAML and save the modified config in its annotation
+kloop edit deployment/mydeployment -o yaml --save-config
+
+# Edit the 'status' subresource for the 'mydeployment' deployment
+kloop edit deployment mydeployment --subresource='status'"
+)]
 pub struct Args {
     #[command(flatten)]
     named: Named,
     #[command(flatten)]
     change: ChangeFlags,
-    /// If true, the configuration of current object will be saved in its annotation, for later applies.
+    /// If true, the configuration of current object will be saved in its annotation. Otherwise, the annotation will be unchanged.
+    /// This flag is useful when you want to perform kloop apply on this object in the future.
     #[arg(long)]
     save_config: bool,
     /// If specified, edit will operate on the subresource of the requested object: status.

@@ -13,11 +13,33 @@ use crate::show::{events, table};
 use serde_json::{Value, json};
 
 /// Display events.
+///
+/// Prints a table of the most important information about events. You can request events for a namespace, for all namespace, or
+/// filtered to only those pertaining to a specified resource.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "[-o FORMAT] [--for TYPE/NAME] [--watch] [--types=Normal,Warning]",
+    after_help = "\
+# List recent events in the default namespace
+kloop events
+
+# List recent events in all namespaces
+kloop events --all-namespaces
+
+# List recent events for the specified pod, then wait for more events and list them as they arrive
+kloop events --for pod/web-pod-13je7 --watch
+
+# List recent events in YAML format
+kloop events -o yaml
+
+# List recent only events of type 'Warning' or 'Normal'
+kloop events --types=Warning,Normal"
+)]
 pub struct Args {
     #[command(flatten)]
     print: PrintFlags,
-    /// If present, list the events across all namespaces.
+    /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
+    /// with --namespace.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// Filter events to only those pertaining to the specified resource: TYPE/NAME.

@@ -9,7 +9,25 @@ use crate::show::explain::{Answer, Question, explain};
 use crate::show::schema::Schemas;
 
 /// Get documentation for a resource.
+///
+/// This command describes the fields associated with each supported API resource. Fields are identified via a simple JSONPath
+/// identifier, <type>.<fieldName>[.<fieldName>].
 #[derive(clap::Args)]
+#[command(
+    override_usage = "TYPE [--recursive=FALSE|TRUE] [--api-version=api-version-group] [-o|--output=plaintext|plaintext-openapiv2]",
+    after_help = "\
+# Get the documentation of the resource and its fields
+kloop explain pods
+
+# Get all the fields in the resource
+kloop explain pods --recursive
+
+# Get the explanation for deployment in supported api versions
+kloop explain deployments --api-version=apps/v1
+
+# Get the documentation of a specific field of a resource
+kloop explain pods.spec.containers"
+)]
 pub struct Args {
     /// TYPE, or TYPE.field.field for one of its fields.
     words: Vec<String>,

@@ -7,7 +7,25 @@ use crate::object::Object;
 use serde_json::{Map, Value, json};
 
 /// Take a replication controller, service, deployment or pod and expose it as a new Kubernetes service.
+///
+/// Looks up a deployment, service, replica set, replication controller or pod by name and uses the selector for that resource as
+/// the selector for a new service on the specified port.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(-f FILENAME | TYPE NAME) [--port=port] [--protocol=TCP|UDP|SCTP] [--target-port=number-or-name] [--name=name] [--external-ip=external-ip-of-service] [--type=type]",
+    after_help = "\
+# Create a service for a replicated nginx, which serves on port 80 and connects to the containers on port 8000
+kloop expose rc nginx --port=80 --target-port=8000
+
+# Create a service for a pod valid-pod, which serves on port 444 with the name \"frontend\"
+kloop expose pod valid-pod --port=444 --name=frontend
+
+# Create a service for a replicated streaming application on port 4100 balancing UDP traffic and named 'video-stream'
+kloop expose rc streamer --port=4100 --protocol=UDP --name=video-stream
+
+# Create a service for an nginx deployment, which serves on port 80 and connects to the containers on port 8000
+kloop expose deployment nginx --port=80 --target-port=8000"
+)]
 pub struct Args {
     #[command(flatten)]
     named: Named,

@@ -15,10 +15,11 @@ const MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// `-f`, `-k`, `-R`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FileFlags {
-    /// Files, folders or - (standard input) that hold manifests.
+    /// Filename or directory of files that contain the manifests, or - for standard input.
     #[arg(short, long = "filename", value_name = "FILE", value_delimiter = ',')]
     pub filenames: Vec<String>,
-    /// Process the directory used in -f, --filename recursively.
+    /// Process the directory used in -f, --filename recursively. Useful when you want to manage related manifests organized
+    /// within the same directory.
     #[arg(short = 'R', long)]
     pub recursive: bool,
 }

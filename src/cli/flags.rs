@@ -36,8 +36,9 @@ impl DryRun {
 /// Flags of writes.
 #[derive(Args, Clone, Debug, Default)]
 pub struct WriteFlags {
-    /// Must be "none", "server", or "client".
-    #[arg(long, value_name = "STRATEGY", num_args = 0..=1, default_missing_value = "unchanged", require_equals = true)]
+    /// Must be "none", "server", or "client". If client strategy, only print the object that would be sent, without sending it.
+    /// If server strategy, submit server-side request without persisting the resource.
+    #[arg(long, value_name = "STRATEGY", default_value = "none", num_args = 0..=1, default_missing_value = "unchanged", require_equals = true)]
     pub dry_run: Option<String>,
     /// Name of the manager used to track field ownership.
     #[arg(long, value_name = "NAME")]
@@ -69,8 +70,11 @@ impl WriteFlags {
 /// `--validate`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ValidateFlag {
-    /// Must be one of: strict (or true), warn, ignore (or false): what is done about fields that the kind does not know.
-    #[arg(long, value_name = "HOW", num_args = 0..=1, default_missing_value = "strict", require_equals = true)]
+    /// Must be one of: strict (or true), warn, ignore (or false). "true" or "strict" will use a schema to validate the input and
+    /// fail the request if invalid. "warn" will warn about unknown or duplicate fields without blocking the request, and behave
+    /// as "ignore" otherwise. "false" or "ignore" will not perform any schema validation, silently dropping any unknown or
+    /// duplicate fields.
+    #[arg(long, value_name = "HOW", default_value = "strict", num_args = 0..=1, default_missing_value = "strict", require_equals = true)]
     pub validate: Option<String>,
 }
 
@@ -111,10 +115,12 @@ pub struct PrintFlags {
     /// Output format.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<String>,
-    /// Template string or path to template file to use when -o=go-template, -o=go-template-file.
+    /// Template string or path to template file to use when -o=go-template, -o=go-template-file. The template format is golang
+    /// templates [http://golang.org/pkg/text/template/#pkg-overview].
     #[arg(long, value_name = "TEMPLATE")]
     pub template: Option<String>,
-    /// If true, ignore any errors in templates when a field or map key is missing in the template.
+    /// If true, ignore any errors in templates when a field or map key is missing in the template. Only applies to golang and
+    /// jsonpath output formats.
     #[arg(long, default_value_t = true)]
     pub allow_missing_template_keys: bool,
     /// If true, keep the managedFields when printing objects in JSON or YAML format.
@@ -191,7 +197,8 @@ pub struct MakeFlags {
     pub change: ChangeFlags,
     #[command(flatten)]
     pub validate: ValidateFlag,
-    /// If true, the configuration of current object will be saved in its annotation, for later applies.
+    /// If true, the configuration of current object will be saved in its annotation. Otherwise, the annotation will be unchanged.
+    /// This flag is useful when you want to perform kloop apply on this object in the future.
     #[arg(long)]
     save_config: bool,
 }
@@ -206,10 +213,12 @@ impl MakeFlags {
 /// Label and field selectors.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SelectFlags {
-    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.
+    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2,key3 in
+    /// (value3)). Matching objects must satisfy all of the specified label constraints.
     #[arg(short = 'l', long, value_name = "SELECTOR", allow_hyphen_values = true)]
     pub selector: Option<String>,
-    /// Selector (field query) to filter on, supports '=', '==', and '!='.
+    /// Selector (field query) to filter on, supports '=', '==', and '!='.(e.g. --field-selector key1=value1,key2=value2). The
+    /// server only supports a limited number of field queries per type.
     #[arg(long, value_name = "SELECTOR")]
     pub field_selector: Option<String>,
 }

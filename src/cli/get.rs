@@ -16,28 +16,79 @@ use crate::show::table::{self, Table};
 mod watch;
 
 /// Display one or many resources.
+///
+/// Prints a table of the most important information about the specified resources. You can filter the list using a label
+/// selector and the --selector flag. If the desired resource type is namespaced you will only see results in the current
+/// namespace if you don't specify any namespace.
+///
+/// By specifying the output as 'template' and providing a Go template as the value of the --template flag, you can filter the
+/// attributes of the fetched resources.
+///
+/// Use "kloop api-resources" for a complete list of supported resources.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(TYPE[.VERSION][.GROUP] [NAME | -l label] | TYPE[.VERSION][.GROUP]/NAME ...)",
+    after_help = "\
+# List all pods in ps output format
+kloop get pods
+
+# List all pods in ps output format with more information (such as node name)
+kloop get pods -o wide
+
+# List a single deployment with specified NAME in ps output format
+kloop get deployment web
+
+# List deployments in JSON output format, in the \"v1\" version of the \"apps\" API group
+kloop get deployments.v1.apps -o json
+
+# List a pod identified by type and name specified in \"pod.yaml\" in JSON output format
+kloop get -f pod.yaml -o json
+
+# Return only the phase value of the specified pod
+kloop get -o template pod/web-pod-13je7 --template={{.status.phase}}
+
+# List resource information in custom columns
+kloop get pod test-pod -o custom-columns=CONTAINER:.spec.containers[0].name,IMAGE:.spec.containers[0].image
+
+# List all replication controllers and services together in ps output format
+kloop get rc,services
+
+# List one or more resources by their type and names
+kloop get rc/web service/frontend pods/web-pod-13je7
+
+# List the 'status' subresource for a single pod
+kloop get pod web-pod-13je7 --subresource status
+
+# List all deployments in namespace 'backend'
+kloop get deployments.apps --namespace backend
+
+# List all pods existing in all namespaces
+kloop get pods --all-namespaces"
+)]
 pub struct Args {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
     print: PrintFlags,
-    /// If present, list the requested object(s) across all namespaces.
+    /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
+    /// with --namespace.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// When using the default or custom-column output format, don't print headers.
+    /// When using the default or custom-column output format, don't print headers (default print headers).
     #[arg(long)]
     no_headers: bool,
-    /// When printing, show all labels as the last column.
+    /// When printing, show all labels as the last column (default hide labels column).
     #[arg(long)]
     show_labels: bool,
-    /// Labels that are going to be presented as columns.
+    /// Accepts a comma separated list of labels that are going to be presented as columns. Names are case-sensitive. You can also
+    /// use multiple flag options like -L label1 -L label2...
     #[arg(short = 'L', long, value_delimiter = ',', value_name = "LABEL")]
     label_columns: Vec<String>,
     /// If present, list the resource type for the requested object(s).
     #[arg(long)]
     show_kind: bool,
-    /// Sort by the field that this JSONPath expression names, such as '{.metadata.name}'.
+    /// If non-empty, sort list types using this field specification. The field specification is expressed as a JSONPath
+    /// expression (e.g. '{.metadata.name}').
     #[arg(long, value_name = "PATH")]
     sort_by: Option<String>,
     /// If the requested object does not exist the command will return exit code 0.
@@ -49,13 +100,14 @@ pub struct Args {
     /// Watch for changes to the requested object(s), without listing/getting first.
     #[arg(long)]
     watch_only: bool,
-    /// Output watch event objects when --watch or --watch-only is used.
+    /// Output watch event objects when --watch or --watch-only is used. Existing objects are output as initial ADDED
+    /// events.
     #[arg(long)]
     output_watch_events: bool,
     /// Accepted for kubectl's sake: lists are never cut into chunks here.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
-    /// If true, have the server return the appropriate table output; if not, names and ages are shown.
+    /// If true, have the server return the appropriate table output.
     #[arg(long, default_value_t = true)]
     server_print: bool,
     /// If specified, gets the subresource of the requested object: status or scale.
@@ -128,7 +180,7 @@ fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
             if args.all_namespaces {
                 return Err(Failure::plain("a resource cannot be retrieved by name across all namespaces"));
             }
-            named.iter().for_each(|(kind, _)| warn_of(context, kind));
+            named.iter().for_each(|(kind, _)| context.warn_of(kind));
             fetch_named(args, context, named)
         }
         Targets::Lists(_) if !args.subresource.is_empty() => {
@@ -137,7 +189,7 @@ fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
         Targets::Lists(kinds) => {
             let mut groups = Vec::new();
             for kind in kinds {
-                warn_of(context, kind);
+                context.warn_of(kind);
                 let wanted = targets::wanted(&args.which.select, kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
@@ -147,11 +199,6 @@ fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
             Ok((Found { groups, single: false, named: false }, Vec::new()))
         }
     }
-}
-
-fn warn_of(context: &mut Context, kind: &Kind) {
-    let warning = kind.deprecated.map(str::to_owned);
-    context.warn(warning.as_slice());
 }
 
 fn fetch_named(

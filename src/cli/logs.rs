@@ -16,7 +16,39 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Print the logs for a container in a pod or specified resource.
+///
+/// If the pod has only one container, the container name is optional.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "[-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]",
+    after_help = "\
+# Return snapshot logs from pod nginx with only one container
+kloop logs nginx
+
+# Return snapshot logs from pod nginx, prefixing each line with the source pod and container name
+kloop logs nginx --prefix
+
+# Return snapshot logs from all containers in pods defined by label app=nginx
+kloop logs -l app=nginx --all-containers=true
+
+# Return snapshot of previous terminated ruby container logs from pod web-1
+kloop logs -p -c ruby web-1
+
+# Begin streaming the logs of the ruby container in pod web-1
+kloop logs -f -c ruby web-1
+
+# Display only the most recent 20 lines of output in pod nginx
+kloop logs --tail=20 nginx
+
+# Show all logs from pod nginx written in the last hour
+kloop logs --since=1h nginx
+
+# Return snapshot logs from first container of a job named hello
+kloop logs job/hello
+
+# Return snapshot logs from container nginx-1 of a deployment named nginx
+kloop logs deployment/nginx -c nginx-1"
+)]
 pub struct Args {
     /// POD or TYPE/NAME, then the container.
     words: Vec<String>,

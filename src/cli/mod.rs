@@ -25,6 +25,7 @@ mod files;
 mod flags;
 mod get;
 mod grammar;
+mod help;
 mod logs;
 mod mark;
 mod node;
@@ -63,11 +64,11 @@ pub struct Cli {
 /// Flags that every verb takes.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Globals {
-    /// The namespace scope for this request.
+    /// If present, the namespace scope for this CLI request.
     #[arg(short, long, global = true, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// The length of time to wait before giving up on a single request. Zero means don't timeout requests.
-    #[arg(long, global = true, value_name = "DURATION", default_value = "0", hide = true)]
+    /// The length of time to wait before giving up on a single server request. Zero means don't timeout requests.
+    #[arg(long, global = true, value_name = "DURATION", default_value = "0")]
     pub request_timeout: String,
     /// The cluster's file; its folder holds everything else of the cluster [default: $KLOOP_STATE, else
     /// $XDG_STATE_HOME/kloop/default/state.db].
@@ -99,8 +100,20 @@ enum Verb {
     Annotate(mark::annotate::Args),
     Explain(explain::Args),
     /// Mark node as unschedulable.
+    #[command(
+        override_usage = "NODE",
+        after_help = "\
+# Mark node \"foo\" as unschedulable
+kloop cordon foo"
+    )]
     Cordon(node::cordon::Args),
     /// Mark node as schedulable.
+    #[command(
+        override_usage = "NODE",
+        after_help = "\
+# Mark node \"foo\" as schedulable
+kloop uncordon foo"
+    )]
     Uncordon(node::cordon::Args),
     Taint(node::taint::Args),
     Drain(node::drain::Args),
@@ -111,6 +124,14 @@ enum Verb {
     Completion(completion::Args),
     Reconcile(reconcile::Args),
     Version(version::Args),
+    /// Print the list of flags inherited by all commands.
+    #[command(
+        override_usage = "",
+        after_help = "\
+# Print flags inherited by all commands
+kloop options"
+    )]
+    Options,
 }
 
 impl Verb {
@@ -147,6 +168,7 @@ impl Verb {
             Verb::Completion(args) => completion::run(args, context),
             Verb::Reconcile(args) => reconcile::run(args, context),
             Verb::Version(args) => version::run(args, context),
+            Verb::Options => context.print(&help::options(&grammar::command())),
         }
     }
 }

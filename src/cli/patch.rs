@@ -12,7 +12,27 @@ use crate::object::{Object, Reason, Status, yaml};
 use serde_json::{Value, json};
 
 /// Update fields of a resource using strategic merge patch, a JSON merge patch, or a JSON patch.
+///
+/// JSON and YAML formats are accepted.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(-f FILENAME | TYPE NAME) [-p PATCH|--patch-file FILE]",
+    after_help = "\
+# Partially update a node using a strategic merge patch, specifying the patch as JSON
+kloop patch node k8s-node-1 -p '{\"spec\":{\"unschedulable\":true}}'
+
+# Partially update a node using a strategic merge patch, specifying the patch as YAML
+kloop patch node k8s-node-1 -p 'spec: {unschedulable: true}'
+
+# Update a container's image; spec.containers[*].name is required because it's a merge key
+kloop patch pod valid-pod -p '{\"spec\":{\"containers\":[{\"name\":\"kubernetes-serve-hostname\",\"image\":\"new image\"}]}}'
+
+# Update a container's image using a JSON patch with positional arrays
+kloop patch pod valid-pod --type='json' -p='[{\"op\": \"replace\", \"path\": \"/spec/containers/0/image\", \"value\":\"new image\"}]'
+
+# Update a deployment's replicas through the 'scale' subresource using a merge patch
+kloop patch deployment nginx-deployment --subresource='scale' --type='merge' -p '{\"spec\":{\"replicas\":2}}'"
+)]
 pub struct Args {
     /// TYPE NAME or TYPE/NAME.
     words: Vec<String>,

@@ -14,6 +14,15 @@ use std::time::Duration;
 ///
 /// Without --watch it ends when nothing is left to do, and leaves the processes running.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "[--watch]",
+    after_help = "\
+# Make the machine match the state, and end when nothing is left to do
+kloop reconcile
+
+# Keep it so: run the loops until they are interrupted
+kloop reconcile --watch"
+)]
 pub struct Args {
     /// Run until stopped, and keep the machine matching the state.
     #[arg(short, long)]

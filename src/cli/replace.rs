@@ -14,7 +14,22 @@ use crate::object::{Key, Object, Reason};
 use std::time::Duration;
 
 /// Replace a resource by file name or stdin.
+///
+/// JSON and YAML formats are accepted. If replacing an existing resource, the complete resource spec must be provided. This can
+/// be obtained by "kloop get TYPE NAME -o yaml".
 #[derive(clap::Args)]
+#[command(
+    override_usage = "-f FILENAME",
+    after_help = "\
+# Replace a pod using the data in pod.json
+kloop replace -f ./pod.json
+
+# Replace a pod based on the JSON passed into stdin
+cat pod.json | kloop replace -f -
+
+# Force replace, delete and then re-create the resource
+kloop replace --force -f ./pod.json"
+)]
 pub struct Args {
     #[command(flatten)]
     files: FileFlags,

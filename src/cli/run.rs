@@ -6,6 +6,30 @@ use serde_json::{Map, Value, json};
 
 /// Create and run a particular image in a pod.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME --image=image [--env=\"key=value\"] [--port=port] [--dry-run=server|client] [--overrides=inline-json] [--command] -- [COMMAND] [args...]",
+    after_help = "\
+# Start a nginx pod
+kloop run nginx --image=nginx
+
+# Start a hazelcast pod and let the container expose port 5701
+kloop run hazelcast --image=hazelcast/hazelcast --port=5701
+
+# Start a hazelcast pod and set environment variables \"DNS_DOMAIN=cluster\" and \"POD_NAMESPACE=default\" in the container
+kloop run hazelcast --image=hazelcast/hazelcast --env=\"DNS_DOMAIN=cluster\" --env=\"POD_NAMESPACE=default\"
+
+# Dry run; print the corresponding API objects without creating them
+kloop run nginx --image=nginx --dry-run=client -o yaml
+
+# Start a nginx pod, but overload the spec with a partial set of values parsed from JSON
+kloop run nginx --image=nginx --overrides='{ \"apiVersion\": \"v1\", \"spec\": { \"nodeName\": \"node-a\" } }'
+
+# Start the nginx pod using the default command, but use custom arguments (arg1 .. argN) for that command
+kloop run nginx --image=nginx -- arg1 arg2 argN
+
+# Start the nginx pod using a different command and custom arguments
+kloop run nginx --image=nginx --command -- cmd arg1 argN"
+)]
 pub struct Args {
     /// The pod's name, then its arguments.
     #[arg(value_name = "NAME")]

@@ -10,7 +10,27 @@ use crate::object::{Object, Reason, Status};
 use std::time::Duration;
 
 /// Set a new size for a deployment, replica set, replication controller, or stateful set.
+///
+/// Scale also allows users to specify one or more preconditions for the scale action.
+///
+/// If --current-replicas or --resource-version is specified, it is validated before the scale is attempted, and it is guaranteed
+/// that the precondition holds true when the scale is sent to the server.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "[--resource-version=version] [--current-replicas=count] --replicas=COUNT (-f FILENAME | TYPE NAME)",
+    after_help = "\
+# Scale a replica set named 'foo' to 3
+kloop scale --replicas=3 rs/foo
+
+# Scale a resource identified by type and name specified in \"foo.yaml\" to 3
+kloop scale --replicas=3 -f foo.yaml
+
+# If the deployment named mysql's current size is 2, scale mysql to 3
+kloop scale --current-replicas=2 --replicas=3 deployment/mysql
+
+# Scale multiple replication controllers
+kloop scale --replicas=5 rc/example1 rc/example2 rc/example3"
+)]
 pub struct Args {
     /// TYPE NAME, or TYPE/NAME.
     words: Vec<String>,

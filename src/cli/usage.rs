@@ -1,41 +1,56 @@
 //! Errors of the command line itself, in kubectl's words.
 
+use super::{grammar, help};
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Tells what is wrong with the command line, or gives the help that was asked for.
 pub fn tell(error: &clap::Error) -> ExitCode {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        print!("{error}");
-        return ExitCode::SUCCESS;
-    }
-    eprintln!("{}", text(error, &path()));
-    ExitCode::FAILURE
-}
-
-/// The verb as typed: the words before the first flag that name verbs.
-fn path() -> String {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let words: Vec<String> = words.take_while(|word| !word.starts_with('-')).collect();
-    let known = ["create", "rollout", "set", "config", "auth", "top", "image", "node"];
-    match &words[..] {
-        [verb, next, ..] if known.contains(&verb.as_str()) => format!("{verb} {next}"),
-        [verb, ..] => verb.clone(),
-        [] => String::new(),
+    let mut grammar = grammar::command();
+    grammar.build();
+    let (path, verb) = help::lookup(&grammar, words);
+    match error.kind() {
+        ErrorKind::DisplayHelp => say(&help::page(&path, verb)),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand if path.is_empty() => {
+            say(&help::page(&path, verb))
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            eprint!("{}", help::page(&path, verb));
+            ExitCode::FAILURE
+        }
+        _ => {
+            eprintln!("{}", text(error, &path.join(" "), verb));
+            ExitCode::FAILURE
+        }
     }
 }
 
-fn text(error: &clap::Error, path: &str) -> String {
+/// Prints a page; whoever closed the pipe has seen enough.
+fn say(page: &str) -> ExitCode {
+    match std::io::stdout().write_all(page.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
     let context = |kind: ContextKind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => Some(texts.join("\", \"")),
         _ => None,
     };
-    let see = format!("See 'kloop {path} --help' for usage.");
+    let see = format!("See '{} --help' for usage.", format!("kloop {path}").trim_end());
     match error.kind() {
         ErrorKind::InvalidSubcommand if path.starts_with("create") => {
             let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
             format!("error: Unexpected args: [{word}]\nSee 'kloop create -h' for help and examples")
+        }
+        ErrorKind::InvalidSubcommand if !path.is_empty() => {
+            let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
+            format!("error: unknown command {word:?}\nSee 'kloop {path} -h' for help and examples")
         }
         ErrorKind::InvalidSubcommand => {
             let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
@@ -67,12 +82,18 @@ fn text(error: &clap::Error, path: &str) -> String {
                 context(ContextKind::InvalidArg).unwrap_or_default(),
                 context(ContextKind::InvalidValue).unwrap_or_default(),
             );
-            let flag = flag.split(' ').next().unwrap_or_default();
-            let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
+            let flag = flag.split([' ', '[', '=']).next().unwrap_or_default();
+            let source = match std::error::Error::source(error) {
+                Some(source) if source.is::<std::num::ParseIntError>() => {
+                    format!(": strconv.ParseInt: parsing {value:?}: invalid syntax")
+                }
+                Some(source) => format!(": {source}"),
+                None => String::new(),
+            };
             if value.is_empty() {
                 return format!("error: flag needs an argument: {flag}\n{see}");
             }
-            format!("error: invalid argument {value:?} for \"{flag}\" flag{source}\n{see}")
+            format!("error: invalid argument {value:?} for \"{}\" flag{source}\n{see}", with_letter(verb, flag))
         }
         ErrorKind::InvalidUtf8 => format!("error: an argument is not valid UTF-8\n{see}"),
         _ => {
@@ -85,5 +106,14 @@ fn text(error: &clap::Error, path: &str) -> String {
                 .trim_end()
                 .to_owned()
         }
+    }
+}
+
+/// A flag as pflag names it: `-A, --all-namespaces`.
+fn with_letter(verb: &Command, flag: &str) -> String {
+    let known = verb.get_arguments().find(|known| known.get_long() == flag.strip_prefix("--"));
+    match known.and_then(|known| known.get_short()) {
+        Some(letter) => format!("-{letter}, {flag}"),
+        None => flag.to_owned(),
     }
 }

@@ -9,6 +9,12 @@ pub const KUBERNETES: &str = "v1.36.2";
 
 /// Print the client and server version information for the current context.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "[--client] [-o|--output=yaml|json]",
+    after_help = "\
+# Print the client and server versions for the current context
+kloop version"
+)]
 pub struct Args {
     /// If true, shows client version only (no server required).
     #[arg(long)]

@@ -12,7 +12,34 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// Wait for a specific condition on one or many resources.
+///
+/// The command takes multiple resources and waits until the specified condition is seen in the Status field of every given
+/// resource. Alternatively, the command can wait for the given set of resources to be created or deleted by providing the
+/// "create" or "delete" keyword as the value to the --for flag.
+///
+/// A successful message will be printed to stdout indicating when the specified condition has been met.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "([-f FILENAME] | resource.group/resource.name | resource.group [(-l label | --all)]) [--for=create|--for=delete|--for condition=available|--for=jsonpath='{}'[=value]]",
+    after_help = "\
+# Wait for the pod \"busybox1\" to contain the status condition of type \"Ready\"
+kloop wait --for=condition=Ready pod/busybox1
+
+# The default value of status condition is true; you can wait for other targets after an equal delimiter
+kloop wait --for=condition=Ready=false pod/busybox1
+
+# Wait for the pod \"busybox1\" to contain the status phase to be \"Running\"
+kloop wait --for=jsonpath='{.status.phase}'=Running pod/busybox1
+
+# Wait for the service \"loadbalancer\" to have ingress
+kloop wait --for=jsonpath='{.status.loadBalancer.ingress}' service/loadbalancer
+
+# Wait for the secret \"busybox1\" to be created, with a timeout of 30s
+kloop wait --for=create secret/busybox1 --timeout=30s
+
+# Wait for the pod \"busybox1\" to be deleted, with a timeout of 60s, after having issued the \"delete\" command
+kloop wait --for=delete pod/busybox1 --timeout=60s"
+)]
 pub struct Args {
     #[command(flatten)]
     which: Which,
@@ -27,7 +54,8 @@ pub struct Args {
     /// Select all resources in the namespace of the specified resource types.
     #[arg(long)]
     all: bool,
-    /// If present, list the requested object(s) across all namespaces.
+    /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
+    /// with --namespace.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
 }

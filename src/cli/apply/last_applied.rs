@@ -20,6 +20,15 @@ pub enum Verb {
 
 /// View the latest last-applied-configuration annotations by type/name or file.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(TYPE [NAME | -l label] | TYPE/NAME | -f FILENAME)",
+    after_help = "\
+# View the last-applied-configuration annotations by type/name in YAML
+kloop apply view-last-applied deployment/nginx
+
+# View the last-applied-configuration annotations by file in JSON
+kloop apply view-last-applied -f deploy.yaml -o json"
+)]
 pub struct View {
     /// TYPE NAME, TYPE/NAME, or TYPE with -l or --all.
     words: Vec<String>,
@@ -32,6 +41,15 @@ pub struct View {
 
 /// Set the latest last-applied-configuration annotations by the contents of a file, without changing anything else.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "-f FILENAME",
+    after_help = "\
+# Set the last-applied-configuration of a resource to match the contents of a file
+kloop apply set-last-applied -f deploy.yaml
+
+# Set the last-applied-configuration of a resource to match the contents of a file; will create the annotation if it does not already exist
+kloop apply set-last-applied -f deploy.yaml --create-annotation=true"
+)]
 pub struct Set {
     #[command(flatten)]
     files: FileFlags,

@@ -23,7 +23,8 @@ pub struct Flags {
     /// Select all resources in the namespace of the specified resource types.
     #[arg(long)]
     all: bool,
-    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.
+    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2,key3 in
+    /// (value3)). Matching objects must satisfy all of the specified label constraints.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
 }

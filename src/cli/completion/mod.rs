@@ -17,9 +17,19 @@ const SCRIPTS: [(&str, &str); 3] = [
 ];
 
 /// Output shell completion code for the specified shell (bash, zsh or fish).
-///
-/// To load it into the current shell: `source <(kloop completion bash)`, or `kloop completion fish | source`.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "SHELL",
+    after_help = "\
+# Load the kloop completion code for bash into the current shell
+source <(kloop completion bash)
+
+# Load the kloop completion code for zsh into the current shell
+source <(kloop completion zsh)
+
+# Load the kloop completion code for fish into the current shell
+kloop completion fish | source"
+)]
 pub struct Args {
     /// bash, zsh or fish.
     shells: Vec<String>,

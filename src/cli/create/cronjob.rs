@@ -7,6 +7,15 @@ use serde_json::json;
 
 /// Create a cron job with the specified name.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME --image=image --schedule='0/5 * * * ?' -- [COMMAND] [args...]",
+    after_help = "\
+# Create a cron job
+kloop create cronjob my-job --image=busybox --schedule=\"*/1 * * * *\"
+
+# Create a cron job with a command
+kloop create cronjob my-job --image=busybox --schedule=\"*/1 * * * *\" -- date"
+)]
 pub struct Args {
     #[command(flatten)]
     generate: Generate,

@@ -6,6 +6,21 @@ use serde_json::{Value, json};
 
 /// Create a deployment with the specified name.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME --image=image -- [COMMAND] [args...]",
+    after_help = "\
+# Create a deployment named my-dep that runs the busybox image
+kloop create deployment my-dep --image=busybox
+
+# Create a deployment with a command
+kloop create deployment my-dep --image=busybox -- date
+
+# Create a deployment named my-dep that runs the nginx image with 3 replicas
+kloop create deployment my-dep --image=nginx --replicas=3
+
+# Create a deployment named my-dep that runs the busybox image and expose port 5701
+kloop create deployment my-dep --image=busybox --port=5701"
+)]
 pub struct Args {
     #[command(flatten)]
     generate: Generate,

@@ -6,6 +6,18 @@ use serde_json::{Map, Value, json};
 
 /// Create an ingress with the specified name.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME --rule=host/path=service:port[,tls[=secret]]",
+    after_help = "\
+# Create a single ingress called 'simple' that directs requests to foo.com/bar to svc # svc1:8080 with a TLS secret \"my-cert\"
+kloop create ingress simple --rule=\"foo.com/bar=svc1:8080,tls=my-cert\"
+
+# Create a catch all ingress of \"/path\" pointing to service svc:port and Ingress Class as \"otheringress\"
+kloop create ingress catch-all --class=otheringress --rule=\"/path=svc:port\"
+
+# Create an ingress with a default backend
+kloop create ingress ingdefault --default-backend=defaultsvc:http --rule=\"foo.com/*=svc:8080,tls=secret1\""
+)]
 pub struct Args {
     #[command(flatten)]
     generate: Generate,

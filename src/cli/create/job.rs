@@ -9,6 +9,18 @@ use serde_json::{Value, json};
 
 /// Create a job with the specified name.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME --image=image [--from=cronjob/name] -- [COMMAND] [args...]",
+    after_help = "\
+# Create a job
+kloop create job my-job --image=busybox
+
+# Create a job with a command
+kloop create job my-job --image=busybox -- date
+
+# Create a job from a cron job named \"a-cronjob\"
+kloop create job test-job --from=cronjob/a-cronjob"
+)]
 pub struct Args {
     #[command(flatten)]
     generate: Generate,

@@ -24,8 +24,19 @@ mod token;
 use super::{Context, Outcome};
 use clap::Subcommand;
 
-/// Create a resource from a file or from stdin, or from flags.
+/// Create a resource from a file or from stdin.
+///
+/// JSON and YAML formats are accepted.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "-f FILENAME",
+    after_help = "\
+# Create a pod using the data in pod.json
+kloop create -f ./pod.json
+
+# Create a pod based on the JSON passed into stdin
+cat pod.json | kloop create -f -"
+)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
@@ -37,8 +48,23 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Generator {
     /// Create a cluster role.
+    #[command(
+        override_usage = "NAME --verb=verb --resource=resource.group [--resource-name=resourcename] [--dry-run=server|client|none]",
+        after_help = "\
+# Create a cluster role named \"pod-reader\" that allows user to perform \"get\", \"watch\" and \"list\" on pods
+kloop create clusterrole pod-reader --verb=get,list,watch --resource=pods
+
+# Create a cluster role named \"foo\" with NonResourceURL specified
+kloop create clusterrole foo --verb=get --non-resource-url=/logs/*"
+    )]
     Clusterrole(role::Args),
     /// Create a cluster role binding for a particular cluster role.
+    #[command(
+        override_usage = "NAME --clusterrole=NAME [--user=username] [--group=groupname] [--serviceaccount=namespace:serviceaccountname] [--dry-run=server|client|none]",
+        after_help = "\
+# Create a cluster role binding for user1, user2, and group1 using the cluster-admin cluster role
+kloop create clusterrolebinding cluster-admin --clusterrole=cluster-admin --user=user1 --user=user2 --group=group1"
+    )]
     Clusterrolebinding(binding::Args),
     #[command(visible_alias = "cm")]
     Configmap(configmap::Args),
@@ -58,8 +84,26 @@ enum Generator {
     #[command(visible_alias = "resourcequota")]
     Quota(quota::Args),
     /// Create a role with single rule.
+    #[command(
+        override_usage = "NAME --verb=verb --resource=resource.group/subresource [--resource-name=resourcename] [--dry-run=server|client|none]",
+        after_help = "\
+# Create a role named \"pod-reader\" that allows user to perform \"get\", \"watch\" and \"list\" on pods
+kloop create role pod-reader --verb=get --verb=list --verb=watch --resource=pods
+
+# Create a role named \"foo\" with SubResource specified
+kloop create role foo --verb=get,list,watch --resource=pods,pods/status"
+    )]
     Role(role::Args),
     /// Create a role binding for a particular role or cluster role.
+    #[command(
+        override_usage = "NAME --clusterrole=NAME|--role=NAME [--user=username] [--group=groupname] [--serviceaccount=namespace:serviceaccountname] [--dry-run=server|client|none]",
+        after_help = "\
+# Create a role binding for user1, user2, and group1 using the admin cluster role
+kloop create rolebinding admin --clusterrole=admin --user=user1 --user=user2 --group=group1
+
+# Create a role binding for service account monitoring:sa-dev using the admin role
+kloop create rolebinding admin-binding --role=admin --serviceaccount=monitoring:sa-dev"
+    )]
     Rolebinding(binding::Args),
     Secret(secret::Args),
     #[command(visible_alias = "svc")]

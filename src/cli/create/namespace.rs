@@ -6,6 +6,12 @@ use serde_json::json;
 
 /// Create a namespace with the specified name.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME [--dry-run=server|client|none]",
+    after_help = "\
+# Create a new namespace named my-namespace
+kloop create namespace my-namespace"
+)]
 pub struct Args {
     #[command(flatten)]
     generate: Generate,

@@ -6,6 +6,17 @@ use serde_json::{Map, Value, json};
 
 /// Create a pod disruption budget with the specified name.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME --selector=SELECTOR --min-available=N [--dry-run=server|client|none]",
+    after_help = "\
+# Create a pod disruption budget named my-pdb that will select all pods with the app=rails label
+# and require at least one of them being available at any point in time
+kloop create poddisruptionbudget my-pdb --selector=app=rails --min-available=1
+
+# Create a pod disruption budget named my-pdb that will select all pods with the app=nginx label
+# and require at least half of the pods selected to be available at any point in time
+kloop create pdb my-pdb --selector=app=nginx --min-available=50%"
+)]
 pub struct Args {
     #[command(flatten)]
     generate: Generate,

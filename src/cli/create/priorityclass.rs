@@ -6,6 +6,15 @@ use serde_json::json;
 
 /// Create a priority class with the specified name.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME --value=VALUE --global-default=BOOL [--dry-run=server|client|none]",
+    after_help = "\
+# Create a priority class named high-priority
+kloop create priorityclass high-priority --value=1000 --description=\"high priority\"
+
+# Create a priority class named default-priority that is considered as the global default priority
+kloop create priorityclass default-priority --value=1000 --global-default=true --description=\"default priority\""
+)]
 pub struct Args {
     #[command(flatten)]
     generate: Generate,

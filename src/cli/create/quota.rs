@@ -7,6 +7,15 @@ use serde_json::{Map, Value, json};
 
 /// Create a quota with the specified name.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME [--hard=key1=value1,key2=value2] [--scopes=Scope1,Scope2] [--dry-run=server|client|none]",
+    after_help = "\
+# Create a new resource quota named my-quota
+kloop create quota my-quota --hard=cpu=1,memory=1G,pods=2,services=3,replicationcontrollers=2,resourcequotas=1
+
+# Create a new resource quota named best-effort
+kloop create quota best-effort --hard=pods=100 --scopes=BestEffort"
+)]
 pub struct Args {
     #[command(flatten)]
     generate: Generate,

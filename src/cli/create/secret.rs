@@ -9,7 +9,14 @@ use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
 /// Create a secret with specified type.
+///
+/// A docker-registry type secret is for accessing a container registry.
+///
+/// A generic type secret indicate an Opaque secret type.
+///
+/// A tls type secret holds TLS certificate and its associated key.
 #[derive(clap::Args)]
+#[command(override_usage = "(docker-registry | generic | tls)")]
 pub struct Args {
     #[command(subcommand)]
     form: Form,
@@ -24,6 +31,12 @@ enum Form {
 
 /// Create a secret for use with a Docker registry.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME --docker-username=user --docker-password=password --docker-email=email [--docker-server=string] [--dry-run=server|client|none]",
+    after_help = "\
+# Create the secret that a private registry asks for
+kloop create secret docker-registry my-secret --docker-server=DOCKER_REGISTRY_SERVER --docker-username=DOCKER_USER --docker-password=DOCKER_PASSWORD --docker-email=DOCKER_EMAIL"
+)]
 struct DockerRegistry {
     #[command(flatten)]
     generate: Generate,
@@ -43,6 +56,18 @@ struct DockerRegistry {
 
 /// Create a secret from a local file, directory, or literal value.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME [--type=string] [--from-file=[key=]source] [--from-literal=key1=value1] [--dry-run=server|client|none]",
+    after_help = "\
+# Create a new secret named my-secret with keys for each file in folder bar
+kloop create secret generic my-secret --from-file=path/to/bar
+
+# Create a new secret named my-secret with key1=supersecret and key2=topsecret
+kloop create secret generic my-secret --from-literal=key1=supersecret --from-literal=key2=topsecret
+
+# Create a new secret named my-secret from env files
+kloop create secret generic my-secret --from-env-file=path/to/foo.env --from-env-file=path/to/bar.env"
+)]
 struct Generic {
     #[command(flatten)]
     generate: Generate,
@@ -54,7 +79,16 @@ struct Generic {
 }
 
 /// Create a TLS secret.
+///
+/// The public/private key pair must exist beforehand. The public key certificate must be .PEM encoded and match the given
+/// private key.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME --cert=path/to/cert/file --key=path/to/key/file [--dry-run=server|client|none]",
+    after_help = "\
+# Create a new TLS secret named tls-secret with the given key pair
+kloop create secret tls tls-secret --cert=path/to/tls.crt --key=path/to/tls.key"
+)]
 struct Tls {
     #[command(flatten)]
     generate: Generate,

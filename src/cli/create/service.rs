@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 /// Create a service using a specified subcommand.
 #[derive(clap::Args)]
+#[command(override_usage = "(clusterip | externalname | loadbalancer | nodeport)")]
 pub struct Args {
     #[command(subcommand)]
     form: Form,
@@ -15,12 +16,39 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Form {
     /// Create a ClusterIP service.
+    #[command(
+        override_usage = "NAME [--tcp=<port>:<targetPort>] [--dry-run=server|client|none]",
+        after_help = "\
+# Create a new ClusterIP service named my-cs
+kloop create service clusterip my-cs --tcp=5678:8080
+
+# Create a new ClusterIP service named my-cs (in headless mode)
+kloop create service clusterip my-cs --clusterip=\"None\""
+    )]
     Clusterip(Common),
     /// Create an ExternalName service.
+    #[command(
+        override_usage = "NAME --external-name external.name [--dry-run=server|client|none]",
+        after_help = "\
+# Create a new ExternalName service named my-ns
+kloop create service externalname my-ns --external-name bar.com"
+    )]
     Externalname(Common),
     /// Create a LoadBalancer service.
+    #[command(
+        override_usage = "NAME [--tcp=port:targetPort] [--dry-run=server|client|none]",
+        after_help = "\
+# Create a new LoadBalancer service named my-lbs
+kloop create service loadbalancer my-lbs --tcp=5678:8080"
+    )]
     Loadbalancer(Common),
     /// Create a NodePort service.
+    #[command(
+        override_usage = "NAME [--tcp=port:targetPort] [--dry-run=server|client|none]",
+        after_help = "\
+# Create a new NodePort service named my-ns
+kloop create service nodeport my-ns --tcp=5678:8080"
+    )]
     Nodeport(Common),
 }
 

@@ -6,6 +6,12 @@ use serde_json::json;
 
 /// Create a service account with the specified name.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NAME [--dry-run=server|client|none]",
+    after_help = "\
+# Create a new service account named my-service-account
+kloop create serviceaccount my-service-account"
+)]
 pub struct Args {
     #[command(flatten)]
     generate: Generate,

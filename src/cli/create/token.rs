@@ -6,6 +6,12 @@ use crate::object::{Key, Resource};
 
 /// Request a service account token: refused, because kloop's API asks for none.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "SERVICE_ACCOUNT_NAME",
+    after_help = "\
+# Ask for a token of the service account \"default\" and be told that nothing needs it
+kloop create token default"
+)]
 pub struct Args {
     /// The service account's name.
     #[arg(value_name = "NAME")]

@@ -5,7 +5,26 @@ use crate::cli::pairs::{self, Pairs};
 use crate::cli::{Context, Failure, Outcome};
 
 /// Update the annotations on a resource.
+///
+/// All Kubernetes objects support the ability to store additional data with the object as annotations. Annotations are key/value
+/// pairs that can be larger than labels and include arbitrary string values such as structured JSON. Tools and system extensions
+/// may use annotations to store their own data.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "[--overwrite] (-f FILENAME | TYPE NAME) KEY_1=VAL_1 ... KEY_N=VAL_N [--resource-version=version]",
+    after_help = "\
+# Update pod 'foo' with the annotation 'description' and the value 'my frontend'
+kloop annotate pods foo description='my frontend'
+
+# Update a pod identified by type and name in \"pod.json\"
+kloop annotate -f pod.json description='my frontend'
+
+# Update pod 'foo' with the annotation 'description' and the value 'my frontend running nginx', overwriting any existing value
+kloop annotate --overwrite pods foo description='my frontend running nginx'
+
+# Update pod 'foo' by removing an annotation named 'description' if it exists; does not require the --overwrite flag
+kloop annotate pods foo description-"
+)]
 pub struct Args {
     #[command(flatten)]
     flags: Flags,

@@ -6,7 +6,32 @@ use crate::cli::{Context, Failure, Outcome};
 use crate::object::label;
 
 /// Update the labels on a resource.
+///
+/// A label key and value must begin with a letter or number, and may contain letters, numbers, hyphens, dots, and underscores, up
+/// to 63 characters each. Optionally, the key can begin with a DNS subdomain prefix and a single '/', like example.com/my-app.
+///
+/// If --overwrite is true, then existing labels can be overwritten, otherwise attempting to overwrite a label will result in an
+/// error. If --resource-version is specified, then updates will use this resource version, otherwise the existing
+/// resource-version will be used.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "[--overwrite] (-f FILENAME | TYPE NAME) KEY_1=VAL_1 ... KEY_N=VAL_N [--resource-version=version]",
+    after_help = "\
+# Update pod 'foo' with the label 'unhealthy' and the value 'true'
+kloop label pods foo unhealthy=true
+
+# Update pod 'foo' with the label 'status' and the value 'unhealthy', overwriting any existing value
+kloop label --overwrite pods foo status=unhealthy
+
+# Update all pods in the namespace
+kloop label pods --all status=unhealthy
+
+# Update pod 'foo' only if the resource is unchanged from version 1
+kloop label pods foo status=unhealthy --resource-version=1
+
+# Update pod 'foo' by removing a label named 'bar' if it exists; does not require the --overwrite flag
+kloop label pods foo bar-"
+)]
 pub struct Args {
     #[command(flatten)]
     flags: Flags,

@@ -32,7 +32,8 @@ struct Flags {
     /// If true, the change is made to the objects of the files and printed, nothing else is looked at.
     #[arg(long)]
     local: bool,
-    /// If present, look for the requested objects in all namespaces.
+    /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
+    /// with --namespace.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// If non-empty, the update will only succeed if this is the current resource-version for the object.

@@ -14,7 +14,22 @@ use crate::object::{Key, Object, Reason, Resource, Status};
 use std::time::{Duration, Instant};
 
 /// Drain node in preparation for maintenance.
+///
+/// The given node will be marked unschedulable to prevent new pods from arriving. 'drain' evicts the pods; pod disruption budgets
+/// are respected. If there are daemon set-managed pods, drain will not proceed without --ignore-daemonsets, and if there are pods
+/// that nothing manages, it will not delete any unless you use --force.
+///
+/// When you are ready to put the node back into service, use kloop uncordon, which will make the node schedulable again.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NODE",
+    after_help = "\
+# Drain node \"foo\", even if there are pods not managed by a replication controller, replica set, job, daemon set, or stateful set on it
+kloop drain foo --force
+
+# As above, but abort if there are pods not managed by a replication controller, replica set, job, daemon set, or stateful set, and use a grace period of 15 minutes
+kloop drain foo --grace-period=900"
+)]
 pub struct Args {
     /// NODE.
     #[arg(value_name = "NODE")]

@@ -8,7 +8,25 @@ use crate::object::{Object, label};
 use serde_json::{Value, json};
 
 /// Update the taints on one or more nodes.
+///
+/// A taint consists of a key, value, and effect. As an argument here, it is expressed as key=value:effect. The effect must be
+/// NoSchedule, PreferNoSchedule or NoExecute. Currently taint can only apply to node.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "NODE NAME KEY_1=VAL_1:TAINT_EFFECT_1 ... KEY_N=VAL_N:TAINT_EFFECT_N",
+    after_help = "\
+# Update node 'foo' with a taint with key 'dedicated' and value 'special-user' and effect 'NoSchedule'
+kloop taint nodes foo dedicated=special-user:NoSchedule
+
+# Remove from node 'foo' the taint with key 'dedicated' and effect 'NoSchedule' if one exists
+kloop taint nodes foo dedicated:NoSchedule-
+
+# Remove from node 'foo' all the taints with key 'dedicated'
+kloop taint nodes foo dedicated-
+
+# Add a taint with key 'dedicated' on nodes having label myLabel=X
+kloop taint node -l myLabel=X dedicated=foo:PreferNoSchedule"
+)]
 pub struct Args {
     /// nodes NAME, then KEY=VALUE:EFFECT or KEY:EFFECT to add and KEY:EFFECT- or KEY- to remove.
     words: Vec<String>,

@@ -10,6 +10,15 @@ use crate::show::columns;
 
 /// View previous rollout revisions and configurations.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(TYPE NAME | TYPE/NAME)",
+    after_help = "\
+# View the rollout history of a deployment
+kloop rollout history deployment/abc
+
+# View the details of daemonset revision 3
+kloop rollout history daemonset/abc --revision=3"
+)]
 pub struct Args {
     #[command(flatten)]
     which: Which,

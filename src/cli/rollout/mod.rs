@@ -14,7 +14,24 @@ use super::{Context, Failure, Outcome};
 use clap::Subcommand;
 
 /// Manage the rollout of one or many resources.
+///
+/// Valid resource types include: deployments, daemonsets, statefulsets.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "SUBCOMMAND",
+    after_help = "\
+# Rollback to the previous deployment
+kloop rollout undo deployment/abc
+
+# Check the rollout status of a daemonset
+kloop rollout status daemonset/foo
+
+# Restart a deployment
+kloop rollout restart deployment/abc
+
+# Restart deployments with the 'app=nginx' label
+kloop rollout restart deployment --selector=app=nginx"
+)]
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,
@@ -24,9 +41,21 @@ pub struct Args {
 enum Verb {
     History(history::Args),
     /// Mark the provided resource as paused: its template may change, and no rollout starts.
+    #[command(
+        override_usage = "RESOURCE",
+        after_help = "\
+# Mark the nginx deployment as paused; its current state will continue its function, and new updates have no effect as long as it is paused
+kloop rollout pause deployment/nginx"
+    )]
     Pause(pause::Args),
     Restart(restart::Args),
     /// Resume a paused resource.
+    #[command(
+        override_usage = "RESOURCE",
+        after_help = "\
+# Resume an already paused deployment
+kloop rollout resume deployment/nginx"
+    )]
     Resume(pause::Args),
     Status(status::Args),
     Undo(undo::Args),

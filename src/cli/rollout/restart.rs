@@ -9,6 +9,21 @@ use crate::object::time;
 
 /// Restart a resource: its pods are replaced as in a rollout.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "RESOURCE",
+    after_help = "\
+# Restart all deployments in the test-namespace namespace
+kloop rollout restart deployment -n test-namespace
+
+# Restart a deployment
+kloop rollout restart deployment/nginx
+
+# Restart a daemon set
+kloop rollout restart daemonset/abc
+
+# Restart deployments with the app=nginx label
+kloop rollout restart deployment --selector=app=nginx"
+)]
 pub struct Args {
     #[command(flatten)]
     which: Which,

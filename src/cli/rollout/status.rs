@@ -10,8 +10,17 @@ use crate::object::Object;
 
 /// Show the status of the rollout.
 ///
-/// Watches it until it is done; --watch=false says only how it stands.
+/// By default 'rollout status' will watch the status of the latest rollout until it's done. If you don't want to wait for the
+/// rollout to finish then you can use --watch=false. Note that if a new rollout starts in-between, then 'rollout status' will
+/// continue watching the latest revision. If you want to pin to a specific revision and abort if it is rolled over by another
+/// revision, use --revision=N where N is the revision you need to watch for.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(TYPE NAME | TYPE/NAME)",
+    after_help = "\
+# Watch the rollout status of a deployment
+kloop rollout status deployment/nginx"
+)]
 pub struct Args {
     #[command(flatten)]
     which: Which,

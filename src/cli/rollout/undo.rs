@@ -12,6 +12,18 @@ use serde_json::{Map, Value};
 
 /// Roll back to a previous rollout.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(TYPE NAME | TYPE/NAME)",
+    after_help = "\
+# Roll back to the previous deployment
+kloop rollout undo deployment/abc
+
+# Roll back to daemonset revision 3
+kloop rollout undo daemonset/abc --to-revision=3
+
+# Roll back to the previous deployment with dry-run
+kloop rollout undo --dry-run=server deployment/abc"
+)]
 pub struct Args {
     #[command(flatten)]
     which: Which,

@@ -11,7 +11,28 @@ use base64::Engine;
 use serde_json::{Map, Value, json};
 
 /// Update environment variables on a pod template.
+///
+/// List environment variable definitions in one or more pods, pod templates. Add, update, or remove container environment
+/// variable definitions in one or more pod templates.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "RESOURCE/NAME KEY_1=VAL_1 ... KEY_N=VAL_N",
+    after_help = "\
+# Update deployment 'registry' with a new environment variable
+kloop set env deployment/registry STORAGE_DIR=/local
+
+# List the environment variables defined on a deployments 'sample-build'
+kloop set env deployment/sample-build --list
+
+# Import environment from a secret
+kloop set env --from=secret/mysecret deployment/myapp
+
+# Import environment from a config map with a prefix
+kloop set env --from=configmap/myconfigmap --prefix=MYSQL_ deployment/myapp
+
+# Remove the environment variable ENV from container 'c1' in all deployments
+kloop set env deployments --all --containers=\"c1\" ENV-"
+)]
 pub struct Args {
     /// TYPE NAME or TYPE/NAME, then KEY=VALUE to set and KEY- to remove.
     #[arg(value_name = "WORD")]

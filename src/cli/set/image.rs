@@ -7,6 +7,18 @@ use crate::object::Object;
 
 /// Update existing container image(s) of resources.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(-f FILENAME | TYPE NAME) CONTAINER_NAME_1=CONTAINER_IMAGE_1 ... CONTAINER_NAME_N=CONTAINER_IMAGE_N",
+    after_help = "\
+# Set a deployment's nginx container image to 'nginx:1.9.1', and its busybox container image to 'busybox'
+kloop set image deployment/nginx busybox=busybox nginx=nginx:1.9.1
+
+# Update all deployments' and rc's nginx container's image to 'nginx:1.9.1'
+kloop set image deployments,rc nginx=nginx:1.9.1 --all
+
+# Print result (in YAML format) of updating nginx container image from local file, without hitting the server
+kloop set image -f path/to/file.yaml nginx=nginx:1.9.1 --local -o yaml"
+)]
 pub struct Args {
     /// TYPE NAME or TYPE/NAME, then CONTAINER=IMAGE; * for all containers.
     #[arg(value_name = "WORD")]

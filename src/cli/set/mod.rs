@@ -19,7 +19,10 @@ use clap::Subcommand;
 use serde_json::Value;
 
 /// Configure application resources: single features of objects that are there.
+///
+/// These commands help you make changes to existing application resources.
 #[derive(clap::Args)]
+#[command(override_usage = "SUBCOMMAND")]
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,

@@ -7,6 +7,18 @@ use serde_json::{Value, json};
 
 /// Specify compute resource requirements (CPU, memory) for any resource that defines a pod template.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(-f FILENAME | TYPE NAME) ([--limits=LIMITS & --requests=REQUESTS]",
+    after_help = "\
+# Set a deployments nginx container cpu limits to \"200m\" and memory to \"512Mi\"
+kloop set resources deployment nginx -c=nginx --limits=cpu=200m,memory=512Mi
+
+# Set the resource request and limits for all containers in nginx
+kloop set resources deployment nginx --limits=cpu=200m,memory=512Mi --requests=cpu=100m,memory=256Mi
+
+# Remove the resource requests for resources on containers in nginx
+kloop set resources deployment nginx --limits=cpu=0,memory=0 --requests=cpu=0,memory=0"
+)]
 pub struct Args {
     /// TYPE NAME or TYPE/NAME.
     words: Vec<String>,

@@ -8,6 +8,12 @@ use serde_json::{Map, Value};
 
 /// Set the selector on a resource: only on Services.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(-f FILENAME | TYPE NAME) EXPRESSIONS",
+    after_help = "\
+# Let the service my-svc select the pods with environment=qa and tier=front
+kloop set selector service my-svc 'environment=qa,tier=front'"
+)]
 pub struct Args {
     /// TYPE NAME or TYPE/NAME, then the selector, such as 'app=web,tier=front'.
     words: Vec<String>,

@@ -5,6 +5,12 @@ use crate::cli::{Context, Failure, Outcome};
 
 /// Update the service account of pod template resources.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(-f FILENAME | TYPE NAME) SERVICE_ACCOUNT",
+    after_help = "\
+# Set deployment nginx-deployment's service account to serviceaccount1
+kloop set serviceaccount deployment nginx-deployment serviceaccount1"
+)]
 pub struct Args {
     /// TYPE NAME or TYPE/NAME, then the service account.
     words: Vec<String>,

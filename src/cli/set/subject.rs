@@ -6,6 +6,15 @@ use serde_json::{Value, json};
 
 /// Update the user, group, or service account in a role binding or cluster role binding.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "(-f FILENAME | TYPE NAME) [--user=username] [--group=groupname] [--serviceaccount=namespace:serviceaccountname] [--dry-run=server|client|none]",
+    after_help = "\
+# Update a cluster role binding for serviceaccount1
+kloop set subject clusterrolebinding admin --serviceaccount=namespace:serviceaccount1
+
+# Update a role binding for user1, user2, and group1
+kloop set subject rolebinding admin --user=user1 --user=user2 --group=group1"
+)]
 pub struct Args {
     /// TYPE NAME or TYPE/NAME.
     words: Vec<String>,

@@ -1,0 +1,240 @@
+//! Pages of help, laid out as kubectl lays out its own: what the verb is for, examples, verbs below it, flags, usage.
+//!
+//! Every text stands with its verb: the doc comment of its `Args`, the usage and the examples beside it, the doc comments of its
+//! flags. Start reading at [`page`].
+
+use crate::show::print;
+use clap::{Arg, ArgAction, Command};
+use std::any::TypeId;
+
+/// Verbs as the first page groups them, in kubectl's words; what is not named here comes last.
+const GROUPS: [(&str, &[&str]); 8] = [
+    ("Control Plane Commands", &["reconcile", "why", "plan", "serve"]),
+    ("Basic Commands (Beginner)", &["create", "expose", "run", "set"]),
+    ("Basic Commands (Intermediate)", &["explain", "get", "edit", "delete"]),
+    ("Deploy Commands", &["rollout", "scale", "autoscale"]),
+    ("Cluster Management Commands", &["cluster-info", "top", "cordon", "uncordon", "drain", "taint", "node", "image"]),
+    (
+        "Troubleshooting and Debugging Commands",
+        &["describe", "logs", "attach", "exec", "port-forward", "cp", "auth", "events"],
+    ),
+    ("Advanced Commands", &["diff", "apply", "patch", "replace", "wait", "kustomize"]),
+    ("Settings Commands", &["label", "annotate", "completion"]),
+];
+
+/// The verb that the words of a command line lead to, and their path to it. `help` leads nowhere itself.
+pub fn lookup(grammar: &Command, words: impl Iterator<Item = String>) -> (Vec<String>, &Command) {
+    let (mut path, mut verb) = (Vec::new(), grammar);
+    for word in words.filter(|word| word != "help") {
+        if let Some(found) = verb.find_subcommand(&word) {
+            path.push(found.get_name().to_owned());
+            verb = found;
+        }
+    }
+    (path, verb)
+}
+
+/// A verb's page.
+pub fn page(path: &[String], verb: &Command) -> String {
+    let mut text = format!("{}\n", purpose(verb));
+    let aliases: Vec<&str> = std::iter::once(verb.get_name()).chain(verb.get_visible_aliases()).collect();
+    if aliases.len() > 1 {
+        text.push_str(&format!("\nAliases:\n{}\n", aliases.join(",")));
+    }
+    if let Some(examples) = verb.get_after_help() {
+        text.push_str(&format!("\nExamples:\n{}\n", indented(&examples.to_string(), "  ")));
+    }
+    text.push_str(&verbs(path, verb));
+    let flags: String = flags(verb).filter(|flag| !flag.is_global_set()).map(|flag| entry(path, flag)).collect();
+    if !flags.is_empty() {
+        text.push_str(&format!("\nOptions:\n{}\n", flags.trim_end_matches('\n')));
+    }
+    text.push_str(&format!("\nUsage:\n  {}\n\n", usage(path, verb)));
+    if below(verb).next().is_some() {
+        let path = [&["kloop".to_owned()], path].concat().join(" ");
+        text.push_str(&format!("Use \"{path} <command> --help\" for more information about a given command.\n"));
+    }
+    text + "Use \"kloop options\" for a list of global command-line options (applies to all commands).\n"
+}
+
+/// The flags that every verb takes.
+pub fn options(grammar: &Command) -> String {
+    let flags: String = flags(grammar).filter(|flag| flag.is_global_set()).map(|flag| entry(&[], flag)).collect();
+    format!("The following options can be passed to any command:\n\n{}\n", flags.trim_end_matches('\n'))
+}
+
+/// The first line, and below it what else there is to say.
+fn purpose(verb: &Command) -> String {
+    let short = verb.get_about().map(|about| format!("{}.", about.to_string().trim_end_matches('.')));
+    let Some(long) = verb.get_long_about().map(ToString::to_string) else { return short.unwrap_or_default() };
+    let mut paragraphs = long.split("\n\n");
+    let mut text = paragraphs.next().unwrap_or_default().to_owned();
+    paragraphs.for_each(|paragraph| text.push_str(&format!("\n\n{}", indented(paragraph, " "))));
+    text
+}
+
+fn indented(text: &str, by: &str) -> String {
+    let line = |line: &str| if line.is_empty() { String::new() } else { format!("{by}{line}") };
+    text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The verbs below a verb, but for clap's own `help`.
+fn below(verb: &Command) -> impl Iterator<Item = &Command> {
+    verb.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
+}
+
+fn verbs(path: &[String], verb: &Command) -> String {
+    let width = below(verb).map(|inner| inner.get_name().len()).max().unwrap_or(0) + 3;
+    let line = |inner: &Command| {
+        let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("  {:width$}{}\n", inner.get_name(), about.trim_end_matches('.'))
+    };
+    let section = |title: &str, lines: String| match lines.is_empty() {
+        true => String::new(),
+        false => format!("\n{title}:\n{lines}"),
+    };
+    if !path.is_empty() {
+        let mut sorted: Vec<&Command> = below(verb).collect();
+        sorted.sort_by_key(|inner| inner.get_name());
+        return section("Available Commands", sorted.into_iter().map(line).collect());
+    }
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let found = names.iter().filter_map(|name| below(verb).find(|inner| inner.get_name() == *name));
+        text.push_str(&section(title, found.map(line).collect()));
+    }
+    let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let others = below(verb).filter(|inner| !grouped(inner.get_name()));
+    text + &section("Other Commands", others.map(line).collect())
+}
+
+/// The flags of a verb by their names.
+fn flags(verb: &Command) -> impl Iterator<Item = &Arg> {
+    let mut flags: Vec<&Arg> = verb
+        .get_arguments()
+        .filter(|flag| !flag.is_positional() && !flag.is_hide_set())
+        .filter(|flag| !matches!(flag.get_id().as_str(), "help" | "version"))
+        .collect();
+    flags.sort_by_key(|flag| flag.get_long());
+    flags.into_iter()
+}
+
+/// A flag with its default, and what it does.
+fn entry(path: &[String], flag: &Arg) -> String {
+    let short = flag.get_short().map(|letter| format!("-{letter}, ")).unwrap_or_default();
+    let help = flag.get_long_help().or(flag.get_help()).map(ToString::to_string).unwrap_or_default();
+    let mut help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    // clap takes the last stop away.
+    if !help.ends_with(['.', ')', ']']) {
+        help.push('.');
+    }
+    if help == "Output format." {
+        let formats = print::formats(path.first().is_some_and(|verb| verb == "get")).join(", ");
+        help.push_str(&format!(" One of: ({formats})."));
+    }
+    format!("    {short}--{}={}:\n\t{help}\n\n", flag.get_long().unwrap_or_default(), default(flag))
+}
+
+/// A flag's default as Go would print it.
+fn default(flag: &Arg) -> String {
+    let is_number = |text: &str| text.parse::<f64>().is_ok();
+    let is_time = |text: &str| text.len() > 1 && text.ends_with(['s', 'm', 'h']) && is_number(&text[..text.len() - 1]);
+    let kind = flag.get_value_parser().type_id();
+    let numeric = [TypeId::of::<i64>(), TypeId::of::<i32>(), TypeId::of::<u16>()].iter().any(|known| kind == *known);
+    match flag.get_default_values() {
+        _ if matches!(flag.get_action(), ArgAction::Append) => "[]".to_owned(),
+        [] if numeric => "0".to_owned(),
+        [] => "''".to_owned(),
+        [value, ..] => match value.to_str().unwrap_or_default() {
+            text if matches!(text, "true" | "false") || is_number(text) || is_time(text) => text.to_owned(),
+            text => format!("'{text}'"),
+        },
+    }
+}
+
+/// How the verb is written: its own words, or those that clap makes up.
+fn usage(path: &[String], verb: &Command) -> String {
+    let name = [&["kloop".to_owned()], path].concat().join(" ");
+    let written = verb.clone().render_usage().to_string();
+    let written = written.trim_start_matches("Usage: ").lines().next().unwrap_or_default();
+    let words = match written.strip_prefix("kloop") {
+        Some(_) if path.is_empty() => "[flags]".to_owned(),
+        Some(made_up) => made_up.trim_start_matches(&name[5..]).replace("[OPTIONS]", "").trim().to_owned(),
+        None => written.to_owned(),
+    };
+    [&name, &words, "[options]"].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::grammar;
+
+    fn every(grammar: &Command, path: &mut Vec<String>, check: &mut dyn FnMut(&[String], &Command)) {
+        check(path, grammar);
+        for inner in below(grammar) {
+            path.push(inner.get_name().to_owned());
+            every(inner, path, check);
+            path.pop();
+        }
+    }
+
+    fn built() -> Command {
+        let mut grammar = grammar::command();
+        grammar.build();
+        grammar
+    }
+
+    /// Splits a line as a shell does, as far as examples need it.
+    fn split(line: &str) -> Vec<String> {
+        let (mut words, mut quote) = (vec![String::new()], None);
+        for letter in line.chars() {
+            match (letter, quote) {
+                (letter, Some(open)) if letter == open => quote = None,
+                ('\'' | '"', None) => quote = Some(letter),
+                (' ', None) => words.push(String::new()),
+                (letter, _) => words.last_mut().unwrap().push(letter),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    #[test]
+    fn examples_are_understood() {
+        every(&built(), &mut Vec::new(), &mut |path, verb| {
+            let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in examples.lines().filter(|line| !line.starts_with('#')) {
+                let command = line.split(" | ").find(|part| part.starts_with("kloop "));
+                let Some(command) = command else { continue };
+                let parsed = grammar::command().try_get_matches_from(split(command.split(" > ").next().unwrap()));
+                assert!(parsed.is_ok(), "{path:?}: {line}: {}", parsed.unwrap_err());
+            }
+        });
+    }
+
+    #[test]
+    fn every_verb_and_flag_is_explained() {
+        every(&built(), &mut Vec::new(), &mut |path, verb| {
+            assert!(verb.get_about().is_some(), "{path:?} says nothing");
+            let is_leaf = below(verb).next().is_none();
+            let hidden = verb.is_hide_set();
+            assert!(!is_leaf || hidden || verb.get_after_help().is_some(), "{path:?} has no examples");
+            for flag in flags(verb) {
+                assert!(flag.get_help().is_some(), "{path:?} --{}", flag.get_id());
+            }
+        });
+    }
+
+    #[test]
+    fn defaults_are_go_s() {
+        let grammar = built();
+        let (path, verb) = lookup(&grammar, ["delete"].map(str::to_owned).into_iter());
+        let page = page(&path, verb);
+        for line in
+            ["-f, --filename=[]:", "--wait=true:", "--grace-period=-1:", "--timeout=0s:", "--cascade='background':"]
+        {
+            assert!(page.contains(&format!("\n    {line}\n")), "{line} in\n{page}");
+        }
+    }
+}
