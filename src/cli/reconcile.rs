@@ -2,6 +2,8 @@
 
 use super::{Context, Failure, Outcome};
 use crate::object::{Time, time};
+use crate::apiserver::Api;
+use crate::reconcile::convergence::{Unmet, unmet_in};
 use crate::reconcile::watch::Until;
 use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader};
 use crate::runtime::capacity;
@@ -76,7 +78,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let mut narrator = narrator(args.quiet, args.verbose);
     let mut signals = Some(signals);
     loop {
-        let Some(mut control) = lead(context, &settings, &mut signals, &mut narrator)? else { return Ok(()) };
+        let led = lead(&args, until, context, &settings, &mut signals, &mut narrator)?;
+        let Some(mut control) = led else { return Ok(()) };
         match control.run(until, &mut narrator)? {
             Ending::Deposed => tell(&mut narrator, "another control plane took over; waiting".into()),
             ending => return end(&args, context, control, ending, &mut narrator),
@@ -84,8 +87,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
 }
 
-/// Waits for its turn to lead, as a standby when another leads; none when stopped before.
+/// Waits for its turn to lead, as a standby when another leads; none when stopped before, or when that other one has done what a
+/// one-shot run is for. A one-shot run waits no longer than its timeout.
 fn lead(
+    args: &Args,
+    until: Until,
     context: &mut Context,
     settings: &Settings,
     signals: &mut Option<signal_hook::iterator::Signals>,
@@ -93,12 +99,22 @@ fn lead(
 ) -> Outcome<Option<Control>> {
     let mut api = context.take_api()?;
     let mut told = false;
+    let (started, mut seen) = (Time::now(), None);
     let leadership = loop {
         match leader::try_lead(api.store_mut())? {
             Ok(leadership) => break leadership,
             Err(pid) => {
                 if !std::mem::replace(&mut told, true) {
                     tell(narrator, format!("the control plane with pid {pid} leads; standing by"));
+                }
+                if let Until::Converged(patience) = until {
+                    let unmet = watched(&api, &mut seen)?;
+                    if unmet.is_empty() {
+                        return if args.quiet { Ok(None) } else { context.say("converged").map(|()| None) };
+                    }
+                    if Time::now().duration_since(started) >= patience {
+                        return Err(not_converged(args, unmet));
+                    }
                 }
                 if signals.as_mut().is_some_and(|signals| signals.pending().next().is_some()) {
                     return Ok(None);
@@ -122,6 +138,20 @@ fn lead(
     Ok(Some(control))
 }
 
+/// What is missing in the state that another control plane maintains; looked at anew when somebody has written.
+fn watched<'a>(api: &Api, seen: &'a mut Option<(u64, Vec<Unmet>)>) -> Outcome<&'a [Unmet]> {
+    let version = api.store().data_version().map_err(anyhow::Error::from)?;
+    if seen.as_ref().is_none_or(|(known, _)| *known != version) {
+        *seen = Some((version, api.read(|snapshot| unmet_in(snapshot, Time::now()))?));
+    }
+    Ok(seen.as_ref().map_or(&[], |(_, unmet)| unmet))
+}
+
+fn not_converged(args: &Args, unmet: &[Unmet]) -> Failure {
+    let lines: Vec<String> = unmet.iter().map(|one| format!("  {}: {}", one.key, one.why)).collect();
+    Failure::plain(format!("not converged after {}:\n{}", args.timeout, lines.join("\n")))
+}
+
 fn end(
     args: &Args,
     context: &mut Context,
@@ -131,7 +161,7 @@ fn end(
 ) -> Outcome {
     let pods = control.running_pods();
     if args.stop_on_exit {
-        let stopped = control.stop_pods()?;
+        let stopped = control.stop_pods(narrator)?;
         tell(narrator, format!("ended the processes of {stopped} pods"));
     } else if ending == Ending::Stopped && pods > 0 {
         tell(
@@ -140,10 +170,7 @@ fn end(
         );
     }
     match ending {
-        Ending::TimedOut(unmet) => {
-            let lines: Vec<String> = unmet.iter().map(|one| format!("  {}: {}", one.key, one.why)).collect();
-            Err(Failure::plain(format!("not converged after {}:\n{}", args.timeout, lines.join("\n"))))
-        }
+        Ending::TimedOut(unmet) => Err(not_converged(args, &unmet)),
         Ending::Converged if !args.quiet => context.say("converged"),
         _ => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! One entry of `status.containerStatuses`.
 
 use super::containers::{Order, Step};
-use super::pod::{LocalPod, Member, Role, State};
+use super::pod::{CLOSED, LocalPod, Member, Role, State};
 use super::{backoff, probes, simulate};
 use crate::object::Time;
 use crate::world::Ended;
@@ -88,6 +88,9 @@ fn tell(pod: &LocalPod, member: &Member, step: &Step) -> Told {
             told(attempt, ContainerState { running: Some(running), ..Default::default() }, member.last.clone())
         }
         (_, State::Ended(ended)) => {
+            let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
+            let closed = Ended { reason: Some(CLOSED.into()), ..ended.clone() };
+            let ended = if pod.is_closing() && stopped { &closed } else { ended };
             let terminated = Some(terminated(pod, member, ended, attempt));
             told(attempt, ContainerState { terminated, ..Default::default() }, member.last.clone())
         }
@@ -217,6 +220,38 @@ mod tests {
             let ended = machine.container("c")[state]["terminated"].clone();
             assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(137), &json!("ContainerStatusUnknown")));
         }
+    }
+
+    #[test]
+    fn what_is_stopped_with_the_control_plane_starts_again() {
+        for policy in ["Always", "OnFailure", "Never"] {
+            let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a"}]});
+            let mut machine = Machine::new(pod(spec));
+            machine.run_to(5);
+            machine.world.settings.closing = true;
+            machine.run_to(6);
+            assert_eq!(machine.summary(), "Running c=Stopped/0", "{policy}");
+            assert_eq!(machine.container("c")["state"]["terminated"]["exitCode"], 143);
+            assert_eq!(machine.condition("Ready"), "ContainersNotReady");
+            machine.reboot();
+            machine.world.settings.closing = false;
+            machine.run_to(7);
+            assert_eq!(machine.summary(), "Running c+=running/0", "{policy}: it does not count as a failure");
+            assert_eq!(machine.told(), ["0 start c#0", "5 stop c in 30", "5 c ends 143", "6 start c#0"]);
+        }
+    }
+
+    #[test]
+    fn what_was_stopped_and_not_removed_starts_again_at_once() {
+        let spec = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "a"}]});
+        let mut machine = Machine::new(pod(spec));
+        machine.run_to(5);
+        machine.world.settings.closing = true;
+        machine.run_to(6);
+        machine.restart();
+        machine.world.settings.closing = false;
+        machine.run_to(6);
+        assert_eq!(machine.summary(), "Running c+=running/1");
     }
 
     #[test]

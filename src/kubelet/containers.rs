@@ -80,7 +80,7 @@ impl Order {
 pub fn decide(pod: &LocalPod) -> Order {
     let mut order = Order::none(pod);
     order.ip = address::of(pod);
-    if termination::is_ending(pod) {
+    if termination::is_ending(pod) || pod.is_closing() {
         termination::decide(pod, &mut order);
         return order;
     }
@@ -145,7 +145,10 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
             start(pod, place, member.attempt + 1, order)
         }
         State::Ended(ended) if restarts(pod, member) => {
-            let seconds = backoff::restart(settings, member.attempt, ended, member.last.as_ref());
+            let seconds = match member.was_closed() {
+                true => 0,
+                false => backoff::restart(settings, member.attempt, ended, member.last.as_ref()),
+            };
             let due = ended.finished + SignedDuration::from_secs(seconds);
             if due > now {
                 order.steps[place] = Step::BackOff { seconds };
@@ -162,7 +165,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
 pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
     let Some(ended) = member.ended() else { return false };
     let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
-    if matched_rule(member, ended.code) || (stopped && has_changed(member)) {
+    if matched_rule(member, ended.code) || (stopped && has_changed(member)) || member.was_closed() {
         return true;
     }
     let of_pod = pod.spec.restart_policy.as_deref().unwrap_or("Always");

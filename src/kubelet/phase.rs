@@ -11,6 +11,8 @@ pub fn of(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStatus]) ->
         return old;
     }
     let new = match () {
+        // How it goes on is for the next control plane to say: what was stopped now has not failed.
+        () if pod.is_closing() && !pod.row.is_deleting() => return old,
         () if deadlines::is_over(pod) => "Failed",
         () if simulate::crashes(pod) => "Running",
         () => from_statuses(pod, init, main),

@@ -9,6 +9,9 @@ use crate::world::{
 use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, ContainerStatus, Pod, PodSpec, PodStatus};
 use std::borrow::Cow;
 
+/// The reason of a container's end when the control plane has taken its processes with it.
+pub const CLOSED: &str = "Stopped";
+
 /// One pod of a node of ours.
 pub struct LocalPod<'a> {
     /// The picture.
@@ -121,6 +124,11 @@ impl<'a> LocalPod<'a> {
         self.members.iter().any(Member::lives)
     }
 
+    /// Whether the control plane ends, and takes the pod's processes with it.
+    pub fn is_closing(&self) -> bool {
+        self.world.settings.closing && !self.simulated
+    }
+
     /// Whether its row is of this beat: what was planned with it is not carried out yet.
     pub fn is_staged(&self) -> bool {
         !self.world.before(&self.row.key).is_some_and(|before| std::ptr::eq(&**before, self.row))
@@ -150,6 +158,13 @@ impl Member {
     /// what it prepared may be gone (Kubernetes: a new sandbox).
     pub fn is_done(&self) -> bool {
         self.ended().is_some_and(|ended| ended.code == 0) && self.facts.is_some()
+    }
+
+    /// Status tells that this attempt was ended with the control plane: that was no failure, and it is started again.
+    pub fn was_closed(&self) -> bool {
+        let old = self.old.as_ref().filter(|old| restart_count(Some(old)) == self.attempt);
+        let ended = old.and_then(|old| old.state.as_ref()?.terminated.as_ref());
+        self.ended().is_some() && ended.is_some_and(|ended| ended.reason.as_deref() == Some(CLOSED))
     }
 
     /// What a probe of this attempt has come to.
@@ -229,6 +244,10 @@ fn from_status(now: Time, old: Option<&ContainerStatus>) -> (u32, State, Option<
         return (attempt, State::Ended(lost(now, running.started_at.as_ref().map(|time| time.0))), last);
     }
     if let Some(ended) = state.terminated.as_ref().and_then(ended_of) {
+        // It was ended on purpose and nothing is left of it: the attempt is made once more under its number.
+        if ended.reason.as_deref() == Some(CLOSED) {
+            return (attempt, State::New, Some(ended));
+        }
         return (attempt, State::Ended(ended), last);
     }
     let waits_for_next = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());

@@ -1,6 +1,7 @@
-//! Has the world become what was asked for? Pure: it looks at the World and says what is missing, object by object.
+//! Has the world become what was asked for? It looks at the World and says what is missing, object by object.
 
-use crate::object::{Key, Object};
+use crate::object::{Key, Object, Time};
+use crate::store::{Read, StoreError};
 use crate::world::{Row, World};
 use serde_json::Value;
 
@@ -11,6 +12,13 @@ pub struct Unmet {
     pub key: Key,
     /// What is missing, in words.
     pub why: String,
+}
+
+/// The same for what a store holds, where another control plane leads.
+pub fn unmet_in(read: &dyn Read, now: Time) -> Result<Vec<Unmet>, StoreError> {
+    let mut world = World::new(now);
+    super::tail::load(read, &mut world)?;
+    Ok(unmet(&world))
 }
 
 /// Everything that is not as asked for; empty means converged.

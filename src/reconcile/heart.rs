@@ -9,7 +9,7 @@ use super::{Line, Narrator, Weight, deeds, loops, node, tail};
 use crate::apiserver::front;
 use crate::object::{Key, Str, Time};
 use crate::store::{Read, Store, StoreError};
-use crate::world::{ContainerState, Effect, Loop, PodFacts, Report, World};
+use crate::world::{ContainerState, Effect, Loop, PodFacts, Report, Row, World};
 use jiff::SignedDuration;
 
 /// How often nodes send a heartbeat (kubelet: a quarter of the lease's 40 s).
@@ -177,6 +177,23 @@ impl Heart {
         });
         let settled = unmet.is_empty() && !in_flight && !self.queue.is_due(now);
         (unmet, settled)
+    }
+
+    /// From now on pods are stopped and not started. Gives how long the slowest of them may take.
+    pub fn close(&mut self, now: Time) -> SignedDuration {
+        self.world.settings.closing = true;
+        self.look_at_everything(now);
+        let running = self.world.facts.pods.iter().filter_map(|(_, pod)| self.world.get(&pod.key()));
+        let grace = |row: &std::sync::Arc<Row>| row.object().int(&["spec", "terminationGracePeriodSeconds"]);
+        SignedDuration::from_secs(running.filter_map(grace).max().unwrap_or(30).max(0))
+    }
+
+    /// Whether any process of a pod runs, or is about to.
+    pub fn anything_runs(&self) -> bool {
+        let lives = |state: &ContainerState| {
+            matches!(state, ContainerState::Starting { .. } | ContainerState::Running { .. })
+        };
+        self.world.facts.pods.iter().any(|(_, pod)| pod.containers.values().any(|one| lives(&one.state)))
     }
 
     fn look_at_everything(&mut self, now: Time) {

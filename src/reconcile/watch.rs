@@ -13,7 +13,8 @@ use crate::store::{Access, Hint, Retention, StoreError, Watch};
 use crate::world::{Effect, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -77,6 +78,8 @@ pub enum Until {
     Stopped,
     /// Once converged, or after so long.
     Converged(SignedDuration),
+    /// Once no pod has a process on this machine any more, or after so long.
+    Closed(SignedDuration),
 }
 
 /// A control plane that leads.
@@ -92,6 +95,8 @@ pub struct Control {
     _hint: Option<Watch>,
     /// The user wants it to end.
     stopping: bool,
+    /// Which file the store is.
+    place: Option<(u64, u64)>,
 }
 
 impl Control {
@@ -121,6 +126,7 @@ impl Control {
             outbox,
             _hint: hint,
             stopping: false,
+            place: identity(api.store().path()),
             api,
             settings,
             leadership,
@@ -153,6 +159,7 @@ impl Control {
             if self.stopping {
                 return Ok(Ending::Stopped);
             }
+            self.check_place()?;
             self.keep_time()?;
             let busy = match self.beat(narrator) {
                 Ok(busy) => busy,
@@ -173,9 +180,15 @@ impl Control {
                     return Ok(ending);
                 }
             }
+            if let Until::Closed(patience) = until {
+                let is_late = Time::now().duration_since(started) >= patience;
+                if is_late || (!busy && !self.heart.anything_runs()) {
+                    return Ok(Ending::Stopped);
+                }
+            }
             if !busy {
                 let deadline = match until {
-                    Until::Converged(patience) => Some(started + patience),
+                    Until::Converged(patience) | Until::Closed(patience) => Some(started + patience),
                     Until::Stopped => None,
                 };
                 if let Some(tell) = self.settings.on_idle {
@@ -220,6 +233,21 @@ impl Control {
             Wake::Store => {}
             Wake::Stop => self.stopping = true,
         }
+    }
+
+    /// A file that was removed or replaced takes writes in that nobody will ever read: that ends the run. The processes stay: what
+    /// they are part of may be on its way back from a backup, and the next control plane takes over what it finds.
+    fn check_place(&self) -> anyhow::Result<()> {
+        let path = self.api.store().path();
+        if identity(path) == self.place {
+            return Ok(());
+        }
+        let pods = match self.running_pods() {
+            0 => String::new(),
+            pods => format!("; the processes of {pods} pods go on running"),
+        };
+        let what = format!("it was removed or replaced while this control plane ran{pods}");
+        Err(StoreError::Io { path: path.to_owned(), what }.into())
     }
 
     /// Heartbeats and the resync.
@@ -281,6 +309,7 @@ impl Control {
 
     fn reopen(&mut self) -> anyhow::Result<()> {
         self.api = Api::open(&self.settings.state, Access::Existing, "reconcile")?;
+        self.place = identity(self.api.store().path());
         self.load()
     }
 
@@ -289,8 +318,14 @@ impl Control {
         self.heart.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.removing.is_none()).count()
     }
 
-    /// Ends every pod of this machine: the stop signal, the pod's grace, SIGKILL. The pods stay in the store.
-    pub fn stop_pods(&mut self) -> anyhow::Result<usize> {
+    /// Ends every pod of this machine: the stop signal, the pod's grace, SIGKILL. The pods stay in the store, and tell that they were
+    /// stopped. Asked to stop once more it is less patient: then what still runs is killed.
+    pub fn stop_pods(&mut self, narrator: &mut Narrator<'_>) -> anyhow::Result<usize> {
+        self.stopping = false;
+        if self.machine.is_some() {
+            let patience = self.heart.close(Time::now()) + SignedDuration::from_secs(10);
+            self.run(Until::Closed(patience), narrator)?;
+        }
         let Some(local) = &mut self.machine else { return Ok(0) };
         let now = Time::now();
         let pods: Vec<Str> = self.heart.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
@@ -307,6 +342,12 @@ impl Control {
         anyhow::ensure!(left.is_empty(), "{} pods did not end within 30 s", left.len());
         Ok(pods.len())
     }
+}
+
+/// Which file lies at a path: its device and number.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 fn say(narrator: &mut Narrator<'_>, text: String) {

@@ -42,11 +42,13 @@ pub struct Settings {
     pub backoff_seconds: i64,
     /// Its cap in seconds (Kubernetes: 300).
     pub backoff_cap_seconds: i64,
+    /// The control plane ends, and the processes on this machine with it: what runs is stopped, nothing is started.
+    pub closing: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { network: 77, backoff_seconds: 10, backoff_cap_seconds: 300 }
+        Settings { network: 77, backoff_seconds: 10, backoff_cap_seconds: 300, closing: false }
     }
 }
 

@@ -111,6 +111,56 @@ fn stop_on_exit_ends_the_processes_and_the_next_run_starts_them_again() {
 }
 
 #[test]
+fn stop_on_exit_fails_nothing() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch_with(&["--stop-on-exit"]);
+    cluster.apply(
+        r#"{apiVersion: batch/v1, kind: Job, metadata: {name: once}, spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never,
+            containers: [{name: main, image: busybox, command: [sleep, "1000"]}]}}}}"#,
+    );
+    let runs = || cluster.read("pods -l job-name=once", "{.items[*].status.containerStatuses[*].state.running.startedAt}");
+    cluster.until("it runs", || !runs().is_empty());
+    assert_eq!(plane.end("INT"), 0);
+    assert!(cluster.processes().is_empty(), "{:?}", cluster.processes());
+    let pods = cluster.ok("get pods --no-headers");
+    assert!(pods.contains(" 0/1 ") && pods.contains(" Stopped "), "{pods}");
+    let _next = cluster.watch();
+    cluster.until("it runs again", || !runs().is_empty());
+    assert_eq!(cluster.read("pods -l job-name=once", RESTARTS), "0");
+    assert_eq!(cluster.read("job/once", "{.status.active}/{.status.failed}"), "1/");
+}
+
+#[test]
+fn one_shot_beside_a_leader_ends_with_what_that_one_reaches() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&deployment("web", 1, 1000));
+    assert!(cluster.ok("reconcile --timeout 60s").ends_with("converged\n"));
+    cluster.apply(&pod("nowhere", "Always", 5, "sleep 1").replace("spec:", "spec:\n  nodeSelector: {disk: fast}"));
+    let said = cluster.kloop("reconcile --timeout 1s");
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert!(said.err.starts_with("error: not converged after 1s:\n  pods default/nowhere: "), "{}", said.err);
+}
+
+#[test]
+fn a_state_that_is_taken_away_is_noticed() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&deployment("web", 1, 1000));
+    let pods = cluster.ready_pods("app=web", 1);
+    let before = pids(&cluster, &pods);
+    let (here, away) = (cluster.home().join("state.db"), cluster.home().join("away.db"));
+    std::fs::rename(&here, &away).unwrap();
+    assert_eq!(plane.ended(), 74, "{}", plane.said());
+    assert!(plane.said().contains("it was removed or replaced"), "{}", plane.said());
+    assert!(before.values().all(|pid| is_alive(*pid)), "nothing is lost");
+    std::fs::rename(&away, &here).unwrap();
+    let _next = cluster.watch();
+    cluster.ready_pods("app=web", 1);
+    assert_eq!(pids(&cluster, &pods), before, "it is taken over again");
+}
+
+#[test]
 fn one_shot_says_what_is_missing_and_why() {
     let cluster = Cluster::new();
     cluster.apply(&deployment("fine", 1, 1000));
