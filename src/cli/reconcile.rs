@@ -1,8 +1,8 @@
 //! `kloop reconcile`: runs the control plane, until converged or until stopped.
 
 use super::{Context, Failure, Outcome};
-use crate::object::{Time, time};
 use crate::apiserver::Api;
+use crate::object::{Time, time};
 use crate::reconcile::convergence::{Unmet, unmet_in};
 use crate::reconcile::watch::Until;
 use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader};

@@ -190,9 +190,8 @@ impl Heart {
 
     /// Whether any process of a pod runs, or is about to.
     pub fn anything_runs(&self) -> bool {
-        let lives = |state: &ContainerState| {
-            matches!(state, ContainerState::Starting { .. } | ContainerState::Running { .. })
-        };
+        let lives =
+            |state: &ContainerState| matches!(state, ContainerState::Starting { .. } | ContainerState::Running { .. });
         self.world.facts.pods.iter().any(|(_, pod)| pod.containers.values().any(|one| lives(&one.state)))
     }
 

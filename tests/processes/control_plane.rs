@@ -118,7 +118,8 @@ fn stop_on_exit_fails_nothing() {
         r#"{apiVersion: batch/v1, kind: Job, metadata: {name: once}, spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never,
             containers: [{name: main, image: busybox, command: [sleep, "1000"]}]}}}}"#,
     );
-    let runs = || cluster.read("pods -l job-name=once", "{.items[*].status.containerStatuses[*].state.running.startedAt}");
+    let runs =
+        || cluster.read("pods -l job-name=once", "{.items[*].status.containerStatuses[*].state.running.startedAt}");
     cluster.until("it runs", || !runs().is_empty());
     assert_eq!(plane.end("INT"), 0);
     assert!(cluster.processes().is_empty(), "{:?}", cluster.processes());
