@@ -124,3 +124,34 @@ fn four_containers_run_side_by_side_and_limits_stand_in_for_requests() {
     assert_eq!(cluster.read("pod/busybox1", "{.status.qosClass}"), "Burstable");
     assert_eq!(cluster.pids("busybox1").len(), 4);
 }
+
+#[test]
+fn a_cron_job_runs_when_it_is_due_and_on_request() {
+    let Some(text) = manifest("k8s-website-1.29/content/en/examples/application/job/cronjob.yaml") else { return };
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    assert_eq!(cluster.apply(&text), "cronjob.batch/hello created\n");
+    assert_eq!(cluster.ok("create job manual --from=cronjob/hello"), "job.batch/manual created\n");
+    let complete = "{.status.conditions[?(@.type==\"Complete\")].status}";
+    cluster.until_reads("job/manual", complete, "True");
+    let said = cluster.ok("logs job/manual");
+    assert!(said.lines().count() == 2 && said.ends_with("\nHello from the Kubernetes cluster\n"), "{said}");
+    assert_eq!(cluster.read("job/manual", "{.metadata.ownerReferences[0].name}"), "hello");
+    // Nobody waits for the next minute: a run that was missed is made up for at once.
+    let missed = kloop::object::Time::now() - std::time::Duration::from_secs(150);
+    let patch = format!(r#"{{"status": {{"lastScheduleTime": "{}"}}}}"#, kloop::object::time::rfc3339(missed));
+    let said = cluster.run(&["patch", "cronjob/hello", "--subresource=status", "--type=merge", "-p", &patch], "");
+    assert_eq!(said.code, 0, "{}", said.err);
+    let job = cluster.wait_for("a Job is made", || {
+        let jobs = cluster.ok("get jobs -o name");
+        jobs.lines().find(|name| name.starts_with("job.batch/hello-")).map(str::to_owned)
+    });
+    cluster.until_reads(&job, complete, "True");
+    assert!(cluster.ok(&format!("logs {job}")).ends_with("\nHello from the Kubernetes cluster\n"));
+    cluster.until("the CronJob has seen it", || {
+        !cluster.read("cronjob/hello", "{.status.lastSuccessfulTime}").is_empty()
+            && cluster.read("cronjob/hello", "{.status.active}").is_empty()
+    });
+    let row = cluster.ok("get cronjob hello --no-headers");
+    assert!(row.starts_with("hello   * * * * *   <none>   False   0     "), "{row}");
+}

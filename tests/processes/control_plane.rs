@@ -246,3 +246,31 @@ fn it_tells_what_it_does_and_on_request_its_bookkeeping() {
     cluster.ok("scale deploy/web --replicas=1");
     bookkeeping.iter().for_each(|text| verbose.until_says(text));
 }
+
+#[test]
+fn pods_of_another_version_are_restarted_and_can_be_deleted() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&deployment("web", 2, 1000));
+    let pods = cluster.ready_pods("app=web", 2);
+    let before = pids(&cluster, &pods);
+    plane.end("KILL");
+    for folder in std::fs::read_dir(cluster.pods_folder()).unwrap() {
+        let path = folder.unwrap().path().join("record.json");
+        let mut record: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        record.as_object_mut().unwrap().remove("version");
+        std::fs::write(path, record.to_string()).unwrap();
+    }
+    let next = cluster.watch();
+    for pod in &pods {
+        cluster.until_reads(&format!("pod/{pod}"), "{.status.containerStatuses[0].restartCount}", "1");
+        let last = "{.status.containerStatuses[0].lastState.terminated.exitCode}/{.status.containerStatuses[0].lastState.terminated.reason}";
+        assert_eq!(cluster.read(&format!("pod/{pod}"), last), "137/ContainerStatusUnknown");
+    }
+    assert_eq!(cluster.ready_pods("app=web", 2), pods);
+    assert!(before.values().all(|pid| !is_alive(*pid)), "nothing of the other version is left");
+    next.until_says("The container ran under another version of kloop");
+    cluster.until("an event says why", || cluster.ok("get events").contains("under another version of kloop"));
+    cluster.ok("delete deploy/web");
+    cluster.nothing_is_left();
+}
