@@ -7,7 +7,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -29,12 +31,30 @@ pub struct Said {
 pub struct Cluster {
     home: tempfile::TempDir,
     planes: RefCell<Vec<Child>>,
+    /// Who runs it, when not the one who runs the tests.
+    user: Option<u32>,
 }
 
 impl Cluster {
     /// An empty one; nothing runs yet.
     pub fn new() -> Cluster {
-        Cluster { home: tempfile::tempdir().expect("a folder"), planes: RefCell::default() }
+        Cluster { home: tempfile::tempdir().expect("a folder"), planes: RefCell::default(), user: None }
+    }
+
+    /// An empty one that belongs to this user, and whose programs it runs. Only root can make one.
+    pub fn of_user(user: u32) -> Cluster {
+        let cluster = Cluster { user: Some(user), ..Cluster::new() };
+        cluster.owns(&cluster.home());
+        cluster
+    }
+
+    /// Gives a folder that a test has made, and what is in it, to the cluster's user.
+    pub fn owns(&self, folder: &Path) {
+        let Some(user) = self.user else { return };
+        chown(folder, Some(user), Some(user)).expect("given");
+        for entry in fs::read_dir(folder).expect("a folder").map(Result::unwrap) {
+            chown(entry.path(), Some(user), Some(user)).expect("given");
+        }
     }
 
     /// The folder, mode 0700, that holds everything of it.
@@ -51,6 +71,9 @@ impl Cluster {
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kloop"));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.home());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command.env("KLOOP_STATE", self.home().join("state.db")).stdin(Stdio::null());
         command
     }

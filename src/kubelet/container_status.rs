@@ -122,6 +122,10 @@ fn image_wait(member: &Member) -> Option<ContainerState> {
 }
 
 fn refused(pod: &LocalPod, member: &Member, reason: &str, message: &str, at: Time) -> ContainerState {
+    if reason == "FailedMount" {
+        // Kubernetes waits in silence and tells it in events; they are made from this message.
+        return waiting("ContainerCreating", Some(message.to_owned()));
+    }
     let fades = backoff::image_error_fades(at);
     if reason != "ErrImagePull" || fades.is_none_or(|fades| pod.world.now < fades) {
         return waiting(reason, Some(message.to_owned()));

@@ -2,7 +2,7 @@
 
 use super::pod::{LocalPod, Member, Role, State};
 use super::start::{self, Unready};
-use super::{address, backoff, deadlines, mounts, probes, simulate, termination};
+use super::{address, backoff, deadlines, probes, simulate, termination, volumes};
 use crate::object::{Str, Time};
 use crate::world::{Effect, Plan, Start, Verb};
 use jiff::SignedDuration;
@@ -73,6 +73,10 @@ impl Order {
             }
         }
         probes::order(pod, plan);
+        let Some(ip) = &self.ip.filter(|_| !termination::is_ending(pod)) else { return };
+        if let Some(volumes) = volumes::outdated(pod, ip, &start::hostname(pod)) {
+            plan.effects.push(Effect::Refresh { pod_uid: pod.row.uid.clone(), volumes });
+        }
     }
 }
 
@@ -88,7 +92,7 @@ pub fn decide(pod: &LocalPod) -> Order {
     order.wakes.extend(simulate::wake(pod));
     order.blocked = match &order.ip {
         None => Some(address::exhausted(pod)),
-        Some(_) => mounts::missing(pod),
+        Some(_) => volumes::missing(pod),
     };
     for (place, member) in pod.members.iter().enumerate() {
         if let Some(step) = probes::failed(pod, member).or_else(|| changed(pod, member)) {

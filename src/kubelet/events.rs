@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, State};
-use super::{conditions, deadlines, probes};
+use super::{conditions, deadlines, probes, volumes};
 use crate::world::{Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
 
@@ -18,6 +18,9 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
     }
     if new.reason != pod.status.reason && new.reason.as_deref() == Some(deadlines::REASON) {
         plan.event(pod.row, EventType::Normal, deadlines::REASON, deadlines::MESSAGE);
+    }
+    if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, Step::Start(_))) {
+        volumes::tell_unmounted(pod, plan);
     }
     let statuses = || new.init_container_statuses.iter().flatten().chain(new.container_statuses.iter().flatten());
     for (member, step) in pod.members.iter().zip(&order.steps) {
@@ -95,6 +98,7 @@ impl Teller<'_, '_> {
     }
 
     fn waiting(&mut self, status: &ContainerStatus) {
+        self.unmounted(status);
         let new = waiting_reason(status);
         let Some(reason) = new.filter(|_| self.member.old.as_ref().and_then(waiting_reason) != waiting_reason(status))
         else {
@@ -130,6 +134,17 @@ impl Teller<'_, '_> {
                 self.event(EventType::Warning, "BackOff", message);
             }
             _ => {}
+        }
+    }
+
+    /// A volume that the machine could not set up: one event each time it says something else.
+    fn unmounted(&mut self, status: &ContainerStatus) {
+        let said = |status: &ContainerStatus| {
+            let waiting = waiting(status).filter(|waiting| waiting.reason.as_deref() == Some("ContainerCreating"));
+            waiting.and_then(|waiting| waiting.message.clone())
+        };
+        if let Some(message) = said(status).filter(|new| self.member.old.as_ref().and_then(said).as_ref() != Some(new)) {
+            self.plan.event(self.pod.row, EventType::Warning, "FailedMount", message);
         }
     }
 

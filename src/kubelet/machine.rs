@@ -382,6 +382,9 @@ impl Machine {
                 self.news.push((self.world.now, Report::Removed { pod_uid }));
             }
             Effect::Told { .. } => {}
+            Effect::Refresh { pod_uid, volumes } => {
+                self.story.push(format!("{} refresh {pod_uid} {volumes:?}", self.second()));
+            }
             Effect::Probe(probe) => {
                 let kind = format!("{:?}", probe.kind).to_lowercase();
                 let ok = self.probes.get(&kind).copied().unwrap_or(true);

@@ -15,7 +15,6 @@ mod deadlines;
 mod environment;
 mod events;
 mod fields;
-mod mounts;
 mod phase;
 mod pod;
 mod probes;
@@ -24,6 +23,7 @@ mod start;
 mod status;
 mod sweep;
 mod termination;
+mod volumes;
 
 #[cfg(test)]
 mod laws;
@@ -37,12 +37,22 @@ use pod::LocalPod;
 /// The kubelet's loop.
 pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan };
 
-/// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready: they may wait for it.
+/// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready, which may wait for it, and
+/// those that name it, which may show it in a volume. A claim concerns pods that may wait for it.
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let of_ours = |pod: &Row| pod.pod().is_some_and(|pod| pod.node.as_ref().is_some_and(|node| is_ours(world, node)));
     match row.key.resource.0 {
         "pods" => vec![row.key.clone()],
         "configmaps" | "secrets" => {
+            let name = format!("{:?}", &*row.key.name);
+            let minds = |pod: &Row| {
+                let fields = pod.pod().filter(|fields| !fields.phase.is_terminal());
+                fields.is_some_and(|fields| !fields.ready || pod.mentions(&name))
+            };
+            let pods = world.list_in("pods", &row.key.namespace);
+            pods.filter(|pod| of_ours(pod) && minds(pod)).map(|pod| pod.key.clone()).collect()
+        }
+        "persistentvolumeclaims" => {
             let waits = |pod: &Row| pod.pod().is_some_and(|fields| !fields.ready && !fields.phase.is_terminal());
             let pods = world.list_in("pods", &row.key.namespace);
             pods.filter(|pod| waits(pod) && of_ours(pod)).map(|pod| pod.key.clone()).collect()

@@ -1,7 +1,7 @@
 //! Everything that the start of an attempt needs.
 
 use super::pod::{LocalPod, Member};
-use super::{command, environment, simulate};
+use super::{command, environment, simulate, volumes};
 use crate::object::Str;
 use crate::world::Start;
 use serde_json::json;
@@ -23,6 +23,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
     let env = environment::of(pod, member, ip)?;
     let spec = &member.spec;
     let hostname = hostname(pod);
+    let files = volumes::files(pod, member, &env, ip, &hostname)?;
     let expanded = |words: &Option<Vec<String>>| {
         let words = words.iter().flatten();
         words.map(|word| command::expand(word, &env)).collect::<Vec<_>>()
@@ -42,6 +43,8 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         args: expanded(&spec.args),
         env: [vec![("HOSTNAME".to_owned(), hostname.to_string())], env].concat(),
         hostname,
+        files,
+        volume_paths: volumes::paths(pod),
         working_dir: spec.working_dir.clone(),
         pull_policy: spec.image_pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into()),
         termination_message_path: spec
@@ -62,7 +65,7 @@ fn encoded(part: &impl serde::Serialize) -> serde_json::Value {
 }
 
 /// `spec.hostname`, or the pod's name; the kernel takes 63 bytes of it at most.
-fn hostname(pod: &LocalPod) -> Str {
+pub fn hostname(pod: &LocalPod) -> Str {
     let name = pod.spec.hostname.as_deref().unwrap_or(&pod.row.key.name);
     name.get(..63).map_or(name, |short| short.trim_end_matches(['-', '.'])).into()
 }

@@ -88,6 +88,7 @@ impl Heart {
         let network = read.meta(front::NETWORK)?;
         world.settings.network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
         world.settings.backoff_seconds = backoff_seconds;
+        world.settings.private_files = self.world.settings.private_files;
         tail::load(read, &mut world)?;
         for (uid, pod) in inventory {
             world.facts.pods.insert(uid, pod);

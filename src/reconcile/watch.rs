@@ -131,6 +131,7 @@ impl Control {
             settings,
             leadership,
         };
+        control.heart.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
         control.load()?;
         Ok(control)
     }

@@ -4,9 +4,10 @@
 //! and nothing else. Any other image is the program on PATH that is named like the last part of its repository.
 //! A container that sets `command` needs its image only to be well-formed.
 
-use super::wire::Launch;
+use super::wire::{Launch, View};
 use super::{folder, process, reference};
 use crate::world::plan::Start;
+use crate::world::volume;
 use rustix::fs::{Access, access};
 use std::path::{Path, PathBuf};
 
@@ -81,6 +82,12 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         attempt: start.attempt,
         argv,
         env: merged(environment, start),
+        volumes: start.files.volumes.to_vec(),
+        view: (start.files.view == volume::View::Private).then(|| View {
+            mounts: start.files.mounts.clone(),
+            own: start.manifest_dir.clone().filter(|_| beside).into_iter().collect(),
+        }),
+        volume_paths: start.volume_paths.clone(),
         cwd,
         stdin: start.stdin,
         stop_signal: process::signal_number(&start.stop_signal).unwrap_or(15),

@@ -3,6 +3,7 @@
 //! Knows: how an image becomes a command, how a process is started, watched, logged and ended with all that it started.
 //! Three kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
 //! and the containers' own. Shims are forked from a nursery, this same binary run as `kloop shim`.
+//! Files and volumes are [`volumes`] on disk and a container's [`view`] of them.
 //! The only room that touches processes, and the only one in which `unsafe` may stand.
 //! Never: decides what should run; that comes as an [`Effect`](crate::world::Effect), and what became of it goes back as a
 //! [`Report`](crate::world::Report).
@@ -20,6 +21,8 @@ pub mod reference;
 mod shim;
 pub mod simulated;
 mod spawn;
+pub mod view;
+mod volumes;
 pub mod wire;
 
 pub use machine::{Host, Machine};
@@ -29,8 +32,10 @@ use std::process::ExitCode;
 /// Runs this process as the one that shims come from, or as a shim, when it was started as that (`kloop shim`).
 /// First thing in `main`: it must stay small.
 pub fn shim_main() -> Option<ExitCode> {
-    (std::env::args_os().nth(1)? == "shim").then(|| match shim::main() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
+    let mut words = std::env::args_os().skip(1);
+    (words.next()? == "shim").then(|| match words.next() {
+        Some(word) if word == view::TRY => view::attempt(),
+        _ if shim::main().is_ok() => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     })
 }

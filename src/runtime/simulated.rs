@@ -338,6 +338,7 @@ impl Host for Simulated {
             Effect::Remove { pod_uid } => self.remove(now, pod_uid),
             Effect::Probe(probe) => self.probe(now, probe),
             Effect::Told { .. } => {}
+            Effect::Refresh { .. } => {}
         }
     }
 }
@@ -359,6 +360,8 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
         command: Vec::new(),
         args: Vec::new(),
         env: Vec::new(),
+        files: Default::default(),
+        volume_paths: Vec::new(),
         working_dir: None,
         pull_policy: "IfNotPresent".into(),
         termination_message_path: "/dev/termination-log".into(),

@@ -4,9 +4,10 @@
 //! gives a child a session of its own, default signal dispositions and an empty signal mask without code that runs between fork and exec.
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 use std::ffi::CString;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
@@ -45,6 +46,68 @@ pub fn spawn(program: &Program) -> io::Result<Pid> {
         libc::posix_spawn(&mut pid, program.path.as_ptr(), &actions.0, &attributes.0, argv.as_ptr(), envp.as_ptr())
     })?;
     Pid::from_raw(pid).ok_or_else(|| io::Error::other("posix_spawn gave no pid"))
+}
+
+/// As [`spawn`], but the child first prepares itself, in a fork of this process, and says then what to execute. For processes of one
+/// thread and few pages, as shims are. The error is the child's, in its words.
+pub fn fork<'a>(
+    prepare: impl FnOnce() -> Result<Program<'a>, String>,
+    explain: impl FnOnce(&Program, &io::Error) -> String,
+) -> Result<Pid, String> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("cannot make a pipe: {error}"))?;
+    // SAFETY: a shim has one thread, so the child has whatever the parent had, in a whole state.
+    match unsafe { libc::fork() } {
+        0 => {
+            drop(read);
+            let become_it = || match prepare() {
+                Ok(program) => explain(&program, &execute(&program)),
+                Err(why) => why,
+            };
+            // Nothing of the parent may unwind in the child.
+            let why = std::panic::catch_unwind(std::panic::AssertUnwindSafe(become_it));
+            let _ = rustix::io::write(&write, why.unwrap_or_else(|_| "preparing it panicked".into()).as_bytes());
+            // SAFETY: ends the child without running anything that belongs to the parent.
+            unsafe { libc::_exit(127) }
+        }
+        pid => {
+            drop(write);
+            let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or("cannot fork")?;
+            let mut why = String::new();
+            let _ = std::fs::File::from(read).read_to_string(&mut why);
+            if why.is_empty() {
+                return Ok(pid);
+            }
+            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            Err(why)
+        }
+    }
+}
+
+/// Turns this process into the program; comes back only with the reason why not.
+fn execute(program: &Program) -> io::Error {
+    let argv = pointers(&program.argv);
+    let envp = pointers(&program.env);
+    for (target, fd) in program.stdio.iter().enumerate() {
+        // SAFETY: both are numbers; those of the program are above the three that are replaced.
+        if unsafe { libc::dup2(fd.as_raw_fd(), target as i32) } < 0 {
+            return io::Error::last_os_error();
+        }
+    }
+    // SAFETY: every pointer is to a live, nul-terminated string; both arrays end with a null pointer; the set is initialised.
+    unsafe {
+        libc::setsid();
+        if libc::chdir(program.cwd.as_ptr()) < 0 {
+            return io::Error::last_os_error();
+        }
+        for signal in 1..65 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        libc::execve(program.path.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast());
+    }
+    io::Error::last_os_error()
 }
 
 fn pointers(strings: &[CString]) -> Vec<*mut libc::c_char> {

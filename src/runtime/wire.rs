@@ -6,6 +6,7 @@
 use super::process::Identity;
 use crate::object::Time;
 use serde::de::DeserializeOwned;
+use crate::world::volume::{Mount, Volume};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ pub enum Request {
     },
     /// Runs a command beside a running container, in its environment.
     Exec(Box<Exec>),
+    /// Brings the content of volumes up to date.
+    Refresh(Vec<Volume>),
     /// Kills everything, deletes the pod's folder and ends the shim.
     Remove,
 }
@@ -74,12 +77,30 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// The folder to start in; the container's own scratch folder when there is none.
     pub cwd: Option<String>,
+    /// The pod's volumes, laid out before the start.
+    #[serde(default)]
+    pub volumes: Vec<Volume>,
+    /// Its own view of files; none when it sees the machine's as they are.
+    #[serde(default)]
+    pub view: Option<View>,
+    /// Variables that tell where volumes are that are not mounted: the variable, and the volume's name.
+    #[serde(default)]
+    pub volume_paths: Vec<(String, String)>,
     /// Whether standard input stays open.
     pub stdin: bool,
     /// The signal that asks it to end.
     pub stop_signal: i32,
     /// Whether the tail of the log stands in for an empty termination message on errors.
     pub message_from_logs: bool,
+}
+
+/// How a container sees files when not as the machine does.
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+pub struct View {
+    /// Where it sees the pod's volumes.
+    pub mounts: Vec<Mount>,
+    /// Folders of the machine that it sees, and changes, as they are.
+    pub own: Vec<String>,
 }
 
 /// A command to run beside a container.

@@ -119,6 +119,8 @@ pub struct PodFacts {
     pub containers: BTreeMap<Str, ContainerFacts>,
     /// When it was last ordered that its processes end for good.
     pub removing: Option<Time>,
+    /// The content that its volumes were last ordered to have ([`fingerprint`](super::volume::fingerprint)).
+    pub volumes: Option<u64>,
 }
 
 /// What is known of one container's newest attempt.

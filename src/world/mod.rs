@@ -13,6 +13,7 @@ pub mod resources;
 pub mod row;
 mod select;
 mod staged;
+pub mod volume;
 pub mod workload;
 
 pub use control::Loop;
@@ -44,11 +45,13 @@ pub struct Settings {
     pub backoff_cap_seconds: i64,
     /// The control plane ends, and the processes on this machine with it: what runs is stopped, nothing is started.
     pub closing: bool,
+    /// Whether this machine lets a container have a view of files of its own.
+    pub private_files: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { network: 77, backoff_seconds: 10, backoff_cap_seconds: 300, closing: false }
+        Settings { network: 77, backoff_seconds: 10, backoff_cap_seconds: 300, closing: false, private_files: true }
     }
 }
 

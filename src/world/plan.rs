@@ -1,6 +1,7 @@
 //! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
 
 use super::facts::ProbeKind;
+use super::volume::{Files, Volume};
 use crate::object::{Key, Object, Str, Time};
 use serde_json::Value;
 
@@ -115,6 +116,13 @@ pub enum Effect {
         /// Which probe.
         kind: ProbeKind,
     },
+    /// Brings the content of a running pod's volumes up to date.
+    Refresh {
+        /// The pod.
+        pod_uid: Str,
+        /// Its volumes.
+        volumes: std::sync::Arc<[Volume]>,
+    },
 }
 
 /// Everything that a start needs; resolved by kubelet as far as it can without looking at the machine.
@@ -146,6 +154,10 @@ pub struct Start {
     pub args: Vec<String>,
     /// Declared environment, expanded, in order; the runtime puts its small base before it.
     pub env: Vec<(String, String)>,
+    /// Its files and volumes.
+    pub files: Files,
+    /// Variables that tell where volumes are that are not mounted: the variable, and the volume's name.
+    pub volume_paths: Vec<(String, String)>,
     /// `workingDir`.
     pub working_dir: Option<String>,
     /// `imagePullPolicy`.

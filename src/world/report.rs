@@ -2,6 +2,7 @@
 
 use super::facts::{ContainerFacts, ContainerState, Facts, PodFacts, ProbeFacts, ProbeKind, Stopping};
 use super::plan::{Effect, Start};
+use super::volume::fingerprint;
 use crate::object::{Key, Resource, Str, Time};
 use jiff::SignedDuration;
 
@@ -97,6 +98,11 @@ impl Facts {
                 }
             }
             Effect::Told { pod_uid, container, attempt, kind } => self.told(pod_uid, container, *attempt, *kind),
+            Effect::Refresh { pod_uid, volumes } => {
+                if let Some(pod) = self.pods.get_mut(pod_uid) {
+                    pod.volumes = Some(fingerprint(volumes));
+                }
+            }
             Effect::Probe(probe) => {
                 if let Some(known) = self.container(&probe.pod_uid, &probe.container, probe.attempt) {
                     known.probes.entry(probe.kind).or_default().in_flight = Some(now);
@@ -129,6 +135,9 @@ impl Facts {
             self.pods.insert(start.pod_uid.clone(), pod);
         }
         let Some(pod) = self.pods.get_mut(&start.pod_uid) else { return };
+        if !start.files.volumes.is_empty() {
+            pod.volumes = Some(fingerprint(&start.files.volumes));
+        }
         let state = ContainerState::Starting { since: now };
         let fresh = ContainerFacts::new(start.attempt, state);
         let fresh = match pod.containers.get(&start.container) {

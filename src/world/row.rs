@@ -181,6 +181,14 @@ impl Row {
         self.body().into_owned()
     }
 
+    /// Whether these bytes stand in the body: a quick no to a question that only decoding can answer with yes.
+    pub fn mentions(&self, text: &str) -> bool {
+        match &self.body {
+            Body::Parsed(_) => true,
+            Body::Text(body) => memchr::memmem::find(body.as_bytes(), text.as_bytes()).is_some(),
+        }
+    }
+
     /// One label.
     pub fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;

@@ -9,7 +9,7 @@ mod link;
 mod nursery;
 mod shard;
 
-use super::{bury, folder, image, probe};
+use super::{bury, folder, image, probe, view};
 use crate::object::{Str, Time};
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
@@ -110,6 +110,11 @@ impl Machine {
         found
     }
 
+    /// Whether containers can have views of files of their own here.
+    pub fn has_private_files(&self) -> bool {
+        view::is_possible(&self.context.program)
+    }
+
     fn folders(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.context.state.join("pods")).into_iter().flatten().flatten();
         let plain = entries.filter(|entry| entry.file_name().to_str().is_some_and(folder::is_plain_name));
@@ -130,8 +135,8 @@ impl Host for Machine {
     fn carry_out(&mut self, _now: Time, effect: &Effect) {
         let uid = match effect {
             Effect::Start(start) => &start.pod_uid,
-            Effect::Stop { pod_uid, .. } | Effect::Remove { pod_uid } => pod_uid,
             Effect::Told { .. } => return,
+            Effect::Stop { pod_uid, .. } | Effect::Remove { pod_uid } | Effect::Refresh { pod_uid, .. } => pod_uid,
             Effect::Probe(probe) if probe::needs_shim(probe) => &probe.pod_uid,
             Effect::Probe(probe) => {
                 let context = self.context.clone();

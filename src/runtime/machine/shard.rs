@@ -4,12 +4,13 @@
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
 
 use super::super::wire::{Answer, Exec, Launch, PodName, Record, Request, State, VERSION};
-use super::super::{bury, folder, image, probe, wire};
+use super::super::{bury, folder, image, probe, volumes, wire};
 use super::link::{Fate, Link};
 use super::nursery::Nursery;
 use super::{Context, facts};
 use crate::object::Str;
 use crate::world::plan::{Probe, Start};
+use crate::world::volume::Volume;
 use crate::world::{ContainerState, Effect, Ended, Report};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -225,6 +226,7 @@ impl Shard {
             }
             Effect::Probe(probe) => self.exec(probe),
             Effect::Told { .. } => {}
+            Effect::Refresh { pod_uid, volumes } => self.refresh(&pod_uid, volumes.to_vec()),
         }
     }
 
@@ -251,6 +253,13 @@ impl Shard {
         match &mut pod.link {
             Some(link) => link.send(self.context.epoch, Request::Start(Box::new(launch))),
             None => self.pursue(&start.pod_uid),
+        }
+    }
+
+    /// A pod without a shim has nobody who reads: its next start lays everything out.
+    fn refresh(&mut self, uid: &Str, volumes: Vec<Volume>) {
+        if let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) {
+            link.send(self.context.epoch, Request::Refresh(volumes));
         }
     }
 
@@ -339,7 +348,7 @@ impl Shard {
     /// The folder is ours alone now, nothing runs: the record is the truth.
     fn without_shim(&mut self, uid: &Str, record: &Record) {
         if pod_mut(&mut self.pods, uid).removing {
-            let _ = std::fs::remove_dir_all(folder::pod(&self.context.state, uid));
+            volumes::remove(&folder::pod(&self.context.state, uid));
             return self.removed(uid);
         }
         self.settled(uid, record);

@@ -1,7 +1,8 @@
 //! From a launch to a process: the program is found, its pipes are laid, it is started.
 
-use super::super::wire::{Launch, now};
-use super::super::{folder, process::Identity, spawn};
+use super::super::wire::{Launch, View, now};
+use super::super::{folder, process::Identity, spawn, volumes};
+use crate::world::volume::Volume;
 use super::log::{Log, Stream};
 use rustix::fs::{Access, access};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -25,8 +26,43 @@ pub struct Started {
     pub stdin: Option<OwnedFd>,
 }
 
-/// Starts an attempt in a pod's folder, which is also the working folder of this process. The error is a sentence for people.
-pub fn start(pod: &Path, launch: &mut Launch) -> Result<Started, String> {
+/// Why an attempt was not started.
+pub struct Refused {
+    /// One word.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl From<String> for Refused {
+    fn from(message: String) -> Refused {
+        Refused { reason: "StartError", message }
+    }
+}
+
+/// Where a program is started.
+pub enum Place<'a> {
+    /// Among the machine's files.
+    Here,
+    /// In a view of its own, made for it.
+    Own {
+        /// The pod's folder.
+        pod: &'a Path,
+        /// The container's folder.
+        own: &'a Path,
+        /// What it sees.
+        view: &'a View,
+        /// The pod's volumes.
+        volumes: &'a [Volume],
+    },
+    /// In the view of this process.
+    Of(i32),
+}
+
+/// Starts an attempt in a pod's folder, which is also the working folder of this process.
+pub fn start(pod: &Path, launch: &mut Launch) -> Result<Started, Refused> {
+    volumes::lay_out(pod, &launch.volumes).map_err(|message| Refused { reason: "FailedMount", message })?;
+    tell_paths(pod, launch);
     let own = Path::new(&launch.container);
     folder::private_folder(own).map_err(|error| format!("{error:#}"))?;
     forget_older(launch);
@@ -54,10 +90,26 @@ pub fn start(pod: &Path, launch: &mut Launch) -> Result<Started, String> {
     }
     .map_err(|error| failed(error.into()))?;
     let since = now();
-    let pid = run(&launch.argv, &launch.env, &cwd, [&stdin, &stdout, &stderr])?;
-    let process = Identity::of(pid).ok_or("the process cannot be seen in /proc")?;
+    let place = match &launch.view {
+        Some(view) => Place::Own { pod, own: &pod.join(own), view, volumes: &launch.volumes },
+        None => Place::Here,
+    };
+    let pid = run(&launch.argv, &launch.env, &cwd, [&stdin, &stdout, &stderr], place)?;
+    // What is in them may be secret, and large.
+    launch.volumes.clear();
+    let process = Identity::of(pid).ok_or("the process cannot be seen in /proc".to_owned())?;
     let streams = vec![Stream::new(out, "stdout"), Stream::new(err, "stderr")];
     Ok(Started { process, since, streams, log, stdin: input })
+}
+
+/// Volumes that are not mounted are told by variables, unless the container declares them itself.
+fn tell_paths(pod: &Path, launch: &mut Launch) {
+    for (variable, name) in std::mem::take(&mut launch.volume_paths) {
+        if launch.env.iter().all(|(known, _)| *known != variable) {
+            let path = volumes::root_of(pod, &name, &launch.volumes);
+            launch.env.push((variable, path.to_string_lossy().into_owned()));
+        }
+    }
 }
 
 /// The attempt before this one stays readable (`logs --previous`), older ones go.
@@ -69,7 +121,40 @@ fn forget_older(launch: &Launch) {
 }
 
 /// Finds and starts a program; its errors read as those of a container runtime.
-pub fn run(argv: &[String], env: &[(String, String)], cwd: &Path, stdio: [&OwnedFd; 3]) -> Result<i32, String> {
+pub fn run(
+    argv: &[String],
+    env: &[(String, String)],
+    cwd: &Path,
+    stdio: [&OwnedFd; 3],
+    place: Place,
+) -> Result<i32, String> {
+    let prepare = || program(argv, env, cwd, stdio);
+    let pid = match place {
+        Place::Here => {
+            let program = prepare()?;
+            spawn::spawn(&program).map_err(|error| not_executed(&program, &error))?
+        }
+        Place::Own { pod, own, view, volumes } => spawn::fork(
+            || super::super::view::enter(pod, own, cwd, view, volumes).and_then(|()| prepare()),
+            not_executed,
+        )?,
+        Place::Of(process) => {
+            spawn::fork(|| super::super::view::join(process).and_then(|()| prepare()), not_executed)?
+        }
+    };
+    Ok(pid.as_raw_nonzero().get())
+}
+
+fn not_executed(program: &spawn::Program, error: &io::Error) -> String {
+    format!("exec {}: {}", program.path.to_string_lossy(), reason(error))
+}
+
+fn program<'a>(
+    argv: &[String],
+    env: &[(String, String)],
+    cwd: &Path,
+    stdio: [&'a OwnedFd; 3],
+) -> Result<spawn::Program<'a>, String> {
     let name = argv.first().ok_or("no command specified")?;
     if !cwd.is_dir() {
         return Err(format!("chdir to cwd ({:?}) failed: no such file or directory", cwd.display()));
@@ -77,17 +162,13 @@ pub fn run(argv: &[String], env: &[(String, String)], cwd: &Path, stdio: [&Owned
     let path = env.iter().rev().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
     let file = find(name, path, cwd)?;
     let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));
-    let program = spawn::Program {
+    Ok(spawn::Program {
         path: text(&file.to_string_lossy())?,
         argv: argv.iter().map(|part| text(part)).collect::<Result<_, _>>()?,
         env: env.iter().map(|(name, value)| text(&format!("{name}={value}"))).collect::<Result<_, _>>()?,
         cwd: text(&cwd.to_string_lossy())?,
         stdio: stdio.map(|fd| fd.as_fd()),
-    };
-    match spawn::spawn(&program) {
-        Ok(pid) => Ok(pid.as_raw_nonzero().get()),
-        Err(error) => Err(format!("exec {}: {}", file.display(), reason(&error))),
-    }
+    })
 }
 
 fn reason(error: &io::Error) -> String {

@@ -18,7 +18,7 @@ mod tree;
 
 use super::process::{self, Identity};
 use super::wire::{Answer, Container, End, Launch, Record, State, now};
-use super::{bury, folder};
+use super::{bury, folder, volumes};
 pub use nursery::main;
 
 use client::Client;
@@ -136,7 +136,7 @@ impl Shim {
             self.finish_ended();
             self.clients.retain(|client| !client.gone);
             if self.removing && self.is_empty() {
-                let _ = std::fs::remove_dir_all(&self.pod);
+                volumes::remove(&self.pod);
                 self.tell_all(&Answer::Removed);
                 return Ok(());
             }

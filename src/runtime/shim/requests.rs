@@ -1,9 +1,10 @@
 //! What a shim is asked, and how it answers.
 
 use super::super::process::{Identity, signal_from};
-use super::super::spawn;
+use super::super::{spawn, volumes};
 use super::super::wire::{Answer, Container, Envelope, Exec, ExecOutcome, Launch, Request, State, Stopping, now};
-use super::{Live, Shim, launch, tree};
+use super::launch::{self, Place};
+use super::{Live, Shim, tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitStatus};
 use std::os::fd::OwnedFd;
@@ -50,6 +51,7 @@ impl Shim {
             }
             Request::Start(launch) => self.start(client, *launch),
             Request::Stop { container, attempt, grace } => self.stop(client, &container, attempt, grace),
+            Request::Refresh(volumes) => drop(volumes::lay_out(&self.pod, &volumes)),
             Request::Exec(exec) => self.exec(client, *exec),
             Request::Remove => {
                 self.removing = true;
@@ -105,7 +107,7 @@ impl Shim {
                 });
                 state
             }
-            Err(message) => State::Refused { reason: "StartError".into(), message, at: now() },
+            Err(refused) => State::Refused { reason: refused.reason.into(), message: refused.message, at: now() },
         };
         self.idle = Instant::now();
         self.record.containers.insert(name.clone(), Container::started(&launch, state, before));
@@ -149,7 +151,8 @@ impl Shim {
         rustix::io::ioctl_fionbio(&output, false).map_err(|error| error.to_string())?;
         let nothing = spawn::nothing().map_err(|error| error.to_string())?;
         let cwd = live.launch.cwd.as_deref().unwrap_or("/");
-        let pid = launch::run(&exec.argv, &live.launch.env, Path::new(cwd), [&nothing, &output, &output])?;
+        let place = if live.launch.view.is_some() { Place::Of(live.process.pid) } else { Place::Here };
+        let pid = launch::run(&exec.argv, &live.launch.env, Path::new(cwd), [&nothing, &output, &output], place)?;
         let process = Identity::of(pid).ok_or("the process cannot be seen in /proc")?;
         let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(LONGEST)));
         let output = Vec::new();

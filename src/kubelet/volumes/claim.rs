@@ -1,0 +1,33 @@
+//! Volumes that outlive the pod: a claim leads to the PersistentVolume that it is bound to, and that to a folder.
+
+use super::super::pod::LocalPod;
+use crate::world::volume::Source;
+
+/// The driver of PersistentVolumes that are folders of the cluster.
+pub const DRIVER: &str = "local.kloop.dev";
+
+/// What is in a claim of the pod's namespace; or why it cannot be had yet.
+pub fn source(pod: &LocalPod, name: &str) -> Result<Source, String> {
+    let world = pod.world;
+    let Some(claim) = world.find("persistentvolumeclaims", &pod.row.key.namespace, name) else {
+        return Err(format!("persistentvolumeclaim {name:?} not found"));
+    };
+    let claim = claim.object();
+    let volume = claim.text(&["spec", "volumeName"]).filter(|volume| !volume.is_empty());
+    let bound = claim.text(&["status", "phase"]) == Some("Bound");
+    let Some(volume) = volume.filter(|_| bound).and_then(|volume| world.find("persistentvolumes", "", volume)) else {
+        return Err(format!("PersistentVolumeClaim {name:?} is not bound"));
+    };
+    let body = volume.object();
+    let host = |path: &[&str]| body.text(path).map(str::to_owned);
+    if let Some(path) = host(&["spec", "hostPath", "path"]) {
+        return Ok(Source::Host { path, kind: host(&["spec", "hostPath", "type"]).unwrap_or_default() });
+    }
+    if let Some(path) = host(&["spec", "local", "path"]) {
+        return Ok(Source::Host { path, kind: "Directory".into() });
+    }
+    if body.text(&["spec", "csi", "driver"]) == Some(DRIVER) {
+        return Ok(Source::Kept(volume.key.name.clone()));
+    }
+    Err(format!("PersistentVolume {:?} is of a kind that is not supported by this node", &*volume.key.name))
+}

@@ -1,0 +1,130 @@
+//! Volumes that are content: ConfigMaps, Secrets, the downward API, tokens, and projections of several of them.
+
+use super::super::fields;
+use super::super::pod::LocalPod;
+use super::token;
+use crate::object::Object;
+use crate::world::volume::File;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::{Container, DownwardAPIVolumeFile, KeyToPath, Volume, VolumeProjection};
+use std::sync::Arc;
+
+/// The mode of files of which nothing is said.
+const MODE: i32 = 0o644;
+/// Every pod mounts it; no pod waits for it.
+const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// Files, or what is missing.
+type Found = Result<Vec<File>, String>;
+
+/// The files of a volume; none when it is no volume of files.
+pub fn of(pod: &LocalPod, volume: &Volume) -> Option<Found> {
+    if let Some(map) = &volume.config_map {
+        let mode = map.default_mode.unwrap_or(MODE);
+        return Some(keys(pod, &CONFIG_MAP, &map.name, map.items.as_deref(), map.optional, mode));
+    }
+    if let Some(secret) = &volume.secret {
+        let (name, mode) = (secret.secret_name.as_deref().unwrap_or_default(), secret.default_mode.unwrap_or(MODE));
+        return Some(keys(pod, &SECRET, name, secret.items.as_deref(), secret.optional, mode));
+    }
+    if let Some(downward) = &volume.downward_api {
+        return Some(told(pod, downward.items.as_deref(), downward.default_mode.unwrap_or(MODE)));
+    }
+    let projected = volume.projected.as_ref()?;
+    let mode = projected.default_mode.unwrap_or(MODE);
+    let mut files: Vec<File> = Vec::new();
+    for source in projected.sources.iter().flatten() {
+        match projection(pod, source, mode) {
+            Ok(more) => {
+                // Where two sources want one path, the later one has it.
+                files.retain(|file| more.iter().all(|new| new.path != file.path));
+                files.extend(more);
+            }
+            Err(missing) => return Some(Err(missing)),
+        }
+    }
+    Some(Ok(files))
+}
+
+fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> Found {
+    if let Some(map) = &source.config_map {
+        let optional = if map.name == ROOT_CA { Some(true) } else { map.optional };
+        return keys(pod, &CONFIG_MAP, &map.name, map.items.as_deref(), optional, mode);
+    }
+    if let Some(secret) = &source.secret {
+        return keys(pod, &SECRET, &secret.name, secret.items.as_deref(), secret.optional, mode);
+    }
+    if let Some(downward) = &source.downward_api {
+        return told(pod, downward.items.as_deref(), mode);
+    }
+    if let Some(wanted) = &source.service_account_token {
+        let content = token::of(pod, wanted.audience.as_deref()).into_bytes();
+        return Ok(vec![file(&wanted.path, mode, content)]);
+    }
+    Err("this kind of projection is not supported by this node".into())
+}
+
+fn file(path: &str, mode: i32, content: Vec<u8>) -> File {
+    File { path: path.to_owned(), mode: mode as u32 & 0o777, content: Arc::from(content) }
+}
+
+/// ConfigMaps and Secrets, alike but for their words and where their bytes are.
+struct Kind {
+    resource: &'static str,
+    word: &'static str,
+    key_word: &'static str,
+    /// Where values are as they are, and where they are in base64.
+    plain: &'static str,
+    encoded: &'static str,
+}
+
+const CONFIG_MAP: Kind =
+    Kind { resource: "configmaps", word: "configmap", key_word: "config", plain: "data", encoded: "binaryData" };
+const SECRET: Kind = Kind { resource: "secrets", word: "secret", key_word: "secret", plain: "stringData", encoded: "data" };
+
+fn keys(pod: &LocalPod, kind: &Kind, name: &str, items: Option<&[KeyToPath]>, optional: Option<bool>, mode: i32) -> Found {
+    let optional = optional == Some(true);
+    let Some(row) = pod.world.find(kind.resource, &pod.row.key.namespace, name) else {
+        return if optional { Ok(Vec::new()) } else { Err(format!("{} {name:?} not found", kind.word)) };
+    };
+    let object = row.object();
+    let Some(items) = items.filter(|items| !items.is_empty()) else {
+        let (plain, encoded) = ([kind.plain], [kind.encoded]);
+        let plain = object.pairs(&plain).map(|(key, value)| file(key, mode, value.as_bytes().to_vec()));
+        let encoded = object.pairs(&encoded).map(|(key, value)| file(key, mode, from_base64(value)));
+        return Ok(plain.chain(encoded).collect());
+    };
+    let mut files = Vec::new();
+    for item in items {
+        match value(&object, kind, &item.key) {
+            Some(content) => files.push(file(&item.path, item.mode.unwrap_or(mode), content)),
+            None if optional => {}
+            None => return Err(format!("references non-existent {} key: {}", kind.key_word, item.key)),
+        }
+    }
+    Ok(files)
+}
+
+fn value(object: &Object, kind: &Kind, key: &str) -> Option<Vec<u8>> {
+    let plain = object.text(&[kind.plain, key]).map(|text| text.as_bytes().to_vec());
+    plain.or_else(|| object.text(&[kind.encoded, key]).map(from_base64))
+}
+
+fn from_base64(text: &str) -> Vec<u8> {
+    STANDARD.decode(text).unwrap_or_default()
+}
+
+/// What the pod learns of itself.
+fn told(pod: &LocalPod, items: Option<&[DownwardAPIVolumeFile]>, mode: i32) -> Found {
+    let mut files = Vec::new();
+    for item in items.unwrap_or_default() {
+        let text = match (&item.field_ref, &item.resource_field_ref) {
+            (Some(field), _) => fields::field(pod, &field.field_path, "")?,
+            (None, Some(resource)) => fields::resource(pod, &Container::default(), resource)?,
+            (None, None) => continue,
+        };
+        files.push(file(&item.path, item.mode.unwrap_or(mode), text.into_bytes()));
+    }
+    Ok(files)
+}

@@ -1,0 +1,248 @@
+//! A pod's volumes: what is in each, what is missing of them, and where its containers see them.
+//!
+//! Knows: every source of a volume that a machine without a cloud can have. Never: writes a file; `runtime` does, from what is said here.
+//! Start reading at [`of`]; `files` has ConfigMaps, Secrets and the rest that is content.
+
+mod claim;
+mod files;
+mod hosts;
+mod token;
+mod view;
+
+pub use view::{files, outdated, paths, tell_unmounted};
+
+use super::pod::LocalPod;
+use super::start::Unready;
+use crate::world::volume::Source;
+use k8s_openapi::api::core::v1::Volume;
+
+/// What is in one volume; or what is missing, in Kubernetes' words.
+fn source(pod: &LocalPod, volume: &Volume) -> Result<Source, String> {
+    if volume.empty_dir.is_some() {
+        return Ok(Source::Empty);
+    }
+    if let Some(host) = &volume.host_path {
+        return Ok(Source::Host { path: host.path.clone(), kind: host.type_.clone().unwrap_or_default() });
+    }
+    if let Some(claim) = &volume.persistent_volume_claim {
+        return claim::source(pod, &claim.claim_name);
+    }
+    if volume.ephemeral.is_some() {
+        return claim::source(pod, &format!("{}-{}", pod.row.key.name, volume.name));
+    }
+    match files::of(pod, volume) {
+        Some(files) => files.map(Source::Files),
+        None => Err("this kind of volume is not supported by this node".into()),
+    }
+}
+
+/// The first volume that cannot be set up. Asked only until the pod's first start: what was mounted stays.
+pub fn missing(pod: &LocalPod) -> Option<Unready> {
+    if pod.facts.is_some() {
+        return None;
+    }
+    pod.spec.volumes.iter().flatten().find_map(|volume| {
+        let what = source(pod, volume).err()?;
+        let message = format!("MountVolume.SetUp failed for volume {:?} : {what}", volume.name);
+        Some(Unready { reason: "FailedMount", message })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, pod};
+    use crate::world::volume::{Files, Source, View};
+    use serde_json::{Value, json};
+
+    fn meta(name: &str) -> Value {
+        json!({"name": name, "namespace": "default", "uid": name})
+    }
+
+    fn machine(volumes: Value) -> Machine {
+        let mounts: Vec<Value> = volumes.as_array().unwrap().iter().map(|volume| {
+            json!({"name": volume["name"], "mountPath": format!("/m/{}", volume["name"].as_str().unwrap())})
+        }).collect();
+        let container = json!({"name": "c", "image": "a", "volumeMounts": mounts, "env": [{"name": "WHO", "value": "me"}],
+            "resources": {"limits": {"cpu": "1500m"}}});
+        let mut machine = Machine::new(pod(json!({"volumes": volumes, "containers": [container]})));
+        machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"a": "1", "b": "2"}, "binaryData": {"bin": "/wA="}}));
+        machine.put("secrets", json!({"metadata": meta("sec"), "data": {"key": "c2VjcmV0"}}));
+        machine
+    }
+
+    fn started(machine: &mut Machine) -> Files {
+        machine.settle();
+        machine.starts.last().expect("it was started").files.clone()
+    }
+
+    /// `name: path mode content`, a line for each file.
+    fn told(files: &Files) -> Vec<String> {
+        let mut lines = Vec::new();
+        for volume in files.volumes.iter() {
+            match &volume.source {
+                Source::Files(all) => lines.extend(all.iter().map(|file| {
+                    let content = String::from_utf8_lossy(&file.content);
+                    format!("{} {} {:o} {content}", volume.name, file.path, file.mode)
+                })),
+                other => lines.push(format!("{} {other:?}", volume.name)),
+            }
+        }
+        lines.retain(|line| !line.starts_with("etc."));
+        lines
+    }
+
+    #[test]
+    fn a_missing_volume_holds_the_pod_until_it_appears() {
+        let volumes = json!([{"name": "api", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}},
+            {"name": "may", "secret": {"secretName": "none", "optional": true}},
+            {"name": "cfg", "configMap": {"name": "new"}}]);
+        let mut machine = machine(volumes);
+        machine.run_to(100);
+        assert_eq!(machine.summary(), "Pending c=ContainerCreating/0");
+        assert_eq!(machine.condition("PodReadyToStartContainers"), "False");
+        let told: Vec<_> = machine.events.iter().map(|event| &*event.message).collect();
+        assert_eq!(told, ["MountVolume.SetUp failed for volume \"cfg\" : configmap \"new\" not found"]);
+        machine.put("configmaps", json!({"metadata": meta("new")}));
+        machine.settle();
+        assert_eq!(machine.summary(), "Running c+=running/0");
+    }
+
+    #[test]
+    fn what_is_missing_is_said_in_kubernetes_words() {
+        let cases = [
+            (json!({"secret": {"secretName": "no"}}), "secret \"no\" not found"),
+            (json!({"configMap": {"name": "cm", "items": [{"key": "z", "path": "z"}]}}), "references non-existent config key: z"),
+            (json!({"secret": {"secretName": "sec", "items": [{"key": "z", "path": "z"}]}}), "references non-existent secret key: z"),
+            (json!({"projected": {"sources": [{"secret": {"name": "no"}}]}}), "secret \"no\" not found"),
+            (json!({"persistentVolumeClaim": {"claimName": "no"}}), "persistentvolumeclaim \"no\" not found"),
+            (json!({"nfs": {"server": "s", "path": "/"}}), "this kind of volume is not supported by this node"),
+        ];
+        for (mut volume, message) in cases {
+            volume["name"] = "v".into();
+            let mut machine = machine(json!([volume]));
+            machine.settle();
+            let expected = format!("MountVolume.SetUp failed for volume \"v\" : {message}");
+            assert_eq!(machine.events[0].message, expected);
+        }
+    }
+
+    #[test]
+    fn files_from_everywhere() {
+        let field = |path: &str| json!({"path": path.trim_start_matches("metadata."), "fieldRef": {"fieldPath": path}});
+        let limit = json!({"path": "cpu", "mode": 0o400, "resourceFieldRef": {"containerName": "c", "resource": "limits.cpu", "divisor": "1m"}});
+        let cases = vec![
+            (json!({"configMap": {"name": "cm"}}), vec!["v a 644 1", "v b 644 2", "v bin 644 \u{fffd}\0"]),
+            (
+                json!({"configMap": {"name": "cm", "defaultMode": 0o600, "items": [{"key": "a", "path": "x/y"}, {"key": "b", "path": "b", "mode": 0o444}]}}),
+                vec!["v x/y 600 1", "v b 444 2"],
+            ),
+            (json!({"configMap": {"name": "cm", "optional": true, "items": [{"key": "z", "path": "z"}]}}), vec![]),
+            (json!({"configMap": {"name": "none", "optional": true}}), vec![]),
+            (json!({"secret": {"secretName": "sec", "defaultMode": 0o400}}), vec!["v key 400 secret"]),
+            (
+                json!({"downwardAPI": {"items": [field("metadata.name"), field("metadata.labels"), limit]}}),
+                vec!["v name 644 p", "v labels 644 app=\"web\"", "v cpu 400 1500"],
+            ),
+            (
+                json!({"projected": {"defaultMode": 0o440, "sources": [
+                    {"configMap": {"name": "cm", "items": [{"key": "a", "path": "same"}]}},
+                    {"secret": {"name": "sec", "items": [{"key": "key", "path": "same"}]}},
+                    {"downwardAPI": {"items": [field("metadata.namespace")]}}]}}),
+                vec!["v same 440 secret", "v namespace 440 default"],
+            ),
+            (json!({"emptyDir": {}}), vec!["v Empty"]),
+            (json!({"hostPath": {"path": "/x", "type": "File"}}), vec!["v Host { path: \"/x\", kind: \"File\" }"]),
+        ];
+        for (mut volume, expected) in cases {
+            volume["name"] = "v".into();
+            let mut machine = machine(json!([volume]));
+            assert_eq!(told(&started(&mut machine)), expected, "{volume}");
+        }
+    }
+
+    #[test]
+    fn a_token_names_its_pod() {
+        let source = json!({"serviceAccountToken": {"path": "token", "audience": "vault"}});
+        let mut machine = machine(json!([{"name": "v", "projected": {"sources": [source]}}]));
+        let line = told(&started(&mut machine)).remove(0);
+        let token = line.strip_prefix("v token 644 ").expect("one file");
+        let parts: Vec<&str> = token.split('.').collect();
+        assert_eq!(parts.len(), 3);
+        use base64::Engine;
+        let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(parts[1]).unwrap();
+        let claims: Value = serde_json::from_slice(&claims).unwrap();
+        assert_eq!(claims["aud"], json!(["vault"]));
+        assert_eq!(claims["sub"], "system:serviceaccount:default:default");
+        assert_eq!(claims["kubernetes.io"]["pod"], json!({"name": "p", "uid": "uid-p"}));
+    }
+
+    #[test]
+    fn mounts_say_where_and_how() {
+        let mounts = json!([{"name": "e", "mountPath": "/data", "readOnly": true}, {"name": "e", "mountPath": "/logs", "subPathExpr": "of/$(WHO)"},
+            {"name": "f", "mountPath": "/etc/app/a", "subPath": "a"}]);
+        let volumes = json!([{"name": "e", "emptyDir": {}}, {"name": "f", "configMap": {"name": "cm"}}]);
+        let mut machine = machine(volumes);
+        let mut changed = machine.pod();
+        changed.0["spec"]["containers"][0]["volumeMounts"] = mounts;
+        machine.put("pods", changed.0);
+        let files = started(&mut machine);
+        assert_eq!(files.view, View::Private);
+        let mounts: Vec<String> = files.mounts.iter().filter(|mount| !mount.volume.contains('.')).map(|mount| {
+            format!("{}/{} at {} {}", mount.volume, mount.sub_path, mount.path, if mount.read_only { "ro" } else { "rw" })
+        }).collect();
+        assert_eq!(mounts, ["e/ at /data ro", "e/of/me at /logs rw", "f/a at /etc/app/a ro"]);
+        let mut changed = machine.pod();
+        changed.0["spec"]["containers"][0]["volumeMounts"][1]["subPathExpr"] = "$(NOBODY)".into();
+        changed.0["metadata"]["uid"] = "uid-q".into();
+        changed.0["status"] = json!({});
+        machine.put("pods", changed.0);
+        machine.settle();
+        assert!(machine.summary().contains("CreateContainerConfigError"), "{}", machine.summary());
+    }
+
+    #[test]
+    fn plain_pods_have_the_machines_files_and_cost_nothing() {
+        let api = json!({"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
+        let mut machine = machine(json!([api]));
+        assert_eq!(started(&mut machine), Files::default());
+    }
+
+    #[test]
+    fn where_nothing_can_be_mounted_the_paths_are_told() {
+        for (annotation, allowed, told) in [(Some("host"), true, 0), (None, false, 1), (Some("private"), false, 1)] {
+            let mut machine = machine(json!([{"name": "my-data", "emptyDir": {}}]));
+            machine.world.settings.private_files = allowed;
+            let mut changed = machine.pod();
+            if let Some(value) = annotation {
+                changed.0["metadata"]["annotations"] = json!({"kloop.dev/filesystem": value});
+            }
+            machine.put("pods", changed.0);
+            let files = started(&mut machine);
+            assert_eq!((files.view, files.volumes.len(), files.mounts.len()), (View::Host, 1, 0));
+            assert_eq!(machine.starts[0].volume_paths, [("KLOOP_VOLUME_MY_DATA".to_owned(), "my-data".to_owned())]);
+            machine.run_to(100);
+            assert_eq!(machine.reasons().iter().filter(|reason| **reason == "VolumesNotMounted").count(), told);
+        }
+    }
+
+    #[test]
+    fn a_change_is_brought_to_running_pods_once() {
+        let mut machine = machine(json!([{"name": "v", "configMap": {"name": "cm"}}]));
+        machine.run_to(5);
+        machine.told();
+        machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"a": "new"}}));
+        let row = machine.world.find("configmaps", "default", "cm").unwrap().clone();
+        assert_eq!((super::super::LOOP.concerns)(&machine.world, &row).len(), 1, "it wakes the pod");
+        machine.run_to(10);
+        let story = machine.told();
+        assert_eq!(story.len(), 1, "{story:?}");
+        assert!(story[0].contains("a 644 3 bytes"), "{story:?}");
+        machine.world.remove(&row.key);
+        machine.run_to(20);
+        assert_eq!(machine.told(), Vec::<String>::new(), "what was mounted stays");
+        machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"a": "new"}}));
+        machine.restart();
+        machine.run_to(30);
+        assert_eq!(machine.summary(), "Running c+=running/0");
+    }
+}

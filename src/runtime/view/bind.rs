@@ -1,0 +1,153 @@
+//! Volumes, and folders that are seen as they are, put in their places below the new root.
+
+use super::compose::Wanted;
+use super::{path_of, said};
+use crate::runtime::volumes;
+use crate::runtime::wire::View;
+use crate::world::volume::Volume;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatvfs, mkdirat, openat, openat2};
+use rustix::fs::StatVfsMountFlags;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount_bind, mount_bind_recursive, mount_remount};
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+/// Something to bind.
+pub struct Bind {
+    source: OwnedFd,
+    /// Where it goes: an absolute path.
+    pub target: PathBuf,
+    read_only: bool,
+    /// With what is mounted below the source.
+    with_mounts: bool,
+    is_folder: bool,
+}
+
+/// Every mount of a container. Sources are opened before the old root is left.
+pub fn all(pod: &Path, view: &View, volumes: &[Volume]) -> Result<Vec<Bind>, String> {
+    let mut binds = Vec::new();
+    for mount in &view.mounts {
+        let root = volumes::root_of(pod, &mount.volume, volumes);
+        let of = |why: String| format!("failed to prepare volume {:?} for mount path {:?}: {why}", &*mount.volume, mount.path);
+        let root = open(&root).map_err(of)?;
+        let source = if mount.sub_path.is_empty() { root } else { part(&root, &mount.sub_path).map_err(of)? };
+        binds.push(Bind::new(source, Path::new("/").join(&mount.path), mount.read_only).map_err(of)?);
+    }
+    Ok(binds)
+}
+
+fn open(path: &Path) -> Result<OwnedFd, String> {
+    openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A part of a volume (`subPath`), made as a folder when it is not there; never anything outside the volume.
+fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
+    let failed = |error: Errno| match error {
+        Errno::XDEV | Errno::INVAL => format!("subPath {path:?} not within volume path"),
+        error => format!("subPath {path:?}: {error}"),
+    };
+    match volumes::inside(root, path) {
+        Err(Errno::NOENT) => volumes::make_folders(root, path, 0o750).map_err(failed),
+        other => other.map_err(failed),
+    }
+}
+
+impl Bind {
+    fn new(source: OwnedFd, target: PathBuf, read_only: bool) -> Result<Bind, String> {
+        let found = fstat(&source).map_err(|error| error.to_string())?;
+        let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+        Ok(Bind { source, target, read_only, with_mounts: true, is_folder })
+    }
+
+    /// A folder of the machine at its own place.
+    pub fn as_it_is(folder: &Path) -> Result<Bind, String> {
+        Bind::new(open(folder)?, folder.to_owned(), false)
+    }
+
+    /// The container's own folder, in which its new root is being built.
+    pub fn own(folder: &Path) -> Result<Bind, String> {
+        Ok(Bind { with_mounts: false, ..Bind::as_it_is(folder)? })
+    }
+
+    /// The place that it needs.
+    pub fn wanted(&self) -> Wanted {
+        Wanted { path: self.target.clone(), is_folder: self.is_folder }
+    }
+
+    /// Binds it below the new root.
+    pub fn mount(&self, root: &OwnedFd) -> Result<(), String> {
+        let place = self.place(root)?;
+        let bind = if self.with_mounts { mount_bind_recursive } else { mount_bind };
+        bind(path_of(&self.source), path_of(&place)).map_err(said("bind it"))?;
+        if self.read_only {
+            let mounted = resolve(root, &self.target, OFlags::PATH).map_err(said("find it"))?;
+            let flags = kept(&mounted) | MountFlags::BIND | MountFlags::RDONLY;
+            mount_remount(path_of(&mounted), flags, "").map_err(said("make it read-only"))?;
+        }
+        Ok(())
+    }
+
+    /// The place below the new root, made when it is not there.
+    fn place(&self, root: &OwnedFd) -> Result<OwnedFd, String> {
+        let found = match resolve(root, &self.target, OFlags::PATH) {
+            Err(Errno::NOENT) => {
+                let folder = if self.is_folder { Some(&*self.target) } else { self.target.parent() };
+                let folder = make_all(root, folder.unwrap_or(Path::new("/"))).map_err(said("make the mount point"))?;
+                if self.is_folder {
+                    return Ok(folder);
+                }
+                let name = self.target.file_name().ok_or("a file cannot be mounted at /")?;
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                openat(&folder, name, flags, Mode::from_raw_mode(0o644)).map_err(said("make the mount point"))?
+            }
+            other => other.map_err(said("open the mount point"))?,
+        };
+        let kind = fstat(&found).map_err(said("look at the mount point"))?.st_mode;
+        if (FileType::from_raw_mode(kind) == FileType::Directory) != self.is_folder {
+            return Err("not a directory: are you trying to mount a directory onto a file (or vice-versa)?".into());
+        }
+        Ok(found)
+    }
+}
+
+/// Opens a path as a process with this root would.
+fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let stay = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), stay)
+}
+
+/// Makes the folders of a path as a process with this root would, and opens the last one.
+fn make_all(root: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+    let mut so_far = PathBuf::from("/");
+    let mut at = resolve(root, &so_far, OFlags::PATH | OFlags::DIRECTORY)?;
+    for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
+        so_far.push(part);
+        at = match resolve(root, &so_far, OFlags::PATH | OFlags::DIRECTORY) {
+            Err(Errno::NOENT) => {
+                mkdirat(&at, part.as_os_str(), Mode::from_raw_mode(0o755))?;
+                resolve(root, &so_far, OFlags::PATH | OFlags::DIRECTORY)?
+            }
+            other => other?,
+        };
+    }
+    Ok(at)
+}
+
+/// Makes a working folder that is missing, as container runtimes do. Whether it is there is seen when it is entered.
+pub fn make_folder(root: &OwnedFd, path: &Path) {
+    let _ = make_all(root, path);
+}
+
+/// What a mount may not lose when it is changed, or the kernel refuses the change in a user namespace.
+fn kept(mounted: &OwnedFd) -> MountFlags {
+    let is = fstatvfs(mounted).map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
+    let pairs = [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ];
+    pairs.into_iter().filter(|(has, _)| is.contains(*has)).fold(MountFlags::empty(), |all, (_, flag)| all | flag)
+}

@@ -1,0 +1,108 @@
+//! A container's own view of files: the machine's under a private layer that takes every write, with volumes mounted.
+//!
+//! It is made by the process that becomes the container, in a mount namespace of its own (as an ordinary user in a user namespace
+//! that maps the user to itself), so it ends with the container and nothing is left to unmount. Everything that is written lies in
+//! one tmpfs: a restart starts fresh. Never: changes a file of the machine, or a mount that anybody else sees.
+//! Start reading at [`enter`]; `compose` lays the machine's files out below the new root, `bind` puts the volumes there.
+
+mod bind;
+mod compose;
+mod mounted;
+
+use super::folder;
+use super::wire::View;
+use crate::world::volume::Volume;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
+use rustix::process::{Pid, PidfdFlags, chdir, fchdir, getegid, geteuid, pidfd_open, pivot_root};
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces, unshare_unsafe};
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// Where the new root is built, in a container's folder.
+const ROOT: &str = "root";
+/// The hidden command that tries whether namespaces can be had.
+pub const TRY: &str = "try-view";
+
+/// Gives this process, which has one thread and is about to become a container, its view. `own` is the container's folder in its
+/// pod's, which it sees as it is; `cwd` is made when it is missing.
+pub fn enter(pod: &Path, own: &Path, cwd: &Path, view: &View, volumes: &[Volume]) -> Result<(), String> {
+    separate()?;
+    let mut binds = bind::all(pod, view, volumes)?;
+    binds.push(bind::Bind::own(own)?);
+    for folder in &view.own {
+        binds.push(bind::Bind::as_it_is(Path::new(folder))?);
+    }
+    let mut wanted: Vec<compose::Wanted> = binds.iter().map(bind::Bind::wanted).collect();
+    wanted.push(compose::Wanted { path: cwd.to_owned(), is_folder: true });
+    let base = own.join(ROOT);
+    folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;
+    mount("tmpfs", &base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
+        .map_err(said("mount a tmpfs"))?;
+    let root = compose::compose(&base, &wanted)?;
+    binds.sort_by(|a, b| a.target.cmp(&b.target));
+    for bind in &binds {
+        bind.mount(&root).map_err(|why| format!("error mounting {:?}: {why}", bind.target))?;
+    }
+    bind::make_folder(&root, cwd);
+    fchdir(&root).map_err(said("enter the new root"))?;
+    pivot_root(".", ".").map_err(said("pivot_root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(said("leave the old root"))?;
+    chdir("/").map_err(said("enter the new root"))
+}
+
+/// Takes this process, which has one thread, into the view of another one.
+pub fn join(process: i32) -> Result<(), String> {
+    let pid = Pid::from_raw(process).ok_or("no process")?;
+    let fd = pidfd_open(pid, PidfdFlags::empty()).map_err(said("open the container's process"))?;
+    let mut spaces = ThreadNameSpaceType::MOUNT;
+    let user = |whose: &str| fs::read_link(format!("/proc/{whose}/ns/user")).ok();
+    if user("self") != user(&process.to_string()) {
+        spaces |= ThreadNameSpaceType::USER;
+    }
+    move_into_thread_name_spaces(fd.as_fd(), spaces).map_err(said("enter the container's namespaces"))
+}
+
+/// Whether this machine lets us do all this. Tried in a process of its own, because namespaces are entered for good.
+pub fn is_possible(program: &Path) -> bool {
+    let mut command = Command::new(program);
+    command.args(["shim", TRY]).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The process that [`is_possible`] starts.
+pub fn attempt() -> ExitCode {
+    let _ = rustix::thread::set_no_new_privs(true);
+    let overlay = || {
+        separate()?;
+        mount("tmpfs", "/proc", "tmpfs", MountFlags::empty(), None).map_err(said("tmpfs"))
+    };
+    if overlay().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Mounts of its own for this process; the machine's keep coming in and none goes out.
+fn separate() -> Result<(), String> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    // SAFETY: neither flag touches the table of descriptors, which is what makes this call unsafe.
+    let alone = |flags| unsafe { unshare_unsafe(flags) };
+    if user != 0 || alone(UnshareFlags::NEWNS).is_err() {
+        alone(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).map_err(said("make a user namespace"))?;
+        let write = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
+        let map = |id: u32| format!("{id} {id} 1\n");
+        write("setgroups", "deny".into()).and_then(|()| write("uid_map", map(user))).and_then(|()| write("gid_map", map(group)))
+            .map_err(|error| format!("cannot map the user to itself: {error}"))?;
+    }
+    let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    mount_change("/", quietly).map_err(said("part from the machine's mounts"))
+}
+
+fn said<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
+    move |error| format!("cannot {what}: {error}")
+}
+
+/// The path of an open file, for calls that take no descriptor.
+fn path_of(fd: &OwnedFd) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}

@@ -1,0 +1,70 @@
+//! What is mounted where, from `/proc/self/mountinfo`.
+
+use std::path::{Path, PathBuf};
+
+/// A mount: its place and the type of its file system.
+#[derive(Debug, PartialEq)]
+pub struct Mounted {
+    /// Where.
+    pub at: PathBuf,
+    /// `ext4`, `proc` ...
+    pub kind: String,
+}
+
+/// All mounts that this process sees, in the order in which they were made.
+pub fn all() -> Vec<Mounted> {
+    parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
+}
+
+fn parse(text: &[u8]) -> Vec<Mounted> {
+    let lines = String::from_utf8_lossy(text);
+    let one = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let at = PathBuf::from(unescaped(before.split(' ').nth(4)?));
+        Some(Mounted { at, kind: after.split(' ').next()?.to_owned() })
+    };
+    lines.lines().filter_map(one).collect()
+}
+
+/// `\040` is a blank.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.get(..3).and_then(|code| u8::from_str_radix(code, 8).ok()) {
+            Some(code) => {
+                plain.push(code.into());
+                plain += &part[3..];
+            }
+            None => plain = plain + "\\" + part,
+        }
+    }
+    plain
+}
+
+/// Those below a folder, each of which is below no other of them.
+pub fn topmost<'a>(all: &'a [Mounted], folder: &Path) -> Vec<&'a Mounted> {
+    let below: Vec<&Mounted> = all.iter().filter(|one| one.at != folder && one.at.starts_with(folder)).collect();
+    let covered = |one: &Mounted| below.iter().any(|other| other.at != one.at && one.at.starts_with(&other.at));
+    let mut top: Vec<&Mounted> = below.iter().copied().filter(|one| !covered(one)).collect();
+    top.sort_by(|a, b| a.at.cmp(&b.at));
+    top.dedup_by(|a, b| a.at == b.at);
+    top
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_found_by_place() {
+        let text = b"22 27 0:21 / / rw shared:1 - ext4 /dev/x rw\n23 22 0:5 / /var/a\\040b rw,relatime - tmpfs t rw\n\
+            24 23 0:6 / /var/a\\040b/deep rw - proc proc rw\n25 22 0:7 / /vary rw - xfs x rw\n26 22 0:7 / /vary rw - xfs x rw\n";
+        let all = parse(text);
+        assert_eq!(all[1], Mounted { at: "/var/a b".into(), kind: "tmpfs".into() });
+        let top = |folder: &str| topmost(&all, Path::new(folder)).iter().map(|one| one.at.clone()).collect::<Vec<_>>();
+        assert_eq!(top("/"), [Path::new("/var/a b"), Path::new("/vary")]);
+        assert_eq!(top("/var"), [Path::new("/var/a b")]);
+        assert_eq!(top("/var/a b/deep"), Vec::<PathBuf>::new());
+    }
+}

@@ -1,0 +1,83 @@
+//! The content of a volume of files, changed all at once: a folder `..<time>` holds it, the link `..data` names the folder, and
+//! beside it a link for each name leads through `..data`. Whoever reads sees all of the old or all of the new.
+
+use super::safely;
+use crate::world::volume::File;
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, readlinkat, renameat, symlinkat, unlinkat};
+use rustix::io::{Errno, Result};
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+const DATA: &str = "..data";
+const FRESH: &str = "..data_new";
+
+/// Makes the content of an open volume what it should be; does nothing when it is.
+pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
+    if files.iter().any(|file| !safely::is_plain(&file.path)) {
+        return Err(Errno::INVAL);
+    }
+    let before = readlinkat(volume, DATA, Vec::new()).ok().and_then(|name| name.into_string().ok());
+    let before = before.filter(|name| name.starts_with("..") && !name.contains('/'));
+    if before.as_deref().is_some_and(|before| holds(volume, before, files)) {
+        return Ok(());
+    }
+    let fresh = format!("..{}", crate::runtime::wire::now());
+    mkdirat(volume, &fresh, Mode::from_raw_mode(0o755))?;
+    write_all(&super::folder(volume.as_fd(), Path::new(&fresh))?, files)?;
+    let _ = unlinkat(volume, FRESH, AtFlags::empty());
+    symlinkat(&fresh, volume, FRESH)?;
+    renameat(volume, FRESH, volume, DATA)?;
+    link_names(volume, files)?;
+    if let Some(before) = before {
+        safely::remove_all(volume, &before);
+    }
+    Ok(())
+}
+
+fn write_all(folder: &OwnedFd, files: &[File]) -> Result<()> {
+    for file in files {
+        let (parent, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+        let parent = safely::make_folders(folder, parent, 0o755)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = openat(&parent, name, flags, Mode::from_raw_mode(0o600))?;
+        let mut rest = &file.content[..];
+        while !rest.is_empty() {
+            let written = rustix::io::write(&made, rest)?;
+            rest = &rest[written..];
+        }
+        rustix::fs::fchmod(&made, Mode::from_raw_mode(file.mode))?;
+    }
+    Ok(())
+}
+
+/// Names at the top of the volume.
+fn tops(files: &[File]) -> BTreeSet<&str> {
+    files.iter().map(|file| file.path.split('/').next().unwrap_or_default()).collect()
+}
+
+fn link_names(volume: &OwnedFd, files: &[File]) -> Result<()> {
+    let tops = tops(files);
+    for top in &tops {
+        match symlinkat(format!("{DATA}/{top}"), volume, *top) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for name in safely::names(volume)? {
+        if !name.starts_with("..") && !tops.contains(name.as_str()) {
+            let _ = unlinkat(volume, &name, AtFlags::empty());
+        }
+    }
+    Ok(())
+}
+
+/// Whether exactly this is there already, in a folder that was finished.
+fn holds(volume: &OwnedFd, before: &str, files: &[File]) -> bool {
+    let Ok(folder) = super::folder(volume.as_fd(), Path::new(before)) else { return false };
+    let Ok(names) = safely::names(volume) else { return false };
+    let there: BTreeSet<&str> = names.iter().map(String::as_str).filter(|name| !name.starts_with("..")).collect();
+    there == tops(files)
+        && safely::count(&folder) == Some(files.len())
+        && files.iter().all(|file| safely::reads(&folder, &file.path, file.mode, &file.content))
+}

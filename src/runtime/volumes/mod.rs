@@ -1,0 +1,219 @@
+//! Volumes on disk: folders below a pod's own, with what should be in them.
+//!
+//! Knows: how each kind of volume becomes a folder, and how content changes under its readers. It works in the pod's shim.
+//! Never: follows a link out of a pod's folder. Paths of the machine that a pod names (`hostPath`) are taken as they are, links included.
+
+mod content;
+mod safely;
+
+pub use safely::{inside, make_folders};
+
+use crate::world::volume::{Source, Volume};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::io::Errno;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Where a pod's volumes are in its folder; with a dot, which no container's name has.
+pub const FOLDER: &str = "volumes.d";
+
+/// Where the cluster's own persistent volumes are in the state folder.
+pub const KEPT: &str = "volumes";
+
+/// Makes a pod's volumes what they should be. The error says which one cannot, as the kubelet says it.
+pub fn lay_out(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
+    if volumes.is_empty() {
+        return Ok(());
+    }
+    let root = folder(CWD, pod).and_then(|pod| make_folder(&pod, FOLDER)).map_err(|error| error.to_string())?;
+    for volume in volumes {
+        lay_out_one(pod, &root, volume)
+            .map_err(|why| format!("MountVolume.SetUp failed for volume {:?} : {why}", &*volume.name))?;
+    }
+    Ok(())
+}
+
+fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String> {
+    let failed = |error: Errno| error.to_string();
+    match &volume.source {
+        Source::Empty => empty(root, &volume.name).map_err(failed),
+        Source::Files(files) => {
+            let folder = make_folder(root, &volume.name).map_err(failed)?;
+            content::replace(&folder, files).map_err(failed)
+        }
+        Source::Host { path, kind } => check_host(Path::new(path), kind),
+        Source::Kept(name) => {
+            let state = folder(CWD, state_of(pod)).map_err(failed)?;
+            let all = make_folder(&state, KEPT).map_err(failed)?;
+            empty(&all, name).map_err(failed)
+        }
+    }
+}
+
+/// A folder that anybody may write in, as an emptyDir is; one that is there stays as it is.
+fn empty(root: &OwnedFd, name: &str) -> rustix::io::Result<()> {
+    match mkdirat(root, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) => {
+            let made = folder(root.as_fd(), Path::new(name))?;
+            rustix::fs::fchmod(made, Mode::from_raw_mode(0o777))
+        }
+        Err(Errno::EXIST) => folder(root.as_fd(), Path::new(name)).map(drop),
+        Err(error) => Err(error),
+    }
+}
+
+fn make_folder(parent: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    match mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => folder(parent.as_fd(), Path::new(name)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a folder that is no link.
+fn folder(parent: impl AsFd, name: &Path) -> rustix::io::Result<OwnedFd> {
+    openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Removes a pod's folder with everything in it; folders that were closed to their owner are opened first.
+pub fn remove(pod: &Path) {
+    let (Some(parent), Some(name)) = (pod.parent(), pod.file_name().and_then(|name| name.to_str())) else { return };
+    if let Ok(parent) = folder(CWD, parent) {
+        safely::remove_all(&parent, name);
+    }
+}
+
+fn state_of(pod: &Path) -> &Path {
+    pod.ancestors().nth(2).unwrap_or(pod)
+}
+
+/// Where a volume's root is on the machine.
+pub fn root_of(pod: &Path, name: &str, volumes: &[Volume]) -> PathBuf {
+    match volumes.iter().find(|volume| *volume.name == *name).map(|volume| &volume.source) {
+        Some(Source::Host { path, .. }) => PathBuf::from(path),
+        Some(Source::Kept(volume)) => state_of(pod).join(KEPT).join(&**volume),
+        _ => pod.join(FOLDER).join(name),
+    }
+}
+
+/// Whether a path of the machine is of the type that it has to have; the types that end in `OrCreate` make it.
+fn check_host(path: &Path, kind: &str) -> Result<(), String> {
+    let shown = path.display();
+    if !path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir) {
+        return Err(format!("hostPath {shown} has to be an absolute path without \"..\""));
+    }
+    let made = match kind {
+        "DirectoryOrCreate" if !path.exists() => fs::create_dir_all(path),
+        "FileOrCreate" if !path.exists() => fs::OpenOptions::new().write(true).create_new(true).open(path).map(drop),
+        _ => Ok(()),
+    };
+    made.map_err(|error| format!("cannot make {shown}: {error}"))?;
+    let found = fs::metadata(path).map(|found| found.file_type());
+    let is = |test: fn(&fs::FileType) -> bool| found.as_ref().is_ok_and(test);
+    let (right, word) = match kind {
+        "Directory" | "DirectoryOrCreate" => (is(fs::FileType::is_dir), "directory"),
+        "File" | "FileOrCreate" => (is(fs::FileType::is_file), "file"),
+        "Socket" => (is(FileTypeExt::is_socket), "socket file"),
+        "CharDevice" => (is(FileTypeExt::is_char_device), "character device"),
+        "BlockDevice" => (is(FileTypeExt::is_block_device), "block device"),
+        // Docker made a folder of what is not there, and so do the runtimes after it.
+        _ if found.is_err() => return fs::create_dir_all(path).map_err(|error| format!("cannot make {shown}: {error}")),
+        _ => (true, ""),
+    };
+    if right { Ok(()) } else { Err(format!("hostPath type check failed: {shown} is not a {word}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::volume::File;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn files(list: &[(&str, u32, &str)]) -> Vec<Volume> {
+        let file = |(path, mode, text): &(&str, u32, &str)| File {
+            path: (*path).into(),
+            mode: *mode,
+            content: text.as_bytes().into(),
+        };
+        vec![Volume { name: "v".into(), source: Source::Files(list.iter().map(file).collect()) }]
+    }
+
+    fn listed(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names.retain(|name| !name.starts_with("..") || name == "..data");
+        names
+    }
+
+    #[test]
+    fn content_changes_all_at_once() {
+        let pod = tempfile::tempdir().unwrap();
+        let volume = pod.path().join(FOLDER).join("v");
+        lay_out(pod.path(), &files(&[("a", 0o644, "1"), ("x/y", 0o400, "2")])).unwrap();
+        assert_eq!(listed(&volume), ["..data", "a", "x"]);
+        assert_eq!(fs::read_to_string(volume.join("x/y")).unwrap(), "2");
+        assert_eq!(fs::metadata(volume.join("x/y")).unwrap().permissions().mode() & 0o777, 0o400);
+        let before = fs::read_link(volume.join("..data")).unwrap();
+        lay_out(pod.path(), &files(&[("a", 0o644, "1"), ("x/y", 0o400, "2")])).unwrap();
+        assert_eq!(fs::read_link(volume.join("..data")).unwrap(), before, "nothing to change");
+        lay_out(pod.path(), &files(&[("a", 0o644, "new"), ("b", 0o644, "3")])).unwrap();
+        assert_eq!(listed(&volume), ["..data", "a", "b"]);
+        assert_eq!(fs::read_to_string(volume.join("a")).unwrap(), "new");
+        assert!(!volume.join(before).exists(), "what was before is gone");
+        lay_out(pod.path(), &files(&[])).unwrap();
+        assert_eq!(listed(&volume), ["..data"]);
+    }
+
+    #[test]
+    fn no_name_leads_out_of_a_volume() {
+        for path in ["..", "../x", "/x", "a/../../x", "..data/x", "", "a//b", "..x"] {
+            let pod = tempfile::tempdir().unwrap();
+            assert!(lay_out(pod.path(), &files(&[(path, 0o644, "no")])).is_err(), "{path:?}");
+            assert!(!pod.path().join("x").exists() && !pod.path().join(FOLDER).join("x").exists(), "{path:?}");
+        }
+        let (pod, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(pod.path().join(FOLDER)).unwrap();
+        symlink(other.path(), pod.path().join(FOLDER).join("v")).unwrap();
+        assert!(lay_out(pod.path(), &files(&[("a", 0o644, "no")])).is_err(), "a link in the volume's place");
+        assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn paths_of_the_machine_have_types() {
+        let base = tempfile::tempdir().unwrap();
+        let path = |name: &str| base.path().join(name);
+        fs::write(path("file"), "").unwrap();
+        let table = [
+            ("file", "File", Ok(())),
+            ("file", "", Ok(())),
+            ("file", "Directory", Err("directory")),
+            ("file", "Socket", Err("socket file")),
+            ("file", "CharDevice", Err("character device")),
+            ("none", "Directory", Err("directory")),
+            ("none", "File", Err("file")),
+            ("made/deep", "DirectoryOrCreate", Ok(())),
+            ("new", "FileOrCreate", Ok(())),
+            ("any", "", Ok(())),
+        ];
+        for (name, kind, expected) in table {
+            let expected = expected.map_err(|word: &str| {
+                format!("hostPath type check failed: {} is not a {word}", path(name).display())
+            });
+            assert_eq!(check_host(&path(name), kind), expected, "{name} {kind}");
+        }
+        assert!(path("made/deep").is_dir() && path("new").is_file() && path("any").is_dir());
+        assert!(check_host(Path::new("relative"), "").is_err() && check_host(Path::new("/a/../b"), "").is_err());
+    }
+
+    #[test]
+    fn an_empty_folder_keeps_what_was_written() {
+        let pod = tempfile::tempdir().unwrap();
+        let volume = [Volume { name: "e".into(), source: Source::Empty }];
+        lay_out(pod.path(), &volume).unwrap();
+        fs::write(pod.path().join(FOLDER).join("e/x"), "kept").unwrap();
+        lay_out(pod.path(), &volume).unwrap();
+        assert_eq!(fs::read_to_string(root_of(pod.path(), "e", &volume).join("x")).unwrap(), "kept");
+    }
+}

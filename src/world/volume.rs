@@ -1,0 +1,118 @@
+//! A pod's volumes as the machine gets them: what is in each, and where each container sees it.
+
+use crate::object::Str;
+use serde::{Deserialize, Serialize};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// How the containers of a pod see files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum View {
+    /// The machine's files as they are, and no volume is mounted. Those listed are laid out all the same.
+    #[default]
+    Host,
+    /// The machine's files under a private layer that takes every write, with volumes mounted.
+    Private,
+}
+
+/// Everything about files that the start of a container needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// How it sees files.
+    pub view: View,
+    /// The pod's volumes, laid out before the container starts.
+    pub volumes: Arc<[Volume]>,
+    /// Where this container sees them, in the order of the spec.
+    pub mounts: Vec<Mount>,
+}
+
+/// One volume of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Volume {
+    /// Its name in the pod. One with a dot is kloop's own.
+    pub name: Str,
+    /// What is in it.
+    pub source: Source,
+}
+
+/// What is in a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Source {
+    /// A folder that begins empty and lives as long as the pod.
+    Empty,
+    /// Files with this content, replaced all at once when it changes. Containers cannot write in it.
+    Files(Vec<File>),
+    /// A path of the machine.
+    Host {
+        /// Where.
+        path: String,
+        /// The type that it has to have, in Kubernetes' words; empty for any.
+        kind: String,
+    },
+    /// A folder of the cluster that outlives the pod: a provisioned PersistentVolume of this name.
+    Kept(Str),
+}
+
+/// One file of a volume.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct File {
+    /// Relative to the volume, without `..`.
+    pub path: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// Its bytes: secret ones, maybe, so they are never shown.
+    #[serde(with = "bytes")]
+    pub content: Arc<[u8]>,
+}
+
+/// Where a container sees a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Mount {
+    /// Name of the volume.
+    pub volume: Str,
+    /// `mountPath`.
+    pub path: String,
+    /// The part of the volume that is mounted, relative; empty for all of it.
+    pub sub_path: String,
+    /// Whether the container may only read.
+    pub read_only: bool,
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} {:o} {} bytes", self.path, self.mode, self.content.len())
+    }
+}
+
+impl Source {
+    /// Whether its content follows what the cluster says while the pod runs.
+    pub fn follows(&self) -> bool {
+        matches!(self, Source::Files(_))
+    }
+}
+
+/// Bytes as base64: they go to a pod's shim as JSON.
+mod bytes {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::sync::Arc;
+
+    pub fn serialize<S: Serializer>(bytes: &Arc<[u8]>, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[u8]>, D::Error> {
+        let text = String::deserialize(from)?;
+        STANDARD.decode(text).map(Arc::from).map_err(D::Error::custom)
+    }
+}
+
+/// A number that differs when the content that volumes should have differs; the same in every control plane of one build.
+pub fn fingerprint(volumes: &[Volume]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for volume in volumes.iter().filter(|volume| volume.source.follows()) {
+        volume.hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,272 @@
+//! What containers see of files: volumes where they belong, changes as they come, and nothing that stays behind.
+
+use super::pod;
+use crate::cluster::Cluster;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+/// As whoever runs the tests, and as an ordinary user when that is root.
+fn clusters() -> Vec<Cluster> {
+    let root = rustix::process::geteuid().is_root();
+    let mut clusters = vec![Cluster::new()];
+    clusters.extend(root.then(|| Cluster::of_user(65534)));
+    clusters
+}
+
+#[test]
+fn every_kind_of_volume_is_where_the_pod_wants_it() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let outside = cluster.home().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("name"), "of the machine").unwrap();
+        cluster.owns(&outside);
+        let manifest = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {color: green, run.sh: "echo run $(cat /data/config/color)"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: keys}
+stringData: {token: s3cret}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: files, labels: {app: files}}
+spec:
+  restartPolicy: Never
+  hostAliases: [{ip: 10.1.2.3, hostnames: [far.example, far]}]
+  volumes:
+  - {name: scratch, emptyDir: {}}
+  - {name: settings, configMap: {name: settings, defaultMode: 0555}}
+  - {name: keys, secret: {secretName: keys, defaultMode: 0400, items: [{key: token, path: deep/token}]}}
+  - {name: machine, hostPath: {path: OUTSIDE, type: Directory}}
+  - name: all
+    projected:
+      sources:
+      - {configMap: {name: settings, items: [{key: color, path: color}]}}
+      - {downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}
+      - {serviceAccountToken: {path: token}}
+  containers:
+  - name: main
+    image: busybox
+    workingDir: /kloop-test/work
+    env: [{name: WHO, value: me}]
+    command: [sh, -c]
+    args:
+    - |
+      echo $PWD $(cat /etc/kloop-test/deep/token) $(stat -Lc %a /etc/kloop-test/deep/token) $(cat /kloop-test/file)
+      /data/config/run.sh
+      echo kept > /data/of-pod; echo more > /logs/log; ls /data
+      (echo no > /data/config/color) 2>/dev/null || echo refused
+      (echo no > /machine/name) 2>/dev/null || echo refused
+      cat /machine/name; echo; cat /kloop-test/all/color /kloop-test/all/labels; echo
+      tr . '\n' < /kloop-test/all/token | wc -l
+      grep far /etc/hosts
+      touch /tmp/kloop-test-mark /var/log/kloop-test-mark "$HOME/mark" && ls /tmp/kloop-test-mark
+    volumeMounts:
+    - {name: scratch, mountPath: /data}
+    - {name: scratch, mountPath: /logs, subPathExpr: logs/$(WHO)}
+    - {name: settings, mountPath: /data/config}
+    - {name: settings, mountPath: /kloop-test/file, subPath: color}
+    - {name: keys, mountPath: /etc/kloop-test}
+    - {name: machine, mountPath: /machine, readOnly: true}
+    - {name: all, mountPath: /kloop-test/all}
+"#;
+        cluster.apply(&manifest.replace("OUTSIDE", &outside.display().to_string()));
+        cluster.until_reads("pod/files", "{.status.phase}", "Succeeded");
+        let expected = "/kloop-test/work s3cret 400 green\nrun green\nconfig\nlogs\nof-pod\nrefused\nrefused\nof the machine\n\
+            greenapp=\"files\"\n2\n10.1.2.3\tfar.example\tfar\n/tmp/kloop-test-mark\n";
+        assert_eq!(cluster.log("files", "main"), expected);
+        for path in ["/kloop-test", "/data", "/machine", "/tmp/kloop-test-mark", "/var/log/kloop-test-mark", "/etc/kloop-test"] {
+            assert!(!Path::new(path).exists(), "{path} of the machine was made");
+        }
+        assert!(!cluster.home().join("mark").exists(), "the user's home is under the layer, too");
+        assert_eq!(fs::read_to_string(outside.join("name")).unwrap(), "of the machine");
+        cluster.ok("delete pod files");
+        cluster.nothing_is_left();
+        assert!(outside.join("name").exists(), "what is of the machine stays");
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(&cluster.home().display().to_string()), "{mounts}");
+    }
+}
+
+const ROTATING: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: watcher, labels: {app: watcher}}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes:
+  - {name: settings, configMap: {name: settings}}
+  - {name: keys, secret: {secretName: keys}}
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, 'while :; do said="$(cat /etc/settings/color)$(cat /etc/settings/shade) $(cat /etc/keys/token) $(cat /fixed)"; [ "$said" = "$last" ] || echo "$said"; last="$said"; sleep 0.02; done']
+    volumeMounts:
+    - {name: settings, mountPath: /etc/settings}
+    - {name: keys, mountPath: /etc/keys}
+    - {name: settings, mountPath: /fixed, subPath: color}
+"#;
+
+fn settings(color: &str, token: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, data: {{color: {color}, shade: {color}}}}}\n---\n\
+         {{apiVersion: v1, kind: Secret, metadata: {{name: keys}}, stringData: {{token: {token}}}}}\n---\n"
+    )
+}
+
+#[test]
+fn changes_reach_running_pods_and_later_control_planes() {
+    for cluster in clusters() {
+        let plane = cluster.watch();
+        cluster.apply(&(settings("red", "one") + ROTATING));
+        cluster.until("it reads", || cluster.log("watcher", "main") == "redred one red\n");
+        cluster.apply(&settings("blue", "one"));
+        cluster.until("it sees the change", || cluster.log("watcher", "main").contains("blueblue one red\n"));
+        plane.kill();
+        cluster.apply(&settings("blue", "two"));
+        let _plane = cluster.watch();
+        cluster.until("it sees what changed while nobody ran", || cluster.log("watcher", "main").contains("blueblue two red\n"));
+        assert_eq!(cluster.read("pod/watcher", "{.status.containerStatuses[0].restartCount}"), "0");
+        cluster.ok("delete pod watcher");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
+fn a_restart_starts_fresh_but_keeps_volumes() {
+    for cluster in clusters() {
+        let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
+        cluster.apply(
+            r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: phoenix}
+spec:
+  restartPolicy: OnFailure
+  volumes: [{name: kept, emptyDir: {}}]
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, 'echo run >> /kept/runs; ls /tmp/kloop-fresh 2>/dev/null; touch /tmp/kloop-fresh; mkdir -p /kept/closed; chmod 0 /kept/closed; test "$(wc -l < /kept/runs)" -ge 3 && cat /kept/runs']
+    volumeMounts: [{name: kept, mountPath: /kept}]
+"#,
+        );
+        cluster.until_reads("pod/phoenix", "{.status.phase}", "Succeeded");
+        assert_eq!(cluster.log("phoenix", "main"), "run\nrun\nrun\n");
+        cluster.ok("delete pod phoenix");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
+fn probes_see_what_their_container_sees_and_replicas_do_not_meet() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let probed = |name: &str, script: &str| {
+            pod(name, "Always", 1, script)
+                .replace("labels: {app:", "annotations: {kloop.dev/filesystem: private}, labels: {app:")
+                .replace("image: busybox", "image: busybox, readinessProbe: {periodSeconds: 1, exec: {command: [cat, /tmp/kloop-healthy]}}")
+        };
+        cluster.apply(&probed("well", "touch /tmp/kloop-healthy; exec sleep 1000"));
+        cluster.apply(&probed("ill", "exec sleep 1000"));
+        cluster.ready_pods("app=well", 1);
+        cluster.until("the other one was probed", || cluster.ok("get events").contains("/tmp/kloop-healthy"));
+        assert_eq!(cluster.read("pod/ill", "{.status.containerStatuses[0].ready}"), "false");
+        assert!(!Path::new("/tmp/kloop-healthy").exists());
+        cluster.ok("delete pod well ill");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
+fn a_volume_that_cannot_be_set_up_says_so_until_it_can() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
+    let place = cluster.home().join("late");
+    let manifest = pod("waits", "Never", 1, "cat /in/late").replace(
+        "containers:",
+        &format!("volumes: [{{name: in, hostPath: {{path: {}, type: Directory}}}}]\n  containers:", place.display()),
+    );
+    cluster.apply(&manifest.replace("image: busybox", "image: busybox, volumeMounts: [{name: in, mountPath: /in}]"));
+    let said = format!("MountVolume.SetUp failed for volume \"in\" : hostPath type check failed: {} is not a directory", place.display());
+    cluster.until("an event says why", || cluster.ok("get events").contains(&said));
+    assert_eq!(cluster.read("pod/waits", "{.status.containerStatuses[0].state.waiting.reason}"), "ContainerCreating");
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("late"), "now\n").unwrap();
+    cluster.until_reads("pod/waits", "{.status.phase}", "Succeeded");
+    assert_eq!(cluster.log("waits", "main"), "now\n");
+}
+
+#[test]
+fn no_sub_path_leads_out_of_its_volume() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let shared = cluster.home().join("shared");
+    fs::create_dir(&shared).unwrap();
+    symlink("/etc", shared.join("etc")).unwrap();
+    symlink("..", shared.join("up")).unwrap();
+    for (name, path) in [("etc", "etc/ssl"), ("up", "up/pods")] {
+        let manifest = pod(name, "Never", 1, "ls /in").replace(
+            "containers:",
+            &format!("volumes: [{{name: in, hostPath: {{path: {}}}}}]\n  containers:", shared.display()),
+        );
+        let mount = format!("image: busybox, volumeMounts: [{{name: in, mountPath: /in, subPath: {path}}}]");
+        cluster.apply(&manifest.replace("image: busybox", &mount));
+        cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Failed");
+        let said = cluster.read(&format!("pod/{name}"), "{.status.containerStatuses[0].state.terminated.message}");
+        assert!(said.contains("not within volume path"), "{said}");
+        assert_eq!(cluster.log(name, "main"), "");
+    }
+}
+
+#[test]
+fn the_machines_files_are_there_for_who_wants_them() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let manifest = pod("plain", "Never", 1, "echo data > $KLOOP_VOLUME_MY_DATA/x; cat $KLOOP_VOLUME_MY_DATA/x; touch $HOME/here; ls /nowhere 2>&1")
+        .replace("labels:", "annotations: {kloop.dev/filesystem: host}, labels:")
+        .replace("containers:", "volumes: [{name: my-data, emptyDir: {}}]\n  containers:")
+        .replace("image: busybox", "image: busybox, volumeMounts: [{name: my-data, mountPath: /nowhere}]");
+    cluster.apply(&manifest);
+    cluster.until("it has ended", || ["Succeeded", "Failed"].contains(&&*cluster.read("pod/plain", "{.status.phase}")));
+    let log = cluster.log("plain", "main");
+    assert!(log.starts_with("data\n") && log.contains("/nowhere"), "{log}");
+    assert!(cluster.home().join("here").exists());
+}
+
+#[test]
+fn a_program_beside_its_manifest_works_in_its_own_folder() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let folder = cluster.home().join("project");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("server"), "#!/bin/sh\npwd; echo built > made; cat /conf/x\n").unwrap();
+        fs::set_permissions(folder.join("server"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(
+            folder.join("app.yaml"),
+            r#"
+{apiVersion: v1, kind: ConfigMap, metadata: {name: conf}, data: {x: "read\n"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: project}
+spec:
+  restartPolicy: Never
+  volumes: [{name: conf, configMap: {name: conf}}]
+  containers: [{name: main, image: ./server, volumeMounts: [{name: conf, mountPath: /conf}]}]
+"#,
+        )
+        .unwrap();
+        cluster.owns(&folder);
+        cluster.ok(&format!("apply -f {}", folder.join("app.yaml").display()));
+        cluster.until_reads("pod/project", "{.status.phase}", "Succeeded");
+        assert_eq!(cluster.log("project", "main"), format!("{}\nread\n", folder.display()));
+        assert_eq!(fs::read_to_string(folder.join("made")).unwrap(), "built\n", "the folder is seen as it is");
+    }
+}
