@@ -43,7 +43,8 @@ impl Cluster {
 
     /// An empty one that belongs to this user, and whose programs it runs. Only root can make one.
     pub fn of_user(user: u32) -> Cluster {
-        let cluster = Cluster { user: Some(user), ..Cluster::new() };
+        let mut cluster = Cluster::new();
+        cluster.user = Some(user);
         cluster.owns(&cluster.home());
         cluster
     }

@@ -143,7 +143,8 @@ impl Teller<'_, '_> {
             let waiting = waiting(status).filter(|waiting| waiting.reason.as_deref() == Some("ContainerCreating"));
             waiting.and_then(|waiting| waiting.message.clone())
         };
-        if let Some(message) = said(status).filter(|new| self.member.old.as_ref().and_then(said).as_ref() != Some(new)) {
+        if let Some(message) = said(status).filter(|new| self.member.old.as_ref().and_then(said).as_ref() != Some(new))
+        {
             self.plan.event(self.pod.row, EventType::Warning, "FailedMount", message);
         }
     }

@@ -81,7 +81,9 @@ spec:
         let expected = "/kloop-test/work s3cret 400 green\nrun green\nconfig\nlogs\nof-pod\nrefused\nrefused\nof the machine\n\
             greenapp=\"files\"\n2\n10.1.2.3\tfar.example\tfar\n/tmp/kloop-test-mark\n";
         assert_eq!(cluster.log("files", "main"), expected);
-        for path in ["/kloop-test", "/data", "/machine", "/tmp/kloop-test-mark", "/var/log/kloop-test-mark", "/etc/kloop-test"] {
+        for path in
+            ["/kloop-test", "/data", "/machine", "/tmp/kloop-test-mark", "/var/log/kloop-test-mark", "/etc/kloop-test"]
+        {
             assert!(!Path::new(path).exists(), "{path} of the machine was made");
         }
         assert!(!cluster.home().join("mark").exists(), "the user's home is under the layer, too");
@@ -92,6 +94,18 @@ spec:
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(&cluster.home().display().to_string()), "{mounts}");
     }
+}
+
+#[test]
+fn the_fixture_does_what_it_says() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/volumes/");
+    cluster.ok(&format!("apply -f {fixture}"));
+    cluster.ready_pods("app=reader", 1);
+    assert_eq!(cluster.log("reader", "main"), "prepared by reader\napp=\"reader\"\nthe color is green\n");
+    cluster.ok(r#"patch configmap settings -p {"data":{"color":"blue"}}"#);
+    cluster.until("it follows", || cluster.log("reader", "main").ends_with("the color is blue\n"));
 }
 
 const ROTATING: &str = r#"
@@ -128,10 +142,12 @@ fn changes_reach_running_pods_and_later_control_planes() {
         cluster.until("it reads", || cluster.log("watcher", "main") == "redred one red\n");
         cluster.apply(&settings("blue", "one"));
         cluster.until("it sees the change", || cluster.log("watcher", "main").contains("blueblue one red\n"));
-        plane.kill();
+        plane.end("KILL");
         cluster.apply(&settings("blue", "two"));
         let _plane = cluster.watch();
-        cluster.until("it sees what changed while nobody ran", || cluster.log("watcher", "main").contains("blueblue two red\n"));
+        cluster.until("it sees what changed while nobody ran", || {
+            cluster.log("watcher", "main").contains("blueblue two red\n")
+        });
         assert_eq!(cluster.read("pod/watcher", "{.status.containerStatuses[0].restartCount}"), "0");
         cluster.ok("delete pod watcher");
         cluster.nothing_is_left();
@@ -171,7 +187,10 @@ fn probes_see_what_their_container_sees_and_replicas_do_not_meet() {
         let probed = |name: &str, script: &str| {
             pod(name, "Always", 1, script)
                 .replace("labels: {app:", "annotations: {kloop.dev/filesystem: private}, labels: {app:")
-                .replace("image: busybox", "image: busybox, readinessProbe: {periodSeconds: 1, exec: {command: [cat, /tmp/kloop-healthy]}}")
+                .replace(
+                    "image: busybox",
+                    "image: busybox, readinessProbe: {periodSeconds: 1, exec: {command: [cat, /tmp/kloop-healthy]}}",
+                )
         };
         cluster.apply(&probed("well", "touch /tmp/kloop-healthy; exec sleep 1000"));
         cluster.apply(&probed("ill", "exec sleep 1000"));
@@ -194,7 +213,10 @@ fn a_volume_that_cannot_be_set_up_says_so_until_it_can() {
         &format!("volumes: [{{name: in, hostPath: {{path: {}, type: Directory}}}}]\n  containers:", place.display()),
     );
     cluster.apply(&manifest.replace("image: busybox", "image: busybox, volumeMounts: [{name: in, mountPath: /in}]"));
-    let said = format!("MountVolume.SetUp failed for volume \"in\" : hostPath type check failed: {} is not a directory", place.display());
+    let said = format!(
+        "MountVolume.SetUp failed for volume \"in\" : hostPath type check failed: {} is not a directory",
+        place.display()
+    );
     cluster.until("an event says why", || cluster.ok("get events").contains(&said));
     assert_eq!(cluster.read("pod/waits", "{.status.containerStatuses[0].state.waiting.reason}"), "ContainerCreating");
     fs::create_dir(&place).unwrap();
@@ -229,10 +251,15 @@ fn no_sub_path_leads_out_of_its_volume() {
 fn the_machines_files_are_there_for_who_wants_them() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    let manifest = pod("plain", "Never", 1, "echo data > $KLOOP_VOLUME_MY_DATA/x; cat $KLOOP_VOLUME_MY_DATA/x; touch $HOME/here; ls /nowhere 2>&1")
-        .replace("labels:", "annotations: {kloop.dev/filesystem: host}, labels:")
-        .replace("containers:", "volumes: [{name: my-data, emptyDir: {}}]\n  containers:")
-        .replace("image: busybox", "image: busybox, volumeMounts: [{name: my-data, mountPath: /nowhere}]");
+    let manifest = pod(
+        "plain",
+        "Never",
+        1,
+        "echo data > $KLOOP_VOLUME_MY_DATA/x; cat $KLOOP_VOLUME_MY_DATA/x; touch $HOME/here; ls /nowhere 2>&1",
+    )
+    .replace("labels:", "annotations: {kloop.dev/filesystem: host}, labels:")
+    .replace("containers:", "volumes: [{name: my-data, emptyDir: {}}]\n  containers:")
+    .replace("image: busybox", "image: busybox, volumeMounts: [{name: my-data, mountPath: /nowhere}]");
     cluster.apply(&manifest);
     cluster.until("it has ended", || ["Succeeded", "Failed"].contains(&&*cluster.read("pod/plain", "{.status.phase}")));
     let log = cluster.log("plain", "main");

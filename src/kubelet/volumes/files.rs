@@ -81,9 +81,17 @@ struct Kind {
 
 const CONFIG_MAP: Kind =
     Kind { resource: "configmaps", word: "configmap", key_word: "config", plain: "data", encoded: "binaryData" };
-const SECRET: Kind = Kind { resource: "secrets", word: "secret", key_word: "secret", plain: "stringData", encoded: "data" };
+const SECRET: Kind =
+    Kind { resource: "secrets", word: "secret", key_word: "secret", plain: "stringData", encoded: "data" };
 
-fn keys(pod: &LocalPod, kind: &Kind, name: &str, items: Option<&[KeyToPath]>, optional: Option<bool>, mode: i32) -> Found {
+fn keys(
+    pod: &LocalPod,
+    kind: &Kind,
+    name: &str,
+    items: Option<&[KeyToPath]>,
+    optional: Option<bool>,
+    mode: i32,
+) -> Found {
     let optional = optional == Some(true);
     let Some(row) = pod.world.find(kind.resource, &pod.row.key.namespace, name) else {
         return if optional { Ok(Vec::new()) } else { Err(format!("{} {name:?} not found", kind.word)) };

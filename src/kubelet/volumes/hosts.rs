@@ -18,8 +18,11 @@ pub fn of(pod: &LocalPod, ip: &str, hostname: &str) -> (Volume, Vec<Mount>) {
         read_only: false,
     };
     let mounts = files.iter().map(|(name, _)| mount(name)).collect();
-    let file =
-        |(name, text): (&str, String)| File { path: name.to_owned(), mode: 0o644, content: Arc::from(text.into_bytes()) };
+    let file = |(name, text): (&str, String)| File {
+        path: name.to_owned(),
+        mode: 0o644,
+        content: Arc::from(text.into_bytes()),
+    };
     let source = Source::Files(files.into_iter().map(file).collect());
     (Volume { name: VOLUME.into(), source }, mounts)
 }

@@ -65,7 +65,10 @@ mod tests {
         let container = json!({"name": "c", "image": "a", "volumeMounts": mounts, "env": [{"name": "WHO", "value": "me"}],
             "resources": {"limits": {"cpu": "1500m"}}});
         let mut machine = Machine::new(pod(json!({"volumes": volumes, "containers": [container]})));
-        machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"a": "1", "b": "2"}, "binaryData": {"bin": "/wA="}}));
+        machine.put(
+            "configmaps",
+            json!({"metadata": meta("cm"), "data": {"a": "1", "b": "2"}, "binaryData": {"bin": "/wA="}}),
+        );
         machine.put("secrets", json!({"metadata": meta("sec"), "data": {"key": "c2VjcmV0"}}));
         machine
     }
@@ -111,8 +114,14 @@ mod tests {
     fn what_is_missing_is_said_in_kubernetes_words() {
         let cases = [
             (json!({"secret": {"secretName": "no"}}), "secret \"no\" not found"),
-            (json!({"configMap": {"name": "cm", "items": [{"key": "z", "path": "z"}]}}), "references non-existent config key: z"),
-            (json!({"secret": {"secretName": "sec", "items": [{"key": "z", "path": "z"}]}}), "references non-existent secret key: z"),
+            (
+                json!({"configMap": {"name": "cm", "items": [{"key": "z", "path": "z"}]}}),
+                "references non-existent config key: z",
+            ),
+            (
+                json!({"secret": {"secretName": "sec", "items": [{"key": "z", "path": "z"}]}}),
+                "references non-existent secret key: z",
+            ),
             (json!({"projected": {"sources": [{"secret": {"name": "no"}}]}}), "secret \"no\" not found"),
             (json!({"persistentVolumeClaim": {"claimName": "no"}}), "persistentvolumeclaim \"no\" not found"),
             (json!({"nfs": {"server": "s", "path": "/"}}), "this kind of volume is not supported by this node"),
@@ -187,9 +196,20 @@ mod tests {
         machine.put("pods", changed.0);
         let files = started(&mut machine);
         assert_eq!(files.view, View::Private);
-        let mounts: Vec<String> = files.mounts.iter().filter(|mount| !mount.volume.contains('.')).map(|mount| {
-            format!("{}/{} at {} {}", mount.volume, mount.sub_path, mount.path, if mount.read_only { "ro" } else { "rw" })
-        }).collect();
+        let mounts: Vec<String> = files
+            .mounts
+            .iter()
+            .filter(|mount| !mount.volume.contains('.'))
+            .map(|mount| {
+                format!(
+                    "{}/{} at {} {}",
+                    mount.volume,
+                    mount.sub_path,
+                    mount.path,
+                    if mount.read_only { "ro" } else { "rw" }
+                )
+            })
+            .collect();
         assert_eq!(mounts, ["e/ at /data ro", "e/of/me at /logs rw", "f/a at /etc/app/a ro"]);
         let mut changed = machine.pod();
         changed.0["spec"]["containers"][0]["volumeMounts"][1]["subPathExpr"] = "$(NOBODY)".into();

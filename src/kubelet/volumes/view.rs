@@ -49,7 +49,13 @@ fn is_private(pod: &LocalPod) -> bool {
 }
 
 /// The files of one container; or what cannot be said of them, in Kubernetes' words.
-pub fn files(pod: &LocalPod, member: &Member, env: &[(String, String)], ip: &str, hostname: &str) -> Result<Files, String> {
+pub fn files(
+    pod: &LocalPod,
+    member: &Member,
+    env: &[(String, String)],
+    ip: &str,
+    hostname: &str,
+) -> Result<Files, String> {
     let volumes = volumes(pod, ip, hostname);
     if !is_private(pod) {
         return Ok(Files { view: View::Host, volumes: volumes.into(), mounts: Vec::new() });
@@ -98,7 +104,9 @@ fn sub_path(plain: Option<&str>, expression: Option<&str>, env: &[(String, Strin
     };
     let path = command::expand(expression, env);
     match path.contains("$(") {
-        true => Err(format!("failed to prepare subPathExpr {expression:?} for volumeMount: missing value for a variable")),
+        true => {
+            Err(format!("failed to prepare subPathExpr {expression:?} for volumeMount: missing value for a variable"))
+        }
         false => Ok(path),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::super::wire::{Launch, View, now};
 use super::super::{folder, process::Identity, spawn, volumes};
-use crate::world::volume::Volume;
 use super::log::{Log, Stream};
+use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::CString;
@@ -138,9 +138,7 @@ pub fn run(
             || super::super::view::enter(pod, own, cwd, view, volumes).and_then(|()| prepare()),
             not_executed,
         )?,
-        Place::Of(process) => {
-            spawn::fork(|| super::super::view::join(process).and_then(|()| prepare()), not_executed)?
-        }
+        Place::Of(process) => spawn::fork(|| super::super::view::join(process).and_then(|()| prepare()), not_executed)?,
     };
     Ok(pid.as_raw_nonzero().get())
 }

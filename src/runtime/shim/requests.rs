@@ -1,8 +1,8 @@
 //! What a shim is asked, and how it answers.
 
 use super::super::process::{Identity, signal_from};
-use super::super::{spawn, volumes};
 use super::super::wire::{Answer, Container, Envelope, Exec, ExecOutcome, Launch, Request, State, Stopping, now};
+use super::super::{spawn, volumes};
 use super::launch::{self, Place};
 use super::{Live, Shim, tree};
 use rustix::pipe::{PipeFlags, pipe_with};

@@ -5,8 +5,8 @@ use super::{path_of, said};
 use crate::runtime::volumes;
 use crate::runtime::wire::View;
 use crate::world::volume::Volume;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatvfs, mkdirat, openat, openat2};
 use rustix::fs::StatVfsMountFlags;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatvfs, mkdirat, openat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_bind, mount_bind_recursive, mount_remount};
 use std::os::fd::OwnedFd;
@@ -28,7 +28,9 @@ pub fn all(pod: &Path, view: &View, volumes: &[Volume]) -> Result<Vec<Bind>, Str
     let mut binds = Vec::new();
     for mount in &view.mounts {
         let root = volumes::root_of(pod, &mount.volume, volumes);
-        let of = |why: String| format!("failed to prepare volume {:?} for mount path {:?}: {why}", &*mount.volume, mount.path);
+        let of = |why: String| {
+            format!("failed to prepare volume {:?} for mount path {:?}: {why}", &*mount.volume, mount.path)
+        };
         let root = open(&root).map_err(of)?;
         let source = if mount.sub_path.is_empty() { root } else { part(&root, &mount.sub_path).map_err(of)? };
         binds.push(Bind::new(source, Path::new("/").join(&mount.path), mount.read_only).map_err(of)?);
@@ -37,7 +39,8 @@ pub fn all(pod: &Path, view: &View, volumes: &[Volume]) -> Result<Vec<Bind>, Str
 }
 
 fn open(path: &Path) -> Result<OwnedFd, String> {
-    openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| format!("{}: {error}", path.display()))
+    openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// A part of a volume (`subPath`), made as a folder when it is not there; never anything outside the volume.

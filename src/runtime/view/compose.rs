@@ -27,8 +27,20 @@ pub struct Wanted {
 const AS_THEY_ARE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 /// File systems that are no place for files.
 const SPECIAL: [&str; 14] = [
-    "autofs", "bpf", "cgroup", "cgroup2", "debugfs", "devpts", "devtmpfs", "efivarfs", "mqueue", "nsfs", "proc", "securityfs",
-    "sysfs", "tracefs",
+    "autofs",
+    "bpf",
+    "cgroup",
+    "cgroup2",
+    "debugfs",
+    "devpts",
+    "devtmpfs",
+    "efivarfs",
+    "mqueue",
+    "nsfs",
+    "proc",
+    "securityfs",
+    "sysfs",
+    "tracefs",
 ];
 /// Where an ordinary user can write nothing: they are bound unless something is mounted in them.
 const OTHERS: [&str; 9] = ["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/lost+found", "/sbin", "/usr"];
@@ -111,16 +123,16 @@ impl Composer<'_> {
     }
 
     fn bind(&self, path: &Path) -> Result<(), String> {
-        mount_bind_recursive(path, self.target(path)).map_err(|error| format!("cannot bind {}: {error}", path.display()))
+        mount_bind_recursive(path, self.target(path))
+            .map_err(|error| format!("cannot bind {}: {error}", path.display()))
     }
 
     fn overlay_and_mounts(&mut self, folder: &Path) -> Result<(), String> {
         self.overlay(folder)?;
-        let below: Vec<(PathBuf, bool)> = mounted::topmost(&self.mounts, folder)
-            .into_iter()
-            .map(|one| (one.at.clone(), one.at.is_dir()))
-            .collect();
-        let plain = AS_THEY_ARE.map(PathBuf::from).into_iter().filter(|path| path.parent() == Some(folder) && path.is_dir());
+        let below: Vec<(PathBuf, bool)> =
+            mounted::topmost(&self.mounts, folder).into_iter().map(|one| (one.at.clone(), one.at.is_dir())).collect();
+        let plain =
+            AS_THEY_ARE.map(PathBuf::from).into_iter().filter(|path| path.parent() == Some(folder) && path.is_dir());
         let plain: Vec<PathBuf> = plain.filter(|path| below.iter().all(|(at, _)| at != path)).collect();
         for path in plain {
             self.lay(&path)?;

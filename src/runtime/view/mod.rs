@@ -90,7 +90,9 @@ fn separate() -> Result<(), String> {
         alone(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).map_err(said("make a user namespace"))?;
         let write = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
         let map = |id: u32| format!("{id} {id} 1\n");
-        write("setgroups", "deny".into()).and_then(|()| write("uid_map", map(user))).and_then(|()| write("gid_map", map(group)))
+        write("setgroups", "deny".into())
+            .and_then(|()| write("uid_map", map(user)))
+            .and_then(|()| write("gid_map", map(group)))
             .map_err(|error| format!("cannot map the user to itself: {error}"))?;
     }
     let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;

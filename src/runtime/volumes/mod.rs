@@ -118,7 +118,9 @@ fn check_host(path: &Path, kind: &str) -> Result<(), String> {
         "CharDevice" => (is(FileTypeExt::is_char_device), "character device"),
         "BlockDevice" => (is(FileTypeExt::is_block_device), "block device"),
         // Docker made a folder of what is not there, and so do the runtimes after it.
-        _ if found.is_err() => return fs::create_dir_all(path).map_err(|error| format!("cannot make {shown}: {error}")),
+        _ if found.is_err() => {
+            return fs::create_dir_all(path).map_err(|error| format!("cannot make {shown}: {error}"));
+        }
         _ => (true, ""),
     };
     if right { Ok(()) } else { Err(format!("hostPath type check failed: {shown} is not a {word}")) }
@@ -198,9 +200,8 @@ mod tests {
             ("any", "", Ok(())),
         ];
         for (name, kind, expected) in table {
-            let expected = expected.map_err(|word: &str| {
-                format!("hostPath type check failed: {} is not a {word}", path(name).display())
-            });
+            let expected = expected
+                .map_err(|word: &str| format!("hostPath type check failed: {} is not a {word}", path(name).display()));
             assert_eq!(check_host(&path(name), kind), expected, "{name} {kind}");
         }
         assert!(path("made/deep").is_dir() && path("new").is_file() && path("any").is_dir());

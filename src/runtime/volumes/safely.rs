@@ -1,7 +1,8 @@
 //! Files below an open folder, reached so that no link and no `..` leads out of it.
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, chmodat, fchmod, fstat, mkdirat, openat, openat2, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, chmodat, fchmod, fstat, mkdirat, openat, openat2, statat,
+    unlinkat,
 };
 use rustix::io::{Errno, Result};
 use std::os::fd::{AsFd, OwnedFd};
@@ -90,7 +91,11 @@ pub fn remove_all(parent: &OwnedFd, name: &str) {
     let open = || super::folder(parent.as_fd(), Path::new(name));
     let opened = open().or_else(|error| {
         // Its owner took its own rights away. Another user's folder stays as it is, and what follows fails.
-        if error == Errno::ACCESS && chmodat(parent, name, Mode::RWXU, AtFlags::empty()).is_ok() { open() } else { Err(error) }
+        if error == Errno::ACCESS && chmodat(parent, name, Mode::RWXU, AtFlags::empty()).is_ok() {
+            open()
+        } else {
+            Err(error)
+        }
     });
     if let Ok(folder) = opened {
         if fstat(&folder).is_ok_and(|found| found.st_mode & 0o700 != 0o700) {
