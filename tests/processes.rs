@@ -9,8 +9,8 @@ mod healing;
 mod jobs;
 mod logs;
 mod rollouts;
-mod watching;
 mod volumes;
+mod watching;
 
 /// A Deployment of `sleep`s with the label `app: NAME`. Its grace period is short, because `sleep` heeds SIGTERM anyway.
 fn deployment(name: &str, replicas: u32, seconds: u32) -> String {

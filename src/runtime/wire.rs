@@ -5,8 +5,8 @@
 
 use super::process::Identity;
 use crate::object::Time;
-use serde::de::DeserializeOwned;
 use crate::world::volume::{Mount, Volume};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
