@@ -8,7 +8,9 @@
 use super::{Line, Weight};
 use crate::kinds;
 use crate::object::{Key, Time};
-use crate::world::{ContainerState, Ended, Event, EventType, Facts, Plan, ProbeKind, Report, Row, Verb, World};
+use crate::world::{
+    ContainerFacts, ContainerState, Ended, Event, EventType, Facts, Plan, ProbeKind, Report, Row, Verb, World,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -225,6 +227,41 @@ fn happened(event: &Event, wake: Option<Time>, now: Time) -> String {
     }
 }
 
+/// What is told when the machine has said what runs on it: how many pods go on, and which containers have ended while nobody looked.
+pub fn of_inventory(world: &World) -> Vec<Line> {
+    let line = |about, text| Line { at: world.now, by: crate::kubelet::LOOP.name, about, text, weight: Weight::Deed };
+    let runs = |container: &ContainerFacts| matches!(container.state, ContainerState::Running { .. });
+    let running = world.facts.pods.iter().filter(|(_, pod)| pod.containers.values().any(runs)).count();
+    let mut lines: Vec<Line> = world
+        .facts
+        .pods
+        .iter()
+        .flat_map(|(uid, pod)| {
+            let row = world.get(&pod.key()).filter(|row| row.uid == *uid);
+            let ended = pod.containers.iter().filter_map(|(name, one)| Some((name, one.attempt, one.ended()?)));
+            let news = ended.filter(|(name, attempt, _)| row.is_some_and(|row| was_running(row, name, *attempt)));
+            news.map(|(name, _, ended)| line(Some(pod.key()), format!("{name} {} while nobody watched", end(ended))))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    lines.sort_by(|one, other| (&one.about, &one.text).cmp(&(&other.about, &other.text)));
+    if running > 0 {
+        let pods = if running == 1 { "1 pod goes" } else { &format!("{running} pods go") };
+        lines.insert(0, line(None, format!("{pods} on running")));
+    }
+    lines
+}
+
+/// Whether status tells that this attempt runs.
+fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
+    let object = row.body();
+    ["initContainerStatuses", "containerStatuses"].into_iter().any(|list| {
+        object.items(&["status", list]).iter().any(|status| {
+            status["name"] == container && status["restartCount"] == attempt && status["state"]["running"].is_object()
+        })
+    })
+}
+
 /// What is told of a report, by what was known before it. `None` for what says nothing new to people.
 pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
     match report {
@@ -277,6 +314,7 @@ fn end(ended: &Ended) -> String {
 mod tests {
     use super::*;
     use crate::object::{Object, Resource};
+    use crate::world::PodFacts;
     use serde_json::{Value, json};
 
     const PODS: Resource = Resource("pods");
@@ -357,6 +395,38 @@ mod tests {
             "main keeps failing; it is started again in 10s",
         ];
         assert_eq!(told(&world, &plan, &[]), expected);
+    }
+
+    #[test]
+    fn what_ended_while_nobody_watched_is_told_once() {
+        let status = |state: Value| {
+            let mut pod = pod();
+            pod.set(&["status", "containerStatuses"], json!([{"name": "main", "restartCount": 2, "state": state}]));
+            pod.0.to_string()
+        };
+        let ended = Ended {
+            code: 9,
+            signal: None,
+            reason: None,
+            message: String::new(),
+            started: None,
+            finished: Time::UNIX_EPOCH,
+        };
+        for (state, attempt, expected) in [
+            (json!({"running": {}}), 2, vec!["main exited with code 9 while nobody watched"]),
+            (json!({"running": {}}), 1, vec![]),
+            (json!({"terminated": {"exitCode": 9}}), 2, vec![]),
+        ] {
+            let mut world = World::new(Time::UNIX_EPOCH);
+            world.put(Key::new(PODS, "default", "web-1"), status(state).into());
+            let container = ContainerFacts::new(attempt, ContainerState::Ended(ended.clone()));
+            let containers = [("main".into(), container)].into();
+            let facts =
+                PodFacts { namespace: "default".into(), name: "web-1".into(), containers, ..PodFacts::default() };
+            world.facts.pods.insert("p".into(), facts);
+            let lines: Vec<String> = of_inventory(&world).into_iter().map(|line| line.text).collect();
+            assert_eq!(lines, expected);
+        }
     }
 
     #[test]

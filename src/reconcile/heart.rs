@@ -94,6 +94,7 @@ impl Heart {
             world.facts.pods.insert(uid, pod);
         }
         world.facts.inventory_complete = true;
+        self.news.extend(deeds::of_inventory(&world));
         self.world = world;
         self.nodes_seen = (0, 0);
         self.see_nodes();

@@ -30,7 +30,10 @@ fn killing_it_disturbs_no_process_and_the_next_knows_what_happened_meanwhile() {
     signal(killed, "KILL");
     cluster.until("it is gone", || !is_alive(killed));
 
-    let _next = cluster.watch();
+    let next = cluster.watch();
+    next.until_says("kubelet: 3 pods go on running");
+    next.until_says("default/once: main exited with code 9 while nobody watched");
+    next.until_says(&format!("default/{victim}: main was ended by signal 9 (code 137) while nobody watched"));
     cluster.until_reads("pod/once", "{.status.containerStatuses[0].state.terminated.exitCode}", "9");
     cluster.until_reads(&format!("pod/{victim}"), "{.status.containerStatuses[0].restartCount}", "1");
     cluster.until_reads(
