@@ -15,6 +15,7 @@ pub mod folder;
 pub mod image;
 pub mod logs;
 pub mod machine;
+mod network;
 mod probe;
 pub mod process;
 pub mod reference;

@@ -1,5 +1,6 @@
 //! What the machine last reported. Facts are kept by the runtime across restarts of the control plane; kubelet turns them into status.
 
+use super::plan::Route;
 use crate::object::{Key, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,6 +13,8 @@ pub struct Facts {
     pub nodes: HashMap<Str, NodeFacts>,
     /// Plans that the API server refused, by loop and key: what the loop shows as a condition or an event.
     pub refusals: HashMap<(&'static str, Key), Refusal>,
+    /// Where the addresses of Services lead, by Service, as it was last ordered.
+    pub routes: BTreeMap<Key, Route>,
     /// Whether every shim that the last control plane left has been asked: no start is planned before.
     pub inventory_complete: bool,
 }

@@ -105,6 +105,13 @@ pub enum Effect {
     },
     /// Runs one probe; the answer becomes a fact.
     Probe(Box<Probe>),
+    /// Sets where a Service's address leads.
+    Route {
+        /// The Service.
+        service: Key,
+        /// All of it.
+        route: Route,
+    },
     /// An event of the same plan tells of a probe's last failure. Nothing is to be done on the machine: that it was told is the fact.
     Told {
         /// The pod.
@@ -123,6 +130,28 @@ pub enum Effect {
         /// Its volumes.
         volumes: std::sync::Arc<[Volume]>,
     },
+}
+
+/// Where the address of a Service leads: the whole of it, or with no ports that it leads nowhere any more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The Service's address.
+    pub address: Str,
+    /// Its ports.
+    pub ports: Vec<RoutePort>,
+}
+
+/// One port of a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoutePort {
+    /// `TCP` or `UDP`.
+    pub protocol: Str,
+    /// The port.
+    pub port: u16,
+    /// Whether a client comes to the same endpoint each time (`sessionAffinity: ClientIP`).
+    pub sticky: bool,
+    /// `address:port` of all that may be connected to, ordered.
+    pub endpoints: Vec<Str>,
 }
 
 /// Everything that a start needs; resolved by kubelet as far as it can without looking at the machine.

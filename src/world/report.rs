@@ -97,6 +97,12 @@ impl Facts {
                     pod.removing = Some(now);
                 }
             }
+            Effect::Route { service, route } => {
+                match route.ports.is_empty() {
+                    true => self.routes.remove(service),
+                    false => self.routes.insert(service.clone(), route.clone()),
+                };
+            }
             Effect::Told { pod_uid, container, attempt, kind } => self.told(pod_uid, container, *attempt, *kind),
             Effect::Refresh { pod_uid, volumes } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {

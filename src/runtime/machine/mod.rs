@@ -9,7 +9,7 @@ mod link;
 mod nursery;
 mod shard;
 
-use super::{bury, folder, image, probe, view};
+use super::{bury, folder, image, network, probe, view};
 use crate::object::{Str, Time};
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
@@ -137,6 +137,8 @@ impl Host for Machine {
             Effect::Start(start) => &start.pod_uid,
             Effect::Told { .. } => return,
             Effect::Stop { pod_uid, .. } | Effect::Remove { pod_uid } | Effect::Refresh { pod_uid, .. } => pod_uid,
+            // A disk that refuses is told by the next start; the loop orders it again when anything changes.
+            Effect::Route { route, .. } => return drop(network::routes::write(&self.context.state, route)),
             Effect::Probe(probe) if probe::needs_shim(probe) => &probe.pod_uid,
             Effect::Probe(probe) => {
                 let context = self.context.clone();

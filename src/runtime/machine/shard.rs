@@ -225,7 +225,7 @@ impl Shard {
                 self.pursue(&pod_uid);
             }
             Effect::Probe(probe) => self.exec(probe),
-            Effect::Told { .. } => {}
+            Effect::Told { .. } | Effect::Route { .. } => {}
             Effect::Refresh { pod_uid, volumes } => self.refresh(&pod_uid, volumes.to_vec()),
         }
     }

@@ -1,0 +1,124 @@
+//! Binding, connecting and sending for somebody else, on a duplicate of their socket.
+
+use super::address::for_family;
+use super::notice::{self, Notice};
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::net::{self, AddressFamily, SendFlags, SocketAddrV4 as Address, SocketType};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+/// How long a connection may take before it is waited for elsewhere. On loopback one is there, or refused, at once, unless the other
+/// side's queue is full.
+const AT_ONCE: Duration = Duration::from_millis(2);
+
+/// What came of a call.
+pub enum Outcome {
+    /// This, at once.
+    Done(Result<i64, Errno>),
+    /// The connection takes its time, and the caller wants to wait for it.
+    Waits(OwnedFd, SocketAddr),
+}
+
+/// Whether it is a TCP socket.
+pub fn is_stream(socket: &OwnedFd) -> bool {
+    sockopt::socket_type(socket).is_ok_and(|kind| kind == SocketType::STREAM)
+}
+
+/// Whether a UDP socket is bound to this place.
+pub fn is_bound_here(own: Ipv4Addr, port: u16) -> bool {
+    let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(own.octets()));
+    let has = |file: &str, at: usize| {
+        let table = std::fs::read_to_string(file).unwrap_or_default();
+        table.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local[at.min(local.len())..] == wanted))
+    };
+    has("/proc/self/net/udp", 0) || has("/proc/self/net/udp6", 24)
+}
+
+/// Binds the pod's own address.
+pub fn bind(socket: &OwnedFd, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
+    let v6 = is_v6(socket);
+    let alone = v6 && sockopt::ipv6_v6only(socket).unwrap_or(false);
+    if alone {
+        // Its twin for IPv4 binds the pod's address; on a loopback of one address this one has to take the same.
+        sockopt::set_ipv6_v6only(socket, false)?;
+    }
+    match net::bind(socket, &for_family(SocketAddrV4::new(own, port), v6)) {
+        // The twin was first: who asks for IPv6 alone gets a place where nobody comes.
+        Err(Errno::ADDRINUSE) if alone => net::bind(socket, &for_family(SocketAddrV4::new(own, 0), v6)).map(|()| 0),
+        other => other.map(|()| 0),
+    }
+}
+
+/// Connects from the pod's own address.
+pub fn connect(socket: &OwnedFd, own: Ipv4Addr, to: SocketAddrV4) -> Outcome {
+    let v6 = is_v6(socket);
+    if to.ip().is_loopback() {
+        from(socket, own, v6);
+    }
+    let to = for_family(to, v6);
+    let blocks = fcntl_getfl(socket).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK)) && is_stream(socket);
+    if !blocks {
+        return Outcome::Done(net::connect(socket, &to).map(|()| 0));
+    }
+    let patience = sockopt::socket_timeout(socket, sockopt::Timeout::Send).unwrap_or(None);
+    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, Some(AT_ONCE));
+    let connected = net::connect(socket, &to);
+    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, patience);
+    match (connected, rustix::io::fcntl_dupfd_cloexec(socket, 3)) {
+        (Err(Errno::INPROGRESS), Ok(socket)) => Outcome::Waits(socket, to),
+        (connected, _) => Outcome::Done(connected.map(|()| 0)),
+    }
+}
+
+/// Waits for a connection in a process of its own, which then gives the answer.
+pub fn wait(listener: &OwnedFd, notice: &Notice, socket: &OwnedFd, to: SocketAddr) {
+    // SAFETY: a shim has one thread, so the child has whatever the parent had, in a whole state.
+    match unsafe { libc::fork() } {
+        0 => {
+            notice::answer(listener, notice, net::connect(socket, &to).map(|()| 0));
+            // SAFETY: ends the child without running anything that belongs to the parent.
+            unsafe { libc::_exit(0) }
+        }
+        pid if pid < 0 => notice::answer(listener, notice, Err(Errno::AGAIN)),
+        _ => {}
+    }
+}
+
+/// Sends a datagram from the pod's own address.
+pub fn send(socket: &OwnedFd, own: Ipv4Addr, to: SocketAddrV4, message: &[u8], flags: i32) -> Result<i64, Errno> {
+    let v6 = is_v6(socket);
+    if to.ip().is_loopback() {
+        from(socket, own, v6);
+    }
+    let flags = SendFlags::from_bits_retain(flags as u32) | SendFlags::DONTWAIT;
+    net::sendto(socket, message, flags, &for_family(to, v6)).map(|sent| sent as i64)
+}
+
+/// The source that the other side sees. A socket that is bound already keeps its own.
+fn from(socket: &OwnedFd, own: Ipv4Addr, v6: bool) {
+    let is_bound = |address: SocketAddr| address.port() != 0 || !address.ip().is_unspecified();
+    let bound = net::getsockname(socket).ok().and_then(|address| SocketAddr::try_from(address).ok());
+    if bound.is_some_and(is_bound) {
+        return;
+    }
+    // The port is chosen when it connects, so that many connections to different places share one.
+    let _ = no_port_yet(socket);
+    let _ = net::bind(socket, &for_family(Address::new(own, 0), v6));
+}
+
+fn no_port_yet(socket: &OwnedFd) -> Result<(), Errno> {
+    let on: libc::c_int = 1;
+    let (level, name, size) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, size_of_val(&on) as libc::socklen_t);
+    // SAFETY: reads a live integer of the size that is given.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const on).cast(), size) } {
+        0 => Ok(()),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn is_v6(socket: &OwnedFd) -> bool {
+    sockopt::socket_domain(socket).is_ok_and(|family| family == AddressFamily::INET6)
+}

@@ -1,0 +1,50 @@
+//! Addresses as the kernel reads and writes them.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+
+/// The longest address of a kind that we look at: `sockaddr_in6`.
+pub const LONGEST: usize = 28;
+
+/// Reads a `sockaddr_in` or `sockaddr_in6`; any other kind is nobody's business here.
+pub fn read(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+    match i32::from(family) {
+        libc::AF_INET => {
+            let ip: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
+            Some((Ipv4Addr::from(ip), port).into())
+        }
+        libc::AF_INET6 => {
+            let ip: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
+            Some((Ipv6Addr::from(ip), port).into())
+        }
+        _ => None,
+    }
+}
+
+/// The address in the form that a socket of this family takes.
+pub fn for_family(to: SocketAddrV4, v6: bool) -> SocketAddr {
+    match v6 {
+        true => (to.ip().to_ipv6_mapped(), to.port()).into(),
+        false => to.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_the_kernel_wrote_them() {
+        let mut v4 = (libc::AF_INET as u16).to_ne_bytes().to_vec();
+        v4.extend([0x1f, 0x90, 127, 0, 0, 1]);
+        assert_eq!(read(&v4), Some("127.0.0.1:8080".parse().unwrap()));
+        let mut v6 = (libc::AF_INET6 as u16).to_ne_bytes().to_vec();
+        v6.extend([0, 80, 0, 0, 0, 0]);
+        v6.extend(Ipv6Addr::LOCALHOST.octets());
+        assert_eq!(read(&v6), Some("[::1]:80".parse().unwrap()));
+        for other in [&[][..], &[1], &v4[..7], &v6[..20], &[1, 0, 47, 116, 109, 112, 0, 0]] {
+            assert_eq!(read(other), None, "{other:?}");
+        }
+    }
+}

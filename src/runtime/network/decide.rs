@@ -1,0 +1,102 @@
+//! What to do about a call, from nothing but what was asked and where the pod lives.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+
+/// A system call that the filter tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `bind`
+    Bind,
+    /// `connect`
+    Connect,
+    /// `sendto` with an address.
+    Send,
+}
+
+/// What is done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The kernel carries it out as it was asked.
+    GoOn,
+    /// The pod's own address is bound instead.
+    Bind {
+        /// The port.
+        port: u16,
+    },
+    /// The pod's own listener at this port, or else the host's.
+    Within {
+        /// The port.
+        port: u16,
+    },
+    /// Another pod: as asked, but from the pod's own address.
+    Pod(SocketAddrV4),
+    /// A Service: one of its endpoints.
+    Service(SocketAddrV4),
+}
+
+/// Third bytes of the addresses of pods, and of Services: `127.N.1.1` to `127.N.127.254`, `127.N.128.1` to `127.N.191.254`.
+const PODS: std::ops::RangeInclusive<u8> = 1..=127;
+const SERVICES: std::ops::RangeInclusive<u8> = 128..=191;
+
+/// Decides about a call of a pod that has the address `own`.
+pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr) -> Decision {
+    let port = asked.port();
+    let ip = match asked.ip() {
+        IpAddr::V4(ip) => ip,
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv4Addr::UNSPECIFIED,
+        IpAddr::V6(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST,
+        IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
+            Some(ip) => ip,
+            None => return Decision::GoOn,
+        },
+    };
+    let is_here = ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST;
+    let [loopback, network, third, _] = ip.octets();
+    let is_ours = loopback == 127 && network == own.octets()[1];
+    match call {
+        // A port of the kernel's choice meets nobody's, and a client that binds nothing else may want to go out into the world.
+        Call::Bind if is_here && port > 0 => Decision::Bind { port },
+        Call::Bind => Decision::GoOn,
+        _ if is_here => Decision::Within { port },
+        _ if is_ours && SERVICES.contains(&third) => Decision::Service(SocketAddrV4::new(ip, port)),
+        _ if is_ours && PODS.contains(&third) => Decision::Pod(SocketAddrV4::new(ip, port)),
+        _ => Decision::GoOn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_and_what_is_done_about_them() {
+        let own = Ipv4Addr::new(127, 9, 1, 4);
+        let to = |text: &str| match text.parse().unwrap() {
+            SocketAddr::V4(to) => to,
+            SocketAddr::V6(_) => unreachable!(),
+        };
+        let table = [
+            (Call::Bind, "0.0.0.0:80", Decision::Bind { port: 80 }),
+            (Call::Bind, "[::]:80", Decision::Bind { port: 80 }),
+            (Call::Bind, "127.0.0.1:80", Decision::Bind { port: 80 }),
+            (Call::Bind, "0.0.0.0:0", Decision::GoOn),
+            (Call::Bind, "[::1]:80", Decision::Bind { port: 80 }),
+            (Call::Bind, "[::ffff:0.0.0.0]:80", Decision::Bind { port: 80 }),
+            (Call::Bind, "127.9.1.4:80", Decision::GoOn),
+            (Call::Bind, "10.0.0.1:80", Decision::GoOn),
+            (Call::Connect, "127.0.0.1:80", Decision::Within { port: 80 }),
+            (Call::Connect, "[::1]:80", Decision::Within { port: 80 }),
+            (Call::Send, "0.0.0.0:53", Decision::Within { port: 53 }),
+            (Call::Connect, "127.9.128.1:443", Decision::Service(to("127.9.128.1:443"))),
+            (Call::Connect, "[::ffff:127.9.191.7]:443", Decision::Service(to("127.9.191.7:443"))),
+            (Call::Connect, "127.9.2.2:80", Decision::Pod(to("127.9.2.2:80"))),
+            (Call::Connect, "127.8.128.1:443", Decision::GoOn),
+            (Call::Connect, "127.9.0.1:80", Decision::GoOn),
+            (Call::Connect, "192.0.2.1:80", Decision::GoOn),
+            (Call::Connect, "[2001:db8::1]:80", Decision::GoOn),
+        ];
+        for (call, asked, expected) in table {
+            assert_eq!(decide(call, asked.parse().unwrap(), own), expected, "{call:?} {asked}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The pod network: every pod its own address, without root and without network namespaces.
+//!
+//! A pod's programs run under a seccomp filter that tells the pod's shim of each `bind`, `connect` and addressed `sendto`, before the
+//! kernel carries it out. Whoever binds every address, or localhost, gets the pod's own loopback address, so that replicas share
+//! ports; a connection to localhost reaches the pod's own listener, or else the host's; one to a Service's address goes to an endpoint
+//! that is ready at that moment ([`routes`]). Everything else goes on in the kernel as if nobody had asked.
+//!
+//! The call is done by the shim, on a duplicate of the caller's socket. This is no wall: a program that wants to can get around it.
+//! Stated limits: `sendmsg` with an address, io_uring, and programs that listen to a seccomp filter of their own.
+//! Knows: the kernel's side of it ([`filter`], [`notice`]), sockets ([`act`]), and what to answer ([`decide`], which is pure).
+//! Never: asks the control plane anything. Start reading at [`Guard::serve`].
+
+mod act;
+mod address;
+mod decide;
+mod filter;
+mod notice;
+pub mod routes;
+
+pub use filter::install;
+
+use act::Outcome;
+use decide::{Call, Decision};
+use notice::Notice;
+use rustix::io::Errno;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+/// The shim's end of one filter: what a container's processes ask for comes in here.
+pub struct Guard {
+    listener: OwnedFd,
+    /// The pod's address.
+    own: Ipv4Addr,
+    /// Where the routes of Services lie.
+    routes: PathBuf,
+}
+
+impl Guard {
+    /// Takes the end of a filter that a child has installed.
+    pub fn new(listener: OwnedFd, own: Ipv4Addr, routes: PathBuf) -> Guard {
+        notice::hurry(&listener);
+        Guard { listener, own, routes }
+    }
+
+    /// To wait on.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Answers one call. Never blocks: what has to wait does so in a process of its own. Give it only a listener that is ready.
+    pub fn serve(&self) {
+        let Ok(notice) = notice::receive(&self.listener) else { return };
+        match self.carry_out(&notice) {
+            None => notice::go_on(&self.listener, &notice),
+            Some(Outcome::Done(result)) => notice::answer(&self.listener, &notice, result),
+            Some(Outcome::Waits(socket, to)) => act::wait(&self.listener, &notice, &socket, to),
+        }
+    }
+
+    /// None: the kernel is to carry it out as it was asked.
+    fn carry_out(&self, notice: &Notice) -> Option<Outcome> {
+        let asked = notice.address()?;
+        let decision = decide::decide(notice.call, asked, self.own);
+        if decision == Decision::GoOn {
+            return None;
+        }
+        let socket = notice.socket(&self.listener)?;
+        match decision {
+            Decision::GoOn => None,
+            Decision::Bind { port } => Some(Outcome::Done(act::bind(&socket, self.own, port))),
+            Decision::Within { port } => {
+                if !act::is_stream(&socket) && !act::is_bound_here(self.own, port) {
+                    return None;
+                }
+                match self.reach(notice, &socket, SocketAddrV4::new(self.own, port)) {
+                    // Nobody in the pod listens there: the host's localhost, as the program asked.
+                    Outcome::Done(Err(Errno::CONNREFUSED)) => None,
+                    other => Some(other),
+                }
+            }
+            Decision::Pod(to) => Some(self.reach(notice, &socket, to)),
+            Decision::Service(service) => Some(self.route(notice, &socket, service)),
+        }
+    }
+
+    /// To one of a Service's endpoints; the next one when that has just gone.
+    fn route(&self, notice: &Notice, socket: &OwnedFd, service: SocketAddrV4) -> Outcome {
+        let stream = act::is_stream(socket);
+        let mut last = Outcome::Done(Err(Errno::CONNREFUSED));
+        for endpoint in routes::endpoints(&self.routes, service, stream, self.own) {
+            last = self.reach(notice, socket, endpoint);
+            if !matches!(last, Outcome::Done(Err(Errno::CONNREFUSED))) {
+                break;
+            }
+        }
+        last
+    }
+
+    fn reach(&self, notice: &Notice, socket: &OwnedFd, to: SocketAddrV4) -> Outcome {
+        match notice.call {
+            Call::Send => Outcome::Done(notice.message().and_then(|message| {
+                act::send(socket, self.own, to, &message, notice.flags())
+            })),
+            Call::Bind | Call::Connect => act::connect(socket, self.own, to),
+        }
+    }
+}

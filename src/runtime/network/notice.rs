@@ -1,0 +1,125 @@
+//! A call as the kernel tells of it: who, which, with what; and the answer.
+
+use super::address;
+use super::decide::Call;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// The most that is read of a message: the largest datagram.
+const MESSAGE: usize = 65_535;
+/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: the caller goes on where the answer was given.
+const SYNC_WAKE_UP: u64 = 1;
+
+/// A call that waits for its answer.
+pub struct Notice {
+    id: u64,
+    /// The thread that calls.
+    thread: i32,
+    /// Which call.
+    pub call: Call,
+    arguments: [u64; 6],
+}
+
+/// Asks the kernel to switch between caller and answerer at once. Older ones do not know how.
+pub fn hurry(listener: &OwnedFd) {
+    // SAFETY: takes a number.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+}
+
+/// The next call. Blocks when there is none.
+pub fn receive(listener: &OwnedFd) -> Result<Notice, Errno> {
+    // SAFETY: all zeroes is a valid value, and what the kernel wants to be given.
+    let mut raw: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is live and of the size that the number says.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &mut raw) })?;
+    let call = match libc::c_long::from(raw.data.nr) {
+        libc::SYS_bind => Call::Bind,
+        libc::SYS_connect => Call::Connect,
+        _ => Call::Send,
+    };
+    Ok(Notice { id: raw.id, thread: raw.pid as i32, call, arguments: raw.data.args })
+}
+
+/// Lets the kernel carry the call out as it was asked.
+pub fn go_on(listener: &OwnedFd, notice: &Notice) {
+    respond(listener, notice, 0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32);
+}
+
+/// Answers the call: what it gives, or its error.
+pub fn answer(listener: &OwnedFd, notice: &Notice, result: Result<i64, Errno>) {
+    match result {
+        Ok(value) => respond(listener, notice, value, 0, 0),
+        Err(error) => respond(listener, notice, 0, -error.raw_os_error(), 0),
+    }
+}
+
+/// A caller that has died meanwhile wants no answer.
+fn respond(listener: &OwnedFd, notice: &Notice, val: i64, error: i32, flags: u32) {
+    let mut response = libc::seccomp_notif_resp { id: notice.id, val, error, flags };
+    // SAFETY: the structure is live and of the size that the number says.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &mut response) };
+}
+
+impl Notice {
+    /// The address of the call, if it is one of the Internet's.
+    pub fn address(&self) -> Option<SocketAddr> {
+        let (at, length) = match self.call {
+            Call::Bind | Call::Connect => (self.arguments[1], self.arguments[2]),
+            Call::Send => (self.arguments[4], self.arguments[5]),
+        };
+        let length = (length as u32 as usize).min(address::LONGEST);
+        address::read(&self.memory(at, length).ok()?)
+    }
+
+    /// The bytes of a `sendto`.
+    pub fn message(&self) -> Result<Vec<u8>, Errno> {
+        self.memory(self.arguments[1], (self.arguments[2] as usize).min(MESSAGE))
+    }
+
+    /// The flags of a `sendto`.
+    pub fn flags(&self) -> i32 {
+        self.arguments[3] as i32
+    }
+
+    /// The caller's socket, as a descriptor of ours; none when the caller is gone or its process may not be touched.
+    pub fn socket(&self, listener: &OwnedFd) -> Option<OwnedFd> {
+        let process = self.process()?;
+        let socket = pidfd_getfd(&process, self.arguments[0] as i32, PidfdGetfdFlags::empty()).ok()?;
+        // The number of the thread may have been another's by now; if the call still waits, it was not.
+        // SAFETY: reads the number that it is given a pointer to.
+        let waits = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &self.id) };
+        (waits == 0).then_some(socket)
+    }
+
+    fn process(&self) -> Option<OwnedFd> {
+        if let Ok(process) = pidfd_open(Pid::from_raw(self.thread)?, PidfdFlags::empty()) {
+            return Some(process);
+        }
+        // A thread beside the main one: descriptors are the process's.
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread)).ok()?;
+        let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
+        pidfd_open(Pid::from_raw(group)?, PidfdFlags::empty()).ok()
+    }
+
+    fn memory(&self, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
+        let mut bytes = vec![0; length];
+        let here = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: length };
+        let there = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length };
+        // SAFETY: the kernel writes into our live buffer of this length, and checks the other process's address itself.
+        let read = unsafe { libc::process_vm_readv(self.thread, &here, 1, &there, 1, 0) };
+        if read < 0 {
+            return Err(Errno::FAULT);
+        }
+        bytes.truncate(read as usize);
+        Ok(bytes)
+    }
+}
+
+fn check(code: i32) -> Result<(), Errno> {
+    match code {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
+    }
+}

@@ -1,0 +1,105 @@
+//! Where Services lead, as files that shims read at the moment of a connection: one for each Service address, replaced as a whole.
+//! They outlive the control plane. A line is a port: `tcp 80 any 127.9.1.4:8080 127.9.1.5:8080`; the third word is `same` when a
+//! client is to come to the same endpoint each time.
+
+use crate::world::plan::Route;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+
+/// The folder of routes in a cluster's folder.
+pub const FOLDER: &str = "routes";
+
+/// Writes, or with no ports removes, the routes of one Service address.
+pub fn write(state: &Path, route: &Route) -> io::Result<()> {
+    let folder = state.join(FOLDER);
+    let file = folder.join(&*route.address);
+    if route.ports.is_empty() {
+        return fs::remove_file(&file).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        });
+    }
+    fs::create_dir_all(&folder)?;
+    let new = folder.join(format!("{}.new", route.address));
+    fs::write(&new, text(route))?;
+    fs::rename(&new, &file)
+}
+
+fn text(route: &Route) -> String {
+    let mut text = String::new();
+    for port in &route.ports {
+        let how = if port.sticky { "same" } else { "any" };
+        let _ = write!(text, "{} {} {how}", port.protocol.to_lowercase(), port.port);
+        for endpoint in &port.endpoints {
+            let _ = write!(text, " {endpoint}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The endpoints of a Service's port, in the order in which to try them; none when there are none.
+pub fn endpoints(folder: &Path, service: SocketAddrV4, stream: bool, client: Ipv4Addr) -> Vec<SocketAddrV4> {
+    let text = fs::read_to_string(folder.join(service.ip().to_string())).unwrap_or_default();
+    let mut chance = [0; 8];
+    // Without chance the first endpoint is as good as any.
+    let _ = getrandom::fill(&mut chance);
+    choose(&text, service.port(), stream, client, u64::from_ne_bytes(chance))
+}
+
+fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
+    let protocol = if stream { "tcp" } else { "udp" };
+    let lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let line = lines.into_iter().find(|line| line.len() > 2 && line[0] == protocol && line[1].parse() == Ok(port));
+    let Some(line) = line else { return Vec::new() };
+    let mut found: Vec<SocketAddrV4> = line[3..].iter().filter_map(|endpoint| endpoint.parse().ok()).collect();
+    if line[2] == "same" {
+        // The endpoint that likes this client best: it stays the same while it is there, whichever others come and go.
+        found.sort_by_key(|endpoint| std::cmp::Reverse(liking(client, *endpoint)));
+    } else if !found.is_empty() {
+        let first = (chance % found.len() as u64) as usize;
+        found.rotate_left(first);
+    }
+    found
+}
+
+/// FNV-1a over both addresses.
+fn liking(client: Ipv4Addr, endpoint: SocketAddrV4) -> u64 {
+    let port = endpoint.port().to_ne_bytes();
+    let bytes = client.octets().into_iter().chain(endpoint.ip().octets()).chain(port);
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const TEXT: &str = "tcp 80 any 127.9.1.4:8080 127.9.1.5:8080 127.9.1.6:8080\nudp 53 same 127.9.1.7:53 127.9.1.8:53\ntcp 81 any\n";
+
+    fn at(port: u16, stream: bool, client: u8, chance: u64) -> Vec<String> {
+        let found = choose(TEXT, port, stream, Ipv4Addr::new(127, 9, 1, client), chance);
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_endpoint_has_its_turn() {
+        let firsts: BTreeSet<String> = (0..3).map(|chance| at(80, true, 1, chance)[0].clone()).collect();
+        assert_eq!(firsts.len(), 3);
+        assert_eq!(at(80, true, 1, 1), ["127.9.1.5:8080", "127.9.1.6:8080", "127.9.1.4:8080"]);
+        assert_eq!(at(81, true, 1, 7), [""; 0], "nobody is there");
+        assert_eq!(at(80, false, 1, 7), [""; 0], "another protocol");
+        assert_eq!(at(53, true, 1, 7), [""; 0]);
+    }
+
+    #[test]
+    fn a_client_comes_to_the_same_endpoint() {
+        let firsts: BTreeSet<String> = (0..9).map(|chance| at(53, false, 1, chance)[0].clone()).collect();
+        assert_eq!(firsts.len(), 1);
+        let all: BTreeSet<String> = (0..20).map(|client| at(53, false, client, 0)[0].clone()).collect();
+        assert_eq!(all.len(), 2, "not all clients to one");
+    }
+}
