@@ -38,6 +38,12 @@ pub enum Decision {
 const PODS: std::ops::RangeInclusive<u8> = 1..=127;
 const SERVICES: std::ops::RangeInclusive<u8> = 128..=191;
 
+/// Whether this is an address of a pod of its own; pods on the host's network have another.
+pub fn is_pod(ip: Ipv4Addr) -> bool {
+    let [loopback, network, third, _] = ip.octets();
+    loopback == 127 && network > 0 && PODS.contains(&third)
+}
+
 /// Decides about a call of a pod that has the address `own`.
 pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr) -> Decision {
     let port = asked.port();

@@ -14,14 +14,17 @@ mod act;
 mod address;
 mod decide;
 mod filter;
+mod gate;
 mod notice;
 pub mod routes;
 
-pub use filter::install;
+pub use decide::is_pod;
+pub use gate::Gate;
 
 use act::Outcome;
 use decide::{Call, Decision};
 use notice::Notice;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,7 +41,7 @@ pub struct Guard {
 
 impl Guard {
     /// Takes the end of a filter that a child has installed.
-    pub fn new(listener: OwnedFd, own: Ipv4Addr, routes: PathBuf) -> Guard {
+    fn new(listener: OwnedFd, own: Ipv4Addr, routes: PathBuf) -> Guard {
         notice::hurry(&listener);
         Guard { listener, own, routes }
     }
@@ -48,8 +51,19 @@ impl Guard {
         self.listener.as_fd()
     }
 
-    /// Answers one call. Never blocks: what has to wait does so in a process of its own. Give it only a listener that is ready.
-    pub fn serve(&self) {
+    /// Answers one call, if there is one. Never blocks: what has to wait does so in a process of its own. False when nobody is
+    /// left who could call.
+    pub fn serve(&self) -> bool {
+        let mut fd = [PollFd::new(&self.listener, PollFlags::IN)];
+        let _ = poll(&mut fd, Some(&Timespec::default()));
+        let told = fd[0].revents();
+        if told.contains(PollFlags::IN) {
+            self.answer();
+        }
+        told.contains(PollFlags::IN) || !told.intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    fn answer(&self) {
         let Ok(notice) = notice::receive(&self.listener) else { return };
         match self.carry_out(&notice) {
             None => notice::go_on(&self.listener, &notice),

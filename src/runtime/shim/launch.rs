@@ -1,7 +1,8 @@
 //! From a launch to a process: the program is found, its pipes are laid, it is started.
 
 use super::super::wire::{Launch, View, now};
-use super::super::{folder, process::Identity, spawn, volumes};
+use super::super::network::Gate;
+use super::super::{folder, process::Identity, spawn, view, volumes};
 use super::log::{Log, Stream};
 use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
@@ -60,7 +61,7 @@ pub enum Place<'a> {
 }
 
 /// Starts an attempt in a pod's folder, which is also the working folder of this process.
-pub fn start(pod: &Path, launch: &mut Launch) -> Result<Started, Refused> {
+pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Started, Refused> {
     volumes::lay_out(pod, &launch.volumes).map_err(|message| Refused { reason: "FailedMount", message })?;
     tell_paths(pod, launch);
     let own = Path::new(&launch.container);
@@ -94,7 +95,7 @@ pub fn start(pod: &Path, launch: &mut Launch) -> Result<Started, Refused> {
         Some(view) => Place::Own { pod, own: &pod.join(own), view, volumes: &launch.volumes },
         None => Place::Here,
     };
-    let pid = run(&launch.argv, &launch.env, &cwd, [&stdin, &stdout, &stderr], place)?;
+    let pid = run(&launch.argv, &launch.env, &cwd, [&stdin, &stdout, &stderr], place, gate)?;
     // What is in them may be secret, and large.
     launch.volumes.clear();
     let process = Identity::of(pid).ok_or("the process cannot be seen in /proc".to_owned())?;
@@ -120,25 +121,34 @@ fn forget_older(launch: &Launch) {
     }
 }
 
-/// Finds and starts a program; its errors read as those of a container runtime.
+/// Finds and starts a program; its errors read as those of a container runtime. With a gate, it is on its pod's network.
 pub fn run(
     argv: &[String],
     env: &[(String, String)],
     cwd: &Path,
     stdio: [&OwnedFd; 3],
     place: Place,
+    gate: Option<&Gate>,
 ) -> Result<i32, String> {
     let prepare = || program(argv, env, cwd, stdio);
-    let pid = match place {
-        Place::Here => {
+    let pid = match (place, gate) {
+        (Place::Here, None) => {
             let program = prepare()?;
             spawn::spawn(&program).map_err(|error| not_executed(&program, &error))?
         }
-        Place::Own { pod, own, view, volumes } => spawn::fork(
-            || super::super::view::enter(pod, own, cwd, view, volumes).and_then(|()| prepare()),
-            not_executed,
-        )?,
-        Place::Of(process) => spawn::fork(|| super::super::view::join(process).and_then(|()| prepare()), not_executed)?,
+        (place, gate) => {
+            let enter = || {
+                match place {
+                    Place::Here => Ok(()),
+                    Place::Own { pod, own, view, volumes } => view::enter(pod, own, cwd, view, volumes),
+                    Place::Of(process) => view::join(process),
+                }?;
+                let program = prepare()?;
+                gate.into_iter().for_each(Gate::enter);
+                Ok(program)
+            };
+            spawn::fork(enter, not_executed)?
+        }
     };
     Ok(pid.as_raw_nonzero().get())
 }

@@ -16,6 +16,7 @@ mod nursery;
 mod requests;
 mod tree;
 
+use super::network::Guard;
 use super::process::{self, Identity};
 use super::wire::{Answer, Container, End, Launch, Record, State, now};
 use super::{bury, folder, volumes};
@@ -73,6 +74,8 @@ struct Shim {
     record: Record,
     live: Vec<Live>,
     execs: Vec<Running>,
+    /// What its programs ask of the pod's network comes in here.
+    guards: Vec<Guard>,
     clients: Vec<Client>,
     listener: OwnedFd,
     signals: UnixStream,
@@ -93,6 +96,7 @@ enum Source {
     Client(u64),
     Output(i32, usize),
     Exec(i32),
+    Guard,
 }
 
 impl Shim {
@@ -112,6 +116,7 @@ impl Shim {
             record,
             live: Vec::new(),
             execs: Vec::new(),
+            guards: Vec::new(),
             clients: vec![Client::new(0, leader)],
             signals,
             told_to_leave,
@@ -179,6 +184,10 @@ impl Shim {
             fds.push(PollFd::new(exec.output_fd(), PollFlags::IN));
             sources.push(Source::Exec(exec.pid()));
         }
+        for guard in &self.guards {
+            fds.push(PollFd::from_borrowed_fd(guard.fd(), PollFlags::IN));
+            sources.push(Source::Guard);
+        }
         let timeout = self.next_deadline().map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
@@ -219,6 +228,7 @@ impl Shim {
             }
             Source::Client(id) => self.hear(id),
             Source::Output(pid, at) => self.pump(pid, at),
+            Source::Guard => self.guards.retain(Guard::serve),
             Source::Exec(pid) => {
                 if let Some(exec) = self.execs.iter_mut().find(|exec| exec.pid() == pid) {
                     exec.read();

@@ -1,5 +1,6 @@
 //! What a shim is asked, and how it answers.
 
+use super::super::network::{self, Gate};
 use super::super::process::{Identity, signal_from};
 use super::super::wire::{Answer, Container, Envelope, Exec, ExecOutcome, Launch, Request, State, Stopping, now};
 use super::super::{spawn, volumes};
@@ -7,6 +8,7 @@ use super::launch::{self, Place};
 use super::{Live, Shim, tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitStatus};
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -91,8 +93,10 @@ impl Shim {
         self.told_to_leave.store(false, Ordering::Relaxed);
         let name = launch.container.clone();
         let pod = self.pod.clone();
-        let state = match launch::start(&pod, &mut launch) {
+        let gate = self.gate();
+        let state = match launch::start(&pod, &mut launch, gate.as_ref()) {
             Ok(started) => {
+                self.keep_guard(gate);
                 let state = State::Running { process: started.process, since: started.since };
                 self.live.push(Live {
                     name: name.clone(),
@@ -134,6 +138,21 @@ impl Shim {
         self.save();
     }
 
+    /// For a pod that has an address of its own.
+    fn gate(&self) -> Option<Gate> {
+        self.address().and_then(|_| Gate::new().ok())
+    }
+
+    fn keep_guard(&mut self, gate: Option<Gate>) {
+        let routes = self.pod.ancestors().nth(2).unwrap_or(Path::new("/")).join(network::routes::FOLDER);
+        let guard = self.address().zip(gate).and_then(|(own, gate)| gate.guard(own, routes));
+        self.guards.extend(guard);
+    }
+
+    fn address(&self) -> Option<Ipv4Addr> {
+        self.record.pod.ip.parse().ok().filter(|ip| network::is_pod(*ip))
+    }
+
     fn exec(&mut self, client: u64, exec: Exec) {
         let id = exec.id;
         if let Err(message) = self.start_exec(client, exec) {
@@ -152,7 +171,10 @@ impl Shim {
         let nothing = spawn::nothing().map_err(|error| error.to_string())?;
         let cwd = live.launch.cwd.as_deref().unwrap_or("/");
         let place = if live.launch.view.is_some() { Place::Of(live.process.pid) } else { Place::Here };
-        let pid = launch::run(&exec.argv, &live.launch.env, Path::new(cwd), [&nothing, &output, &output], place)?;
+        let gate = self.gate();
+        let stdio = [&nothing, &output, &output];
+        let pid = launch::run(&exec.argv, &live.launch.env, Path::new(cwd), stdio, place, gate.as_ref())?;
+        self.keep_guard(gate);
         let process = Identity::of(pid).ok_or("the process cannot be seen in /proc")?;
         let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(LONGEST)));
         let output = Vec::new();
