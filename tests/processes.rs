@@ -8,6 +8,7 @@ mod guestbook;
 mod healing;
 mod jobs;
 mod logs;
+mod network;
 mod rollouts;
 mod volumes;
 mod watching;

@@ -1,0 +1,156 @@
+//! The pod network: every pod its own address, the same ports side by side, Services that lead to whoever is ready.
+
+use crate::cluster::Cluster;
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::net::TcpListener;
+
+/// A server on every address, at the port 8080, that says who it is and who asked.
+const SERVER: &str = r#"
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = (os.environ["HOSTNAME"] + " " + self.client_address[0]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *words):
+        pass
+http.server.ThreadingHTTPServer(("0.0.0.0", 8080), Handler).serve_forever()
+"#;
+
+fn indented(script: &str, by: usize) -> String {
+    script.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect()
+}
+
+fn web(replicas: usize) -> String {
+    format!(
+        r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: python3
+        readinessProbe: {{tcpSocket: {{port: 8080}}, periodSeconds: 1}}
+        command:
+        - python3
+        - -c
+        - |
+{}---
+apiVersion: v1
+kind: Service
+metadata: {{name: web}}
+spec:
+  selector: {{app: web}}
+  ports: [{{port: 80, targetPort: 8080}}]
+"#,
+        indented(SERVER, 10)
+    )
+}
+
+fn script(name: &str, script: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  restartPolicy: Never\n  terminationGracePeriodSeconds: 1\n  \
+         containers:\n  - name: main\n    image: python3\n    command:\n    - python3\n    - -c\n    - |\n{}",
+        indented(script, 6)
+    )
+}
+
+#[test]
+fn replicas_share_a_port_and_their_service_leads_to_each() {
+    replicas_share_a_port(Cluster::new());
+}
+
+#[test]
+fn for_an_ordinary_user_as_well() {
+    // Who is one already has tried it by the test before.
+    if rustix::process::geteuid().is_root() {
+        replicas_share_a_port(Cluster::of_user(65_534));
+    }
+}
+
+fn replicas_share_a_port(cluster: Cluster) {
+    let _plane = cluster.watch();
+    cluster.apply(&web(3));
+    let servers: BTreeSet<String> = cluster.ready_pods("app=web", 3).into_iter().collect();
+    cluster.apply(&script(
+        "client",
+        r#"
+import os, urllib.request
+said = set()
+while len(said) < 3:
+    said.add(urllib.request.urlopen("http://" + os.environ["WEB_SERVICE_HOST"] + "/").read().decode())
+print("\n".join(sorted(said)))
+"#,
+    ));
+    cluster.until_reads("pod/client", "{.status.phase}", "Succeeded");
+    let ip = cluster.read("pod/client", "{.status.podIP}");
+    let expected: String = servers.iter().map(|server| format!("{server} {ip}\n")).collect();
+    assert_eq!(cluster.log("client", "main"), expected, "each server was reached, from the client's own address");
+}
+
+#[test]
+fn localhost_is_the_pods_own_and_else_the_hosts() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let host = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = host.local_addr().unwrap().port();
+    let talk = format!(
+        r#"
+import os, socket
+server = socket.create_server(("127.0.0.1", 9090))
+client = socket.create_connection(("localhost", 9090))
+client.sendall(os.environ["HOSTNAME"].encode())
+print(server.accept()[0].recv(100).decode())
+socket.create_connection(("127.0.0.1", {port})).sendall(b"hello")
+try:
+    socket.create_connection((os.environ["KUBERNETES_SERVICE_HOST"], 81))
+except ConnectionRefusedError:
+    print("refused")
+"#
+    );
+    for name in ["one", "other"] {
+        cluster.apply(&script(name, &talk));
+    }
+    for name in ["one", "other"] {
+        cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Succeeded");
+        assert_eq!(cluster.log(name, "main"), format!("{name}\nrefused\n"));
+        let mut said = String::new();
+        host.accept().unwrap().0.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "hello");
+    }
+}
+
+#[test]
+fn datagrams_find_their_pod() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&script(
+        "talker",
+        r#"
+import os, socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("0.0.0.0", 5353))
+for connected in [False, True]:
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    if connected:
+        client.connect(("127.0.0.1", 5353))
+        client.send(b"connected")
+    else:
+        client.sendto(b"addressed", ("127.0.0.1", 5353))
+    message, sender = server.recvfrom(100)
+    print(message.decode(), sender[0] == server.getsockname()[0] == client.getsockname()[0] != "127.0.0.1")
+"#,
+    ));
+    cluster.until_reads("pod/talker", "{.status.phase}", "Succeeded");
+    assert_eq!(cluster.log("talker", "main"), "addressed True\nconnected True\n");
+}
