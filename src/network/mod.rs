@@ -56,7 +56,12 @@ fn route(world: &World, row: &Row) -> Option<Route> {
     let port = |port: &Value| {
         let protocol = port["protocol"].as_str().unwrap_or("TCP");
         let endpoints = endpoints(&slices, port["name"].as_str().unwrap_or_default());
-        Some(RoutePort { protocol: protocol.into(), port: u16::try_from(port["port"].as_i64()?).ok()?, sticky, endpoints })
+        Some(RoutePort {
+            protocol: protocol.into(),
+            port: u16::try_from(port["port"].as_i64()?).ok()?,
+            sticky,
+            endpoints,
+        })
     };
     let ports: Vec<RoutePort> = service.items(&["spec", "ports"]).iter().filter_map(port).collect();
     (!ports.is_empty()).then(|| Route { address: address.into(), ports })
@@ -104,9 +109,15 @@ mod tests {
 
     fn world(endpoints: Value) -> World {
         let mut world = World::new(Time::UNIX_EPOCH);
-        let meta = |name: &str| json!({"name": name, "namespace": "default", "uid": name, "labels": {SERVICE_NAME: "web"}});
-        let ports = json!([{"name": "http", "port": 80, "targetPort": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]);
-        put(&mut world, SERVICES, json!({"metadata": meta("web"), "spec": {"clusterIP": "127.9.128.7", "ports": ports}}));
+        let meta =
+            |name: &str| json!({"name": name, "namespace": "default", "uid": name, "labels": {SERVICE_NAME: "web"}});
+        let ports =
+            json!([{"name": "http", "port": 80, "targetPort": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]);
+        put(
+            &mut world,
+            SERVICES,
+            json!({"metadata": meta("web"), "spec": {"clusterIP": "127.9.128.7", "ports": ports}}),
+        );
         let ports = json!([{"name": "http", "port": 8080}]);
         put(&mut world, SLICES, json!({"metadata": meta("web-1"), "ports": ports, "endpoints": endpoints}));
         world
@@ -131,8 +142,12 @@ mod tests {
     #[test]
     fn ready_endpoints_and_else_those_that_end() {
         let going = endpoint("127.9.1.1", false, true, true);
-        let mut mixed = world(json!([going, endpoint("127.9.1.3", true, true, false), endpoint("127.9.1.2", true, true, false),
-            endpoint("127.9.1.4", false, false, false)]));
+        let mut mixed = world(json!([
+            going,
+            endpoint("127.9.1.3", true, true, false),
+            endpoint("127.9.1.2", true, true, false),
+            endpoint("127.9.1.4", false, false, false)
+        ]));
         assert_eq!(http(&mut mixed), ["127.9.1.2:8080", "127.9.1.3:8080"]);
         assert_eq!(http(&mut world(json!([going]))), ["127.9.1.1:8080"]);
         assert_eq!(http(&mut world(json!([]))), [""; 0]);

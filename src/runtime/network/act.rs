@@ -32,7 +32,9 @@ pub fn is_bound_here(own: Ipv4Addr, port: u16) -> bool {
     let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(own.octets()));
     let has = |file: &str, at: usize| {
         let table = std::fs::read_to_string(file).unwrap_or_default();
-        table.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local[at.min(local.len())..] == wanted))
+        table
+            .lines()
+            .any(|line| line.split_whitespace().nth(1).is_some_and(|local| local[at.min(local.len())..] == wanted))
     };
     has("/proc/self/net/udp", 0) || has("/proc/self/net/udp6", 24)
 }

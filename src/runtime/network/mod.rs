@@ -113,9 +113,9 @@ impl Guard {
 
     fn reach(&self, notice: &Notice, socket: &OwnedFd, to: SocketAddrV4) -> Outcome {
         match notice.call {
-            Call::Send => Outcome::Done(notice.message().and_then(|message| {
-                act::send(socket, self.own, to, &message, notice.flags())
-            })),
+            Call::Send => Outcome::Done(
+                notice.message().and_then(|message| act::send(socket, self.own, to, &message, notice.flags())),
+            ),
             Call::Bind | Call::Connect => act::connect(socket, self.own, to),
         }
     }

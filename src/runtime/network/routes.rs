@@ -78,7 +78,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const TEXT: &str = "tcp 80 any 127.9.1.4:8080 127.9.1.5:8080 127.9.1.6:8080\nudp 53 same 127.9.1.7:53 127.9.1.8:53\ntcp 81 any\n";
+    const TEXT: &str =
+        "tcp 80 any 127.9.1.4:8080 127.9.1.5:8080 127.9.1.6:8080\nudp 53 same 127.9.1.7:53 127.9.1.8:53\ntcp 81 any\n";
 
     fn at(port: u16, stream: bool, client: u8, chance: u64) -> Vec<String> {
         let found = choose(TEXT, port, stream, Ipv4Addr::new(127, 9, 1, client), chance);

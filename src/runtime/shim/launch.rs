@@ -1,7 +1,7 @@
 //! From a launch to a process: the program is found, its pipes are laid, it is started.
 
-use super::super::wire::{Launch, View, now};
 use super::super::network::Gate;
+use super::super::wire::{Launch, View, now};
 use super::super::{folder, process::Identity, spawn, view, volumes};
 use super::log::{Log, Stream};
 use crate::world::volume::Volume;
