@@ -75,6 +75,9 @@ fn of_strategic_patch(kind: &Kind, patch: &Value, status: Status) -> Status {
     let Some(why) = status.message.strip_prefix(&head).filter(|_| status.reason == Reason::BadRequest) else {
         return status;
     };
+    // The converter of patches has its own words for what is no number, and names only the type.
+    let number = why.rsplit_once(" of type ").filter(|(_, go_type)| ["int32", "int64", "bool"].contains(go_type));
+    let why = number.map_or(why.to_owned(), |(_, go_type)| format!("unrecognized type: {go_type}"));
     let message = format!("patch: Invalid value: {:?}: {why}", go_syntax::plain(patch));
     Status { reason: Reason::Invalid, message, ..status }
 }

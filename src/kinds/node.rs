@@ -25,6 +25,9 @@ impl Typed for Node {
         omit::empty(&mut spec.taints);
         omit::empty(&mut spec.pod_cidr);
         omit::empty(&mut spec.pod_cidrs);
+        if let Some(first) = &spec.pod_cidr {
+            spec.pod_cidrs.get_or_insert_with(|| vec![first.clone()]);
+        }
         omit::empty(&mut spec.provider_id);
         for taint in spec.taints.iter_mut().flatten() {
             omit::empty(&mut taint.value);

@@ -42,7 +42,8 @@ impl Cluster {
     pub fn start(scenario: &Path) -> Cluster {
         let dir = tempfile::Builder::new().prefix("kloop-replay-").tempdir().expect("temporary folder");
         copy(scenario, &dir.path().join("files"));
-        for folder in ["state", "bin"].map(|name| dir.path().join(name)) {
+        // A context is named as the folder of its cluster; the recordings' was called `c`.
+        for folder in ["c", "bin"].map(|name| dir.path().join(name)) {
             std::fs::create_dir(&folder).expect("folder");
             std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).expect("permissions");
         }
@@ -58,7 +59,7 @@ impl Cluster {
             .spawn()
             .expect("control plane");
         let idle = listen(control.stdout.take().expect("piped"));
-        let store = Store::open(&dir.path().join("state/state.db"), Access::Existing).expect("store");
+        let store = Store::open(&dir.path().join("c/state.db"), Access::Existing).expect("store");
         let cluster = Cluster { dir, control, idle, store };
         assert!(cluster.settle(), "a fresh cluster has to settle");
         cluster
@@ -108,7 +109,7 @@ impl Drop for Cluster {
 fn command(dir: &Path, program: &str) -> Command {
     let path = format!("{}:{}", dir.join("bin").display(), std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new(program);
-    command.current_dir(dir.join("files")).env("PATH", path).env("KLOOP_STATE", dir.join("state/state.db"));
+    command.current_dir(dir.join("files")).env("PATH", path).env("KLOOP_STATE", dir.join("c/state.db"));
     command.env("HOME", dir).env("LC_ALL", "C").env_remove("KUBECONFIG");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     command

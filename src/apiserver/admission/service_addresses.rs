@@ -9,6 +9,9 @@ use crate::object::Object;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
+/// Where load balancers ask whether a node has pods of a Service that keeps traffic local.
+const HEALTH_PORT: [&str; 2] = ["spec", "healthCheckNodePort"];
+
 /// Admits a write.
 pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
     if request.kind.resource != "services" {
@@ -85,7 +88,9 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &
         let ports = service.items(&["spec", "ports"]).iter().filter_map(|port| port["nodePort"].as_u64());
         ports.filter(|port| *port > 0).map(|port| port as u16).collect()
     };
+    let health_port = |service: &Object| service.int(&HEALTH_PORT).and_then(|port| u16::try_from(port).ok());
     let mut taken: HashSet<u16> = others.iter().flat_map(ports_of).collect();
+    taken.extend(others.iter().filter_map(health_port));
     let kept = request.old.map(ports_of).unwrap_or_default();
     let mut ports = request.object.items(&["spec", "ports"]).to_vec();
     let mut errors = Errors::default();
@@ -114,6 +119,14 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &
     }
     refuse(request, &errors)?;
     request.object.set(&["spec", "ports"], ports);
+    let is_local = request.object.text(&["spec", "externalTrafficPolicy"]) == Some("Local");
+    if is_local
+        && request.object.text(&["spec", "type"]) == Some("LoadBalancer")
+        && health_port(&request.object).is_none()
+        && let Some(number) = addresses::free_node_port(ledger.random(), &taken)
+    {
+        request.object.set(&HEALTH_PORT, number);
+    }
     Ok(())
 }
 
