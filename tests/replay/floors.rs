@@ -35,7 +35,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("describe-node", 5),
     ("describe-others", 19),
     ("describe-workloads", 13),
-    ("diff-codes", 9),
+    ("diff-codes", 10),
     ("edit-scripted", 16),
     ("events-cmd", 14),
     ("explain-api", 21),

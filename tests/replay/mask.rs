@@ -26,6 +26,7 @@ pattern!(LASTS, r"\(lasts [0-9smhdy]+\)");
 pattern!(UID, r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b");
 pattern!(TIME, r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)");
 pattern!(GO_TIME, r"\b[12]\d{3}-\d\d-\d\d \d\d:\d\d:\d\d \+0000 UTC");
+pattern!(FILE_TIME, r"\b[12]\d{3}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [+-]\d{4}");
 pattern!(LONG_TIME, r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} [12]\d{3} \d\d:\d\d:\d\d [+-]\d{4}");
 pattern!(REVISION, r#"((?:resourceVersion"?|Resource Version|resource version|in record|current)[: ( "]+)[1-9]\d*"#);
 pattern!(POD_IP, r"\b127\.\d+\.(\d+)\.\d+\b");
@@ -59,7 +60,7 @@ impl Masks {
         let text = LASTS.replace_all(&OVER.replace_all(&text, "(<count>)"), "(lasts <age>)").into_owned();
         let text = self.unless_own(&UID, &text, |_| "<uid>".into());
         let text = LONG_TIME.replace_all(&TIME.replace_all(&text, "<time>"), "<time>").into_owned();
-        let text = GO_TIME.replace_all(&text, "<time>").into_owned();
+        let text = FILE_TIME.replace_all(&GO_TIME.replace_all(&text, "<time>"), "<time>").into_owned();
         let text = self.unless_own(&REVISION, &text, |found| format!("{}<rv>", &found[1]));
         let text = self.unless_own(&POD_IP, &text, |found| match found[1].parse::<u8>() {
             Ok(0) | Err(_) => found[0].to_owned(),
