@@ -122,7 +122,7 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &
     let is_local = request.object.text(&["spec", "externalTrafficPolicy"]) == Some("Local");
     if is_local
         && request.object.text(&["spec", "type"]) == Some("LoadBalancer")
-        && health_port(&request.object).is_none()
+        && health_port(request.object).is_none()
         && let Some(number) = addresses::free_node_port(ledger.random(), &taken)
     {
         request.object.set(&HEALTH_PORT, number);
