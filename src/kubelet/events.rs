@@ -3,6 +3,7 @@
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, State};
 use super::{conditions, deadlines, probes, volumes};
+use crate::kinds::pod::unsupported;
 use crate::world::{Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
 
@@ -10,6 +11,13 @@ use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStat
 pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut Plan) {
     if pod.simulated {
         return;
+    }
+    if pod.status.start_time.is_none() {
+        let fields = unsupported::fields(&pod.object.0["spec"], "spec").into_iter();
+        let told: Vec<String> = fields.map(|(field, instead)| format!("{field} ({instead})")).collect();
+        if !told.is_empty() {
+            plan.event(pod.row, EventType::Warning, "Unsupported", format!("Not supported by kloop yet: {}", told.join(", ")));
+        }
     }
     let was_blocked =
         conditions::known(pod, "PodReadyToStartContainers").is_some_and(|condition| condition.status == "False");
@@ -161,4 +169,21 @@ fn waiting(status: &ContainerStatus) -> Option<&ContainerStateWaiting> {
 
 fn waiting_reason(status: &ContainerStatus) -> Option<String> {
     waiting(status)?.reason.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, pod};
+    use serde_json::json;
+
+    #[test]
+    fn fields_that_nothing_acts_on_are_told_once() {
+        let container = json!({"name": "c", "image": "a", "resources": {"limits": {"cpu": "1"}}});
+        let mut machine = Machine::new(pod(json!({"hostNetwork": true, "containers": [container]})));
+        machine.run_to(100);
+        assert_eq!(machine.reasons(), ["Unsupported", "Pulled", "Created", "Started"]);
+        let told = "Not supported by kloop yet: spec.hostNetwork (the pod has an address of its own all the same), \
+                    spec.containers[0].resources.limits (limits are not enforced)";
+        assert_eq!(machine.events[0].message, told);
+    }
 }

@@ -53,7 +53,9 @@ impl Masks {
 
     /// What kloop said. Random letters become `<r:LETTERS>`.
     pub fn said(&self, text: &str) -> String {
-        let lines = text.lines().filter(|line| !line.starts_with("hint: "));
+        // What kloop says of itself, where kubectl says nothing.
+        let own = |line: &str| line.starts_with("hint: ") || line.contains(": not supported by kloop yet: ");
+        let lines = text.lines().filter(|line| !own(line));
         let text: String = lines.map(|line| format!("{line}\n")).collect();
         let text = PROGRAM.replace_all(&text, "kubectl$1");
         let text = LAST_AGE.replace_all(&tables(&text), "$1<age>").into_owned();
@@ -206,6 +208,7 @@ fn what_is_random_is_masked() {
         ),
         ("resourceVersion: \"1234\"\n", "resourceVersion: \"<rv>\"\n"),
         ("web-7c7c959dd7-x2x4z keep-bcdfg 127.9.5.5\n", "web-<hash>-<r:x2x4z> keep-bcdfg 127.9.5.5\n"),
+        ("Warning: spec.hostPID: not supported by kloop yet: x\n", ""),
         ("See 'kloop get --help', kloop.dev\nhint: x\n", "See 'kubectl get --help', kloop.dev\n"),
     ];
     for (said, masked) in cases {

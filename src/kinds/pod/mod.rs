@@ -19,6 +19,7 @@ mod resources;
 pub mod scheduling;
 mod security;
 pub mod spec;
+pub mod unsupported;
 mod update;
 mod volumes;
 pub mod warnings;

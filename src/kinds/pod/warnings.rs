@@ -1,5 +1,6 @@
 //! What the writer of a pod spec is told although it is in order (Kubernetes: `pkg/api/pod/warnings.go`).
 
+use super::unsupported;
 use crate::kinds::names;
 use crate::object::Object;
 use crate::object::quantity::Quantity;
@@ -37,6 +38,8 @@ fn of_spec(spec: &Value, path: &str) -> Vec<String> {
             repeated_ports(container, &at, &mut warnings);
         }
     }
+    let unsupported = unsupported::fields(spec, path).into_iter();
+    warnings.extend(unsupported.map(|(field, instead)| format!("{field}: not supported by kloop yet: {instead}")));
     warnings
 }
 

@@ -1,0 +1,92 @@
+//! Fields of a pod that are kept and shown and that nothing acts on yet, although they change what a pod means.
+//!
+//! The one table of them: each is told to whoever writes it, and by an event of the pod. A line goes when the feature comes.
+
+use serde_json::Value;
+
+/// Fields of a pod's spec, and what happens instead.
+const OF_POD: &[(&[&str], &str)] = &[
+    (&["hostNetwork"], "the pod has an address of its own all the same"),
+    (&["hostPID"], ALL_SEEN),
+    (&["hostIPC"], ALL_SEEN),
+    (&["hostUsers"], ALL_SEEN),
+    (&["shareProcessNamespace"], ALL_SEEN),
+    (&["runtimeClassName"], "there is one way to run a pod"),
+    (&["dnsConfig"], "the host's resolver is asked"),
+    (&["securityContext", "runAsUser"], AS_YOU),
+    (&["securityContext", "runAsGroup"], AS_YOU),
+    (&["securityContext", "runAsNonRoot"], AS_YOU),
+    (&["securityContext", "supplementalGroups"], AS_YOU),
+    (&["securityContext", "fsGroup"], "files keep their groups"),
+    (&["securityContext", "sysctls"], "the host's settings count"),
+];
+
+/// Fields of a container, and what happens instead.
+const OF_CONTAINER: &[(&[&str], &str)] = &[
+    (&["securityContext", "runAsUser"], AS_YOU),
+    (&["securityContext", "runAsGroup"], AS_YOU),
+    (&["securityContext", "runAsNonRoot"], AS_YOU),
+    (&["securityContext", "privileged"], AS_YOU),
+    (&["securityContext", "capabilities"], AS_YOU),
+    (&["securityContext", "readOnlyRootFilesystem"], "the host's files are open as they are to you"),
+    (&["lifecycle", "postStart"], "the hook is not run"),
+    (&["lifecycle", "preStop"], "the hook is not run"),
+    (&["resources", "limits"], "limits are not enforced"),
+];
+
+const AS_YOU: &str = "processes run as the user that runs kloop";
+const ALL_SEEN: &str = "processes see each other and the host's";
+
+/// The fields of a pod's spec that nothing acts on: the path of each below `path`, and what happens instead.
+pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
+    let mut found = Vec::new();
+    look(spec, path, OF_POD, &mut found);
+    for list in ["initContainers", "containers"] {
+        for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
+            look(container, &format!("{path}.{list}[{index}]"), OF_CONTAINER, &mut found);
+        }
+    }
+    found
+}
+
+fn look(value: &Value, path: &str, table: &[(&[&str], &'static str)], found: &mut Vec<(String, &'static str)>) {
+    for (fields, instead) in table {
+        let asked = fields.iter().try_fold(value, |value, field| value.get(field)).is_some_and(|asked| match asked {
+            Value::Null => false,
+            // Of all of these only `hostUsers` asks for something by saying no.
+            Value::Bool(asked) => *asked != (fields[0] == "hostUsers"),
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(map) => !map.is_empty(),
+            _ => true,
+        });
+        if asked {
+            found.push((format!("{path}.{}", fields.join(".")), *instead));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_asks_for_something_is_found() {
+        let spec = json!({
+            "hostNetwork": true, "hostPID": false, "hostUsers": true, "runtimeClassName": null,
+            "securityContext": {"runAsUser": 0, "runAsNonRoot": false},
+            "initContainers": [{"name": "i", "resources": {"limits": {"memory": "1Mi"}, "requests": {"cpu": 1}}}],
+            "containers": [{"name": "c"}, {"name": "d", "lifecycle": {"stopSignal": "SIGHUP", "preStop": {"sleep": {"seconds": 1}}},
+                "securityContext": {"capabilities": {}, "privileged": true}}],
+        });
+        let expected = [
+            "spec.hostNetwork",
+            "spec.securityContext.runAsUser",
+            "spec.initContainers[0].resources.limits",
+            "spec.containers[1].securityContext.privileged",
+            "spec.containers[1].lifecycle.preStop",
+        ];
+        let found: Vec<String> = fields(&spec, "spec").into_iter().map(|(path, _)| path).collect();
+        assert_eq!(found, expected);
+    }
+}
