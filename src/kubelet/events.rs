@@ -16,7 +16,12 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         let fields = unsupported::fields(&pod.object.0["spec"], "spec").into_iter();
         let told: Vec<String> = fields.map(|(field, instead)| format!("{field} ({instead})")).collect();
         if !told.is_empty() {
-            plan.event(pod.row, EventType::Warning, "Unsupported", format!("Not supported by kloop yet: {}", told.join(", ")));
+            plan.event(
+                pod.row,
+                EventType::Warning,
+                "Unsupported",
+                format!("Not supported by kloop yet: {}", told.join(", ")),
+            );
         }
     }
     let was_blocked =
