@@ -114,10 +114,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
 }
 
-/// The context's name: its folder's (`default` for the usual place), or its file's when that is not the usual `state.db`.
+/// The context's name: its folder's (`default` for the usual place), or its file's when that has a name of its own and not the usual one.
 fn name(context: &Context) -> String {
     let path = std::path::absolute(context.state()).unwrap_or_default();
-    let named = path.file_stem().filter(|_| path.file_name().is_some_and(|name| name != "state.db"));
+    let named = path.file_stem().filter(|stem| *stem != "state");
     let folder = path.parent().and_then(|folder| folder.file_name());
     named.or(folder).map_or_else(|| "default".to_owned(), |folder| folder.to_string_lossy().into_owned())
 }
