@@ -105,7 +105,7 @@ pub enum Effect {
     },
     /// Runs one probe; the answer becomes a fact.
     Probe(Box<Probe>),
-    /// Sets where a Service's address leads.
+    /// Sets where a Service leads.
     Route {
         /// The Service.
         service: Key,
@@ -132,18 +132,40 @@ pub enum Effect {
     },
 }
 
-/// Where the address of a Service leads: the whole of it, or with no ports that it leads nowhere any more.
+/// Where a Service leads: the whole of it. An address alone leads nowhere any more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Route {
-    /// The Service's address.
+    /// The Service's address; empty when it has none.
     pub address: Str,
+    /// `spec.externalName`.
+    pub alias: Str,
+    /// Whoever its name means, when it has no address.
+    pub members: Vec<Member>,
     /// Its ports.
     pub ports: Vec<RoutePort>,
+}
+
+impl Route {
+    /// Whether nothing of the Service is to be found any more.
+    pub fn leads_nowhere(&self) -> bool {
+        self.alias.is_empty() && self.members.is_empty() && self.ports.is_empty()
+    }
+}
+
+/// One pod behind a Service without an address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member {
+    /// Its address.
+    pub address: Str,
+    /// Its name within the Service; empty when it has none.
+    pub hostname: Str,
 }
 
 /// One port of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoutePort {
+    /// Its name; empty when it has none.
+    pub name: Str,
     /// `TCP` or `UDP`.
     pub protocol: Str,
     /// The port.

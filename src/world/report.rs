@@ -98,7 +98,7 @@ impl Facts {
                 }
             }
             Effect::Route { service, route } => {
-                match route.ports.is_empty() {
+                match route.leads_nowhere() {
                     true => self.routes.remove(service),
                     false => self.routes.insert(service.clone(), route.clone()),
                 };

@@ -154,3 +154,67 @@ for connected in [False, True]:
     cluster.until_reads("pod/talker", "{.status.phase}", "Succeeded");
     assert_eq!(cluster.log("talker", "main"), "addressed True\nconnected True\n");
 }
+
+#[test]
+fn names_lead_to_services_and_their_members() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&web(1));
+    cluster.ready_pods("app=web", 1);
+    cluster.apply(
+        r#"
+apiVersion: v1
+kind: Service
+metadata: {name: db}
+spec: {clusterIP: None, selector: {app: db}, ports: [{name: sql, port: 5432}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: alias}
+spec: {type: ExternalName, externalName: web.default.svc.cluster.local}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  replicas: 2
+  podManagementPolicy: Parallel
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {terminationGracePeriodSeconds: 1, containers: [{name: main, image: busybox, command: [sleep, "1000"]}]}
+"#,
+    );
+    cluster.ready_pods("app=db", 2);
+    cluster.apply(&script(
+        "asker",
+        r#"
+import socket, time, urllib.request
+def ask(name):
+    try:
+        return sorted({found[4][0] for found in socket.getaddrinfo(name, 80, socket.AF_INET)})
+    except socket.gaierror as error:
+        return "no such name" if error.errno == socket.EAI_NONAME else str(error)
+while len(ask("db")) < 2:
+    time.sleep(0.01)
+for name in ["web", "web.default", "web.default.svc.cluster.local", "alias", "db", "db-1.db.default.svc.cluster.local", "no.default.svc.cluster.local"]:
+    print(name, ask(name))
+print(urllib.request.urlopen("http://web/").read().decode().split()[0])
+"#,
+    ));
+    cluster.until_reads("pod/asker", "{.status.phase}", "Succeeded");
+    let web = cluster.read("service/web", "{.spec.clusterIP}");
+    let members = ["db-0", "db-1"].map(|name| cluster.read(&format!("pod/{name}"), "{.status.podIP}"));
+    let mut all = members.clone();
+    all.sort();
+    let expected = format!(
+        "web ['{web}']\nweb.default ['{web}']\nweb.default.svc.cluster.local ['{web}']\nalias ['{web}']\ndb ['{}', '{}']\n\
+         db-1.db.default.svc.cluster.local ['{}']\nno.default.svc.cluster.local no such name\n{}\n",
+        all[0],
+        all[1],
+        members[1],
+        cluster.pods("app=web")[0]
+    );
+    assert_eq!(cluster.log("asker", "main"), expected);
+}

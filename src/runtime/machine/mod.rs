@@ -10,14 +10,16 @@ mod nursery;
 mod shard;
 
 use super::{bury, folder, image, network, probe, view};
+use crate::network::names::Directory;
 use crate::object::{Str, Time};
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
 use shard::{Inbox, Order, Shard};
 use std::collections::HashMap;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -48,6 +50,10 @@ pub struct Machine {
     inboxes: Vec<Arc<Inbox>>,
     threads: Vec<JoinHandle<()>>,
     probes: probe::Pool,
+    /// What the resolver answers from.
+    directory: network::resolver::Shared,
+    /// The resolver's end; none where it could not be started.
+    resolver: Option<UdpSocket>,
 }
 
 impl Machine {
@@ -70,7 +76,17 @@ impl Machine {
         folder::write_epoch(&state, epoch).with_context(|| format!("cannot write in {}", state.display()))?;
         let environment = image::Environment::of_this_process();
         let context = Arc::new(Context { state, epoch, program: program.to_owned(), environment, report });
-        let mut machine = Machine { context, inboxes: Vec::new(), threads: Vec::new(), probes: probe::Pool::default() };
+        let directory = network::resolver::Shared::default();
+        // Where it cannot be, pods go on with the machine's own.
+        let resolver = network::resolver::start(&context.state, directory.clone()).ok();
+        let mut machine = Machine {
+            context,
+            inboxes: Vec::new(),
+            threads: Vec::new(),
+            probes: probe::Pool::default(),
+            directory,
+            resolver,
+        };
         for number in 0..SHARDS {
             let inbox = Arc::new(Inbox::new()?);
             let shard = Shard::new(machine.context.clone(), inbox.clone())?;
@@ -107,6 +123,7 @@ impl Machine {
             let silent = || folder::read_record(path).map(|record| facts::pod(&record)).unwrap_or_default();
             found.entry(uid_of(path)).or_insert_with(silent);
         }
+        found.values().for_each(|pod| self.meet(&pod.ip, &pod.namespace));
         found
     }
 
@@ -119,6 +136,17 @@ impl Machine {
         let entries = std::fs::read_dir(self.context.state.join("pods")).into_iter().flatten().flatten();
         let plain = entries.filter(|entry| entry.file_name().to_str().is_some_and(folder::is_plain_name));
         plain.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
+    }
+
+    fn names(&self) -> MutexGuard<'_, Directory> {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who asks for a name is known by its address.
+    fn meet(&self, ip: &str, namespace: &Str) {
+        if let Ok(address) = ip.parse() {
+            self.names().pod(address, namespace.clone());
+        }
     }
 
     fn inbox(&self, uid: &str) -> &Inbox {
@@ -134,11 +162,17 @@ fn uid_of(path: &Path) -> Str {
 impl Host for Machine {
     fn carry_out(&mut self, _now: Time, effect: &Effect) {
         let uid = match effect {
-            Effect::Start(start) => &start.pod_uid,
+            Effect::Start(start) => {
+                self.meet(&start.ip, &start.namespace);
+                &start.pod_uid
+            }
             Effect::Told { .. } => return,
             Effect::Stop { pod_uid, .. } | Effect::Remove { pod_uid } | Effect::Refresh { pod_uid, .. } => pod_uid,
             // A disk that refuses is told by the next start; the loop orders it again when anything changes.
-            Effect::Route { route, .. } => return drop(network::routes::write(&self.context.state, route)),
+            Effect::Route { service, route } => {
+                self.names().lead(service, route);
+                return drop(network::routes::write(&self.context.state, route));
+            }
             Effect::Probe(probe) if probe::needs_shim(probe) => &probe.pod_uid,
             Effect::Probe(probe) => {
                 let context = self.context.clone();
@@ -152,6 +186,7 @@ impl Host for Machine {
 impl Drop for Machine {
     /// Ends the threads. Shims and their pods go on.
     fn drop(&mut self) {
+        self.resolver.iter().for_each(network::resolver::stop);
         for inbox in &self.inboxes {
             inbox.put(Order::Quit);
         }

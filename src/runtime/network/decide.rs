@@ -1,5 +1,6 @@
 //! What to do about a call, from nothing but what was asked and where the pod lives.
 
+use super::routes::DNS_PORT;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// A system call that the filter tells of.
@@ -32,6 +33,8 @@ pub enum Decision {
     Pod(SocketAddrV4),
     /// A Service: one of its endpoints.
     Service(SocketAddrV4),
+    /// A question about a name, to whatever server.
+    Names,
 }
 
 /// Third bytes of the addresses of pods, and of Services: `127.N.1.1` to `127.N.127.254`, `127.N.128.1` to `127.N.191.254`.
@@ -63,6 +66,7 @@ pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr) -> Decision {
         // A port of the kernel's choice meets nobody's, and a client that binds nothing else may want to go out into the world.
         Call::Bind if is_here && port > 0 => Decision::Bind { port },
         Call::Bind => Decision::GoOn,
+        _ if port == DNS_PORT && !(is_ours && PODS.contains(&third)) => Decision::Names,
         _ if is_here => Decision::Within { port },
         _ if is_ours && SERVICES.contains(&third) => Decision::Service(SocketAddrV4::new(ip, port)),
         _ if is_ours && PODS.contains(&third) => Decision::Pod(SocketAddrV4::new(ip, port)),
@@ -92,7 +96,10 @@ mod tests {
             (Call::Bind, "10.0.0.1:80", Decision::GoOn),
             (Call::Connect, "127.0.0.1:80", Decision::Within { port: 80 }),
             (Call::Connect, "[::1]:80", Decision::Within { port: 80 }),
-            (Call::Send, "0.0.0.0:53", Decision::Within { port: 53 }),
+            (Call::Send, "0.0.0.0:54", Decision::Within { port: 54 }),
+            (Call::Send, "0.0.0.0:53", Decision::Names),
+            (Call::Connect, "192.0.2.1:53", Decision::Names),
+            (Call::Connect, "127.9.1.7:53", Decision::Pod(to("127.9.1.7:53"))),
             (Call::Connect, "127.9.128.1:443", Decision::Service(to("127.9.128.1:443"))),
             (Call::Connect, "[::ffff:127.9.191.7]:443", Decision::Service(to("127.9.191.7:443"))),
             (Call::Connect, "127.9.2.2:80", Decision::Pod(to("127.9.2.2:80"))),

@@ -16,6 +16,7 @@ mod decide;
 mod filter;
 mod gate;
 mod notice;
+pub mod resolver;
 pub mod routes;
 
 pub use decide::is_pod;
@@ -94,15 +95,25 @@ impl Guard {
                 }
             }
             Decision::Pod(to) => Some(self.reach(notice, &socket, to)),
-            Decision::Service(service) => Some(self.route(notice, &socket, service)),
+            Decision::Service(to) => {
+                let stream = act::is_stream(&socket);
+                let endpoints = routes::endpoints(&self.routes, &to.ip().to_string(), to.port(), stream, self.own);
+                Some(self.route(notice, &socket, endpoints))
+            }
+            Decision::Names => {
+                let stream = act::is_stream(&socket);
+                let mut servers = routes::endpoints(&self.routes, routes::DNS, routes::DNS_PORT, stream, self.own);
+                // Without a control plane the machine's own resolver answers.
+                servers.retain(|server| act::is_bound_here(*server.ip(), server.port()));
+                (!servers.is_empty()).then(|| self.route(notice, &socket, servers))
+            }
         }
     }
 
-    /// To one of a Service's endpoints; the next one when that has just gone.
-    fn route(&self, notice: &Notice, socket: &OwnedFd, service: SocketAddrV4) -> Outcome {
-        let stream = act::is_stream(socket);
+    /// To one of these endpoints; the next one when that has just gone.
+    fn route(&self, notice: &Notice, socket: &OwnedFd, endpoints: Vec<SocketAddrV4>) -> Outcome {
         let mut last = Outcome::Done(Err(Errno::CONNREFUSED));
-        for endpoint in routes::endpoints(&self.routes, service, stream, self.own) {
+        for endpoint in endpoints {
             last = self.reach(notice, socket, endpoint);
             if !matches!(last, Outcome::Done(Err(Errno::CONNREFUSED))) {
                 break;

@@ -12,8 +12,16 @@ use std::path::Path;
 /// The folder of routes in a cluster's folder.
 pub const FOLDER: &str = "routes";
 
+/// The file of the resolver, which is reached by its port and not by its address.
+pub const DNS: &str = "dns";
+/// The port of resolvers.
+pub const DNS_PORT: u16 = 53;
+
 /// Writes, or with no ports removes, the routes of one Service address.
 pub fn write(state: &Path, route: &Route) -> io::Result<()> {
+    if route.address.is_empty() {
+        return Ok(());
+    }
     let folder = state.join(FOLDER);
     let file = folder.join(&*route.address);
     if route.ports.is_empty() {
@@ -42,12 +50,12 @@ fn text(route: &Route) -> String {
 }
 
 /// The endpoints of a Service's port, in the order in which to try them; none when there are none.
-pub fn endpoints(folder: &Path, service: SocketAddrV4, stream: bool, client: Ipv4Addr) -> Vec<SocketAddrV4> {
-    let text = fs::read_to_string(folder.join(service.ip().to_string())).unwrap_or_default();
+pub fn endpoints(folder: &Path, service: &str, port: u16, stream: bool, client: Ipv4Addr) -> Vec<SocketAddrV4> {
+    let text = fs::read_to_string(folder.join(service)).unwrap_or_default();
     let mut chance = [0; 8];
     // Without chance the first endpoint is as good as any.
     let _ = getrandom::fill(&mut chance);
-    choose(&text, service.port(), stream, client, u64::from_ne_bytes(chance))
+    choose(&text, port, stream, client, u64::from_ne_bytes(chance))
 }
 
 fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {

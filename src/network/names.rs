@@ -1,0 +1,264 @@
+//! Names in a cluster, as Kubernetes' DNS specification gives them: `web.shop.svc.cluster.local`, members of headless Services by
+//! their hostnames, `_port._protocol` for SRV, pods by their addresses, addresses by `in-addr.arpa`.
+//!
+//! A client's short names (`web`, `web.shop`) are completed here and not by the client's own search path, because programs keep the
+//! machine's `/etc/resolv.conf`: what is found in the order of Kubernetes' search path counts.
+
+use crate::object::{Key, Str};
+use crate::world::plan::{Member, Route, RoutePort};
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
+
+/// Below it all names of the cluster stand.
+const DOMAIN: &str = ".cluster.local";
+/// The most addresses told at once: they fit into a datagram of the old length.
+const MOST: usize = 24;
+
+/// What is known of names.
+#[derive(Default)]
+pub struct Directory {
+    services: BTreeMap<(Str, Str), Route>,
+    /// Namespaces of pods by their address.
+    pods: HashMap<Ipv4Addr, Str>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An address.
+    A,
+    /// Hosts and ports.
+    Srv,
+    /// A name for an address.
+    Ptr,
+    /// Something that no name here has.
+    Other,
+}
+
+/// One thing that a name has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// An address.
+    A(Ipv4Addr),
+    /// A host and a port on it.
+    Srv(String, u16),
+    /// A name.
+    Ptr(String),
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// These; none when the name is there and has nothing of this kind.
+    Records(Vec<Record>),
+    /// The same question about another name.
+    Alias(String),
+    /// There is no such name in the cluster.
+    NoSuchName,
+    /// The name is none of the cluster's.
+    Elsewhere,
+}
+
+impl Directory {
+    /// A Service leads there from now on.
+    pub fn lead(&mut self, service: &Key, route: &Route) {
+        let place = (service.namespace.clone(), service.name.clone());
+        match route.leads_nowhere() {
+            true => self.services.remove(&place),
+            false => self.services.insert(place, route.clone()),
+        };
+    }
+
+    /// A pod of this namespace has this address.
+    pub fn pod(&mut self, address: Ipv4Addr, namespace: Str) {
+        self.pods.insert(address, namespace);
+    }
+
+    /// Answers a question of the pod at this address.
+    pub fn ask(&self, name: &str, kind: Kind, client: Ipv4Addr) -> Reply {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        if let Some(reversed) = name.strip_suffix(".in-addr.arpa") {
+            return self.reverse(reversed, kind);
+        }
+        if let Some(name) = name.strip_suffix(DOMAIN) {
+            return self.find(name, kind).unwrap_or(Reply::NoSuchName);
+        }
+        let namespace = self.pods.get(&client).map_or("default", |namespace| namespace);
+        let complete = [format!("{name}.{namespace}.svc"), format!("{name}.svc"), name];
+        complete.iter().find_map(|name| self.find(name, kind)).unwrap_or(Reply::Elsewhere)
+    }
+
+    /// By a full name without the domain.
+    fn find(&self, name: &str, kind: Kind) -> Option<Reply> {
+        let labels: Vec<&str> = name.split('.').collect();
+        match labels[..] {
+            [address, namespace, "pod"] => {
+                let address: Ipv4Addr = address.replace('-', ".").parse().ok()?;
+                let there = self.pods.get(&address).is_some_and(|known| **known == *namespace);
+                there.then(|| addresses(kind, [address]))
+            }
+            [service, namespace, "svc"] => Some(self.service(service, namespace)?.addresses(kind, full(&[name]))),
+            [host, service, namespace, "svc"] => {
+                let members = &self.service(service, namespace)?.0.members;
+                let found: Vec<Ipv4Addr> = members.iter().filter(|one| *one.hostname == *host).filter_map(ip).collect();
+                (!found.is_empty()).then(|| addresses(kind, found))
+            }
+            [port, protocol, service, namespace, "svc"] => {
+                let (port, protocol) = (port.strip_prefix('_')?, protocol.strip_prefix('_')?);
+                let found = self.service(service, namespace)?;
+                let is_it = |one: &&RoutePort| *one.name == *port && one.protocol.eq_ignore_ascii_case(protocol);
+                let port = found.0.ports.iter().find(is_it)?;
+                let hosts = found.hosts(port, &full(&[service, namespace, "svc"]));
+                Some(Reply::Records(if kind == Kind::Srv { hosts } else { Vec::new() }))
+            }
+            _ => None,
+        }
+    }
+
+    fn service(&self, name: &str, namespace: &str) -> Option<Found<'_>> {
+        self.services.get(&(namespace.into(), name.into())).map(Found)
+    }
+
+    fn reverse(&self, reversed: &str, kind: Kind) -> Reply {
+        let forward: Vec<&str> = reversed.rsplit('.').collect();
+        let Ok(address) = forward.join(".").parse::<Ipv4Addr>() else { return Reply::Elsewhere };
+        let Some(name) = self.name_of(address) else { return Reply::Elsewhere };
+        Reply::Records(if kind == Kind::Ptr { vec![Record::Ptr(name)] } else { Vec::new() })
+    }
+
+    fn name_of(&self, address: Ipv4Addr) -> Option<String> {
+        let of_service = |((namespace, service), route): (&(Str, Str), &Route)| {
+            if route.address.parse() == Ok(address) {
+                return Some(full(&[service, namespace, "svc"]));
+            }
+            let named = |one: &&Member| !one.hostname.is_empty() && ip(one) == Some(address);
+            let member = route.members.iter().find(named)?;
+            Some(full(&[&member.hostname, service, namespace, "svc"]))
+        };
+        let dashed = address.to_string().replace('.', "-");
+        let of_pod = || self.pods.get(&address).map(|namespace| full(&[&dashed, namespace, "pod"]));
+        self.services.iter().find_map(of_service).or_else(of_pod)
+    }
+}
+
+/// A Service that was found.
+struct Found<'a>(&'a Route);
+
+impl Found<'_> {
+    fn addresses(&self, kind: Kind, name: String) -> Reply {
+        let route = self.0;
+        match kind {
+            _ if !route.alias.is_empty() => Reply::Alias(route.alias.to_string()),
+            Kind::Srv => {
+                Reply::Records(route.ports.iter().flat_map(|port| self.hosts(port, &name)).take(MOST).collect())
+            }
+            _ if route.address.is_empty() => addresses(kind, route.members.iter().filter_map(ip)),
+            _ => addresses(kind, route.address.parse()),
+        }
+    }
+
+    /// Where a port is: at the Service's address, or at each of its members.
+    fn hosts(&self, port: &RoutePort, name: &str) -> Vec<Record> {
+        if !self.0.address.is_empty() {
+            return vec![Record::Srv(name.to_owned(), port.port)];
+        }
+        let member = |one: &Member| {
+            let host = if one.hostname.is_empty() { one.address.replace('.', "-") } else { one.hostname.to_string() };
+            let endpoint = port.endpoints.iter().find_map(|to| to.strip_prefix(&*one.address)?.strip_prefix(':'))?;
+            Some(Record::Srv(format!("{host}.{name}"), endpoint.parse().ok()?))
+        };
+        self.0.members.iter().filter_map(member).take(MOST).collect()
+    }
+}
+
+fn addresses(kind: Kind, found: impl IntoIterator<Item = Ipv4Addr>) -> Reply {
+    let found = found.into_iter().map(Record::A).take(MOST);
+    Reply::Records(if kind == Kind::A { found.collect() } else { Vec::new() })
+}
+
+fn ip(member: &Member) -> Option<Ipv4Addr> {
+    member.address.parse().ok()
+}
+
+fn full(labels: &[&str]) -> String {
+    format!("{}{DOMAIN}", labels.join("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Resource;
+
+    const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 9, 1, 4);
+
+    fn directory() -> Directory {
+        let mut directory = Directory::default();
+        let key = |namespace: &str, name: &str| Key::new(Resource("services"), namespace, name);
+        let endpoints = vec!["127.9.1.5:5432".into(), "127.9.1.6:5432".into()];
+        let port = |number| RoutePort {
+            name: "sql".into(),
+            protocol: "TCP".into(),
+            port: number,
+            sticky: false,
+            endpoints: endpoints.clone(),
+        };
+        directory.lead(
+            &key("shop", "web"),
+            &Route { address: "127.9.128.7".into(), ports: vec![port(80)], ..Route::default() },
+        );
+        let member = |address: &str, hostname: &str| Member { address: address.into(), hostname: hostname.into() };
+        let members = vec![member("127.9.1.5", "db-0"), member("127.9.1.6", "")];
+        directory.lead(&key("shop", "db"), &Route { members, ports: vec![port(5432)], ..Route::default() });
+        directory.lead(&key("shop", "out"), &Route { alias: "example.com".into(), ..Route::default() });
+        directory.pod(CLIENT, "shop".into());
+        directory
+    }
+
+    #[test]
+    fn names_and_what_they_mean() {
+        use Kind::{A, Other, Ptr, Srv};
+        let a =
+            |addresses: &[&str]| Reply::Records(addresses.iter().map(|ip| Record::A(ip.parse().unwrap())).collect());
+        let srv = |hosts: &[(&str, u16)]| {
+            Reply::Records(
+                hosts.iter().map(|(host, port)| Record::Srv(format!("{host}.cluster.local"), *port)).collect(),
+            )
+        };
+        let ptr = |name: &str| Reply::Records(vec![Record::Ptr(name.into())]);
+        let web = a(&["127.9.128.7"]);
+        let cases = [
+            ("web", A, web.clone()),
+            ("WEB.shop", A, web.clone()),
+            ("web.shop.svc", A, web.clone()),
+            ("web.shop.svc.cluster.local.", A, web),
+            ("web.shop.svc.cluster.local", Other, Reply::Records(Vec::new())),
+            ("web.other.svc.cluster.local", A, Reply::NoSuchName),
+            ("web.other", A, Reply::Elsewhere),
+            ("example.com", A, Reply::Elsewhere),
+            ("db", A, a(&["127.9.1.5", "127.9.1.6"])),
+            ("db-0.db", A, a(&["127.9.1.5"])),
+            ("db-1.db.shop.svc.cluster.local", A, Reply::NoSuchName),
+            ("out", A, Reply::Alias("example.com".into())),
+            ("_sql._tcp.web", Srv, srv(&[("web.shop.svc", 80)])),
+            ("_sql._tcp.db", Srv, srv(&[("db-0.db.shop.svc", 5432), ("127-9-1-6.db.shop.svc", 5432)])),
+            ("_sql._udp.db.shop.svc.cluster.local", Srv, Reply::NoSuchName),
+            ("127-9-1-4.shop.pod.cluster.local", A, a(&["127.9.1.4"])),
+            ("127-9-1-9.shop.pod.cluster.local", A, Reply::NoSuchName),
+            ("7.128.9.127.in-addr.arpa", Ptr, ptr("web.shop.svc.cluster.local")),
+            ("5.1.9.127.in-addr.arpa", Ptr, ptr("db-0.db.shop.svc.cluster.local")),
+            ("4.1.9.127.in-addr.arpa", Ptr, ptr("127-9-1-4.shop.pod.cluster.local")),
+            ("1.2.0.192.in-addr.arpa", Ptr, Reply::Elsewhere),
+        ];
+        for (name, kind, expected) in cases {
+            assert_eq!(directory().ask(name, kind, CLIENT), expected, "{name} {kind:?}");
+        }
+        assert_eq!(directory().ask("web", A, Ipv4Addr::LOCALHOST), Reply::Elsewhere, "of another namespace");
+    }
+
+    #[test]
+    fn a_service_that_is_gone_has_no_name() {
+        let mut directory = directory();
+        directory.lead(&Key::new(Resource("services"), "shop", "web"), &Route::default());
+        assert_eq!(directory.ask("web.shop.svc.cluster.local", Kind::A, CLIENT), Reply::NoSuchName);
+    }
+}

@@ -1,0 +1,197 @@
+//! kube-proxy: the endpoints of each Service: those that are ready; when none is, those that still serve while they end.
+
+use crate::object::{Key, Object, Str};
+use crate::world::plan::{Member, Route, RoutePort};
+use crate::world::{Effect, Loop, Plan, Row, World};
+use serde_json::Value;
+
+/// The loop, by the name that people know.
+pub const LOOP: Loop = Loop { name: "kube-proxy", root: SERVICES, concerns, plan };
+
+const SERVICES: &str = "services";
+const SLICES: &str = "endpointslices.discovery.k8s.io";
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+fn concerns(_world: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        SERVICES => vec![row.key.clone()],
+        SLICES => {
+            let service = row.label(SERVICE_NAME);
+            let key = |name| Key::new(crate::object::Resource(SERVICES), &row.key.namespace, name);
+            service.map(key).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Orders the routes of a Service when they are others than were ordered last.
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let wanted = world.get(key).and_then(|row| route(world, row));
+    let ordered = world.facts.routes.get(key);
+    if wanted.as_ref() == ordered {
+        return plan;
+    }
+    let moved = |old: &&Route| wanted.as_ref().is_none_or(|wanted| wanted.address != old.address);
+    if let Some(old) = ordered.filter(moved) {
+        let route = Route { address: old.address.clone(), ..Route::default() };
+        plan.effects.push(Effect::Route { service: key.clone(), route });
+    }
+    if let Some(route) = wanted {
+        plan.effects.push(Effect::Route { service: key.clone(), route });
+    }
+    plan
+}
+
+/// None for a Service that leads nowhere, not even by its name.
+fn route(world: &World, row: &Row) -> Option<Route> {
+    let service = row.body();
+    let text = |field: &str| service.text(&["spec", field]).unwrap_or_default();
+    let address = Some(text("clusterIP")).filter(|ip| *ip != "None").unwrap_or_default();
+    let slices: Vec<Object> = slices(world, row).map(|slice| slice.object()).collect();
+    let sticky = text("sessionAffinity") == "ClientIP";
+    let port = |port: &Value| {
+        let protocol = port["protocol"].as_str().unwrap_or("TCP").into();
+        let name: Str = port["name"].as_str().unwrap_or_default().into();
+        let endpoints = endpoints(&slices, &name);
+        Some(RoutePort { name, protocol, port: u16::try_from(port["port"].as_i64()?).ok()?, sticky, endpoints })
+    };
+    let route = Route {
+        address: address.into(),
+        alias: if text("type") == "ExternalName" { text("externalName").into() } else { "".into() },
+        members: if address.is_empty() { members(&slices) } else { Vec::new() },
+        ports: service.items(&["spec", "ports"]).iter().filter_map(port).collect(),
+    };
+    (!route.leads_nowhere()).then_some(route)
+}
+
+/// The ready pods behind a Service that has no address of its own, with the names that they have in it.
+fn members(slices: &[Object]) -> Vec<Member> {
+    let endpoints = slices.iter().flat_map(|slice| slice.items(&["endpoints"]));
+    let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] != Value::Bool(false));
+    let member = |endpoint: &Value| {
+        let hostname = endpoint["hostname"].as_str().unwrap_or_default().into();
+        Some(Member { address: endpoint["addresses"][0].as_str()?.into(), hostname })
+    };
+    let mut members: Vec<Member> = ready.filter_map(member).collect();
+    members.sort();
+    members.dedup();
+    members
+}
+
+fn slices<'a>(world: &'a World, service: &'a Row) -> impl Iterator<Item = &'a Row> {
+    let all = world.list_in(SLICES, &service.key.namespace).map(|row| &**row);
+    all.filter(|slice| slice.label(SERVICE_NAME) == Some(&service.key.name))
+}
+
+/// Endpoints of one port by its name. Ready ones; with none of those, such as are ending and still serve (KEP-1669).
+fn endpoints(slices: &[Object], port: &str) -> Vec<Str> {
+    let of = |counts: fn(&Value) -> bool| -> Vec<Str> {
+        let mut found: Vec<Str> = slices.iter().flat_map(|slice| of_slice(slice, port, counts)).collect();
+        found.sort();
+        found.dedup();
+        found
+    };
+    let ready = of(|conditions| conditions["ready"] != Value::Bool(false));
+    if !ready.is_empty() {
+        return ready;
+    }
+    of(|conditions| conditions["serving"] == Value::Bool(true) && conditions["terminating"] == Value::Bool(true))
+}
+
+fn of_slice(slice: &Object, port: &str, counts: fn(&Value) -> bool) -> Vec<Str> {
+    let named = |one: &&Value| one["name"].as_str().unwrap_or_default() == port;
+    let number = slice.items(&["ports"]).iter().find(named).and_then(|one| one["port"].as_i64());
+    let Some(number) = number else { return Vec::new() };
+    let endpoints = slice.items(&["endpoints"]).iter().filter(|endpoint| counts(&endpoint["conditions"]));
+    let addresses = endpoints.filter_map(|endpoint| endpoint["addresses"][0].as_str());
+    addresses.map(|address| format!("{address}:{number}").into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Resource, Time};
+    use serde_json::json;
+
+    fn put(world: &mut World, resource: &'static str, object: Value) {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        world.put(Key::new(Resource(resource), "default", &name), object.to_string().into());
+    }
+
+    fn world(endpoints: Value) -> World {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let meta =
+            |name: &str| json!({"name": name, "namespace": "default", "uid": name, "labels": {SERVICE_NAME: "web"}});
+        let ports =
+            json!([{"name": "http", "port": 80, "targetPort": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]);
+        put(
+            &mut world,
+            SERVICES,
+            json!({"metadata": meta("web"), "spec": {"clusterIP": "127.9.128.7", "ports": ports}}),
+        );
+        let ports = json!([{"name": "http", "port": 8080}]);
+        put(&mut world, SLICES, json!({"metadata": meta("web-1"), "ports": ports, "endpoints": endpoints}));
+        world
+    }
+
+    fn endpoint(ip: &str, ready: bool, serving: bool, terminating: bool) -> Value {
+        json!({"addresses": [ip], "conditions": {"ready": ready, "serving": serving, "terminating": terminating}})
+    }
+
+    fn http(world: &mut World) -> Vec<String> {
+        let key = Key::new(Resource(SERVICES), "default", "web");
+        let plan = plan(world, &key);
+        for effect in &plan.effects {
+            world.facts.ordered(effect, Time::UNIX_EPOCH);
+        }
+        assert!(super::plan(world, &key).effects.is_empty(), "ordered once");
+        let [Effect::Route { route, .. }] = &plan.effects[..] else { panic!("{:?}", plan.effects) };
+        assert_eq!((&*route.address, route.ports[1].port, route.ports[1].endpoints.len()), ("127.9.128.7", 53, 0));
+        route.ports[0].endpoints.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn ready_endpoints_and_else_those_that_end() {
+        let going = endpoint("127.9.1.1", false, true, true);
+        let mut mixed = world(json!([
+            going,
+            endpoint("127.9.1.3", true, true, false),
+            endpoint("127.9.1.2", true, true, false),
+            endpoint("127.9.1.4", false, false, false)
+        ]));
+        assert_eq!(http(&mut mixed), ["127.9.1.2:8080", "127.9.1.3:8080"]);
+        assert_eq!(http(&mut world(json!([going]))), ["127.9.1.1:8080"]);
+        assert_eq!(http(&mut world(json!([]))), [""; 0]);
+    }
+
+    #[test]
+    fn a_service_without_an_address_has_members() {
+        let mut named = endpoint("127.9.1.3", true, true, false);
+        named["hostname"] = "db-0".into();
+        let mut world = world(json!([named, endpoint("127.9.1.4", false, false, false)]));
+        let spec = json!({"clusterIP": "None"});
+        put(
+            &mut world,
+            SERVICES,
+            json!({"metadata": {"name": "web", "namespace": "default", "uid": "web"}, "spec": spec}),
+        );
+        let key = Key::new(Resource(SERVICES), "default", "web");
+        let members = vec![Member { address: "127.9.1.3".into(), hostname: "db-0".into() }];
+        let route = Route { members, ..Route::default() };
+        assert_eq!(plan(&world, &key).effects, [Effect::Route { service: key, route }]);
+    }
+
+    #[test]
+    fn a_service_that_is_gone_leads_nowhere() {
+        let mut world = world(json!([endpoint("127.9.1.3", true, true, false)]));
+        http(&mut world);
+        let key = Key::new(Resource(SERVICES), "default", "web");
+        world.remove(&key);
+        let plan = plan(&world, &key);
+        let nowhere = Route { address: "127.9.128.7".into(), ..Route::default() };
+        assert_eq!(plan.effects, [Effect::Route { service: key.clone(), route: nowhere }]);
+        world.facts.ordered(&plan.effects[0], Time::UNIX_EPOCH);
+        assert!(super::plan(&world, &key).effects.is_empty());
+    }
+}

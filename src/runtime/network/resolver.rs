@@ -1,0 +1,206 @@
+//! The resolver: a thread of the control plane that answers pods' questions about names, and asks the machine's own resolver about
+//! names that are none of the cluster's.
+//!
+//! Pods need not know of it: whatever server they ask at port 53, their shim leads the question here, as long as somebody listens.
+
+use super::routes;
+use crate::network::names::{Directory, Kind, Record, Reply};
+use crate::world::plan::{Route, RoutePort};
+use simple_dns::rdata::{A, CNAME, PTR, RData, SRV};
+use simple_dns::{CLASS, Name, PacketFlag, QTYPE, Question, RCODE, ResourceRecord, TYPE};
+use simple_dns::{Packet, SimpleDnsError};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Seconds for which an answer holds: Services move.
+const HOLDS: u32 = 5;
+/// Questions that wait for the machine's resolver at the same time; more are told to come again.
+const ASKED: usize = 64;
+/// How long the machine's resolver may take, each time.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest answer that is passed on.
+const LONGEST: usize = 4096;
+
+/// What the resolver and whoever feeds it share.
+pub type Shared = Arc<Mutex<Directory>>;
+
+/// Starts answering, and leads the cluster's pods here. It ends with the process, or when its socket is taken away.
+pub fn start(state: &Path, directory: Shared) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = RoutePort {
+        name: "dns".into(),
+        protocol: "UDP".into(),
+        port: routes::DNS_PORT,
+        sticky: false,
+        endpoints: vec![socket.local_addr()?.to_string().into()],
+    };
+    routes::write(state, &Route { address: routes::DNS.into(), ports: vec![port], ..Route::default() })?;
+    let listener = socket.try_clone()?;
+    std::thread::Builder::new().name("resolver".into()).spawn(move || listen(&listener, &directory))?;
+    Ok(socket)
+}
+
+/// Ends the resolver behind a socket.
+pub fn stop(socket: &UdpSocket) {
+    // An empty datagram from itself: nobody else can send one from there.
+    let _ = socket.local_addr().and_then(|own| socket.send_to(&[], own));
+}
+
+fn listen(socket: &UdpSocket, directory: &Shared) {
+    let own = socket.local_addr().ok();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let mut bytes = [0; LONGEST];
+    loop {
+        let Ok((length, client)) = socket.recv_from(&mut bytes) else { continue };
+        if length == 0 && Some(client) == own {
+            return;
+        }
+        match answer(&bytes[..length], client, directory) {
+            Some(Said::Known(reply)) => drop(socket.send_to(&reply, client)),
+            Some(Said::Ask(question)) => ask(socket, client, question, &asked),
+            None => {}
+        }
+    }
+}
+
+/// What is said to a question.
+enum Said {
+    /// This.
+    Known(Vec<u8>),
+    /// The machine's resolver has to be asked.
+    Ask(Forward),
+}
+
+/// A question for the machine's resolver.
+struct Forward {
+    id: u16,
+    /// What the client asked, as it came.
+    asked: Vec<u8>,
+    /// Another name to ask about instead.
+    alias: Option<String>,
+}
+
+/// None for what is no question.
+fn answer(bytes: &[u8], client: SocketAddr, directory: &Shared) -> Option<Said> {
+    let packet = Packet::parse(bytes).ok().filter(|packet| !packet.has_flags(PacketFlag::RESPONSE))?;
+    let question = packet.questions.first()?;
+    let IpAddr::V4(client) = client.ip() else { return None };
+    let kind = match question.qtype {
+        QTYPE::TYPE(TYPE::A) => Kind::A,
+        QTYPE::TYPE(TYPE::SRV) => Kind::Srv,
+        QTYPE::TYPE(TYPE::PTR) => Kind::Ptr,
+        _ => Kind::Other,
+    };
+    let directory = directory.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = question.qname.to_string();
+    let forward = |alias| Some(Said::Ask(Forward { id: packet.id(), asked: bytes.to_vec(), alias }));
+    match directory.ask(&name, kind, client) {
+        Reply::Elsewhere => forward(None),
+        Reply::Alias(target) => match directory.ask(&target, kind, client) {
+            Reply::Records(records) => known(&packet, RCODE::NoError, Some(&target), &records),
+            _ => forward(Some(target)),
+        },
+        Reply::NoSuchName => known(&packet, RCODE::NameError, None, &[]),
+        Reply::Records(records) => known(&packet, RCODE::NoError, None, &records),
+    }
+}
+
+fn known(asked: &Packet, code: RCODE, alias: Option<&str>, records: &[Record]) -> Option<Said> {
+    reply(asked, code, alias, records).ok().map(Said::Known)
+}
+
+fn reply(asked: &Packet, code: RCODE, alias: Option<&str>, records: &[Record]) -> Result<Vec<u8>, SimpleDnsError> {
+    let question = asked.questions.first().ok_or(SimpleDnsError::InsufficientData)?;
+    let mut packet = start_of_reply(asked, question, code);
+    let mut owner = question.qname.clone();
+    if let Some(alias) = alias {
+        let target = Name::new(alias)?;
+        packet.answers.push(ResourceRecord::new(owner, CLASS::IN, HOLDS, RData::CNAME(CNAME(target.clone()))));
+        owner = target;
+    }
+    for record in records {
+        let data = match record {
+            Record::A(address) => RData::A(A { address: (*address).into() }),
+            Record::Ptr(name) => RData::PTR(PTR(Name::new(name)?)),
+            Record::Srv(host, port) => {
+                RData::SRV(SRV { priority: 0, weight: 100, port: *port, target: Name::new(host)? })
+            }
+        };
+        packet.answers.push(ResourceRecord::new(owner.clone(), CLASS::IN, HOLDS, data));
+    }
+    packet.build_bytes_vec_compressed()
+}
+
+fn start_of_reply<'a>(asked: &Packet, question: &Question<'a>, code: RCODE) -> Packet<'a> {
+    let mut packet = Packet::new_reply(asked.id());
+    packet.set_flags(PacketFlag::RECURSION_AVAILABLE | (PacketFlag::RECURSION_DESIRED));
+    *packet.rcode_mut() = code;
+    packet.questions.push(question.clone());
+    packet
+}
+
+/// Asks the machine's resolver in a thread of its own, and passes its answer on.
+fn ask(socket: &UdpSocket, client: SocketAddr, forward: Forward, asked: &Arc<AtomicUsize>) {
+    let (Ok(socket), asked) = (socket.try_clone(), asked.clone()) else { return };
+    if asked.fetch_add(1, Ordering::Relaxed) >= ASKED {
+        asked.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
+    let in_line = asked.clone();
+    let pass_on = move || {
+        let failed = || refused(&forward);
+        if let Some(reply) = upstream(&forward).or_else(failed) {
+            let _ = socket.send_to(&reply, client);
+        }
+        asked.fetch_sub(1, Ordering::Relaxed);
+    };
+    if std::thread::Builder::new().name("resolver-asks".into()).spawn(pass_on).is_err() {
+        in_line.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn refused(forward: &Forward) -> Option<Vec<u8>> {
+    reply(&Packet::parse(&forward.asked).ok()?, RCODE::ServerFailure, None, &[]).ok()
+}
+
+fn upstream(forward: &Forward) -> Option<Vec<u8>> {
+    let asked = Packet::parse(&forward.asked).ok()?;
+    let Some(target) = &forward.alias else { return servers().find_map(|server| from(server, &forward.asked)) };
+    let first = asked.questions.first()?;
+    let mut query = Packet::new_query(forward.id);
+    query.set_flags(PacketFlag::RECURSION_DESIRED);
+    query.questions.push(Question::new(Name::new(target).ok()?, first.qtype, first.qclass, false));
+    let query = query.build_bytes_vec().ok()?;
+    let answered = servers().find_map(|server| from(server, &query))?;
+    let answered = Packet::parse(&answered).ok()?;
+    let mut packet = start_of_reply(&asked, first, answered.rcode());
+    let alias = RData::CNAME(CNAME(Name::new(target).ok()?));
+    packet.answers.push(ResourceRecord::new(first.qname.clone(), CLASS::IN, HOLDS, alias));
+    packet.answers.extend(answered.answers);
+    packet.build_bytes_vec_compressed().ok()
+}
+
+/// The servers that the machine itself asks.
+fn servers() -> impl Iterator<Item = IpAddr> {
+    let config = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let server = |line: &str| line.strip_prefix("nameserver")?.trim().parse().ok();
+    config.lines().filter_map(server).take(3).collect::<Vec<IpAddr>>().into_iter()
+}
+
+fn from(server: IpAddr, question: &[u8]) -> Option<Vec<u8>> {
+    let any: IpAddr =
+        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((server, routes::DNS_PORT)).ok()?;
+    socket.set_read_timeout(Some(PATIENCE)).ok()?;
+    socket.send(question).ok()?;
+    let mut bytes = vec![0; LONGEST];
+    let length = socket.recv(&mut bytes).ok()?;
+    bytes.truncate(length);
+    // The number of the question is what an answer is known by.
+    (bytes.get(..2) == question.get(..2)).then_some(bytes)
+}
