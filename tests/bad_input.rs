@@ -498,7 +498,7 @@ fn odd_files() {
         assert_eq!(wrong(&cluster, &before, &said, 1, expected), "", "{name}");
     }
     let said = cluster.kloop("apply -f /dev/null");
-    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert_eq!((said.code, said.err.as_str()), (1, "error: no objects passed to apply\n"));
 }
 
 #[test]
@@ -533,6 +533,44 @@ fn states_that_are_none() {
         }
     }
     assert_eq!(fs::read_to_string(home.join("text")).unwrap(), "not a database");
+}
+
+#[test]
+fn values_of_another_type_are_told_by_line() {
+    let cluster = cluster();
+    let before = fs::read(cluster.home().join("state.db")).expect("state");
+    let rows = [
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  b: text\n  a: 1\n", "hint: STDIN:6: the value of \"data.a\""),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers:\n  - name: c\n    image: x\n    resources:\n      requests:\n        cpu: 1.5.2\n",
+         "hint: STDIN:10: the value of \"spec.containers[0].resources.requests.cpu\""),
+    ];
+    for (text, expected) in rows {
+        for verb in ["apply", "create"] {
+            let said = cluster.run(&[verb, "-f", "-"], text);
+            assert_eq!(wrong(&cluster, &before, &said, 1, expected), "", "{verb}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_nobody_is_told_so() {
+    let cluster = cluster();
+    for verb in ["rollout status deploy/web --timeout 1s", "wait --for=condition=Available deploy/web --timeout 1s"] {
+        let said = cluster.kloop(verb);
+        assert_eq!(said.code, 1, "{}", said.err);
+        assert_eq!(said.err.matches("hint: no control plane runs").count(), 1, "{}", said.err);
+    }
+    let said = cluster.kloop("delete pod pod");
+    assert!(said.err.is_empty() || said.err.starts_with("hint: "), "{}", said.err);
+}
+
+#[test]
+fn what_goes_with_its_owner_is_not_missed() {
+    let cluster = cluster();
+    for verb in ["delete deploy,rs,cm --all", "delete deploy,rs,cm --all --wait=false"] {
+        let said = cluster.kloop(verb);
+        assert_eq!(said.code, 0, "{}", said.err);
+    }
 }
 
 #[test]

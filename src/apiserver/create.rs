@@ -70,7 +70,10 @@ pub fn decode(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<
             format!("{} in version {:?} cannot be handled as a {}: {text}", kind.kind, kind.version, kind.kind);
         Status::new(Reason::BadRequest, message)
     };
-    let mut object = Object(normalized.map_err(|error| refuse(error.to_string()))?);
+    let mut object = Object(normalized.map_err(|error| {
+        let misfit = Some(error.path.clone()).filter(|path| !path.is_empty());
+        Status { misfit, ..refuse(error.to_string()) }
+    })?);
     match options.field_validation {
         FieldValidation::Strict if !unknown.is_empty() => {
             let complaints: Vec<String> = unknown.iter().map(UnknownField::complaint).collect();

@@ -137,9 +137,16 @@ impl Context {
         Time::now()
     }
 
-    /// Writes text to standard output, as it is.
+    /// Writes text to standard output: as it is, but for what would steer a terminal.
     pub fn print(&mut self, text: &str) -> Outcome {
         let mut out = std::io::stdout().lock();
+        let harmless;
+        let text = if out.is_terminal() {
+            harmless = crate::show::escape::text(text);
+            &harmless
+        } else {
+            text
+        };
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 Err(Failure::Machine(74, format!("cannot write to standard output: {error}")))

@@ -116,6 +116,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let mut gone = Vec::new();
     for (target, source) in targets {
         match one(&args, context, &target, &options, dry_run) {
+            // What was found and not named may have gone meanwhile, with an object of an earlier type for one.
+            Err(Failure::Api { status, .. }) if selects && status.reason == Reason::NotFound => {}
             Ok(()) => gone.push((target.kind, key_of(target.kind, &target.object), target.object.uid().to_owned())),
             Err(Failure::Api { status, .. }) => failures.push(match source {
                 Some(source) => Failure::doing(status, format!("error when deleting {source:?}")),
@@ -267,7 +269,7 @@ fn wait(context: &mut Context, mut left: Vec<(&'static Kind, Key, String)>, time
         let Some((kind, key, _)) = left.first() else { return Ok(()) };
         if leader::leader_of(&dir).is_none() {
             context.tell(&format!(
-                "{} {:?} is marked for deletion; it goes when a control plane runs (kloop reconcile --watch).",
+                "hint: {} {:?} is marked for deletion; it goes when a control plane runs (kloop reconcile --watch).",
                 kind.qualified_singular(),
                 &*key.name
             ));

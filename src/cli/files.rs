@@ -6,6 +6,7 @@ use crate::object::{Object, Status};
 use clap::Args;
 use serde_json::Value;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -66,7 +67,11 @@ impl Manifest {
             let meant = nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
             format!("hint: {}:{line}: there is no field {path:?}{meant}", self.source)
         };
-        status.unknown.iter().map(hint).collect()
+        let misfit = status.misfit.iter().map(|path| {
+            let line = self.line_of(path).unwrap_or(self.line);
+            format!("hint: {}:{line}: the value of {path:?} is not of its type", self.source)
+        });
+        status.unknown.iter().map(hint).chain(misfit).collect()
     }
 
     /// Keys written twice: path and line.
@@ -149,7 +154,8 @@ fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Outcome {
 fn read_file(path: &Path, manifests: &mut Vec<Manifest>, failures: &mut Vec<Failure>) {
     let source = path.display().to_string();
     let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
-    let is_pipe = path.metadata().is_ok_and(|meta| std::os::unix::fs::FileTypeExt::is_fifo(&meta.file_type()));
+    let is_stream = |kind: std::fs::FileType| kind.is_fifo() || kind.is_char_device();
+    let is_pipe = path.metadata().is_ok_and(|meta| is_stream(meta.file_type()));
     if !is_file && !is_pipe {
         failures.push(Failure::plain(format!("{source} is neither a file nor a pipe")));
         return;

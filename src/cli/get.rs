@@ -301,6 +301,6 @@ fn say_how_old(context: &mut Context) -> Outcome {
     let Some(heard) = heard.filter(|_| leader::leader_of(api.store().home()).is_none()) else { return Ok(()) };
     let age = time::age((context.now().as_second() - heard.as_second()).max(0));
     context
-        .tell(&format!("No control plane runs: this is how things stood {age} ago (kloop reconcile --watch goes on)."));
+        .tell(&format!("hint: no control plane runs: this is how things stood {age} ago (kloop reconcile --watch goes on)."));
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::object::{Key, Object, Reason, Status, Time, time};
 use crate::runtime::logs::{self, Logs, Missing, Options};
 use jiff::SignedDuration;
 use serde_json::Value;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// Print the logs for a container in a pod or specified resource.
@@ -368,6 +368,13 @@ struct Lines {
 impl Lines {
     fn write(&mut self, piece: &[u8]) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
+        let harmless;
+        let piece = if out.is_terminal() {
+            harmless = crate::show::escape::output(piece);
+            &harmless
+        } else {
+            piece
+        };
         let Some(prefix) = &self.prefix else {
             out.write_all(piece)?;
             return out.flush();

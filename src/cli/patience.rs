@@ -1,7 +1,10 @@
 //! Waiting until the state has changed: woken by hints, looking again by itself from time to time, up to a deadline.
 
 use super::{Context, Outcome};
+use crate::reconcile::leader;
 use crate::store::{Hint, watch_hint};
+use std::cell::Cell;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The longest wait for one hint: hints can be lost.
@@ -13,17 +16,28 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct Patience {
     hint: Option<Hint>,
     until: Option<Instant>,
+    /// Where the cluster is, until it was said that no control plane runs there.
+    untold: Cell<Option<PathBuf>>,
 }
 
 impl Patience {
     /// Watches from now on; no timeout waits without end. Make it before the first look, so that no news falls between.
     pub fn new(context: &mut Context, timeout: Option<Duration>) -> Outcome<Patience> {
         let hint = watch_hint(context.api()?.store());
-        Ok(Patience { hint, until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)) })
+        Ok(Patience { hint, untold: Cell::default(), until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)) })
+    }
+
+    /// The same for what only a control plane brings about: when none runs, the first wait says so.
+    pub fn with_control_plane(context: &mut Context, timeout: Option<Duration>) -> Outcome<Patience> {
+        let home = context.api()?.store().home().to_owned();
+        Ok(Patience { untold: Cell::new(Some(home)), ..Patience::new(context, timeout)? })
     }
 
     /// Waits until there may be news; false when the time is over.
     pub fn wait(&self) -> bool {
+        if self.untold.take().is_some_and(|home| leader::leader_of(&home).is_none()) {
+            eprintln!("hint: no control plane runs: nothing changes until one does (kloop reconcile --watch)");
+        }
         let left = self.until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return false;

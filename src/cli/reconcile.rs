@@ -66,7 +66,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
     };
     let until = if args.watch { Until::Stopped } else { Until::Converged(duration("timeout", &args.timeout)?) };
-    let node = (!args.no_local_node).then(|| capacity::of_this_machine(args.node_name.as_deref()));
+    let node = (!args.no_local_node).then(|| capacity::of_this_machine(args.node_name.as_deref(), &context.state()));
     let settings = Settings {
         state: context.state(),
         node,

@@ -83,7 +83,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     };
     let timeout = flags::signed_duration("timeout", &args.timeout)?;
     let timeout = if timeout.is_negative() { WEEK } else { timeout.unsigned_abs() };
-    let patience = Patience::new(context, Some(timeout))?;
+    let patience = Patience::with_control_plane(context, Some(timeout))?;
     let waiting = Waiting { args: &args, patience, once: timeout.is_zero() };
     for condition in &condition {
         waiting.run(context, condition)?;

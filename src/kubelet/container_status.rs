@@ -34,10 +34,11 @@ fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
         (Some(_), false) => Some(id(pod, member, last_attempt)),
         (None, false) => None,
     };
+    let has_image = has_run || told.last.is_some();
     let status = ContainerStatus {
         name: member.spec.name.clone(),
         image: image(pod, member, told.attempt),
-        image_id: if has_run { image_id(pod, member) } else { String::new() },
+        image_id: if has_image { image_id(pod, member) } else { String::new() },
         container_id: id,
         restart_count: i32::try_from(told.attempt).unwrap_or(i32::MAX),
         ready: is_ready(member, step),
@@ -142,7 +143,8 @@ fn terminated(pod: &LocalPod, member: &Member, ended: &Ended, attempt: u32) -> C
         signal: None,
         reason: Some(ended.reason.clone().unwrap_or_else(|| usual.into())),
         message: Some(ended.message.clone()).filter(|message| !message.is_empty()),
-        started_at: ended.started.map(api_time),
+        // Go writes the moment that never was so.
+        started_at: ended.started.or_else(|| ended.is_start_error().then_some(Time::UNIX_EPOCH)).map(api_time),
         finished_at: Some(api_time(ended.finished)),
     }
 }
@@ -205,6 +207,10 @@ mod tests {
         assert_eq!(machine.summary(), "Running c=CrashLoopBackOff/1");
         let last = machine.container("c")["lastState"]["terminated"].clone();
         assert_eq!((&last["exitCode"], &last["reason"]), (&json!(128), &json!("StartError")));
+        assert_eq!(last["startedAt"], "1970-01-01T00:00:00Z");
+        assert_eq!(machine.container("c")["imageID"], "a");
+        assert_eq!(machine.reasons()[..3], ["Pulled", "Created", "Failed"]);
+        assert_eq!(machine.events[2].message, "Error: write it otherwise");
     }
 
     #[test]

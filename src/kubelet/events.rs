@@ -78,7 +78,9 @@ impl Teller<'_, '_> {
     fn started(&mut self) {
         let has_run = match &self.member.state {
             State::Running { .. } => true,
-            State::Ended(ended) => ended.started.is_some() && self.member.facts.is_some(),
+            State::Ended(ended) => {
+                (ended.started.is_some() || ended.is_start_error()) && self.member.facts.is_some()
+            }
             _ => false,
         };
         if !has_run || self.is_told() {
@@ -88,7 +90,10 @@ impl Teller<'_, '_> {
         self.event(EventType::Normal, "Pulled", format!("Container image {image:?} already present on machine"));
         // Since Kubernetes 1.35 without the container's name, which the field path has.
         self.event(EventType::Normal, "Created", "Container created".into());
-        self.event(EventType::Normal, "Started", "Container started".into());
+        match self.member.ended().filter(|ended| ended.is_start_error()) {
+            Some(ended) => self.event(EventType::Warning, "Failed", format!("Error: {}", ended.message)),
+            None => self.event(EventType::Normal, "Started", "Container started".into()),
+        }
     }
 
     /// An end that nobody saw: Kubernetes has no event for it, but who looks for the cause of a restart looks here.

@@ -223,7 +223,7 @@ fn resolve(now: Time, old: Option<&ContainerStatus>, facts: Option<&ContainerFac
         ContainerState::Running { since, .. } => State::Running { since },
         ContainerState::Ended(ended) => State::Ended(ended),
         // The program was found and could not be run: an end like any other (Kubernetes: StartError, exit code 128).
-        ContainerState::Refused { reason, message, at } if reason == "StartError" => {
+        ContainerState::Refused { reason, message, at } if reason == Ended::START_ERROR => {
             State::Ended(Ended { code: 128, signal: None, reason: Some(reason), message, started: None, finished: at })
         }
         ContainerState::Refused { reason, message, at } => State::Refused { reason, message, at },
@@ -285,7 +285,7 @@ fn ended_of(state: &ContainerStateTerminated) -> Option<Ended> {
         signal: state.signal,
         reason: state.reason.clone(),
         message: state.message.clone().unwrap_or_default(),
-        started: state.started_at.as_ref().map(|time| time.0),
+        started: state.started_at.as_ref().map(|time| time.0).filter(|time| *time != Time::UNIX_EPOCH),
         finished: state.finished_at.as_ref().map_or(Time::UNIX_EPOCH, |time| time.0),
     })
 }

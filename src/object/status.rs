@@ -88,6 +88,8 @@ pub struct Status {
     pub causes: Vec<Cause>,
     /// Fields that the kind does not know, with the known one that was probably meant: kloop's own help beside the message.
     pub unknown: Vec<(String, Option<&'static str>)>,
+    /// The field whose value is of another type than its own, where one is to blame: kloop's own help, too.
+    pub misfit: Option<String>,
     /// The machine failed and not the request, a full disk for one: the exit code of a command that fails by it.
     pub exit_code: Option<u8>,
 }
@@ -111,6 +113,7 @@ impl Status {
             kind: String::new(),
             causes: Vec::new(),
             unknown: Vec::new(),
+            misfit: None,
             exit_code: None,
         }
     }

@@ -58,7 +58,7 @@ fn status(capacity: &Capacity, now: Time) -> Value {
     };
     let offers = json!({
         "cpu": milli(capacity.cpu_milli), "memory": format!("{}Ki", capacity.memory / 1024),
-        "ephemeral-storage": "0", "pods": capacity.pods.to_string(),
+        "ephemeral-storage": format!("{}Ki", capacity.storage / 1024), "pods": capacity.pods.to_string(),
     });
     json!({
         "capacity": offers, "allocatable": offers,

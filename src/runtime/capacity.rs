@@ -2,6 +2,7 @@
 
 use rustix::system::uname;
 use std::fs;
+use std::path::Path;
 
 /// Pods that this machine offers to run, unless settings say otherwise.
 pub const PODS: u32 = 2000;
@@ -15,6 +16,8 @@ pub struct Capacity {
     pub cpu_milli: i64,
     /// Bytes of memory.
     pub memory: i64,
+    /// Bytes of the file system that the pods' folders are on.
+    pub storage: i64,
     /// Most pods.
     pub pods: u32,
     /// Release of the kernel.
@@ -29,14 +32,15 @@ pub struct Capacity {
     pub boot_id: String,
 }
 
-/// This machine, under a name of its own or the host's.
-pub fn of_this_machine(name: Option<&str>) -> Capacity {
+/// This machine, under a name of its own or the host's; the state's file system is what its pods write to.
+pub fn of_this_machine(name: Option<&str>, state: &Path) -> Capacity {
     let host = uname().nodename().to_string_lossy().into_owned();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Capacity {
         name: name.map_or_else(|| node_name(&host), str::to_owned),
         cpu_milli: cores as i64 * 1000,
         memory: memory(),
+        storage: storage(state),
         pods: PODS,
         kernel: uname().release().to_string_lossy().into_owned(),
         os_image: os_image(),
@@ -76,6 +80,13 @@ fn memory() -> i64 {
     kib.unwrap_or(0) * 1024
 }
 
+/// The size of the file system that a path is on, or will be when it is made.
+fn storage(path: &Path) -> i64 {
+    let path = std::path::absolute(path).unwrap_or_default();
+    let disk = path.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok());
+    disk.and_then(|disk| i64::try_from(disk.f_blocks.saturating_mul(disk.f_frsize)).ok()).unwrap_or(0)
+}
+
 fn os_image() -> String {
     let release = read("/etc/os-release");
     let pretty = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
@@ -95,7 +106,7 @@ mod tests {
 
     #[test]
     fn this_machine_offers_something() {
-        let machine = of_this_machine(None);
-        assert!(machine.cpu_milli >= 1000 && machine.memory > 0 && !machine.boot_id.is_empty(), "{machine:?}");
+        let machine = of_this_machine(None, Path::new("/no/such/folder/state.db"));
+        assert!(machine.cpu_milli >= 1000 && machine.memory > 0 && machine.storage > 0 && !machine.boot_id.is_empty(), "{machine:?}");
     }
 }

@@ -14,6 +14,42 @@ pub fn cell(text: &str) -> String {
     }
 }
 
+/// A piece of a program's output: colours (SGR) stay, every other sequence and control becomes visible. Line ends, tabs and returns,
+/// by which progress is shown, stay too.
+pub fn output(piece: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(piece.len());
+    let mut at = 0;
+    while let Some(byte) = piece.get(at) {
+        let rest = &piece[at..];
+        let length = colour(rest);
+        match (byte, rest.get(1)) {
+            (0x1b, _) if length > 0 => {
+                out.extend_from_slice(&rest[..length]);
+                at += length;
+                continue;
+            }
+            (0x1b, _) => out.extend_from_slice(b"^["),
+            (b'\n' | b'\t' | b'\r', _) => out.push(*byte),
+            (0..0x20 | 0x7f, _) => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+            // The C1 controls in UTF-8; CSI is one of them.
+            (0xc2, Some(next @ 0x80..0xa0)) => {
+                out.extend_from_slice(format!("\\u{next:04x}").as_bytes());
+                at += 1;
+            }
+            _ => out.push(*byte),
+        }
+        at += 1;
+    }
+    out
+}
+
+/// The length of the colour sequence that the text begins with; 0 when it begins otherwise.
+fn colour(text: &[u8]) -> usize {
+    let Some(inside) = text.strip_prefix(b"\x1b[") else { return 0 };
+    let length = inside.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b';' | b':')).count();
+    if inside.get(length) == Some(&b'm') { length + 3 } else { 0 }
+}
+
 fn escaped(text: &str, keep: impl Fn(char) -> bool) -> String {
     if !text.chars().any(|letter| is_unsafe(letter) && !keep(letter)) {
         return text.to_owned();
@@ -43,6 +79,20 @@ fn is_unsafe(letter: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn output_keeps_its_colours_and_nothing_else() {
+        let cases = [
+            ("\u{1b}[1;31mred\u{1b}[0m\u{1b}[m", "\u{1b}[1;31mred\u{1b}[0m\u{1b}[m"),
+            ("\u{1b}[2J\u{1b}]0;title\u{7}", "^[[2J^[]0;title\\x07"),
+            ("10%\r20%\tdone\n", "10%\r20%\tdone\n"),
+            ("csi\u{9b}2J é 日本", "csi\\u009b2J é 日本"),
+            ("cut\u{1b}[1", "cut^[[1"),
+        ];
+        for (raw, expected) in cases {
+            assert_eq!(String::from_utf8(output(raw.as_bytes())).unwrap(), expected);
+        }
+    }
 
     #[test]
     fn nothing_unsafe_passes() {

@@ -202,6 +202,13 @@ pub struct Ended {
 impl Ended {
     /// The reason of an end that nobody saw.
     pub const UNKNOWN: &str = "ContainerStatusUnknown";
+    /// The reason of an end before the beginning: the program was found and could not be run.
+    pub const START_ERROR: &str = "StartError";
+
+    /// Whether the program never ran.
+    pub fn is_start_error(&self) -> bool {
+        self.reason.as_deref() == Some(Ended::START_ERROR)
+    }
 }
 
 /// Which of a container's probes.

@@ -83,6 +83,7 @@ pub fn begin() -> Time {
 /// The machine of the runs.
 pub fn machine() -> Capacity {
     Capacity {
+        storage: 100 << 30,
         name: "here".into(),
         cpu_milli: 4000,
         memory: 8 << 30,

@@ -48,7 +48,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return Ok(());
     }
     for target in &found {
-        let patience = Patience::new(context, timeout)?;
+        let patience = Patience::with_control_plane(context, timeout)?;
         if let Err(failure) = follow(&args, context, target, &patience) {
             failures.push(failure);
         }

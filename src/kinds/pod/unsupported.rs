@@ -12,7 +12,6 @@ const OF_POD: &[(&[&str], &str)] = &[
     (&["hostUsers"], ALL_SEEN),
     (&["shareProcessNamespace"], ALL_SEEN),
     (&["runtimeClassName"], "there is one way to run a pod"),
-    (&["dnsConfig"], "the host's resolver is asked"),
     (&["securityContext", "runAsUser"], AS_YOU),
     (&["securityContext", "runAsGroup"], AS_YOU),
     (&["securityContext", "runAsNonRoot"], AS_YOU),
