@@ -540,9 +540,14 @@ fn values_of_another_type_are_told_by_line() {
     let cluster = cluster();
     let before = fs::read(cluster.home().join("state.db")).expect("state");
     let rows = [
-        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  b: text\n  a: 1\n", "hint: STDIN:6: the value of \"data.a\""),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers:\n  - name: c\n    image: x\n    resources:\n      requests:\n        cpu: 1.5.2\n",
-         "hint: STDIN:10: the value of \"spec.containers[0].resources.requests.cpu\""),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  b: text\n  a: 1\n",
+            "hint: STDIN:6: the value of \"data.a\"",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers:\n  - name: c\n    image: x\n    resources:\n      requests:\n        cpu: 1.5.2\n",
+            "hint: STDIN:10: the value of \"spec.containers[0].resources.requests.cpu\"",
+        ),
     ];
     for (text, expected) in rows {
         for verb in ["apply", "create"] {

@@ -300,7 +300,8 @@ fn say_how_old(context: &mut Context) -> Outcome {
     let heard = heard.and_then(|text| text.parse::<Time>().ok());
     let Some(heard) = heard.filter(|_| leader::leader_of(api.store().home()).is_none()) else { return Ok(()) };
     let age = time::age((context.now().as_second() - heard.as_second()).max(0));
-    context
-        .tell(&format!("hint: no control plane runs: this is how things stood {age} ago (kloop reconcile --watch goes on)."));
+    context.tell(&format!(
+        "hint: no control plane runs: this is how things stood {age} ago (kloop reconcile --watch goes on)."
+    ));
     Ok(())
 }

@@ -24,7 +24,11 @@ impl Patience {
     /// Watches from now on; no timeout waits without end. Make it before the first look, so that no news falls between.
     pub fn new(context: &mut Context, timeout: Option<Duration>) -> Outcome<Patience> {
         let hint = watch_hint(context.api()?.store());
-        Ok(Patience { hint, untold: Cell::default(), until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)) })
+        Ok(Patience {
+            hint,
+            untold: Cell::default(),
+            until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+        })
     }
 
     /// The same for what only a control plane brings about: when none runs, the first wait says so.

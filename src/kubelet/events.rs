@@ -78,9 +78,7 @@ impl Teller<'_, '_> {
     fn started(&mut self) {
         let has_run = match &self.member.state {
             State::Running { .. } => true,
-            State::Ended(ended) => {
-                (ended.started.is_some() || ended.is_start_error()) && self.member.facts.is_some()
-            }
+            State::Ended(ended) => (ended.started.is_some() || ended.is_start_error()) && self.member.facts.is_some(),
             _ => false,
         };
         if !has_run || self.is_told() {

@@ -107,6 +107,9 @@ mod tests {
     #[test]
     fn this_machine_offers_something() {
         let machine = of_this_machine(None, Path::new("/no/such/folder/state.db"));
-        assert!(machine.cpu_milli >= 1000 && machine.memory > 0 && machine.storage > 0 && !machine.boot_id.is_empty(), "{machine:?}");
+        assert!(
+            machine.cpu_milli >= 1000 && machine.memory > 0 && machine.storage > 0 && !machine.boot_id.is_empty(),
+            "{machine:?}"
+        );
     }
 }
