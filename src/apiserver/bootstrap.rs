@@ -1,10 +1,10 @@
-//! What every new cluster has: its namespaces, priority classes, and the `kubernetes` Service.
+//! What every new cluster has: its namespaces, priority classes, a storage class, and the `kubernetes` Service.
 
 use super::create::create;
 use super::ledger::Ledger;
 use super::rules::addresses;
 use super::{Options, Result};
-use crate::kinds;
+use crate::kinds::{self, persistent_volume::LOCAL_DRIVER};
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Value, json};
 
@@ -29,6 +29,11 @@ pub fn fill(ledger: &mut dyn Ledger) -> Result<()> {
             put(ledger, class)?;
         }
     }
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": LOCAL_DRIVER,
+        "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    });
+    put(ledger, class)?;
     let ip = addresses::first_service_ip(ledger.network());
     put(
         ledger,

@@ -34,6 +34,7 @@ pub mod resourcequota;
 pub mod serviceaccount;
 pub mod statefulset;
 pub mod ttl;
+pub mod volume_provisioner;
 
 /// Every controller.
 pub static ALL: &[&Loop] = &[
@@ -55,6 +56,7 @@ pub static ALL: &[&Loop] = &[
     &pod_gc::LOOP,
     &resourcequota::LOOP,
     &pv_binder::LOOP,
+    &volume_provisioner::LOOP,
     &horizontalpodautoscaler::LOOP,
 ];
 

@@ -1,7 +1,8 @@
 //! Claims find volumes: each claim the smallest volume that fulfils it, each volume one claim. Both are held as long as they
 //! are in use.
 //!
-//! Planned for claims and for volumes, each its own status. Volumes are made by people; nothing is provisioned here.
+//! Planned for claims and for volumes, each its own status. Volumes are made by people and by
+//! [`volume_provisioner`](super::volume_provisioner); nothing is provisioned here.
 
 use super::{pods, status};
 use crate::object::quantity::Quantity;
@@ -154,7 +155,8 @@ fn owner(volume: &Object, claim: &Row) -> ClaimedBy {
     }
 }
 
-fn reference(claim: &Row) -> Value {
+/// What names a claim in a volume.
+pub(super) fn reference(claim: &Row) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": *claim.key.name,
         "namespace": *claim.key.namespace, "uid": *claim.uid, "resourceVersion": claim.revision.to_string(),
@@ -162,7 +164,7 @@ fn reference(claim: &Row) -> Value {
 }
 
 /// The volume that is kept for a claim, else the smallest that fulfils it.
-fn best<'w>(world: &'w World, row: &Row, claim: &Object) -> Option<&'w Arc<Row>> {
+pub(super) fn best<'w>(world: &'w World, row: &Row, claim: &Object) -> Option<&'w Arc<Row>> {
     let quantity = |object: &Object, path: &[&str]| object.text(path).and_then(|text| Quantity::parse(text).ok());
     let wanted = quantity(claim, &["spec", "resources", "requests", "storage"]).unwrap_or(Quantity::from_int(0));
     let selector = claim.at(&["spec", "selector"]).map(Selector::from_label_selector);

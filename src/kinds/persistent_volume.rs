@@ -14,6 +14,9 @@ pub const KIND: Kind = Kind {
     ..Kind::of::<PersistentVolume>("persistentvolumes", "v1", "PersistentVolume")
 };
 
+/// The CSI driver of volumes that are folders of the cluster, and the provisioner of classes that make them.
+pub const LOCAL_DRIVER: &str = "local.kloop.dev";
+
 /// The fields that say what holds the data; a volume has exactly one, and it stays.
 const SOURCES: &[&str] = &[
     "hostPath",

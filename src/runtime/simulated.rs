@@ -337,8 +337,7 @@ impl Host for Simulated {
             }
             Effect::Remove { pod_uid } => self.remove(now, pod_uid),
             Effect::Probe(probe) => self.probe(now, probe),
-            Effect::Told { .. } | Effect::Route { .. } => {}
-            Effect::Refresh { .. } => {}
+            Effect::Told { .. } | Effect::Route { .. } | Effect::Refresh { .. } | Effect::Discard { .. } => {}
         }
     }
 }

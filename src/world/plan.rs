@@ -123,6 +123,11 @@ pub enum Effect {
         /// Which probe.
         kind: ProbeKind,
     },
+    /// Deletes the folder of a persistent volume of the cluster.
+    Discard {
+        /// The PersistentVolume's name.
+        volume: Str,
+    },
     /// Brings the content of a running pod's volumes up to date.
     Refresh {
         /// The pod.

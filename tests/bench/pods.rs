@@ -6,6 +6,7 @@ use kloop::object::Time;
 use kloop::runtime::simulated::a_start;
 use kloop::runtime::{Host, Machine};
 use kloop::world::plan::Start;
+use kloop::world::volume::View;
 use kloop::world::{ContainerState, Effect, Report};
 use std::path::Path;
 use std::sync::Mutex;
@@ -13,8 +14,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 fn main() {
-    for pods in [1, 100, 1000] {
-        burst(pods);
+    for view in [View::Host, View::Private] {
+        for pods in [1, 100, 1000] {
+            burst(pods, &view);
+        }
     }
     restarts();
     flood(100);
@@ -48,19 +51,26 @@ fn ended(report: &Report) -> bool {
     matches!(report, Report::Container { state: ContainerState::Ended(_), .. })
 }
 
-fn burst(pods: usize) {
+fn burst(pods: usize, view: &View) {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut machine, reports) = open(folder.path());
     let uids: Vec<String> = (0..pods).map(|number| format!("pod-{number}")).collect();
     let from = Instant::now();
     for uid in &uids {
-        machine.carry_out(Time::now(), &start(uid, 0, &["sleep", "1000"]));
+        let mut order = start(uid, 0, &["sleep", "1000"]);
+        if let Effect::Start(start) = &mut order {
+            start.files.view = view.clone();
+        }
+        machine.carry_out(Time::now(), &order);
     }
     let ordered = from.elapsed();
     wait(&reports, pods, runs);
     let running = from.elapsed();
     std::thread::sleep(Duration::from_millis(300));
-    println!("{pods} pods: ordered {ordered:?}, all running {running:?}, {} a shim", memory());
+    println!(
+        "{pods} pods that see files as {view:?}: ordered {ordered:?}, all running {running:?}, {} a shim",
+        memory()
+    );
     let from = Instant::now();
     for uid in &uids {
         machine.carry_out(Time::now(), &Effect::Remove { pod_uid: uid.as_str().into() });

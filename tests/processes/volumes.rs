@@ -297,3 +297,33 @@ spec:
         assert_eq!(fs::read_to_string(folder.join("made")).unwrap(), "built\n", "the folder is seen as it is");
     }
 }
+
+#[test]
+fn a_claim_keeps_what_pods_pass_on_until_it_is_deleted() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        cluster.apply(
+            "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], \
+             resources: {requests: {storage: 1Gi}}}}",
+        );
+        cluster.until_reads("pvc/data", "{.status.phase} {.spec.storageClassName}", "Bound standard");
+        let on_data = |name: &str, script: &str| {
+            pod(name, "Never", 1, script)
+                .replace("containers:", "volumes: [{name: d, persistentVolumeClaim: {claimName: data}}]\n  containers:")
+                .replace("image: busybox", "image: busybox, volumeMounts: [{name: d, mountPath: /data}]")
+        };
+        cluster.apply(&on_data("first", "echo handed over > /data/note"));
+        cluster.until_reads("pod/first", "{.status.phase}", "Succeeded");
+        cluster.ok("delete pod first");
+        cluster.apply(&on_data("second", "cat /data/note"));
+        cluster.until_reads("pod/second", "{.status.phase}", "Succeeded");
+        assert_eq!(cluster.log("second", "main"), "handed over\n");
+        let kept = cluster.home().join("volumes");
+        assert_eq!(fs::read_dir(&kept).unwrap().count(), 1);
+        cluster.ok("delete pod second");
+        cluster.ok("delete pvc data");
+        cluster.until("the volume goes", || cluster.ok("get pv -o name").is_empty());
+        cluster.until("and what was in it", || fs::read_dir(&kept).unwrap().count() == 0);
+        cluster.nothing_is_left();
+    }
+}

@@ -53,6 +53,9 @@ impl Cluster {
         // The recordings' `default` was an empty namespace of another name.
         let emptied = run(dir.path(), "kubectl delete service kubernetes", "");
         assert_eq!(emptied.code, 0, "{}", emptied.stderr);
+        // Nobody provisioned volumes there.
+        let unclassed = run(dir.path(), "kubectl delete storageclass standard", "");
+        assert_eq!(unclassed.code, 0, "{}", unclassed.stderr);
         let mut control = command(dir.path(), env!("CARGO_BIN_EXE_kloop"))
             .args(["reconcile", "--watch", "--no-local-node", "--quiet", "--tell-idle"])
             .stdin(Stdio::null())

@@ -11,6 +11,7 @@ pub mod pod_topology;
 mod quota;
 mod service_account;
 mod service_addresses;
+mod storage_class;
 mod storage_protection;
 
 use super::Result;
@@ -50,6 +51,7 @@ const MUTATING: &[Plugin] = &[
     pod_priority::admit,
     pod_tolerations::admit,
     pod_topology::admit,
+    storage_class::admit,
     storage_protection::admit,
 ];
 

@@ -1,10 +1,8 @@
 //! Volumes that outlive the pod: a claim leads to the PersistentVolume that it is bound to, and that to a folder.
 
 use super::super::pod::LocalPod;
+use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::world::volume::Source;
-
-/// The driver of PersistentVolumes that are folders of the cluster.
-pub const DRIVER: &str = "local.kloop.dev";
 
 /// What is in a claim of the pod's namespace; or why it cannot be had yet.
 pub fn source(pod: &LocalPod, name: &str) -> Result<Source, String> {
@@ -26,7 +24,7 @@ pub fn source(pod: &LocalPod, name: &str) -> Result<Source, String> {
     if let Some(path) = host(&["spec", "local", "path"]) {
         return Ok(Source::Host { path, kind: "Directory".into() });
     }
-    if body.text(&["spec", "csi", "driver"]) == Some(DRIVER) {
+    if body.text(&["spec", "csi", "driver"]) == Some(LOCAL_DRIVER) {
         return Ok(Source::Kept(volume.key.name.clone()));
     }
     Err(format!("PersistentVolume {:?} is of a kind that is not supported by this node", &*volume.key.name))

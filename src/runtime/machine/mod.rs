@@ -173,6 +173,7 @@ impl Host for Machine {
                 self.names().lead(service, route);
                 return drop(network::routes::write(&self.context.state, route));
             }
+            Effect::Discard { volume } => volume,
             Effect::Probe(probe) if probe::needs_shim(probe) => &probe.pod_uid,
             Effect::Probe(probe) => {
                 let context = self.context.clone();

@@ -226,6 +226,7 @@ impl Shard {
             }
             Effect::Probe(probe) => self.exec(probe),
             Effect::Told { .. } | Effect::Route { .. } => {}
+            Effect::Discard { volume } => volumes::discard(&self.context.state, &volume),
             Effect::Refresh { pod_uid, volumes } => self.refresh(&pod_uid, volumes.to_vec()),
         }
     }

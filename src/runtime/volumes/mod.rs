@@ -84,6 +84,16 @@ pub fn remove(pod: &Path) {
     }
 }
 
+/// Removes the folder of a persistent volume of the cluster.
+pub fn discard(state: &Path, volume: &str) {
+    if !super::folder::is_plain_name(volume) {
+        return;
+    }
+    if let Ok(all) = folder(CWD, &state.join(KEPT)) {
+        safely::remove_all(&all, volume);
+    }
+}
+
 fn state_of(pod: &Path) -> &Path {
     pod.ancestors().nth(2).unwrap_or(pod)
 }

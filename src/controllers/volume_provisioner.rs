@@ -1,0 +1,162 @@
+//! Volumes for claims that no volume fulfils: a folder of the cluster for each, for classes whose provisioner is kloop's own.
+//!
+//! Makes the PersistentVolume and keeps it for its claim, which [`pv_binder`](super::pv_binder) then binds. The folder itself is made
+//! when the first pod mounts it, and goes with a volume that is to be deleted once its claim is gone.
+
+use super::pv_binder;
+use crate::kinds::persistent_volume::LOCAL_DRIVER;
+use crate::object::{Key, Object};
+use crate::world::{Effect, EventType, Loop, Plan, Propagation, Row, Verb, World};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const CLAIMS: &str = "persistentvolumeclaims";
+const VOLUMES: &str = "persistentvolumes";
+const CLASSES: &str = "storageclasses.storage.k8s.io";
+
+/// The loop of claims that want a new volume.
+pub const LOOP: Loop = Loop { name: "local-provisioner", root: CLAIMS, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    let waits = |claim: &&Arc<Row>| !claim.mentions("\"volumeName\":\"");
+    match row.key.resource.0 {
+        CLAIMS | VOLUMES => vec![row.key.clone()],
+        CLASSES => world.list(CLAIMS).filter(waits).map(|claim| claim.key.clone()).collect(),
+        // It may be the first one to use a claim.
+        "pods" => world.list_in(CLAIMS, &row.key.namespace).filter(waits).map(|claim| claim.key.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key) else { return plan };
+    match key.resource.0 {
+        CLAIMS if !row.is_deleting() => provision(world, row, &row.object(), &mut plan),
+        VOLUMES => reclaim(world, row, &row.object(), &mut plan),
+        _ => {}
+    }
+    plan
+}
+
+fn provision(world: &World, row: &Arc<Row>, claim: &Object, plan: &mut Plan) {
+    if claim.text(&["spec", "volumeName"]).is_some_and(|name| !name.is_empty()) {
+        return;
+    }
+    let class = claim.text(&["spec", "storageClassName"]).unwrap_or_default();
+    let class = world.find(CLASSES, "", class).map(|class| class.object());
+    let Some(class) = class.filter(|class| class.text(&["provisioner"]) == Some(LOCAL_DRIVER)) else { return };
+    let name = format!("pvc-{}", row.uid);
+    if world.find(VOLUMES, "", &name).is_some() || pv_binder::best(world, row, claim).is_some() {
+        return;
+    }
+    if let Some(why) = unsupported(claim) {
+        let message = format!("failed to provision volume with StorageClass {:?}: {why}", class.name());
+        return plan.event(row, EventType::Warning, "ProvisioningFailed", message);
+    }
+    if class.text(&["volumeBindingMode"]) == Some("WaitForFirstConsumer") && !is_used(world, row) {
+        let message = "waiting for first consumer to be created before binding";
+        plan.event(row, EventType::Normal, "WaitForFirstConsumer", message);
+        return plan.wait(message);
+    }
+    plan.event(row, EventType::Normal, "ProvisioningSucceeded", format!("Successfully provisioned volume {name}"));
+    plan.write(Verb::Create(volume(row, claim, &class, &name)), format!("the claim {} wants it", row.key.path()));
+}
+
+fn unsupported(claim: &Object) -> Option<&'static str> {
+    if claim.text(&["spec", "volumeMode"]) == Some("Block") {
+        return Some("block volumes are not supported");
+    }
+    claim.at(&["spec", "selector"]).map(|_| "claim.Spec.Selector is not supported for dynamic provisioning")
+}
+
+fn is_used(world: &World, claim: &Row) -> bool {
+    let name = format!("{:?}", &*claim.key.name);
+    let uses = |pod: &Row| {
+        let names = |volume: &Value| {
+            let own = format!("{}-{}", pod.key.name, volume["name"].as_str().unwrap_or_default());
+            volume["persistentVolumeClaim"]["claimName"] == *claim.key.name
+                || (volume["ephemeral"].is_object() && *own == *claim.key.name)
+        };
+        pod.object().items(&["spec", "volumes"]).iter().any(names)
+    };
+    let owned = |pod: &Row| claim.owners.iter().any(|owner| *owner.uid == *pod.uid);
+    world.list_in("pods", &claim.key.namespace).any(|pod| (pod.mentions(&name) || owned(pod)) && uses(pod))
+}
+
+fn volume(row: &Row, claim: &Object, class: &Object, name: &str) -> Object {
+    let spec = |field: &str| claim.at(&["spec", field]).cloned().unwrap_or_default();
+    let size = claim.at(&["spec", "resources", "requests", "storage"]).cloned().unwrap_or(json!("0"));
+    Object(json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": LOCAL_DRIVER}},
+        "spec": {
+            "capacity": {"storage": size}, "accessModes": spec("accessModes"), "volumeMode": "Filesystem",
+            "persistentVolumeReclaimPolicy": class.text(&["reclaimPolicy"]).unwrap_or("Delete"),
+            "storageClassName": class.name(), "claimRef": pv_binder::reference(row),
+            "csi": {"driver": LOCAL_DRIVER, "volumeHandle": name},
+        },
+    }))
+}
+
+/// A volume whose claim is gone goes, and what is in it, unless it is to be kept.
+fn reclaim(world: &World, row: &Row, volume: &Object, plan: &mut Plan) {
+    let ours = volume.text(&["spec", "csi", "driver"]) == Some(LOCAL_DRIVER);
+    let deletes = volume.text(&["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete");
+    let claim = volume.text(&["spec", "claimRef", "uid"]);
+    if !ours || !deletes || claim.is_none_or(|uid| world.by_uid(uid).is_some()) {
+        return;
+    }
+    if !row.is_deleting() {
+        let (key, uid) = (row.key.clone(), row.uid.clone());
+        let verb = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
+        plan.write(verb, "its claim is gone, and it is not to be kept");
+    }
+    plan.effects.push(Effect::Discard { volume: row.key.name.clone() });
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::controllers::testing::cluster;
+    use serde_json::json;
+
+    const CLAIM: &str = "
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: standard}, provisioner: local.kloop.dev, reclaimPolicy: POLICY, volumeBindingMode: MODE}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, finalizers: [kubernetes.io/pvc-protection]}, spec: {accessModes: [ReadWriteOnce], storageClassName: standard, resources: {requests: {storage: 1Gi}}}}
+";
+
+    #[test]
+    fn a_claim_gets_a_volume_that_goes_with_it_or_stays() {
+        for (policy, left) in [("Delete", 0), ("Retain", 1)] {
+            for seed in 0..4 {
+                let mut cluster = cluster(&CLAIM.replace("POLICY", policy).replace("MODE", "Immediate")).seeded(seed);
+                cluster.settle();
+                assert_eq!(cluster.value("persistentvolumeclaims", "data", "/status/phase"), "Bound");
+                let name = cluster.value("persistentvolumeclaims", "data", "/spec/volumeName");
+                let volume = cluster.object("persistentvolumes", name.as_str().unwrap());
+                assert_eq!(volume.text(&["spec", "persistentVolumeReclaimPolicy"]), Some(policy));
+                assert_eq!(volume.text(&["spec", "capacity", "storage"]), Some("1Gi"));
+                assert_eq!(cluster.count("persistentvolumes"), 1);
+                cluster.delete("persistentvolumeclaims", "data", Default::default());
+                cluster.settle();
+                assert_eq!((cluster.count("persistentvolumeclaims"), cluster.count("persistentvolumes")), (0, left));
+            }
+        }
+    }
+
+    #[test]
+    fn some_claims_wait_for_a_pod_and_some_cannot_be_met() {
+        let mut cluster = cluster(&CLAIM.replace("POLICY", "Delete").replace("MODE", "WaitForFirstConsumer"));
+        cluster.settle();
+        assert_eq!(cluster.value("persistentvolumeclaims", "data", "/status/phase"), "Pending");
+        assert!(cluster.logged("waiting for first consumer"));
+        cluster.add("{apiVersion: v1, kind: Pod, metadata: {name: user}, spec: {containers: [{name: c}], volumes: [{name: d, persistentVolumeClaim: {claimName: data}}]}}");
+        cluster.settle();
+        assert_eq!(cluster.value("persistentvolumeclaims", "data", "/status/phase"), "Bound");
+        cluster.add("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: raw}, spec: {accessModes: [ReadWriteOnce], volumeMode: Block, storageClassName: standard, resources: {requests: {storage: 1Gi}}}}");
+        cluster.settle();
+        assert_eq!(cluster.value("persistentvolumeclaims", "raw", "/status/phase"), json!("Pending"));
+        assert!(cluster.logged("block volumes are not supported"));
+    }
+}
