@@ -306,7 +306,7 @@ fn a_claim_keeps_what_pods_pass_on_until_it_is_deleted() {
             "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], \
              resources: {requests: {storage: 1Gi}}}}",
         );
-        cluster.until_reads("pvc/data", "{.status.phase} {.spec.storageClassName}", "Bound standard");
+        cluster.until_reads("pvc/data", "{.status.phase}/{.spec.storageClassName}", "Bound/standard");
         let on_data = |name: &str, script: &str| {
             pod(name, "Never", 1, script)
                 .replace("containers:", "volumes: [{name: d, persistentVolumeClaim: {claimName: data}}]\n  containers:")
