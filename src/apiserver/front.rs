@@ -2,6 +2,7 @@
 
 use super::ledger::Ledger;
 use super::outside::Outside;
+use super::rules::node_leases::{self, LEASES, NAMESPACE};
 use super::{Result, bootstrap};
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::store::{Access, OpenError, Read, Store, StoreError, Stored, Txn};
@@ -13,6 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// N of the cluster's 127.N.0.0/16, in the store's metadata.
 pub const NETWORK: &str = "network";
+
+/// The moment of the nodes' last heartbeat, in the store's metadata.
+pub const HEARD: &str = "heartbeat";
 
 /// A store behind the front door.
 pub struct Api {
@@ -160,13 +164,40 @@ impl<'a> Writing<'a> {
     }
 }
 
+impl Looking<'_> {
+    fn heard(&self) -> Option<Time> {
+        self.snapshot.meta(HEARD).ok().flatten()?.parse().ok()
+    }
+
+    /// The leases of nodes that are not kept as objects.
+    fn node_leases(&self) -> Result<Vec<Object>> {
+        let Some(heard) = self.heard() else { return Ok(Vec::new()) };
+        let nodes = self.list(Resource("nodes"), None)?;
+        Ok(nodes.iter().filter_map(|node| node_leases::of(node, heard)).collect())
+    }
+}
+
 impl Ledger for Looking<'_> {
     fn get(&self, key: &Key) -> Result<Option<Object>> {
-        self.snapshot.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()
+        let kept = self.snapshot.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
+        match self.heard() {
+            Some(heard) if kept.is_none() && key.resource == LEASES && &*key.namespace == NAMESPACE => {
+                let node = self.get(&Key::new(Resource("nodes"), "", &key.name))?;
+                Ok(node.and_then(|node| node_leases::of(&node, heard)))
+            }
+            _ => Ok(kept),
+        }
     }
 
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>> {
-        objects_of(self.snapshot.list(resource, namespace).map_err(|error| refused(&error))?)
+        let mut objects = objects_of(self.snapshot.list(resource, namespace).map_err(|error| refused(&error))?)?;
+        if resource == LEASES && namespace.is_none_or(|namespace| namespace == NAMESPACE) {
+            let kept = |lease: &Object| objects.iter().any(|one| (one.namespace(), one.name()) == (NAMESPACE, lease.name()));
+            let computed: Vec<Object> = self.node_leases()?.into_iter().filter(|lease| !kept(lease)).collect();
+            objects.extend(computed);
+            objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
+        }
+        Ok(objects)
     }
 
     fn put(&mut self, key: &Key, _object: Object) -> Result<Object> {

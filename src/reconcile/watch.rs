@@ -1,5 +1,7 @@
 //! The loop around the beats: one thread that waits for a hint, a report, a signal or a due moment, and then beats.
 
+pub use crate::apiserver::front::HEARD;
+
 use super::beat::{Budget, Failed};
 use super::convergence::Unmet;
 use super::heart::{Heart, Pulse};
@@ -20,9 +22,6 @@ use std::time::Duration;
 
 /// Log entries that one resync passes at most when it compacts.
 const COMPACTED: usize = 5000;
-
-/// The meta entry that holds the last heartbeat of a control plane.
-pub const HEARD: &str = "heartbeat";
 
 /// How a control plane is to run.
 #[derive(Clone)]

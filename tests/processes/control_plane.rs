@@ -114,6 +114,16 @@ fn stop_on_exit_ends_the_processes_and_the_next_run_starts_them_again() {
 }
 
 #[test]
+fn nodes_have_leases() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let lease = || cluster.ok("get leases -n kube-node-lease -o name");
+    cluster.until("it has sent a heartbeat", || lease().starts_with("lease.coordination.k8s.io/"));
+    let node = cluster.ok("describe nodes");
+    assert!(node.contains("\n  HolderIdentity: ") && !node.contains("Failed to get lease"), "{node}");
+}
+
+#[test]
 fn stop_on_exit_fails_nothing() {
     let cluster = Cluster::new();
     let plane = cluster.watch_with(&["--stop-on-exit"]);

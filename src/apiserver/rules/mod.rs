@@ -3,3 +3,4 @@
 pub mod addresses;
 pub mod metadata;
 pub mod names;
+pub mod node_leases;
