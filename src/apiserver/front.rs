@@ -192,7 +192,8 @@ impl Ledger for Looking<'_> {
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>> {
         let mut objects = objects_of(self.snapshot.list(resource, namespace).map_err(|error| refused(&error))?)?;
         if resource == LEASES && namespace.is_none_or(|namespace| namespace == NAMESPACE) {
-            let kept = |lease: &Object| objects.iter().any(|one| (one.namespace(), one.name()) == (NAMESPACE, lease.name()));
+            let kept =
+                |lease: &Object| objects.iter().any(|one| (one.namespace(), one.name()) == (NAMESPACE, lease.name()));
             let computed: Vec<Object> = self.node_leases()?.into_iter().filter(|lease| !kept(lease)).collect();
             objects.extend(computed);
             objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
