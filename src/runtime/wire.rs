@@ -90,6 +90,9 @@ pub struct Launch {
     pub stdin: bool,
     /// The signal that asks it to end.
     pub stop_signal: i32,
+    /// Where a container with a view of its own leaves its termination message.
+    #[serde(default)]
+    pub message_path: String,
     /// Whether the tail of the log stands in for an empty termination message on errors.
     pub message_from_logs: bool,
 }

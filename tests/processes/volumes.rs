@@ -268,6 +268,23 @@ fn the_machines_files_are_there_for_who_wants_them() {
 }
 
 #[test]
+fn devices_and_the_last_words_are_the_containers_own() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let script = "head -c 4 /dev/urandom | wc -c; echo x > /dev/null; touch /dev/shm/kloop-mark; ls /dev/shm; \
+            test -c /dev/pts/ptmx && echo terminals; echo last words > /dev/termination-log; exit 3";
+        let private =
+            pod("own", "Never", 1, script).replace("labels:", "annotations: {kloop.dev/filesystem: private}, labels:");
+        cluster.apply(&private);
+        cluster.until_reads("pod/own", "{.status.phase}", "Failed");
+        assert_eq!(cluster.log("own", "main"), "4\nkloop-mark\nterminals\n");
+        let said = cluster.read("pod/own", "{.status.containerStatuses[0].state.terminated.message}");
+        assert_eq!(said, "last words\n");
+        assert!(!Path::new("/dev/termination-log").exists() && !Path::new("/dev/shm/kloop-mark").exists());
+    }
+}
+
+#[test]
 fn a_program_beside_its_manifest_works_in_its_own_folder() {
     for cluster in clusters() {
         let _plane = cluster.watch();

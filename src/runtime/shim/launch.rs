@@ -51,6 +51,8 @@ pub enum Place<'a> {
         pod: &'a Path,
         /// The container's folder.
         own: &'a Path,
+        /// The file of its termination message, and where it finds it.
+        message: (&'a Path, &'a str),
         /// What it sees.
         view: &'a View,
         /// The pod's volumes.
@@ -92,7 +94,11 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
     .map_err(|error| failed(error.into()))?;
     let since = now();
     let place = match &launch.view {
-        Some(view) => Place::Own { pod, own: &pod.join(own), view, volumes: &launch.volumes },
+        Some(view) => {
+            fs::write(&message, "").map_err(|error| format!("cannot make {}: {error}", message.display()))?;
+            let message = (&*message, &*launch.message_path);
+            Place::Own { pod, own: &pod.join(own), message, view, volumes: &launch.volumes }
+        }
         None => Place::Here,
     };
     let pid = run(&launch.argv, &launch.env, &cwd, [&stdin, &stdout, &stderr], place, gate)?;
@@ -140,7 +146,9 @@ pub fn run(
             let enter = || {
                 match place {
                     Place::Here => Ok(()),
-                    Place::Own { pod, own, view, volumes } => view::enter(pod, own, cwd, view, volumes),
+                    Place::Own { pod, own, message, view, volumes } => {
+                        view::enter(pod, own, message, cwd, view, volumes)
+                    }
                     Place::Of(process) => view::join(process),
                 }?;
                 let program = prepare()?;

@@ -67,6 +67,11 @@ impl Bind {
         Bind::new(open(folder)?, folder.to_owned(), false)
     }
 
+    /// A file of the machine at another place.
+    pub fn at(file: &Path, target: &str) -> Result<Bind, String> {
+        Bind::new(open(file)?, Path::new("/").join(target), false)
+    }
+
     /// The container's own folder, in which its new root is being built.
     pub fn own(folder: &Path) -> Result<Bind, String> {
         Ok(Bind { with_mounts: false, ..Bind::as_it_is(folder)? })

@@ -5,7 +5,7 @@
 //! out one by one. What an overlay would break (`/proc`, sockets in `/run`) is bound as it is.
 
 use super::mounted::{self, Mounted};
-use super::path_of;
+use super::{devices, path_of};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chownat, fchmod, openat, symlink};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive};
 use rustix::process::geteuid;
@@ -88,7 +88,8 @@ fn missing(wanted: &Wanted) -> Option<Wanted> {
     Some(Wanted { path: rest.fold(real, |path, part| path.join(part)), is_folder: wanted.is_folder })
 }
 
-fn make(path: &Path, mode: u32) -> Result<(), String> {
+/// Makes a folder unless it is there.
+pub fn make(path: &Path, mode: u32) -> Result<(), String> {
     match fs::DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             Err(format!("cannot make {}: {error}", path.display()))
@@ -104,6 +105,9 @@ impl Composer<'_> {
 
     /// Lays out one folder of the machine, whose place below the new root is there.
     fn lay(&mut self, folder: &Path) -> Result<(), String> {
+        if folder == Path::new("/dev") {
+            return devices::lay(&self.base.join("dev"), &self.target(folder));
+        }
         let wants = self.wanted.iter().any(|wanted| wanted.path != folder && wanted.path.starts_with(folder));
         let special = self.is_special(folder);
         let busy = !mounted::topmost(&self.mounts, folder).is_empty();

@@ -7,6 +7,7 @@
 
 mod bind;
 mod compose;
+mod devices;
 mod mounted;
 
 use super::folder;
@@ -26,11 +27,22 @@ const ROOT: &str = "root";
 pub const TRY: &str = "try-view";
 
 /// Gives this process, which has one thread and is about to become a container, its view. `own` is the container's folder in its
-/// pod's, which it sees as it is; `cwd` is made when it is missing.
-pub fn enter(pod: &Path, own: &Path, cwd: &Path, view: &View, volumes: &[Volume]) -> Result<(), String> {
+/// pod's, which it sees as it is; `message` the file there that it finds where it is to leave its termination message; `cwd` is
+/// made when it is missing.
+pub fn enter(
+    pod: &Path,
+    own: &Path,
+    message: (&Path, &str),
+    cwd: &Path,
+    view: &View,
+    volumes: &[Volume],
+) -> Result<(), String> {
     separate()?;
     let mut binds = bind::all(pod, view, volumes)?;
     binds.push(bind::Bind::own(own)?);
+    if !message.1.is_empty() {
+        binds.push(bind::Bind::at(message.0, message.1)?);
+    }
     for folder in &view.own {
         binds.push(bind::Bind::as_it_is(Path::new(folder))?);
     }
