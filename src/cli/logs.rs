@@ -5,13 +5,11 @@ use super::patience::Patience;
 use super::targets::{self, Targets};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::read::{self, Wanted};
-use crate::kinds::view::related;
 use crate::kinds::{self, Kind};
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Reason, Status, Time, time};
 use crate::runtime::logs::{self, Logs, Missing, Options};
 use jiff::SignedDuration;
-use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -229,12 +227,8 @@ fn named(word: &str, pods: &'static Kind) -> Outcome<(&'static Kind, String)> {
 
 /// The pods of a workload, waiting for the first one: the one that logs most likely, or all.
 fn pods_of(args: &Args, context: &mut Context, kind: &Kind, owner: &Object) -> Outcome<Vec<Object>> {
-    let selector = match kind.kind {
-        "Service" | "ReplicationController" => Selector::from_map(owner.pairs(&["spec", "selector"])),
-        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" => {
-            related::selector(owner.at(&["spec", "selector"]).unwrap_or(&Value::Null))
-        }
-        _ => return Err(Failure::plain(format!("cannot get the logs from {}: it has no pods", kind.kind))),
+    let Some(selector) = targets::selector_of(kind, owner) else {
+        return Err(Failure::plain(format!("cannot get the logs from {}: it has no pods", kind.kind)));
     };
     let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
     let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;

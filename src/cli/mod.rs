@@ -32,6 +32,7 @@ mod node;
 mod pairs;
 mod patch;
 mod patience;
+mod port_forward;
 mod reconcile;
 mod relative;
 mod replace;
@@ -95,6 +96,7 @@ enum Verb {
     Run(run::Args),
     Expose(expose::Args),
     Logs(logs::Args),
+    PortForward(port_forward::Args),
     Events(events::Args),
     Label(mark::label::Args),
     Annotate(mark::annotate::Args),
@@ -153,6 +155,7 @@ impl Verb {
             Verb::Run(args) => run::run(args, context),
             Verb::Expose(args) => expose::run(args, context),
             Verb::Logs(args) => logs::run(args, context),
+            Verb::PortForward(args) => port_forward::run(args, context),
             Verb::Events(args) => events::run(args, context),
             Verb::Label(args) => mark::label::run(args, context),
             Verb::Annotate(args) => mark::annotate::run(args, context),

@@ -6,9 +6,11 @@ use super::relative::record_folder;
 use super::{Context, Failure, Outcome};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::read::{self, Wanted};
+use crate::kinds::view::related;
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
 use crate::object::{Key, Object, Reason, Status};
+use serde_json::Value;
 
 /// What the words of a command line name.
 #[derive(Clone)]
@@ -79,6 +81,17 @@ fn parse_pairs(words: &[String]) -> Outcome<Targets> {
         }
     }
     Ok(Targets::Named(named))
+}
+
+/// What the pods of a workload, or those behind a Service, are known by; none for kinds without pods.
+pub fn selector_of(kind: &Kind, owner: &Object) -> Option<Selector> {
+    match kind.kind {
+        "Service" | "ReplicationController" => Some(Selector::from_map(owner.pairs(&["spec", "selector"]))),
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" => {
+            Some(related::selector(owner.at(&["spec", "selector"]).unwrap_or(&Value::Null)))
+        }
+        _ => None,
+    }
 }
 
 /// The selection that the flags ask for.

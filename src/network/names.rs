@@ -199,6 +199,7 @@ mod tests {
             name: "sql".into(),
             protocol: "TCP".into(),
             port: number,
+            node_port: None,
             sticky: false,
             endpoints: endpoints.clone(),
         };

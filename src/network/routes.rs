@@ -53,8 +53,10 @@ fn route(world: &World, row: &Row) -> Option<Route> {
     let port = |port: &Value| {
         let protocol = port["protocol"].as_str().unwrap_or("TCP").into();
         let name: Str = port["name"].as_str().unwrap_or_default().into();
+        let number = |field: &str| u16::try_from(port[field].as_i64()?).ok();
+        let node_port = number("nodePort").filter(|port| *port > 0);
         let endpoints = endpoints(&slices, &name);
-        Some(RoutePort { name, protocol, port: u16::try_from(port["port"].as_i64()?).ok()?, sticky, endpoints })
+        Some(RoutePort { name, protocol, port: number("port")?, node_port, sticky, endpoints })
     };
     let route = Route {
         address: address.into(),

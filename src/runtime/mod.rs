@@ -19,6 +19,7 @@ mod network;
 mod probe;
 pub mod process;
 pub mod reference;
+pub mod relay;
 mod shim;
 pub mod simulated;
 mod spawn;

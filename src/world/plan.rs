@@ -175,6 +175,8 @@ pub struct RoutePort {
     pub protocol: Str,
     /// The port.
     pub port: u16,
+    /// The port on every node, for Services that have one.
+    pub node_port: Option<u16>,
     /// Whether a client comes to the same endpoint each time (`sessionAffinity: ClientIP`).
     pub sticky: bool,
     /// `address:port` of all that may be connected to, ordered.

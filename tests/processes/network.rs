@@ -1,9 +1,10 @@
 //! The pod network: every pod its own address, the same ports side by side, Services that lead to whoever is ready.
 
 use crate::cluster::Cluster;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io::Read;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 
 /// A server on every address, at the port 8080, that says who it is and who asked.
 const SERVER: &str = r#"
@@ -217,4 +218,39 @@ print(urllib.request.urlopen("http://web/").read().decode().split()[0])
         cluster.pods("app=web")[0]
     );
     assert_eq!(cluster.log("asker", "main"), expected);
+}
+
+/// What an HTTP server answers at a place; none when nobody does.
+fn fetch(place: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(place).ok()?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).ok()?;
+    said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).filter(|body| !body.is_empty())
+}
+
+#[test]
+fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&web(2).replace("ports: [{port: 80,", "type: NodePort\n  ports: [{port: 8000,"));
+    let servers: BTreeSet<String> = cluster.ready_pods("app=web", 2).into_iter().collect();
+    let address = cluster.read("service/web", "{.spec.clusterIP}:{.spec.ports[0].port}");
+    let node_port = cluster.read("service/web", "127.0.0.1:{.spec.ports[0].nodePort}");
+    for place in [address, node_port] {
+        let seen = RefCell::new(BTreeSet::new());
+        cluster.until("both have answered", || {
+            seen.borrow_mut().extend(fetch(&place).and_then(|said| Some(said.split_once(' ')?.0.to_owned())));
+            *seen.borrow() == servers
+        });
+    }
+    let forward = cluster.background(&["port-forward", "deployment/web", ":8080"]);
+    forward.until_says("Forwarding from 127.0.0.1:");
+    let said = forward.said();
+    let place = said.split_whitespace().nth(2).unwrap().to_owned();
+    let first = fetch(&place).unwrap().split_once(' ').unwrap().0.to_owned();
+    assert!(servers.contains(&first));
+    cluster.ok(&format!("delete pod {first}"));
+    cluster.until("another pod answers", || fetch(&place).is_some_and(|said| !said.starts_with(&first)));
+    assert_eq!(forward.end("INT"), 256, "ended by the signal itself");
 }

@@ -54,6 +54,8 @@ pub struct Machine {
     directory: network::resolver::Shared,
     /// The resolver's end; none where it could not be started.
     resolver: Option<UdpSocket>,
+    /// Where the rest of the machine comes in; none where it could not be started.
+    proxy: Option<network::proxy::Teller>,
 }
 
 impl Machine {
@@ -79,6 +81,7 @@ impl Machine {
         let directory = network::resolver::Shared::default();
         // Where it cannot be, pods go on with the machine's own.
         let resolver = network::resolver::start(&context.state, directory.clone()).ok();
+        let proxy = network::proxy::start(context.state.clone()).ok();
         let mut machine = Machine {
             context,
             inboxes: Vec::new(),
@@ -86,6 +89,7 @@ impl Machine {
             probes: probe::Pool::default(),
             directory,
             resolver,
+            proxy,
         };
         for number in 0..SHARDS {
             let inbox = Arc::new(Inbox::new()?);
@@ -171,7 +175,9 @@ impl Host for Machine {
             // A disk that refuses is told by the next start; the loop orders it again when anything changes.
             Effect::Route { service, route } => {
                 self.names().lead(service, route);
-                return drop(network::routes::write(&self.context.state, route));
+                let written = network::routes::write(&self.context.state, route);
+                let told = self.proxy.as_ref().map(|proxy| proxy.send((service.clone(), route.clone())));
+                return drop((written, told));
             }
             Effect::Discard { volume } => volume,
             Effect::Probe(probe) if probe::needs_shim(probe) => &probe.pod_uid,

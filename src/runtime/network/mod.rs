@@ -16,6 +16,7 @@ mod decide;
 mod filter;
 mod gate;
 mod notice;
+pub mod proxy;
 pub mod resolver;
 pub mod routes;
 

@@ -35,6 +35,7 @@ pub fn start(state: &Path, directory: Shared) -> io::Result<UdpSocket> {
         name: "dns".into(),
         protocol: "UDP".into(),
         port: routes::DNS_PORT,
+        node_port: None,
         sticky: false,
         endpoints: vec![socket.local_addr()?.to_string().into()],
     };

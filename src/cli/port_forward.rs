@@ -1,0 +1,242 @@
+//! `kloop port-forward`: a port of a pod at a port of this machine; no control plane needs to run.
+
+use super::patience::Patience;
+use super::{Context, Failure, Outcome};
+use super::{flags, targets};
+use crate::apiserver::Api;
+use crate::apiserver::read::{self, Wanted};
+use crate::kinds::{self, Kind};
+use crate::object::{Key, Object, Resource};
+use crate::runtime::relay;
+use serde_json::Value;
+use std::future::ready;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use tokio::net::TcpListener;
+use tokio::task::{LocalSet, spawn_local};
+
+const PODS: Resource = Resource("pods");
+
+/// Forward one or more local ports to a pod.
+///
+/// Use resource type/name such as deployment/mydeployment to select a pod. Resource type defaults to 'pod' if omitted.
+///
+/// If there are multiple pods matching the criteria, a pod will be selected automatically. Each connection goes to the pod that is
+/// there at that moment: the forwarding session outlives the pod.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "TYPE/NAME [LOCAL_PORT:]REMOTE_PORT [...[LOCAL_PORT_N:]REMOTE_PORT_N]",
+    after_help = "\
+# Listen on ports 5000 and 6000 locally, forwarding data to/from ports 5000 and 6000 in the pod
+kloop port-forward pod/mypod 5000 6000
+
+# Listen on port 5000 locally, forwarding data to/from ports 5000 and 6000 in a pod selected by the deployment
+kloop port-forward deployment/mydeployment 5000 6000
+
+# Listen on port 8443 locally, forwarding to the targetPort of the service's port named \"https\" in a pod selected by the service
+kloop port-forward service/myservice 8443:https
+
+# Listen on port 8888 locally, forwarding to 5000 in the pod
+kloop port-forward pod/mypod 8888:5000
+
+# Listen on port 8888 on all addresses, forwarding to 5000 in the pod
+kloop port-forward --address 0.0.0.0 pod/mypod 8888:5000
+
+# Listen on a random port locally, forwarding to 5000 in the pod
+kloop port-forward pod/mypod :5000"
+)]
+pub struct Args {
+    /// TYPE/NAME, then ports.
+    words: Vec<String>,
+    /// Addresses to listen on (comma separated). Only accepts IP addresses or localhost as a value.
+    #[arg(long, value_delimiter = ',', default_value = "localhost", value_name = "ADDRESSES")]
+    address: Vec<String>,
+    /// The length of time (like 5s, 2m, or 3h, higher than zero) to wait until at least one pod is running.
+    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
+    pod_running_timeout: String,
+}
+
+/// What is forwarded.
+struct Target {
+    api: Api,
+    kind: &'static Kind,
+    key: Key,
+}
+
+/// One pair of ports as it was written.
+struct Pair {
+    /// 0 for any; none for the remote one.
+    local: Option<u16>,
+    /// A number, or the name of a port.
+    remote: String,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let (name, ports) = match &args.words[..] {
+        [] | [_] => {
+            let text = "TYPE/NAME and list of ports are required for port-forward";
+            return Err(Failure::Usage("port-forward".into(), text.into()));
+        }
+        [name, ports @ ..] => (name, ports),
+    };
+    let pairs: Vec<Pair> = ports.iter().map(|word| pair(word)).collect::<Outcome<_>>()?;
+    let addresses = addresses(&args.address)?;
+    let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
+    let patience = Patience::new(context, Some(timeout.unwrap_or_default()))?;
+    let target = Target::find(name, context)?;
+    while target.running()?.is_none() {
+        if !patience.wait() {
+            return Err(Failure::plain("timed out waiting for the condition"));
+        }
+    }
+    let plain = |error: std::io::Error| Failure::plain(error.to_string());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(plain)?;
+    LocalSet::new().block_on(&runtime, forward(Rc::new(target), pairs, addresses))
+}
+
+/// `5000`, `8888:5000`, `:5000`; the second may be a name.
+fn pair(word: &str) -> Outcome<Pair> {
+    let (local, remote) = word.split_once(':').map_or((None, word), |(local, remote)| (Some(local), remote));
+    if remote.is_empty() || remote == "0" {
+        return Err(Failure::plain("remote port must be > 0"));
+    }
+    let number = |text: &str| match text {
+        "" => Ok(0),
+        text => text.parse().map_err(|_| {
+            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+            Failure::plain(format!("error parsing local port '{text}': {why}"))
+        }),
+    };
+    Ok(Pair { local: local.map(number).transpose()?, remote: remote.to_owned() })
+}
+
+fn addresses(words: &[String]) -> Outcome<Vec<IpAddr>> {
+    let read = |word: &String| match word.as_str() {
+        "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
+        word => word.parse().map_err(|_| Failure::plain(format!("{word} is not a valid IP"))),
+    };
+    words.iter().map(read).collect()
+}
+
+async fn forward(target: Rc<Target>, pairs: Vec<Pair>, addresses: Vec<IpAddr>) -> Outcome {
+    let mut open = Vec::new();
+    for pair in &pairs {
+        let remote = target.remote(&pair.remote)?;
+        for address in &addresses {
+            let wanted = SocketAddr::new(*address, pair.local.unwrap_or(remote));
+            let bound = TcpListener::bind(wanted).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
+            let (here, listener) = bound.map_err(|error| {
+                Failure::plain(format!(
+                    "unable to listen on port {}: listen tcp {wanted}: bind: {error}",
+                    wanted.port()
+                ))
+            })?;
+            say(&format!("Forwarding from {here} -> {remote}"));
+            let (target, port) = (target.clone(), pair.remote.clone());
+            open.push(spawn_local(relay::serve(listener, move |_| {
+                say(&format!("Handling connection for {}", here.port()));
+                ready(target.place(&port).into_iter().collect())
+            })));
+        }
+    }
+    for each in open {
+        let _ = each.await;
+    }
+    Ok(())
+}
+
+/// Whoever listened may be gone; the connections go on.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+impl Target {
+    fn find(name: &str, context: &mut Context) -> Outcome<Target> {
+        let (kind, name) = match name.split_once('/') {
+            Some((kind, name)) => (targets::kind(kind)?, name),
+            None => (targets::kind("pods")?, name),
+        };
+        let key = Key::new(kind.resource, context.namespace_of(kind), name);
+        let target = Target { api: context.take_api()?, kind, key };
+        let named = target.named()?;
+        if kind.resource != PODS && targets::selector_of(kind, &named).is_none() {
+            return Err(Failure::plain(format!("cannot attach to {}: it has no pods", kind.kind)));
+        }
+        Ok(target)
+    }
+
+    fn named(&self) -> Outcome<Object> {
+        Ok(self.api.look(|ledger| read::get(ledger, &self.key))?)
+    }
+
+    /// A pod that runs and belongs to what was named: a ready one rather than another.
+    fn running(&self) -> Outcome<Option<Object>> {
+        let named = self.named()?;
+        let mut pods = match (kinds::by_resource(PODS), targets::selector_of(self.kind, &named)) {
+            (Some(pods), labels @ Some(_)) => {
+                let wanted = Wanted { labels, fields: None };
+                self.api.look(|ledger| read::list(ledger, pods, Some(&self.key.namespace), &wanted))?
+            }
+            _ => vec![named],
+        };
+        pods.retain(|pod| pod.text(&["status", "phase"]) == Some("Running") && pod.deletion().is_none());
+        let is_ready = |pod: &Object| {
+            let mut conditions = pod.items(&["status", "conditions"]).iter();
+            conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
+        };
+        pods.sort_by_key(|pod| !is_ready(pod));
+        Ok(pods.into_iter().next())
+    }
+
+    /// The pod's port that is meant.
+    fn remote(&self, port: &str) -> Outcome<u16> {
+        let pod = self.running()?;
+        let target = if self.kind.kind == "Service" { self.target_port(port)? } else { port.to_owned() };
+        let container_port = |name: &str| {
+            let containers = pod.as_ref()?.items(&["spec", "containers"]).iter();
+            let mut ports = containers.flat_map(|one| one["ports"].as_array().into_iter().flatten());
+            ports.find(|one| one["name"] == name)?["containerPort"].as_u64()
+        };
+        let number = target.parse().ok().or_else(|| u16::try_from(container_port(&target)?).ok());
+        number.ok_or_else(|| {
+            let name = pod.as_ref().map_or("", Object::name);
+            Failure::plain(format!("Pod '{name}' does not have a named port '{target}'"))
+        })
+    }
+
+    /// What a Service's port leads to.
+    fn target_port(&self, port: &str) -> Outcome<String> {
+        let service = self.named()?;
+        let is_it = |one: &&Value| one["name"] == port || one["port"].to_string() == port;
+        let found = service.items(&["spec", "ports"]).iter().find(is_it);
+        let missing = || Failure::plain(format!("Service {} does not have a service port {port}", service.name()));
+        let target = &found.ok_or_else(missing)?["targetPort"];
+        Ok(target.as_str().map_or_else(|| target.to_string(), str::to_owned))
+    }
+
+    fn place(&self, port: &str) -> Option<SocketAddr> {
+        let number = self.remote(port).ok()?;
+        let ip = self.running().ok()??.text(&["status", "podIP"])?.parse().ok()?;
+        Some(SocketAddr::new(ip, number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_of_ports() {
+        let read = |word: &str| pair(word).map(|pair| (pair.local, pair.remote)).map_err(|failure| failure.to_string());
+        assert_eq!(read("5000"), Ok((None, "5000".into())));
+        assert_eq!(read("8888:5000"), Ok((Some(8888), "5000".into())));
+        assert_eq!(read(":5000"), Ok((Some(0), "5000".into())));
+        assert_eq!(read("8443:https"), Ok((Some(8443), "https".into())));
+        assert_eq!(read("https"), Ok((None, "https".into())));
+        let invalid = "strconv.ParseUint: parsing \"x\": invalid syntax";
+        assert_eq!(read("x:80"), Err(format!("error: error parsing local port 'x': {invalid}")));
+        assert_eq!(read("80:"), Err("error: remote port must be > 0".into()));
+    }
+}
