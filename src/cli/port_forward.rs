@@ -209,7 +209,7 @@ impl Target {
     /// What a Service's port leads to.
     fn target_port(&self, port: &str) -> Outcome<String> {
         let service = self.named()?;
-        let is_it = |one: &&Value| one["name"] == port || one["port"].to_string() == port;
+        let is_it = |one: &&Value| one["name"] == port || one["port"].as_u64() == port.parse().ok();
         let found = service.items(&["spec", "ports"]).iter().find(is_it);
         let missing = || Failure::plain(format!("Service {} does not have a service port {port}", service.name()));
         let target = &found.ok_or_else(missing)?["targetPort"];
