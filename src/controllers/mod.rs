@@ -20,6 +20,7 @@ pub mod daemonset;
 pub mod deployment;
 pub mod endpoints;
 pub mod endpointslice;
+pub mod ephemeral_volume;
 pub mod garbage;
 pub mod horizontalpodautoscaler;
 pub mod job;
@@ -57,6 +58,7 @@ pub static ALL: &[&Loop] = &[
     &resourcequota::LOOP,
     &pv_binder::LOOP,
     &volume_provisioner::LOOP,
+    &ephemeral_volume::LOOP,
     &horizontalpodautoscaler::LOOP,
 ];
 

@@ -33,6 +33,12 @@ const OF_CONTAINER: &[(&[&str], &str)] = &[
     (&["resources", "limits"], "limits are not enforced"),
 ];
 
+/// Fields of a volume, and what happens instead.
+const OF_VOLUME: &[(&[&str], &str)] = &[
+    (&["emptyDir", "medium"], "it is a folder on disk"),
+    (&["emptyDir", "sizeLimit"], "it takes what there is room for"),
+];
+
 const AS_YOU: &str = "processes run as the user that runs kloop";
 const ALL_SEEN: &str = "processes see each other and the host's";
 
@@ -40,6 +46,9 @@ const ALL_SEEN: &str = "processes see each other and the host's";
 pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
     look(spec, path, OF_POD, &mut found);
+    for (index, volume) in spec["volumes"].as_array().into_iter().flatten().enumerate() {
+        look(volume, &format!("{path}.volumes[{index}]"), OF_VOLUME, &mut found);
+    }
     for list in ["initContainers", "containers"] {
         for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
             look(container, &format!("{path}.{list}[{index}]"), OF_CONTAINER, &mut found);
@@ -55,6 +64,7 @@ fn look(value: &Value, path: &str, table: &[(&[&str], &'static str)], found: &mu
             // Of all of these only `hostUsers` asks for something by saying no.
             Value::Bool(asked) => *asked != (fields[0] == "hostUsers"),
             Value::Array(list) => !list.is_empty(),
+            Value::String(text) => !text.is_empty(),
             Value::Object(map) => !map.is_empty(),
             _ => true,
         });
@@ -74,6 +84,7 @@ mod tests {
         let spec = json!({
             "hostNetwork": true, "hostPID": false, "hostUsers": true, "runtimeClassName": null,
             "securityContext": {"runAsUser": 0, "runAsNonRoot": false},
+            "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {"medium": "", "sizeLimit": "1Mi"}}],
             "initContainers": [{"name": "i", "resources": {"limits": {"memory": "1Mi"}, "requests": {"cpu": 1}}}],
             "containers": [{"name": "c"}, {"name": "d", "lifecycle": {"stopSignal": "SIGHUP", "preStop": {"sleep": {"seconds": 1}}},
                 "securityContext": {"capabilities": {}, "privileged": true}}],
@@ -81,6 +92,7 @@ mod tests {
         let expected = [
             "spec.hostNetwork",
             "spec.securityContext.runAsUser",
+            "spec.volumes[1].emptyDir.sizeLimit",
             "spec.initContainers[0].resources.limits",
             "spec.containers[1].securityContext.privileged",
             "spec.containers[1].lifecycle.preStop",

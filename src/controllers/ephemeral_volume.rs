@@ -1,0 +1,77 @@
+//! Claims that come and go with a pod: for each of its generic ephemeral volumes one, named after both and owned by the pod.
+
+use super::claim::Owner;
+use crate::object::{Key, Object, Resource};
+use crate::world::{Loop, Plan, Row, Verb, World};
+use serde_json::{Value, json};
+
+const ROOT: &str = "pods";
+const CLAIMS: &str = "persistentvolumeclaims";
+
+/// The loop of pods with ephemeral volumes.
+pub const LOOP: Loop = Loop { name: "ephemeral-volume-controller", root: ROOT, concerns, plan };
+
+fn concerns(_: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        ROOT if has_some(row) => vec![row.key.clone()],
+        // One that was deleted is made again while its pod lives.
+        CLAIMS => {
+            let pods = row.owners.iter().filter(|owner| owner.kind == "Pod");
+            pods.map(|owner| Key::new(Resource(ROOT), &row.key.namespace, &owner.name)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Few pods have any, and the others are not decoded for that.
+fn has_some(row: &Row) -> bool {
+    row.mentions("\"ephemeral\":{")
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let ended = |row: &Row| row.pod().is_some_and(|pod| pod.phase.is_terminal());
+    let Some(row) = world.get(key).filter(|row| has_some(row) && !row.is_deleting() && !ended(row)) else {
+        return plan;
+    };
+    let owner = Owner { row, api_version: "v1", kind: "Pod" };
+    for volume in row.object().items(&["spec", "volumes"]) {
+        let template = &volume["ephemeral"]["volumeClaimTemplate"];
+        let name = format!("{}-{}", row.key.name, volume["name"].as_str().unwrap_or_default());
+        if template.is_object() && world.find(CLAIMS, &row.key.namespace, &name).is_none() {
+            let why = format!("the pod's volume {} is a claim of its own", volume["name"].as_str().unwrap_or_default());
+            plan.write(Verb::Create(claim(&owner, template, &name)), why);
+        }
+    }
+    plan
+}
+
+fn claim(owner: &Owner, template: &Value, name: &str) -> Object {
+    let mut metadata = json!({"name": name, "namespace": *owner.row.key.namespace,
+        "ownerReferences": [owner.reference().to_value()]});
+    for field in ["labels", "annotations"] {
+        if template["metadata"][field].is_object() {
+            metadata[field] = template["metadata"][field].clone();
+        }
+    }
+    Object(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": template["spec"]}))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::controllers::testing::cluster;
+
+    const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c}], volumes: [{name: cache, ephemeral: {volumeClaimTemplate: {metadata: {labels: {kind: cache}}, spec: {accessModes: [ReadWriteOnce], storageClassName: standard, resources: {requests: {storage: 1Gi}}}}}}]}}";
+
+    #[test]
+    fn a_claim_comes_and_goes_with_its_pod() {
+        let mut cluster = cluster(POD);
+        cluster.settle();
+        assert_eq!(cluster.names("persistentvolumeclaims"), "web-cache");
+        assert_eq!(cluster.value("persistentvolumeclaims", "web-cache", "/metadata/labels/kind"), "cache");
+        assert_eq!(cluster.value("persistentvolumeclaims", "web-cache", "/metadata/ownerReferences/0/kind"), "Pod");
+        cluster.delete("pods", "web", Default::default());
+        cluster.settle();
+        assert_eq!(cluster.names("persistentvolumeclaims"), "");
+    }
+}
