@@ -44,6 +44,7 @@ mod targets;
 mod usage;
 mod version;
 mod wait;
+mod why;
 
 pub use context::Context;
 pub use failure::{Failure, Outcome};
@@ -125,6 +126,7 @@ kloop uncordon foo"
     Config(config::Args),
     Completion(completion::Args),
     Reconcile(reconcile::Args),
+    Why(why::Args),
     Version(version::Args),
     /// Print the list of flags inherited by all commands.
     #[command(
@@ -170,6 +172,7 @@ impl Verb {
             Verb::Config(args) => config::run(args, context),
             Verb::Completion(args) => completion::run(args, context),
             Verb::Reconcile(args) => reconcile::run(args, context),
+            Verb::Why(args) => why::run(args, context),
             Verb::Version(args) => version::run(args, context),
             Verb::Options => context.print(&help::options(&grammar::command())),
         }

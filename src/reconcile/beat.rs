@@ -194,32 +194,15 @@ impl Beat<'_> {
         attempts: &mut Vec<Attempt>,
         last: &mut HashMap<Key, Object>,
     ) -> Result<(), Status> {
-        let revision = self.world.revision + self.world.staged_count() as u64;
-        let mut ledger = Overlay { world: self.world, revision, last, chance: self.chance };
-        let options = Options::default();
-        match verb {
-            Verb::Create(object) => {
-                create::create(&mut ledger, kind_of(object)?, object, &options)?;
-            }
-            Verb::Update(object) => {
-                let part = part_of(&ledger, object)?;
-                update(&mut ledger, kind_of(object)?, object, part, &options)?;
-            }
-            Verb::Status(object) => {
-                update(&mut ledger, kind_of(object)?, object, Part::Status, &options)?;
-            }
-            Verb::Delete { key, uid, grace, propagation } => stage_delete(&mut ledger, key, uid, *grace, *propagation)?,
-            Verb::Bind { pod, uid, node } => {
-                bind(&mut ledger, pod, uid, node)?;
-            }
-            Verb::Attempt { pod_uid, container, attempt } => attempts.push(Attempt {
+        if let Verb::Attempt { pod_uid, container, attempt } = verb {
+            attempts.push(Attempt {
                 pod_uid: pod_uid.to_string(),
                 container: container.to_string(),
                 attempt: *attempt,
                 epoch: self.epoch,
-            }),
+            });
         }
-        Ok(())
+        stage(self.world, verb, last, self.chance)
     }
 
     fn record_events(&mut self, wishes: &mut Wishes) {
@@ -276,6 +259,29 @@ impl Beat<'_> {
         self.world.keep_staged(written);
         self.world.revision = revision;
         Ok((revision - begin) as usize)
+    }
+}
+
+/// Stages one write of a plan in the World, through the API server's whole pipeline. Attempts are no objects: nothing is staged.
+pub fn stage(
+    world: &mut World,
+    verb: &Verb,
+    last: &mut HashMap<Key, Object>,
+    chance: &mut dyn FnMut() -> u64,
+) -> Result<(), Status> {
+    let revision = world.revision + world.staged_count() as u64;
+    let mut ledger = Overlay { world, revision, last, chance };
+    let options = Options::default();
+    match verb {
+        Verb::Create(object) => create::create(&mut ledger, kind_of(object)?, object, &options).map(|_| ()),
+        Verb::Update(object) => {
+            let part = part_of(&ledger, object)?;
+            update(&mut ledger, kind_of(object)?, object, part, &options).map(|_| ())
+        }
+        Verb::Status(object) => update(&mut ledger, kind_of(object)?, object, Part::Status, &options).map(|_| ()),
+        Verb::Delete { key, uid, grace, propagation } => stage_delete(&mut ledger, key, uid, *grace, *propagation),
+        Verb::Bind { pod, uid, node } => bind(&mut ledger, pod, uid, node).map(|_| ()),
+        Verb::Attempt { .. } => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Has the world become what was asked for? It looks at the World and says what is missing, object by object.
 
-use crate::object::{Key, Object, Time};
+use crate::object::{Key, Object, Resource, Time};
 use crate::store::{Read, StoreError};
 use crate::world::{Row, World};
 use serde_json::Value;
@@ -38,22 +38,40 @@ fn missing(world: &World, row: &Row) -> Option<String> {
         };
         return Some(format!("is being deleted{waits}"));
     }
-    let object = match row.key.resource.0 {
-        "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "daemonsets.apps" | "jobs.batch" => {
-            row.object()
-        }
-        "replicationcontrollers" => row.object(),
-        "pods" if row.controller().is_none() => row.object(),
-        _ => return None,
+    let told_by_owner = match row.key.resource.0 {
+        "jobs.batch" | "daemonsets.apps" => false,
+        _ => row.controller().is_some(),
     };
-    let why = match row.key.resource.0 {
-        "pods" => pod(&object),
-        "jobs.batch" => job(&object),
-        "daemonsets.apps" => daemon_set(&object),
-        _ if row.controller().is_some() => None,
-        _ => replicas(&object),
-    }?;
+    if told_by_owner || !is_judged(row.key.resource) {
+        return None;
+    }
+    let why = missing_of(row.key.resource, &row.object())?;
     Some(format!("{why}{}", troubled_pod(world, row)))
+}
+
+/// Whether there is more to an object of this resource than that it is there.
+fn is_judged(resource: Resource) -> bool {
+    matches!(
+        resource.0,
+        "deployments.apps"
+            | "replicasets.apps"
+            | "statefulsets.apps"
+            | "daemonsets.apps"
+            | "jobs.batch"
+            | "replicationcontrollers"
+            | "pods"
+    )
+}
+
+/// What is missing in one object itself, whoever owns it.
+pub fn missing_of(resource: Resource, object: &Object) -> Option<String> {
+    match resource.0 {
+        "pods" => pod(object),
+        "jobs.batch" => job(object),
+        "daemonsets.apps" => daemon_set(object),
+        _ if is_judged(resource) => replicas(object),
+        _ => None,
+    }
 }
 
 fn count(object: &Object, field: &str) -> i64 {
@@ -160,7 +178,6 @@ fn troubled_pod(world: &World, owner: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Resource;
     use serde_json::json;
 
     fn world(objects: &[(&'static str, Value)]) -> World {

@@ -18,6 +18,7 @@ pub mod queue;
 pub mod simulate;
 pub mod tail;
 pub mod watch;
+pub mod why;
 
 use crate::object::{Key, Time};
 

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 /// A node whose pods only pretend to run.
 pub const RUNTIME: &str = "kloop.dev/runtime";
 
+/// Since when a node is stopped by hand: its heartbeats have ended then.
+pub const STOPPED: &str = "kloop.dev/stopped";
+
 /// Registers this machine, or brings its Node up to date.
 pub fn register(api: &mut Api, capacity: &Capacity) -> Result<()> {
     let kind = kinds::by_resource(Resource("nodes"))

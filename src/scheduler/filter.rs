@@ -46,12 +46,27 @@ pub struct Refusal {
 type Plugin = fn(&Asks<'_>, &Candidate<'_>) -> Vec<Refusal>;
 
 /// The plugins, in order. The first that refuses a node speaks for it, as in Kubernetes.
-const PLUGINS: &[Plugin] =
-    &[named_nodes, unschedulable, node_name, taints, node_affinity, ports, resources, spread, neighbours];
+const PLUGINS: &[(&str, Plugin)] = &[
+    ("NodeAffinity", named_nodes),
+    ("NodeUnschedulable", unschedulable),
+    ("NodeName", node_name),
+    ("TaintToleration", taints),
+    ("NodeAffinity", node_affinity),
+    ("NodePorts", ports),
+    ("NodeResourcesFit", resources),
+    ("PodTopologySpread", spread),
+    ("InterPodAffinity", neighbours),
+];
 
 /// Why a node cannot take the pod; empty when it can.
 pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    PLUGINS.iter().map(|plugin| plugin(asks, node)).find(|reasons| !reasons.is_empty()).unwrap_or_default()
+    refused_by(asks, node).map_or_else(Vec::new, |(_, reasons)| reasons)
+}
+
+/// The plugin that refuses a node, and why; none when the pod can run there.
+pub fn refused_by(asks: &Asks<'_>, node: &Candidate<'_>) -> Option<(&'static str, Vec<Refusal>)> {
+    let verdicts = PLUGINS.iter().map(|(name, plugin)| (*name, plugin(asks, node)));
+    verdicts.into_iter().find(|(_, reasons)| !reasons.is_empty())
 }
 
 fn because(refused: bool, reason: &str, for_good: bool) -> Vec<Refusal> {

@@ -6,6 +6,7 @@
 
 mod affinity;
 mod claims;
+pub mod explain;
 mod filter;
 mod message;
 mod neighbours;

@@ -15,15 +15,25 @@ pub fn best<'a, 'b>(asks: &Asks<'_>, nodes: &[&'b Candidate<'a>], seed: u64) -> 
 
 /// The weighted sums of all plugins.
 fn totals(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<i64> {
+    parts(asks, nodes).iter().map(|parts| parts.iter().map(|(_, score)| score).sum()).collect()
+}
+
+/// What each plugin gives each node, its weight included.
+pub fn parts(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<[(&'static str, i64); 4]> {
     let preferred: Vec<i64> = nodes.iter().map(|node| affinity::preference(asks.pod, node.row)).collect();
     let disliked: Vec<i64> = nodes.iter().map(|node| disliked_taints(asks, node)).collect();
     let (most_preferred, most_disliked) = (max(&preferred), max(&disliked));
-    let total = |(index, node): (usize, &&Candidate<'_>)| {
+    let of_node = |(index, node): (usize, &&Candidate<'_>)| {
         let affinity = if most_preferred > 0 { preferred[index] * 100 / most_preferred } else { 0 };
         let taints = if most_disliked > 0 { 100 - disliked[index] * 100 / most_disliked } else { 100 };
-        least_allocated(asks, node) + balanced(asks, node) + 2 * affinity + 3 * taints
+        [
+            ("NodeResourcesFit", least_allocated(asks, node)),
+            ("NodeResourcesBalancedAllocation", balanced(asks, node)),
+            ("NodeAffinity", 2 * affinity),
+            ("TaintToleration", 3 * taints),
+        ]
     };
-    nodes.iter().enumerate().map(total).collect()
+    nodes.iter().enumerate().map(of_node).collect()
 }
 
 fn max(scores: &[i64]) -> i64 {

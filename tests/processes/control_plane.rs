@@ -287,3 +287,23 @@ fn pods_of_another_version_are_restarted_and_can_be_deleted() {
     cluster.ok("delete deploy/web");
     cluster.nothing_is_left();
 }
+
+#[test]
+fn why_names_what_it_is_stuck_at_and_who_owns_that() {
+    let cluster = Cluster::new();
+    cluster.apply(&deployment("web", 1, 1000));
+    let said = cluster.kloop("why deployment/web");
+    assert_eq!((said.code, said.out.ends_with("next: run: kloop reconcile --watch\n")), (1, true), "{said:?}");
+    let plane = cluster.watch_with(&["--restart-backoff", "1s"]);
+    cluster.ready_pods("app=web", 1);
+    cluster.until("it says so", || cluster.kloop("why deployment/web").code == 0);
+    assert!(cluster.ok("why deployment/web").ends_with("next: nothing, it is as it was asked for\n"));
+    cluster.apply(&pod("crash", "Always", 5, "echo oops; exit 3"));
+    let said = cluster.wait_for("it is stuck", || Some(cluster.kloop("why pod/crash")).filter(|said| said.code == 1));
+    let cause = said.out.lines().find(|line| line.starts_with('>')).expect("a cause");
+    assert!(cause.contains("container main") && cause.contains("code 3") && cause.ends_with("[kubelet]"), "{said:?}");
+    assert!(said.out.contains("log: oops\n"), "{said:?}");
+    drop(plane);
+    let said: serde_json::Value = serde_json::from_str(&cluster.kloop("why pod/crash -o json").out).expect("JSON");
+    assert_eq!((&said["standing"], &said["about"]), (&"stuck".into(), &"pod/crash".into()), "{said}");
+}

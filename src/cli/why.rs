@@ -1,0 +1,155 @@
+//! `kloop why`: where it is stuck that an object becomes what it was asked to be, and what to do about it.
+
+use super::flags::PrintFlags;
+use super::targets::{self, Scope};
+use super::{Context, Failure, Outcome};
+use crate::apiserver::create::key_of;
+use crate::apiserver::front::NETWORK;
+use crate::object::{Time, time};
+use crate::reconcile::watch::HEARD;
+use crate::reconcile::why::{Answer, Link, Plane, Standing, explain};
+use crate::reconcile::{leader, tail};
+use crate::runtime::logs;
+use crate::store::Store;
+use crate::world::World;
+use serde_json::{Value, json};
+
+/// Tell why an object is not as it was asked for: where it is stuck, which loop owns that, and what to do next.
+///
+/// The chain from the object's owners to its containers, a line each: what is wanted, what is seen, what was refused, when the
+/// loop looks again, and the loop. The line on which the others wait is marked with ">". For a pod without a node every node is
+/// listed with the plugin that refused it, or its scores. Works with no control plane running.
+///
+/// The exit code says how it stands: 0 converged, 1 stuck, 2 converging.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "(TYPE NAME | TYPE/NAME ...)",
+    after_help = "\
+# Why is the deployment web not available?
+kloop why deployment/web
+
+# Which nodes refuse a pod, and why?
+kloop why pod/web-0
+
+# The same for a program
+kloop why deployment/web -o json"
+)]
+pub struct Args {
+    /// TYPE NAME or TYPE/NAME.
+    #[arg(value_name = "TYPE/NAME")]
+    words: Vec<String>,
+    #[command(flatten)]
+    print: PrintFlags,
+}
+
+/// So many of a log's last lines are shown.
+const LINES: usize = 3;
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if args.words.is_empty() {
+        return Err(Failure::plain("You must say what to explain: kloop why TYPE/NAME"));
+    }
+    let (found, failures) = targets::find(context, &Scope { words: &args.words, ..Scope::default() })?;
+    let mut answers = Vec::new();
+    if let Some(api) = context.existing()? {
+        let (mut world, plane) = look(api.store())?;
+        for target in &found {
+            let answer = explain(&mut world, &key_of(target.kind, &target.object), plane);
+            answers.extend(answer.map(|answer| with_logs(answer, api.store())));
+        }
+    }
+    match args.print.printer()? {
+        Some(mut printer) => {
+            let values: Vec<Value> = answers.iter().map(|answer| of(answer, Time::now())).collect();
+            let text = match &values[..] {
+                [one] => printer.object(one)?,
+                _ => printer.list(values)?,
+            };
+            context.print(&text)?;
+        }
+        None => {
+            let texts: Vec<String> = answers.iter().map(|answer| page(answer, Time::now())).collect();
+            context.print(&texts.join("\n"))?;
+        }
+    }
+    Failure::all(failures)?;
+    match answers.iter().map(Answer::standing).max().unwrap_or_default() {
+        Standing::Converged => Ok(()),
+        Standing::Stuck => Err(Failure::Code(1)),
+        Standing::Converging => Err(Failure::Code(2)),
+    }
+}
+
+/// The picture as the file has it, and whether anybody works on it.
+fn look(store: &Store) -> Outcome<(World, Plane)> {
+    let now = Time::now();
+    let mut world = World::new(now);
+    let snapshot = store.read().map_err(anyhow::Error::from)?;
+    tail::load(&snapshot, &mut world).map_err(anyhow::Error::from)?;
+    let meta = |name: &str| crate::store::Read::meta(&snapshot, name).ok().flatten();
+    world.settings.network = meta(NETWORK).and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
+    let heard = meta(HEARD).and_then(|text| text.parse().ok());
+    Ok((world, Plane { runs: leader::leader_of(store.home()).is_some(), heard }))
+}
+
+/// Adds the last lines of the logs that tell more.
+fn with_logs(mut answer: Answer, store: &Store) -> Answer {
+    for link in &mut answer.links {
+        let Some((uid, container)) = &link.log else { continue };
+        let of = |previous: bool| {
+            let options = logs::Options { tail: Some(LINES), previous, ..logs::Options::default() };
+            let pieces = logs::open(store.home(), uid, container, options).ok()?;
+            let text: Vec<u8> = pieces.map_while(Result::ok).flatten().collect();
+            Some(String::from_utf8_lossy(&text).into_owned()).filter(|text| !text.trim().is_empty())
+        };
+        let text = of(false).or_else(|| of(true)).unwrap_or_default();
+        link.more.extend(text.lines().map(|line| format!("log: {line}")));
+    }
+    answer
+}
+
+/// The answer for people: a line for each link, then what to do.
+pub fn page(answer: &Answer, now: Time) -> String {
+    let width = answer.links.iter().map(|link| link.what.len()).max().unwrap_or(0);
+    let cause = answer.cause();
+    let mut text = String::new();
+    for link in &answer.links {
+        let is_cause = cause.is_some_and(|cause| std::ptr::eq(cause, link));
+        let mark = if is_cause { ">" } else { " " };
+        text.push_str(&format!("{mark} {:10} {:width$}  {}\n", link.standing.word(), link.what, sentence(link, now)));
+        link.more.iter().for_each(|line| text.push_str(&format!("{:14}{line}\n", "")));
+    }
+    format!("{}next: {}\n", crate::show::escape::text(&text), crate::show::escape::text(&answer.next()))
+}
+
+/// What is seen and what is wanted, on one line.
+fn sentence(link: &Link, now: Time) -> String {
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut text = link.seen.clone();
+    if link.standing != Standing::Converged {
+        text.push_str(&format!("; wanted: {}", link.wanted));
+    }
+    if let Some(error) = &link.error {
+        text.push_str(&format!("; {}", one_line(error)));
+    }
+    if let Some(wake) = link.wake.filter(|wake| *wake > now && link.standing != Standing::Converged) {
+        let seconds = wake.duration_since(now).as_secs().max(1);
+        text.push_str(&format!("; looks again in {}", time::age(seconds)));
+    }
+    format!("{} [{}]", one_line(&text), link.by)
+}
+
+/// The answer for programs.
+pub fn of(answer: &Answer, now: Time) -> Value {
+    let link = |link: &Link| {
+        json!({
+            "what": link.what, "standing": link.standing.word(), "wanted": link.wanted, "seen": link.seen, "loop": link.by,
+            "error": link.error, "wake": link.wake.filter(|wake| *wake > now).map(time::rfc3339), "next": link.next, "more": link.more,
+        })
+    };
+    json!({
+        "about": answer.about, "standing": answer.standing().word(), "cause": answer.cause().map(|link| &link.what),
+        "next": answer.next(), "links": answer.links.iter().map(link).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,191 @@
+//! From an object to its owners, and to what it leads to.
+
+use super::{Answer, Link, Plane, Standing, container, name, needs, node, plane, pod, rehearsal, service, workload};
+use crate::object::{Key, Resource};
+use crate::world::{Row, World};
+use std::sync::Arc;
+
+/// How far owners and children are followed.
+const DEPTH: usize = 8;
+
+/// The chain of one object. None when there is no such object.
+pub fn explain(world: &mut World, key: &Key, of: Plane) -> Option<Answer> {
+    let row = world.get(key)?.clone();
+    let mut links: Vec<Link> = owners(world, &row).iter().map(|owner| link(world, owner, of)).collect();
+    let above = links.len();
+    links.extend(below(world, &row, of, DEPTH));
+    let missing = links[above..].iter().any(|link| link.standing != Standing::Converged);
+    links.insert(0, plane(of, world.now, missing));
+    Some(Answer { about: name(key), links, place: above + 1 })
+}
+
+/// The controllers above, the highest first.
+fn owners(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
+    let up = |row: &Arc<Row>| world.by_uid(&row.controller()?.uid).cloned();
+    let mut found: Vec<Arc<Row>> = std::iter::successors(up(row), up).take(DEPTH).collect();
+    found.reverse();
+    found
+}
+
+/// The object's own link.
+fn link(world: &mut World, row: &Arc<Row>, of: Plane) -> Link {
+    let link = match row.key.resource.0 {
+        "pods" => pod::link(world, row, of),
+        "nodes" => node::link(row),
+        "services" => service::link(world, row),
+        "persistentvolumeclaims" => needs::claim(world, row),
+        _ => workload::link(world, row),
+    };
+    if row.is_deleting() { leaving(world, row, link) } else { link }
+}
+
+/// What is being deleted is held by its finalizers, and by nothing else but time.
+fn leaving(world: &World, row: &Row, link: Link) -> Link {
+    let handled = ["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
+    let finalizers: Vec<&str> = row.finalizers.iter().map(|one| &**one).collect();
+    let foreign: Vec<&str> = finalizers
+        .iter()
+        .copied()
+        .filter(|one| !handled.contains(one) && *one != "batch.kubernetes.io/job-tracking")
+        .collect();
+    let seen = match &finalizers[..] {
+        [] => "it is being deleted".to_owned(),
+        held => format!("it is being deleted, and held by finalizers {}", held.join(", ")),
+    };
+    let link = Link { wanted: "to be gone".into(), seen, standing: Standing::Converging, next: None, ..link };
+    let is_pod_that_ends = row.pod().is_some_and(|_| world.now < row.deletion.unwrap_or(world.now));
+    link.stuck_if(!foreign.is_empty() && !is_pod_that_ends, || {
+        let kind = name(&row.key);
+        format!(
+            "let who set {} finish, or give it up: kloop patch {kind}{} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'",
+            foreign.join(", "),
+            in_namespace(&row.key)
+        )
+    })
+}
+
+/// ` -n prod`, where it has to be said.
+pub fn in_namespace(key: &Key) -> String {
+    match &*key.namespace {
+        "" | "default" => String::new(),
+        namespace => format!(" -n {namespace}"),
+    }
+}
+
+/// The object and what it leads to: at each step the child that is furthest from what was asked for.
+fn below(world: &mut World, row: &Arc<Row>, of: Plane, depth: usize) -> Vec<Link> {
+    let own = link(world, row, of);
+    let mut links = vec![own];
+    if row.key.resource == "pods" {
+        links.extend(container::links(world, row));
+        links.extend(needs::links(world, row));
+        return links;
+    }
+    if depth == 0 {
+        return links;
+    }
+    let children = children(world, row);
+    let all = children.len();
+    let mut chains: Vec<Vec<Link>> =
+        children.iter().take(FOLLOWED).map(|child| below(world, child, of, depth - 1)).collect();
+    let worst = (0..chains.len()).max_by_key(|place| (standing(&chains[*place]), std::cmp::Reverse(*place)));
+    if let Some(worst) = worst {
+        let alike = chains.iter().filter(|chain| standing(chain) == standing(&chains[worst])).count();
+        let mut chain = chains.swap_remove(worst);
+        if alike > 1 && standing(&chain) != Standing::Converged {
+            let and = if all > FOLLOWED { "more than " } else { "" };
+            chain[0].more.insert(0, format!("and {and}{} more like it", alike - 1));
+        }
+        links.extend(chain);
+    }
+    links
+}
+
+/// Of so many children the furthest is looked for.
+const FOLLOWED: usize = 50;
+
+fn standing(chain: &[Link]) -> Standing {
+    chain.iter().map(|link| link.standing).max().unwrap_or_default()
+}
+
+/// What an object leads to.
+fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
+    match row.key.resource.0 {
+        "deployments.apps" => workload::newest_set(world, row).into_iter().collect(),
+        "replicasets.apps" | "statefulsets.apps" | "daemonsets.apps" | "jobs.batch" | "replicationcontrollers" => {
+            let pods = world.controlled("pods", &row.uid).filter(|pod| !pod.is_deleting());
+            let ended = |pod: &Row| pod.pod().is_some_and(|pod| pod.phase.is_terminal());
+            let is_job = row.key.resource == "jobs.batch";
+            // The pods that a Job has used up are counted in its status.
+            pods.filter(|pod| !is_job || !ended(pod)).cloned().collect()
+        }
+        "cronjobs.batch" => world.controlled("jobs.batch", &row.uid).cloned().collect(),
+        "services" => {
+            let pods = world.list_in("pods", &row.key.namespace).filter(|pod| pod.is_active_pod() && row.selects(pod));
+            let unready = |pod: &Arc<Row>| !pod.pod().is_some_and(|pod| pod.ready);
+            // One pod that answers is enough of a Service.
+            let pods: Vec<Arc<Row>> = pods.cloned().collect();
+            if pods.iter().all(unready) { pods } else { pods.into_iter().filter(|pod| !unready(pod)).take(1).collect() }
+        }
+        "ingresses.networking.k8s.io" => service::behind(world, row),
+        "horizontalpodautoscalers.autoscaling" => target(world, row).into_iter().collect(),
+        "persistentvolumeclaims" => {
+            let volume = row.object().text(&["spec", "volumeName"]).map(str::to_owned);
+            volume.and_then(|name| world.find("persistentvolumes", "", &name).cloned()).into_iter().collect()
+        }
+        "namespaces" if row.is_deleting() => {
+            let held = world.content_of(&row.key.name).into_iter().find(|row| row.is_deleting());
+            held.cloned().into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What an autoscaler scales.
+fn target(world: &World, row: &Row) -> Option<Arc<Row>> {
+    let object = row.object();
+    let kind = crate::kinds::by_kind(
+        object.text(&["spec", "scaleTargetRef", "apiVersion"])?,
+        object.text(&["spec", "scaleTargetRef", "kind"])?,
+    )?;
+    let name = object.text(&["spec", "scaleTargetRef", "name"])?;
+    world.get(&Key::new(Resource(kind.resource.0), &row.key.namespace, name)).cloned()
+}
+
+/// A link to an object that is not there.
+pub fn absent(what: String, wanted: &str, by: &'static str, next: String) -> Link {
+    let link = Link { what, wanted: wanted.into(), seen: "there is none".into(), by, ..Link::default() };
+    link.stuck(next)
+}
+
+/// Adds what the loops of an object are refused and when they look again.
+pub fn with_prospect(world: &mut World, row: &Row, link: Link) -> Link {
+    let prospect = rehearsal::prospect(world, &row.key);
+    let link = Link { wake: prospect.wake.or(link.wake), ..link };
+    let pending = !prospect.due.is_empty();
+    match prospect.refused {
+        Some(message) => {
+            let next = advice(row, &message);
+            Link { error: Some(message), ..link }.stuck(next)
+        }
+        None if pending && link.standing == Standing::Converged => {
+            Link { standing: Standing::Converging, seen: format!("{}; due: {}", link.seen, prospect.due[0]), ..link }
+        }
+        None if link.standing == Standing::Converging && pending => {
+            Link { seen: format!("{}; due: {}", link.seen, prospect.due[0]), ..link }
+        }
+        None => link,
+    }
+}
+
+/// What to do about a refusal.
+pub fn advice(row: &Row, message: &str) -> String {
+    let place = in_namespace(&row.key);
+    if message.contains("exceeded quota") {
+        return format!("raise the quota or ask for less: kloop describe quota{place}");
+    }
+    if message.contains("serviceaccount") || message.contains("service account") {
+        return format!("make it: kloop create serviceaccount NAME{place}");
+    }
+    format!("correct what is refused: kloop edit {}{place}", name(&row.key))
+}

@@ -1,0 +1,184 @@
+//! Containers: what has become of each, as the pod's status tells it.
+
+use super::{Link, Standing, told};
+use crate::kubelet;
+use crate::object::{Object, Time, time};
+use crate::world::{Row, World};
+use jiff::SignedDuration;
+use serde_json::Value;
+
+/// The containers that are not as they should be; when all are, the first one.
+pub fn links(world: &World, row: &Row) -> Vec<Link> {
+    let pod = row.object();
+    if row.pod().is_none_or(|pod| pod.node.is_none() || pod.phase.is_terminal()) || row.is_deleting() {
+        return Vec::new();
+    }
+    let init = pod.items(&["spec", "initContainers"]).iter().map(|spec| (spec, "initContainerStatuses"));
+    let main = pod.items(&["spec", "containers"]).iter().map(|spec| (spec, "containerStatuses"));
+    let all: Vec<Link> = init.chain(main).map(|(spec, place)| link(world, row, &pod, spec, place)).collect();
+    let stuck: Vec<Link> = all.iter().filter(|link| link.standing != Standing::Converged).cloned().collect();
+    if !stuck.is_empty() { stuck } else { all.into_iter().rev().take(1).collect() }
+}
+
+fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str) -> Link {
+    let name = spec["name"].as_str().unwrap_or_default();
+    let runs_once = place == "initContainerStatuses" && spec["restartPolicy"] != "Always";
+    let status = pod.items(&["status", place]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null);
+    let wanted = if runs_once { "done" } else { "running and ready" };
+    let link =
+        Link { what: format!("container {name}"), wanted: wanted.into(), by: kubelet::LOOP.name, ..Link::default() };
+    let one = One { world, row, spec, status, name };
+    let state = &status["state"];
+    if state["running"].is_object() {
+        return one.running(link, runs_once);
+    }
+    if state["terminated"].is_object() {
+        return one.terminated(link, &state["terminated"], runs_once, pod);
+    }
+    one.waiting(link, &state["waiting"])
+}
+
+/// A container and where it belongs.
+struct One<'a> {
+    world: &'a World,
+    row: &'a Row,
+    spec: &'a Value,
+    status: &'a Value,
+    name: &'a str,
+}
+
+impl One<'_> {
+    fn running(&self, link: Link, runs_once: bool) -> Link {
+        let since = moment(&self.status["state"]["running"]["startedAt"]);
+        let for_how_long = since.map_or(SignedDuration::ZERO, |since| self.world.now.duration_since(since));
+        let ago = time::age(for_how_long.as_secs().max(0));
+        let restarts = match self.status["restartCount"].as_i64().unwrap_or(0) {
+            0 => String::new(),
+            count => format!(", restarted {count} times"),
+        };
+        let link = Link { seen: format!("running for {ago}{restarts}"), ..link };
+        if runs_once {
+            return Link { standing: Standing::Converging, ..link };
+        }
+        if self.status["ready"] == true {
+            return link;
+        }
+        let link = Link { seen: format!("{}, not ready", link.seen), standing: Standing::Converging, ..link };
+        self.probed(link, for_how_long)
+    }
+
+    /// A probe is given as many tries as it asks for; after that it is what keeps the container from being ready.
+    fn probed(&self, link: Link, ran: SignedDuration) -> Link {
+        let kind = if self.status["started"] == false { "startupProbe" } else { "readinessProbe" };
+        let probe = &self.spec[kind];
+        if !probe.is_object() {
+            return link;
+        }
+        let number = |field: &str, default: i64| probe[field].as_i64().unwrap_or(default);
+        let tries = number("initialDelaySeconds", 0) + number("periodSeconds", 10) * number("failureThreshold", 3);
+        let word = if kind == "startupProbe" { "Startup probe" } else { "Readiness probe" };
+        let said = told(self.world, self.row, "Unhealthy").filter(|(message, _)| message.starts_with(word));
+        let Some((message, _)) = said else { return link };
+        let link = Link { error: Some(message), ..link };
+        let next = format!("make {} answer its {kind} ({}), or correct the probe", self.name, handler(probe));
+        link.stuck_if(ran.as_secs() >= tries, || next)
+    }
+
+    fn terminated(&self, link: Link, state: &Value, runs_once: bool, pod: &Object) -> Link {
+        let code = state["exitCode"].as_i64().unwrap_or(0);
+        let seen = format!("{} (exit code {code})", state["reason"].as_str().unwrap_or("ended"));
+        let link = Link { seen, ..link };
+        if code == 0 && (runs_once || pod.text(&["spec", "restartPolicy"]) != Some("Always")) {
+            return link;
+        }
+        if code != 0 {
+            return self.crashed(link, state);
+        }
+        Link { standing: Standing::Converging, ..link }
+    }
+
+    fn waiting(&self, link: Link, state: &Value) -> Link {
+        let reason = state["reason"].as_str().unwrap_or_default();
+        let message = state["message"].as_str().unwrap_or_default();
+        let link = Link { seen: if reason.is_empty() { "not started".into() } else { reason.into() }, ..link };
+        let place = super::chain::in_namespace(&self.row.key);
+        match reason {
+            "" | "PodInitializing" | "ContainerCreating" => {
+                let failed = told(self.world, self.row, "FailedMount").map(|(message, _)| message);
+                Link { standing: Standing::Converging, error: failed, ..link }
+            }
+            "CrashLoopBackOff" => self.crashed(link, &self.status["lastState"]["terminated"]),
+            "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+                let (message, next) = split_advice(message);
+                let link = Link { error: Some(message), ..link };
+                link.stuck(next.unwrap_or_else(|| {
+                    format!("correct the image, or name a program in command: kloop edit pod/{}{place}", self.row.key.name)
+                }))
+            }
+            _ => {
+                let link = Link { error: Some(message.to_owned()).filter(|text| !text.is_empty()), ..link };
+                link.stuck(format!("correct it: kloop describe pod/{}{place}", self.row.key.name))
+            }
+        }
+    }
+
+    /// It ended badly, and will again: how, when it is tried again, and where its log is.
+    fn crashed(&self, link: Link, ended: &Value) -> Link {
+        let code = ended["exitCode"].as_i64().unwrap_or(0);
+        let by = ended["signal"].as_i64().map(|signal| format!(" by signal {signal}")).unwrap_or_default();
+        let said = ended["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
+        let said = said.and_then(|text| text.lines().last()).map(|text| format!(": {text}")).unwrap_or_default();
+        let restarts = self.status["restartCount"].as_i64().unwrap_or(0);
+        let error = format!("it ended with code {code}{by} and was restarted {restarts} times{said}");
+        let unhealthy = told(self.world, self.row, "Unhealthy").map(|(message, _)| message);
+        let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
+        let error = killed.map_or(error.clone(), |message| format!("{error}; {message}"));
+        let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);
+        let wake = moment(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended + pause);
+        let place = super::chain::in_namespace(&self.row.key);
+        let next = format!(
+            "see why it ends (kloop logs {} -c {} --previous{place}), and correct it",
+            self.row.key.name, self.name
+        );
+        let log = Some((self.row.uid.clone(), self.name.to_owned()));
+        Link { error: Some(error), wake, log, ..link }.stuck(next)
+    }
+}
+
+fn moment(value: &Value) -> Option<Time> {
+    value.as_str()?.parse().ok()
+}
+
+/// `back-off 40s restarting failed container=...`.
+fn pause(message: &str) -> Option<SignedDuration> {
+    let word = message.strip_prefix("back-off ")?.split(' ').next()?;
+    time::parse_duration(word).ok()
+}
+
+/// The runtime says what to write instead behind the last semicolon.
+fn split_advice(message: &str) -> (String, Option<String>) {
+    match message.rsplit_once("; ") {
+        Some((what, advice)) => (what.to_owned(), Some(advice.trim_end_matches(['.', '"']).to_owned())),
+        None => (message.to_owned(), None),
+    }
+}
+
+/// What a probe asks, in a few words.
+fn handler(probe: &Value) -> String {
+    let port = |handler: &Value| match &handler["port"] {
+        Value::String(name) => name.clone(),
+        other => other.to_string(),
+    };
+    let http = &probe["httpGet"];
+    if http.is_object() {
+        return format!("GET {} on port {}", http["path"].as_str().unwrap_or("/"), port(http));
+    }
+    if probe["tcpSocket"].is_object() {
+        return format!("a connection to port {}", port(&probe["tcpSocket"]));
+    }
+    if probe["grpc"].is_object() {
+        return format!("grpc on port {}", port(&probe["grpc"]));
+    }
+    let words = probe["exec"]["command"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    words.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,173 @@
+//! Why is it not as it was asked for? The chain from an object over its owners and children down to its containers: for each link
+//! what is wanted, what is seen, which loop is responsible, what it was refused, when it looks again, and what to do next.
+//!
+//! Knows: how each kind leads to the next ([`explain`]), and asks the loops themselves what they would do now and what they wait
+//! for ([`rehearsal`]): that needs no control plane, because loops are pure.
+//! Never: writes, reads a file, or asks a machine: it goes by a World. Start reading at [`explain`].
+
+mod chain;
+mod container;
+mod needs;
+mod node;
+mod pod;
+mod rehearsal;
+mod service;
+mod workload;
+
+#[cfg(test)]
+mod tests;
+
+use crate::kinds;
+use crate::object::{Key, Str, Time, time};
+use crate::world::{Row, World};
+
+pub use chain::explain;
+
+/// How far something is from what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Standing {
+    /// It is as it was asked for.
+    #[default]
+    Converged,
+    /// It is on its way, or waits for what is on its way.
+    Converging,
+    /// It does not get there unless somebody does something.
+    Stuck,
+}
+
+impl Standing {
+    /// In one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Standing::Converged => "converged",
+            Standing::Converging => "converging",
+            Standing::Stuck => "stuck",
+        }
+    }
+}
+
+/// Who runs the loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plane {
+    /// Whether a control plane runs.
+    pub runs: bool,
+    /// When one was last heard of.
+    pub heard: Option<Time>,
+}
+
+/// One link of the chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// `deployment/web`, `container app`, `control plane`.
+    pub what: String,
+    /// How it stands.
+    pub standing: Standing,
+    /// What is wanted of it.
+    pub wanted: String,
+    /// What is seen of it.
+    pub seen: String,
+    /// The loop that is responsible for it.
+    pub by: &'static str,
+    /// What that loop was last refused, or would be refused now.
+    pub error: Option<String>,
+    /// When the loop looks again by itself.
+    pub wake: Option<Time>,
+    /// What to do about it.
+    pub next: Option<String>,
+    /// More lines: nodes that were refused, the last lines of a log.
+    pub more: Vec<String>,
+    /// Whose log tells more: the uid of the pod, and the container.
+    pub log: Option<(Str, String)>,
+}
+
+impl Link {
+    /// A link about an object, by the loop that is responsible for its kind, converged until something is found.
+    fn of(row: &Row) -> Link {
+        Link { what: name(&row.key), by: rehearsal::responsible(row), ..Link::default() }
+    }
+
+    /// Stuck, with what to do about it.
+    fn stuck(self, next: impl Into<String>) -> Link {
+        Link { standing: Standing::Stuck, next: Some(next.into()), ..self }
+    }
+
+    /// Stuck when this is so.
+    fn stuck_if(self, is_so: bool, next: impl FnOnce() -> String) -> Link {
+        if is_so { self.stuck(next()) } else { self }
+    }
+}
+
+/// The whole chain.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// What was asked about.
+    pub about: String,
+    /// Owners first, then the object, then what it leads to.
+    pub links: Vec<Link>,
+    /// Where the object itself stands in `links`.
+    pub place: usize,
+}
+
+impl Answer {
+    /// How the object stands with all that it leads to, and the control plane where something is to be done.
+    pub fn standing(&self) -> Standing {
+        let below = self.links.iter().enumerate().filter(|(place, link)| *place >= self.place || is_plane(link));
+        below.map(|(_, link)| link.standing).max().unwrap_or_default()
+    }
+
+    /// The link at which it is stuck: the last one of the chain, on which the others wait.
+    pub fn cause(&self) -> Option<&Link> {
+        self.links.iter().rev().find(|link| link.standing == Standing::Stuck)
+    }
+
+    /// The one thing to do next.
+    pub fn next(&self) -> String {
+        let plane = self.links.iter().find(|link| is_plane(link) && link.standing == Standing::Stuck);
+        let cause = self.cause().filter(|link| !is_plane(link)).and_then(|link| link.next.clone());
+        match (cause, plane.and_then(|plane| plane.next.clone())) {
+            (Some(cause), Some(run)) => format!("{cause}; then run: {run}"),
+            (Some(cause), None) => cause,
+            (None, Some(run)) => format!("run: {run}"),
+            (None, None) if self.standing() == Standing::Converged => "nothing, it is as it was asked for".into(),
+            (None, None) => "wait, it is on its way".into(),
+        }
+    }
+}
+
+/// What the link about the control plane is called.
+const PLANE: &str = "control plane";
+
+fn is_plane(link: &Link) -> bool {
+    link.what == PLANE
+}
+
+/// The link about the control plane itself. That none runs keeps nothing from being as it was asked for; where something is missing,
+/// it is the first cause.
+fn plane(plane: Plane, now: Time, missing: bool) -> Link {
+    let heard = plane.heard.map(|heard| {
+        let ago = time::age((now.as_second() - heard.as_second()).max(0));
+        format!("none runs; one was last heard of {ago} ago")
+    });
+    let seen = if plane.runs { "one runs".into() } else { heard.unwrap_or_else(|| "none has run yet".into()) };
+    let link = Link { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..Link::default() };
+    link.stuck_if(!plane.runs && missing, || "kloop reconcile --watch".into())
+}
+
+/// `deployment/web`, `pod/web-0`.
+fn name(key: &Key) -> String {
+    let kind = kinds::by_resource(key.resource);
+    format!("{}/{}", kind.map_or_else(|| key.resource.plural().to_owned(), |kind| kind.singular()), key.name)
+}
+
+/// The message of the newest event with this reason about an object.
+fn told(world: &World, row: &Row, reason: &str) -> Option<(String, Time)> {
+    let events = world.list_in("events", &row.key.namespace).filter(|event| event.mentions(&row.uid));
+    let events = events.map(|event| event.object()).filter(|event| {
+        event.text(&["reason"]) == Some(reason) && event.text(&["involvedObject", "uid"]) == Some(&row.uid)
+    });
+    let dated = events.filter_map(|event| {
+        let at = event.time(&["lastTimestamp"]).or_else(|| event.created())?;
+        Some((event.text(&["message"])?.to_owned(), at))
+    });
+    dated.max_by_key(|(_, at)| *at)
+}

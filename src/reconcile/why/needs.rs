@@ -1,0 +1,139 @@
+//! What a pod needs besides a node to run on: that the node answers, and that its claims, ConfigMaps and Secrets are there.
+
+use super::chain::{absent, in_namespace, with_prospect};
+use super::{Link, Standing, node};
+use crate::kubelet;
+use crate::object::{Key, Object, Resource};
+use crate::world::{Row, World};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What is missing for a pod to run; nothing for one that has ended.
+pub fn links(world: &mut World, row: &Row) -> Vec<Link> {
+    let Some(fields) = row.pod().filter(|pod| !pod.phase.is_terminal()) else { return Vec::new() };
+    let mut links = Vec::new();
+    if let Some(name) = &fields.node {
+        match world.find("nodes", "", name).cloned() {
+            Some(found) => links.push(node::link(&found)),
+            None => {
+                let next = format!("make the node, or let the pod go: kloop delete pod/{}", row.key.name);
+                links.push(absent(format!("node/{name}"), "Ready", "node-controller", next));
+            }
+        }
+    }
+    // A node that is fine is worth a line only where the pod is not.
+    links.retain(|link| link.standing != Standing::Converged);
+    if fields.ready || row.is_deleting() {
+        return links;
+    }
+    let pod = row.object();
+    for name in claims(&pod) {
+        let key = Key::new(Resource("persistentvolumeclaims"), &row.key.namespace, &name);
+        match world.get(&key).cloned() {
+            Some(found) => links.push(claim(world, &found)),
+            None => {
+                let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
+                links.push(absent(format!("persistentvolumeclaim/{name}"), "Bound", "persistentvolume-controller", next));
+            }
+        }
+    }
+    links.retain(|link| link.standing != Standing::Converged);
+    links.extend(references(&pod).iter().filter_map(|(place, keys)| source(world, row, place, keys)));
+    links
+}
+
+/// The link of a claim.
+pub fn claim(world: &mut World, row: &Row) -> Link {
+    let object = row.object();
+    let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
+    let link = Link { wanted: "Bound".into(), seen: phase.to_owned(), ..Link::of(row) };
+    if phase == "Bound" {
+        return link;
+    }
+    let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
+    let object_of = world.find("storageclasses.storage.k8s.io", "", &class).map(|row| row.object());
+    let waits = object_of.is_some_and(|class| class.text(&["volumeBindingMode"]) == Some("WaitForFirstConsumer"));
+    let link = with_prospect(world, row, Link { standing: Standing::Converging, ..link });
+    let is_due = link.seen.contains("; due: ");
+    let link = Link { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
+    link.stuck_if(!is_due && !waits, || {
+        let size = object.text(&["spec", "resources", "requests", "storage"]).unwrap_or("its size").to_owned();
+        format!(
+            "apply a PersistentVolume of at least {size} with the claim's access modes and storageClassName {class:?}"
+        )
+    })
+}
+
+fn waits_for(world: &mut World, row: &Row) -> String {
+    super::rehearsal::prospect(world, &row.key).waits.join("; ")
+}
+
+/// The claims that a pod mounts, by name.
+fn claims(pod: &Object) -> Vec<String> {
+    let volumes = pod.items(&["spec", "volumes"]).iter();
+    let named = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
+    named.map(str::to_owned).collect()
+}
+
+/// A ConfigMap or Secret that a pod cannot do without: its resource and name.
+type Place = (&'static str, String);
+
+/// What a pod refers to without calling it optional, with the keys that it names.
+fn references(pod: &Object) -> BTreeMap<Place, Vec<String>> {
+    let mut found: BTreeMap<Place, Vec<String>> = BTreeMap::new();
+    let mut note = |resource: &'static str, source: &Value, name: &str, keys: Vec<String>| {
+        // The cluster makes this one itself.
+        let given = source[name].as_str().filter(|name| *name != "kube-root-ca.crt");
+        if let Some(name) = given.filter(|_| source["optional"] != true) {
+            found.entry((resource, name.to_owned())).or_default().extend(keys);
+        }
+    };
+    let items = |source: &Value| -> Vec<String> {
+        let items = source["items"].as_array().into_iter().flatten();
+        items.filter_map(|item| item["key"].as_str()).map(str::to_owned).collect()
+    };
+    for volume in pod.items(&["spec", "volumes"]) {
+        note("configmaps", &volume["configMap"], "name", items(&volume["configMap"]));
+        note("secrets", &volume["secret"], "secretName", items(&volume["secret"]));
+        for source in volume["projected"]["sources"].as_array().into_iter().flatten() {
+            note("configmaps", &source["configMap"], "name", items(&source["configMap"]));
+            note("secrets", &source["secret"], "name", items(&source["secret"]));
+        }
+    }
+    let containers = pod.items(&["spec", "initContainers"]).iter().chain(pod.items(&["spec", "containers"]));
+    for container in containers {
+        for from in container["envFrom"].as_array().into_iter().flatten() {
+            note("configmaps", &from["configMapRef"], "name", Vec::new());
+            note("secrets", &from["secretRef"], "name", Vec::new());
+        }
+        for variable in container["env"].as_array().into_iter().flatten() {
+            let from = &variable["valueFrom"];
+            let key = |source: &Value| source["key"].as_str().map(str::to_owned).into_iter().collect();
+            note("configmaps", &from["configMapKeyRef"], "name", key(&from["configMapKeyRef"]));
+            note("secrets", &from["secretKeyRef"], "name", key(&from["secretKeyRef"]));
+        }
+    }
+    found
+}
+
+/// The link of a ConfigMap or Secret, when it or one of its keys is missing.
+fn source(world: &World, pod: &Row, (resource, name): &Place, keys: &[String]) -> Option<Link> {
+    let key = Key::new(Resource(resource), &pod.key.namespace, name);
+    let (what, place) = (super::name(&key), in_namespace(&key));
+    let make = if *resource == "secrets" { "secret generic" } else { "configmap" };
+    let Some(row) = world.get(&key) else {
+        let next = format!("make it: kloop create {make} {name} --from-literal=KEY=VALUE{place}");
+        return Some(absent(what, "there", kubelet::LOOP.name, next));
+    };
+    let object = row.object();
+    let has = |key: &str| ["data", "binaryData", "stringData"].iter().any(|field| object.0[*field].get(key).is_some());
+    let missing = keys.iter().find(|key| !has(key))?;
+    let link = Link {
+        wanted: format!("a key {missing:?}"),
+        seen: "it has no such key".into(),
+        what: what.clone(),
+        by: kubelet::LOOP.name,
+        ..Link::default()
+    };
+    Some(link.stuck(format!("add the key {missing:?}: kloop edit {what}{place}")))
+}

@@ -1,0 +1,31 @@
+//! Nodes: whether they answer.
+
+use super::{Link, name};
+use crate::reconcile::node::{RUNTIME, STOPPED};
+use crate::world::Row;
+
+/// The link of a node.
+pub fn link(row: &Row) -> Link {
+    let object = row.object();
+    let ready = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready");
+    let is_ready = ready.is_some_and(|one| one["status"] == "True");
+    let text = |field: &str| ready.and_then(|one| one[field].as_str()).unwrap_or_default().to_owned();
+    let seen = match ready {
+        None => "it has never reported".to_owned(),
+        Some(_) if is_ready => "Ready".to_owned(),
+        Some(_) => format!("not ready: {}: {}", text("reason"), text("message")),
+    };
+    let cordoned = object.at(&["spec", "unschedulable"]).is_some_and(|value| value == true);
+    let seen = if cordoned { format!("{seen}, takes no new pods (cordoned)") } else { seen };
+    let link = Link { wanted: "Ready".into(), seen, ..Link::of(row) };
+    let link = Link { by: "node-controller", ..link };
+    let me = name(&row.key);
+    if object.annotation(STOPPED).is_some() {
+        let seen = format!("{}, stopped by hand", link.seen);
+        return Link { seen, ..link }.stuck(format!("kloop node start {}", row.key.name));
+    }
+    link.stuck_if(!is_ready, || match object.annotation(RUNTIME) {
+        Some(_) => format!("see why: kloop describe {me}"),
+        None => format!("start its kubelet, or remove it: kloop node remove {}", row.key.name),
+    })
+}

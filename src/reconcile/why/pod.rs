@@ -1,0 +1,122 @@
+//! Pods: whether they have a node, and whether they run.
+
+use super::chain::{in_namespace, with_prospect};
+use super::{Link, Plane, Standing, name, rehearsal};
+use crate::object::Object;
+use crate::scheduler::explain::{Verdict, explain};
+use crate::world::{Row, World};
+use jiff::SignedDuration;
+
+/// For so long after its deletion is due a pod may still be on its way out.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// The link of a pod.
+pub fn link(world: &mut World, row: &Row, of: Plane) -> Link {
+    let object = row.object();
+    let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
+    let runs_to_its_end = object.text(&["spec", "restartPolicy"]).is_some_and(|policy| policy != "Always");
+    let wanted = if runs_to_its_end { "Running and Ready, or Succeeded" } else { "Running and Ready" };
+    let is_ready = row.pod().is_some_and(|pod| pod.ready);
+    let seen = if is_ready { format!("{phase} and Ready") } else { said(&object, phase) };
+    let link = Link { wanted: wanted.into(), seen, ..Link::of(row) };
+    if row.is_deleting() {
+        return ending(world, row, link);
+    }
+    match phase {
+        "Succeeded" => return link,
+        "Failed" => return failed(row, &object, link),
+        "Running" if is_ready => return link,
+        _ => {}
+    }
+    let link = Link { standing: Standing::Converging, ..link };
+    match row.pod().and_then(|pod| pod.node.as_ref()) {
+        Some(_) => link,
+        None => unbound(world, row, &object, link, of),
+    }
+}
+
+fn said(object: &Object, phase: &str) -> String {
+    let reason = object.text(&["status", "reason"]).map(|reason| format!(", {reason}")).unwrap_or_default();
+    let message = object.text(&["status", "message"]).map(|message| format!(": {message}")).unwrap_or_default();
+    let ready = if phase == "Running" { ", not Ready" } else { "" };
+    format!("{phase}{ready}{reason}{message}")
+}
+
+/// One that has ended badly for good: its owner makes another one, alone it stays so.
+fn failed(row: &Row, object: &Object, link: Link) -> Link {
+    let me = name(&row.key);
+    let alone = object.controller().is_none();
+    link.stuck_if(alone, || {
+        format!("look at its log (kloop logs {me}), then delete it and apply it again{}", in_namespace(&row.key))
+    })
+}
+
+fn ending(world: &World, row: &Row, link: Link) -> Link {
+    let late = row.deletion.is_some_and(|due| world.now.duration_since(due) > PATIENCE);
+    let me = name(&row.key);
+    let place = in_namespace(&row.key);
+    link.stuck_if(late && row.finalizers.is_empty(), || {
+        format!("its node does not end it; if it never will: kloop delete {me}{place} --grace-period=0 --force")
+    })
+}
+
+/// Nobody has given it a node yet.
+fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: Plane) -> Link {
+    let gates = object.items(&["spec", "schedulingGates"]);
+    if !gates.is_empty() {
+        let names: Vec<&str> = gates.iter().filter_map(|gate| gate["name"].as_str()).collect();
+        let seen = format!("{}, held by scheduling gates {}", link.seen, names.join(", "));
+        return Link { seen, ..link }.stuck("take its spec.schedulingGates away");
+    }
+    let verdicts = explain(world, &row.key);
+    let prospect = rehearsal::prospect(world, &row.key);
+    let refusal = prospect.waits.iter().find_map(|wait| wait.strip_prefix("Unschedulable: "));
+    let more: Vec<String> = verdicts.iter().map(line).collect();
+    match refusal {
+        // The first control plane brings this machine along as a node.
+        Some(_) if verdicts.is_empty() && !of.runs => {
+            Link { seen: format!("{}, and there is no node yet", link.seen), ..link }
+        }
+        Some(message) => {
+            let next = advice(&verdicts, message);
+            Link { error: Some(message.to_owned()), more, ..link }.stuck(next)
+        }
+        None => Link { more, ..with_prospect(world, row, link) },
+    }
+}
+
+/// The verdict on one node in a line.
+fn line(verdict: &Verdict) -> String {
+    match &verdict.refused {
+        Some((plugin, reasons)) => format!("node/{}: {plugin}: {}", verdict.node, reasons.join(", ")),
+        None => {
+            let total: i64 = verdict.scores.iter().map(|(_, score)| score).sum();
+            let parts: Vec<String> = verdict.scores.iter().map(|(plugin, score)| format!("{plugin} {score}")).collect();
+            format!("node/{}: fits, score {total} ({})", verdict.node, parts.join(", "))
+        }
+    }
+}
+
+/// What helps most often against what refused the most nodes.
+fn advice(verdicts: &[Verdict], message: &str) -> String {
+    if verdicts.is_empty() {
+        return "add a node: kloop node add NAME --cpu 4 --memory 8Gi --simulated, or run reconcile with this machine".into();
+    }
+    if message.contains("ersistent") {
+        return "see to its claims: kloop get pvc".into();
+    }
+    let refused = |plugin: &str| {
+        verdicts.iter().filter(|verdict| verdict.refused.as_ref().is_some_and(|(name, _)| *name == plugin)).count()
+    };
+    let table = [
+        ("NodeResourcesFit", "ask for less in resources.requests, free a node, or add one: kloop node add"),
+        ("TaintToleration", "tolerate the taint in spec.tolerations, or take it away: kloop taint node NAME KEY-"),
+        ("NodeUnschedulable", "let a node take pods again: kloop uncordon NAME"),
+        ("NodeAffinity", "label a node as spec.nodeSelector or nodeAffinity ask (kloop label node NAME KEY=VALUE), or ask otherwise"),
+        ("NodePorts", "use another hostPort, or add a node: kloop node add"),
+        ("PodTopologySpread", "allow more skew in spec.topologySpreadConstraints, or add a node where one is missing"),
+        ("InterPodAffinity", "loosen spec.affinity, or add a node: kloop node add"),
+    ];
+    let most = table.iter().rev().max_by_key(|(plugin, _)| refused(plugin)).map_or("", |(_, advice)| advice);
+    most.to_owned()
+}

@@ -1,0 +1,83 @@
+//! What the loops would do now, and what the API server would say to it: asked of the loops themselves, and undone again.
+
+use super::super::{beat, loops};
+use crate::object::{Key, Time};
+use crate::world::{Loop, Row, World};
+use crate::{kubelet, network, scheduler};
+use std::collections::HashMap;
+
+/// What the loops of one object come to.
+#[derive(Debug, Default)]
+pub struct Prospect {
+    /// What they wait for.
+    pub waits: Vec<String>,
+    /// What they would do now, in words.
+    pub due: Vec<String>,
+    /// What they would be refused.
+    pub refused: Option<String>,
+    /// When they look again by themselves.
+    pub wake: Option<Time>,
+}
+
+/// The loop that is responsible for an object: for a pod the scheduler until it has a node, and its kubelet after that.
+pub fn responsible(row: &Row) -> &'static str {
+    let all = loops::all();
+    let of_root = all.iter().find(|each| each.root == row.key.resource.0).map(|each| each.name);
+    match row.pod() {
+        _ if row.is_deleting() && row.pod().is_none() => "garbage-collector-controller",
+        Some(pod) if pod.node.is_none() => scheduler::LOOP.name,
+        Some(_) => kubelet::LOOP.name,
+        None => of_root.unwrap_or("apiserver"),
+    }
+}
+
+/// Whether a loop goes by objects alone. The others go by what machines report, which only the control plane that runs knows.
+fn goes_by_objects(each: &Loop) -> bool {
+    each.root != "nodes" && each.name != kubelet::LOOP.name && each.name != network::LOOP.name
+}
+
+/// Asks the loops of an object's kind, and undoes what they do.
+pub fn prospect(world: &mut World, key: &Key) -> Prospect {
+    let mut prospect = Prospect::default();
+    for each in loops::all().into_iter().filter(|each| each.root == key.resource.0 && goes_by_objects(each)) {
+        rehearse(world, each, key, &mut prospect);
+    }
+    prospect
+}
+
+fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut Prospect) {
+    let place = (each.name, key.clone());
+    let known = world.facts.refusals.remove(&place);
+    // Refused once, a loop tries less, as it does when it runs.
+    for _ in 0..2 {
+        let plan = (each.plan)(world, key);
+        let (mark, mut last) = (world.stage_mark(), HashMap::new());
+        let (mut due, mut refused) = (Vec::new(), None);
+        for write in &plan.writes {
+            match beat::stage(world, &write.verb, &mut last, &mut || 7) {
+                Ok(()) => due.push(write.why.clone()),
+                Err(status) => {
+                    refused = Some(status.message);
+                    break;
+                }
+            }
+        }
+        world.undo_to(mark);
+        let Some(message) = refused else {
+            prospect.due.extend(due);
+            prospect.waits.extend(plan.waits);
+            prospect.wake = [prospect.wake, plan.wake].into_iter().flatten().min();
+            if prospect.refused.is_some() && !prospect.due.is_empty() {
+                prospect.refused = None;
+            }
+            break;
+        };
+        let now = world.now;
+        world.facts.refuse(each.name, key, &message, now);
+        prospect.refused = Some(message);
+    }
+    match known {
+        Some(known) => drop(world.facts.refusals.insert(place, known)),
+        None => drop(world.facts.refusals.remove(&place)),
+    }
+}

@@ -1,0 +1,64 @@
+//! Services and what leads to them: whether anything answers.
+
+use super::chain::{in_namespace, with_prospect};
+use super::{Link, Standing};
+use crate::object::Object;
+use crate::world::{Row, World};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// The link of a Service.
+pub fn link(world: &mut World, row: &Row) -> Link {
+    let object = row.object();
+    let link = Link { wanted: "a ready endpoint".into(), ..Link::of(row) };
+    if object.text(&["spec", "type"]) == Some("ExternalName") {
+        let seen = format!("a name for {}", object.text(&["spec", "externalName"]).unwrap_or_default());
+        return Link { wanted: "there".into(), seen, ..link };
+    }
+    let selector: Vec<String> =
+        object.pairs(&["spec", "selector"]).map(|(key, value)| format!("{key}={value}")).collect();
+    if selector.is_empty() {
+        return Link { wanted: "there".into(), seen: "no selector: its endpoints are set by hand".into(), ..link };
+    }
+    let pods: Vec<&Arc<Row>> =
+        world.list_in("pods", &row.key.namespace).filter(|pod| pod.is_active_pod() && row.selects(pod)).collect();
+    let ready = pods.iter().filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count();
+    let seen = format!("{ready} of {} pods are ready", pods.len());
+    if pods.is_empty() {
+        let seen = format!("no pod has the labels {}", selector.join(","));
+        let next = format!(
+            "apply pods with these labels, or correct spec.selector: kloop edit service/{}{}",
+            row.key.name,
+            in_namespace(&row.key)
+        );
+        return Link { seen, ..link }.stuck(next);
+    }
+    if let Some(port) = unnamed_port(&object, &pods) {
+        let seen = format!("{seen}; no container names a port {port:?}");
+        let next = format!("name a containerPort {port:?}, or correct targetPort");
+        return Link { seen, ..link }.stuck(next);
+    }
+    let standing = if ready == 0 { Standing::Converging } else { Standing::Converged };
+    with_prospect(world, row, Link { seen, standing, ..link })
+}
+
+/// A port that is named by the Service and by no container of its pods.
+fn unnamed_port(service: &Object, pods: &[&Arc<Row>]) -> Option<String> {
+    let pod = pods.first()?.body();
+    let containers = pod.items(&["spec", "containers"]);
+    let named = |name: &str| {
+        containers.iter().any(|one| one["ports"].as_array().into_iter().flatten().any(|port| port["name"] == name))
+    };
+    let targets = service.items(&["spec", "ports"]).iter().filter_map(|port| port["targetPort"].as_str());
+    targets.into_iter().find(|name| !named(name)).map(str::to_owned)
+}
+
+/// The Services that an Ingress leads to.
+pub fn behind(world: &World, ingress: &Row) -> Vec<Arc<Row>> {
+    let object = ingress.object();
+    let rules = object.items(&["spec", "rules"]).iter();
+    let paths = rules.flat_map(|rule| rule["http"]["paths"].as_array().into_iter().flatten());
+    let backends = paths.map(|path| &path["backend"]).chain(object.at(&["spec", "defaultBackend"]));
+    let names = backends.filter_map(|backend: &Value| backend["service"]["name"].as_str());
+    names.filter_map(|name| world.find("services", &ingress.key.namespace, name).cloned()).collect()
+}

@@ -1,0 +1,238 @@
+use super::{Answer, Plane, Standing, explain};
+use crate::kinds;
+use crate::object::{Key, Object, Time};
+use crate::world::World;
+use serde_json::{Value, json};
+
+fn now() -> Time {
+    "2026-01-01T00:10:00Z".parse().unwrap()
+}
+
+/// A World of objects whose uid is their name.
+fn world(objects: &[Value]) -> World {
+    let mut world = World::new(now());
+    for body in objects {
+        let mut object = Object(body.clone());
+        let kind = kinds::by_kind(object.api_version(), object.kind()).expect("a kind");
+        let namespace = if kind.namespaced { "default" } else { "" };
+        let uid = format!("{}-{}", kind.kind, object.name());
+        object.set(&["metadata", "uid"], uid);
+        object.set(&["metadata", "resourceVersion"], "1");
+        object.set(&["metadata", "creationTimestamp"], "2026-01-01T00:00:00Z");
+        if kind.namespaced {
+            object.set(&["metadata", "namespace"], namespace);
+        }
+        let mut unknown = |_: crate::kinds::read::UnknownField| {};
+        let body = (kind.normalize)(&object.0, &mut unknown).expect("a body");
+        world.put(Key::new(kind.resource, namespace, object.name()), body.to_string().into());
+    }
+    world
+}
+
+fn ask(objects: &[Value], about: &str, runs: bool) -> Answer {
+    let (kind, name) = about.split_once('/').unwrap();
+    let kind = kinds::by_name(kind).unwrap();
+    let namespace = if kind.namespaced { "default" } else { "" };
+    let mut world = world(objects);
+    explain(&mut world, &Key::new(kind.resource, namespace, name), Plane { runs, heard: None }).expect("an answer")
+}
+
+fn node(ready: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+        "status": {
+            "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "10"},
+            "conditions": [{"type": "Ready", "status": ready, "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}],
+        },
+    })
+}
+
+/// A pod on the node with one container in this state; on none where the state is null.
+fn pod(spec: Value, state: Value) -> Value {
+    let bound = !state.is_null();
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "p"}}, "spec": spec,
+        "status": {"phase": "Pending"},
+    });
+    if pod["spec"]["containers"].is_null() {
+        pod["spec"]["containers"] = json!([{"name": "c", "image": "x"}]);
+    }
+    if bound {
+        pod["spec"]["nodeName"] = "n".into();
+        pod["status"]["containerStatuses"] = json!([{"name": "c", "ready": false, "restartCount": 4, "state": state}]);
+    }
+    pod
+}
+
+#[test]
+fn each_cause_is_found_and_told_what_to_do() {
+    let waiting = |reason: &str, message: &str| json!({"waiting": {"reason": reason, "message": message}});
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}},
+        "status": {"phase": "Pending"},
+    });
+    let probe = json!({"containers": [{"name": "c", "readinessProbe": {"exec": {"command": ["cat", "/x"]}}}]});
+    let unhealthy = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "p.1"}, "involvedObject": {"uid": "Pod-p"},
+        "reason": "Unhealthy", "message": "Readiness probe failed: no such file", "lastTimestamp": "2026-01-01T00:09:00Z",
+    });
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"other": ""}});
+    let wants_key = json!({"containers": [{"name": "c", "env": [
+        {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "password"}}},
+        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k", "optional": true}}}]}]});
+    let service = |selector: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"selector": selector, "ports": [{"port": 80}]},
+        })
+    };
+    let runs = json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}});
+    let table = [
+        (vec![pod(json!({}), Value::Null)], "pod/p", "pod/p", "kloop node add"),
+        (
+            vec![
+                node("True"),
+                pod(
+                    json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]}),
+                    Value::Null,
+                ),
+            ],
+            "pod/p",
+            "pod/p",
+            "ask for less",
+        ),
+        (vec![node("True"), pod(json!({"nodeSelector": {"a": "b"}}), Value::Null)], "pod/p", "pod/p", "label a node"),
+        (
+            vec![
+                node("True"),
+                pod(json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}), Value::Null),
+                claim,
+            ],
+            "pod/p",
+            "persistentvolumeclaim/data",
+            "PersistentVolume of at least 1Gi",
+        ),
+        (
+            vec![node("True"), pod(json!({"schedulingGates": [{"name": "g"}]}), Value::Null)],
+            "pod/p",
+            "pod/p",
+            "spec.schedulingGates",
+        ),
+        (
+            vec![node("True"), pod(json!({}), waiting("ImagePullBackOff", "there is no \"x\"; install it"))],
+            "pod/p",
+            "container c",
+            "install it",
+        ),
+        (
+            vec![node("True"), pod(json!({}), waiting("CrashLoopBackOff", "back-off 40s restarting failed container=c"))],
+            "pod/p",
+            "container c",
+            "kloop logs p -c c --previous",
+        ),
+        (vec![node("True"), pod(probe, runs.clone()), unhealthy], "pod/p", "container c", "readinessProbe (cat /x)"),
+        (
+            vec![node("True"), pod(wants_key, waiting("CreateContainerConfigError", "couldn't find key")), secret],
+            "pod/p",
+            "secret/s",
+            "add the key \"password\"",
+        ),
+        (vec![node("Unknown"), pod(json!({}), runs)], "pod/p", "node/n", "kloop node remove n"),
+        (vec![service(json!({"app": "nobody"}))], "service/s", "service/s", "correct spec.selector"),
+        (
+            vec![
+                service(json!({"app": "p"})),
+                node("True"),
+                pod(json!({}), waiting("ErrImagePull", "there is no \"x\"; install it")),
+            ],
+            "service/s",
+            "container c",
+            "install it",
+        ),
+    ];
+    for (objects, about, cause, next) in table {
+        let answer = ask(&objects, about, true);
+        assert_eq!(answer.standing(), Standing::Stuck, "{answer:#?}");
+        assert_eq!(answer.cause().map(|link| link.what.as_str()), Some(cause), "{answer:#?}");
+        assert!(answer.next().contains(next), "{next}: {}", answer.next());
+    }
+}
+
+fn deployment(spec: Value, status: Value) -> Value {
+    let mut deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "generation": 1},
+        "spec": {
+            "replicas": 1, "selector": {"matchLabels": {"app": "d"}},
+            "template": {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}},
+        },
+        "status": status,
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        deployment["spec"][field] = value.clone();
+    }
+    deployment
+}
+
+#[test]
+fn without_a_control_plane_that_is_the_first_cause() {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
+    let objects = [namespace, deployment(json!({}), json!({}))];
+    let answer = ask(&objects, "deployment/d", false);
+    assert_eq!((answer.standing(), answer.cause().unwrap().what.as_str()), (Standing::Stuck, "control plane"));
+    assert_eq!(answer.next(), "run: kloop reconcile --watch");
+    assert!(answer.links[1].seen.contains("due: "), "the loops say what they would do: {answer:#?}");
+    let answer = ask(&objects, "deployment/d", true);
+    assert_eq!(answer.standing(), Standing::Converging);
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
+    assert_eq!(ask(&[config], "configmap/c", false).standing(), Standing::Converged, "nothing is missing");
+}
+
+#[test]
+fn a_deployment_is_held_by_people_and_by_deadlines() {
+    let late = json!({"observedGeneration": 1, "conditions": [{
+        "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out progressing",
+    }]});
+    let table = [
+        (deployment(json!({"paused": true}), json!({})), "kloop rollout resume deployment/d"),
+        (deployment(json!({}), late), "kloop rollout undo deployment/d"),
+    ];
+    for (object, next) in table {
+        let answer = ask(&[object], "deployment/d", true);
+        assert_eq!(answer.standing(), Standing::Stuck, "{answer:#?}");
+        assert!(answer.next().contains(next), "{}", answer.next());
+    }
+}
+
+#[test]
+fn what_is_refused_is_told_without_anybody_having_tried() {
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r", "generation": 1},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "r"}},
+            "template": {"metadata": {"labels": {"app": "r"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}},
+        },
+    });
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}},
+        "status": {"hard": {"pods": "0"}, "used": {"pods": "0"}},
+    });
+    let objects = [set, account, namespace, quota];
+    let mut world = world(&objects);
+    let key = Key::new(crate::object::Resource("replicasets.apps"), "default", "r");
+    let answer = explain(&mut world, &key, Plane { runs: true, heard: None }).unwrap();
+    let error = answer.links[1].error.as_deref().unwrap_or_default();
+    assert!(error.contains("exceeded quota: q"), "{answer:#?}");
+    assert!(answer.next().contains("kloop describe quota"), "{}", answer.next());
+    assert!(world.facts.refusals.is_empty() && world.staged_count() == 0, "nothing of the rehearsal is left");
+}
+
+#[test]
+fn finalizers_hold_what_is_deleted() {
+    let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "c", "finalizers": ["x.dev/hold"], "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let answer = ask(&[held], "configmap/c", true);
+    assert_eq!(answer.standing(), Standing::Stuck);
+    assert!(answer.next().starts_with("let who set x.dev/hold finish"), "{}", answer.next());
+}

@@ -1,0 +1,128 @@
+//! Workloads, and everything else that has a status of counts and conditions.
+
+use super::super::convergence;
+use super::chain::{advice, in_namespace, with_prospect};
+use super::{Link, Standing, name};
+use crate::object::{Object, Str};
+use crate::world::{Phase, Row, World};
+use std::sync::Arc;
+
+/// Where a workload's status has a count, and what people call it.
+const COUNTS: [(&str, &str); 8] = [
+    ("replicas", "pods"),
+    ("currentNumberScheduled", "pods"),
+    ("updatedReplicas", "updated"),
+    ("updatedNumberScheduled", "updated"),
+    ("readyReplicas", "ready"),
+    ("numberReady", "ready"),
+    ("availableReplicas", "available"),
+    ("numberAvailable", "available"),
+];
+
+/// The link of a workload, or of an object that only has to be there.
+pub fn link(world: &mut World, row: &Row) -> Link {
+    let object = row.object();
+    let link = Link { wanted: wanted(row, &object), seen: seen(row, &object), ..Link::of(row) };
+    let missing = convergence::missing_of(row.key.resource, &object).is_some();
+    let link = Link { standing: if missing { Standing::Converging } else { Standing::Converged }, ..link };
+    let link = with_prospect(world, row, link);
+    refused(row, &object, held(world, row, &object, link))
+}
+
+/// The ReplicaSet that has the Deployment's template; the newest while there is none.
+pub fn newest_set(world: &World, deployment: &Row) -> Option<Arc<Row>> {
+    let template = deployment.workload().map(|fields| fields.template);
+    let sets: Vec<&Arc<Row>> = world.controlled("replicasets.apps", &deployment.uid).collect();
+    let new = sets.iter().find(|set| set.workload().map(|fields| fields.template) == template);
+    new.or_else(|| sets.iter().max_by_key(|set| set.created)).map(|set| (*set).clone())
+}
+
+fn wanted(row: &Row, object: &Object) -> String {
+    let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
+    match row.key.resource.0 {
+        "deployments.apps" | "statefulsets.apps" => format!("{replicas} updated and available"),
+        "replicasets.apps" | "replicationcontrollers" => format!("{replicas} ready"),
+        "daemonsets.apps" => {
+            format!("{} updated and available", object.int(&["status", "desiredNumberScheduled"]).unwrap_or(0))
+        }
+        "jobs.batch" => match object.int(&["spec", "completions"]) {
+            Some(completions) => format!("{completions} completions"),
+            None => "a completion".into(),
+        },
+        "cronjobs.batch" => format!("a Job at {}", object.text(&["spec", "schedule"]).unwrap_or_default()),
+        _ => "there".into(),
+    }
+}
+
+fn seen(row: &Row, object: &Object) -> String {
+    let count = |field: &str| object.int(&["status", field]).unwrap_or(0);
+    match row.key.resource.0 {
+        "jobs.batch" => {
+            format!("{} active, {} succeeded, {} failed", count("active"), count("succeeded"), count("failed"))
+        }
+        "deployments.apps" | "statefulsets.apps" | "replicasets.apps" | "replicationcontrollers" | "daemonsets.apps" => {
+            let is_daemon_set = row.key.resource == "daemonsets.apps";
+            let has_update = !matches!(row.key.resource.0, "replicasets.apps" | "replicationcontrollers");
+            let shown = COUNTS.iter().filter(|(field, word)| {
+                (field.to_lowercase().contains("number") == is_daemon_set) && (has_update || *word != "updated")
+            });
+            let told = |(field, word): &(&str, &str)| match count(field) {
+                1 if *word == "pods" => "1 pod".to_owned(),
+                count => format!("{count} {word}"),
+            };
+            shown.map(told).collect::<Vec<_>>().join(", ")
+        }
+        "cronjobs.batch" if object.at(&["spec", "suspend"]).is_some_and(|value| value == true) => "suspended".into(),
+        _ => "there".into(),
+    }
+}
+
+/// What a person has to let go on, or has to correct: a pause, a deadline, a Job that has failed.
+fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
+    let place = in_namespace(&row.key);
+    let (kind, me) = (row.key.resource.0, name(&row.key));
+    let paused = object.at(&["spec", "paused"]).is_some_and(|paused| paused == true);
+    let same = |set: &Arc<Row>| {
+        set.workload().map(|fields| fields.template) == row.workload().map(|fields| fields.template)
+    };
+    if kind == "deployments.apps" && paused && !newest_set(world, row).is_some_and(|set| same(&set)) {
+        let seen = format!("paused: its newest template is not rolled out; {}", link.seen);
+        return Link { seen, ..link }.stuck(format!("kloop rollout resume {me}{place}"));
+    }
+    let conditions = object.items(&["status", "conditions"]);
+    let has = |kind: &str, reason: &str| {
+        conditions.iter().find(|one| one["type"] == kind && (reason.is_empty() || one["reason"] == reason))
+    };
+    if let Some(late) = has("Progressing", "ProgressDeadlineExceeded") {
+        let error = late["message"].as_str().unwrap_or("the progress deadline is exceeded").to_owned();
+        let next = format!("correct the template and apply it again, or: kloop rollout undo {me}{place}");
+        return Link { error: Some(error), ..link }.stuck(next);
+    }
+    if let Some(failed) = has("Failed", "").filter(|one| one["status"] == "True" && kind == "jobs.batch") {
+        let text = |field: &str| failed[field].as_str().unwrap_or_default();
+        let error = format!("{}: {}", text("reason"), text("message"));
+        let next = format!("look at its pods' logs (kloop logs {me}{place}), then delete it and apply it again");
+        return Link { error: Some(error), log: failed_pod(world, row), ..link }.stuck(next);
+    }
+    link
+}
+
+/// Whose log tells why a Job has failed: the newest pod of it that did, and its first container.
+fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
+    let failed = |pod: &&Arc<Row>| pod.pod().is_some_and(|fields| fields.phase == Phase::Failed);
+    let pod = world.controlled("pods", &job.uid).filter(failed).max_by_key(|pod| pod.created)?;
+    let container = pod.body().items(&["spec", "containers"]).first()?["name"].as_str()?.to_owned();
+    Some((pod.uid.clone(), container))
+}
+
+/// What its status says it was refused.
+fn refused(row: &Row, object: &Object, link: Link) -> Link {
+    let failure = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "ReplicaFailure");
+    let message = failure.filter(|one| one["status"] == "True").and_then(|one| one["message"].as_str());
+    match message {
+        Some(message) if link.standing != Standing::Converged && link.error.is_none() => {
+            Link { error: Some(message.to_owned()), ..link }.stuck(advice(row, message))
+        }
+        _ => link,
+    }
+}
