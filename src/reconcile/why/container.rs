@@ -112,7 +112,10 @@ impl One<'_> {
                 let (message, next) = split_advice(message);
                 let link = Link { error: Some(message), ..link };
                 link.stuck(next.unwrap_or_else(|| {
-                    format!("correct the image, or name a program in command: kloop edit pod/{}{place}", self.row.key.name)
+                    format!(
+                        "correct the image, or name a program in command: kloop edit pod/{}{place}",
+                        self.row.key.name
+                    )
                 }))
             }
             _ => {

@@ -33,7 +33,12 @@ pub fn links(world: &mut World, row: &Row) -> Vec<Link> {
             Some(found) => links.push(claim(world, &found)),
             None => {
                 let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
-                links.push(absent(format!("persistentvolumeclaim/{name}"), "Bound", "persistentvolume-controller", next));
+                links.push(absent(
+                    format!("persistentvolumeclaim/{name}"),
+                    "Bound",
+                    "persistentvolume-controller",
+                    next,
+                ));
             }
         }
     }
@@ -55,7 +60,8 @@ pub fn claim(world: &mut World, row: &Row) -> Link {
     let waits = object_of.is_some_and(|class| class.text(&["volumeBindingMode"]) == Some("WaitForFirstConsumer"));
     let link = with_prospect(world, row, Link { standing: Standing::Converging, ..link });
     let is_due = link.seen.contains("; due: ");
-    let link = Link { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
+    let link =
+        Link { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
     link.stuck_if(!is_due && !waits, || {
         let size = object.text(&["spec", "resources", "requests", "storage"]).unwrap_or("its size").to_owned();
         format!(

@@ -100,7 +100,8 @@ fn line(verdict: &Verdict) -> String {
 /// What helps most often against what refused the most nodes.
 fn advice(verdicts: &[Verdict], message: &str) -> String {
     if verdicts.is_empty() {
-        return "add a node: kloop node add NAME --cpu 4 --memory 8Gi --simulated, or run reconcile with this machine".into();
+        return "add a node: kloop node add NAME --cpu 4 --memory 8Gi --simulated, or run reconcile with this machine"
+            .into();
     }
     if message.contains("ersistent") {
         return "see to its claims: kloop get pvc".into();
@@ -112,7 +113,10 @@ fn advice(verdicts: &[Verdict], message: &str) -> String {
         ("NodeResourcesFit", "ask for less in resources.requests, free a node, or add one: kloop node add"),
         ("TaintToleration", "tolerate the taint in spec.tolerations, or take it away: kloop taint node NAME KEY-"),
         ("NodeUnschedulable", "let a node take pods again: kloop uncordon NAME"),
-        ("NodeAffinity", "label a node as spec.nodeSelector or nodeAffinity ask (kloop label node NAME KEY=VALUE), or ask otherwise"),
+        (
+            "NodeAffinity",
+            "label a node as spec.nodeSelector or nodeAffinity ask (kloop label node NAME KEY=VALUE), or ask otherwise",
+        ),
         ("NodePorts", "use another hostPort, or add a node: kloop node add"),
         ("PodTopologySpread", "allow more skew in spec.topologySpreadConstraints, or add a node where one is missing"),
         ("InterPodAffinity", "loosen spec.affinity, or add a node: kloop node add"),

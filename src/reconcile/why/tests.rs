@@ -92,10 +92,7 @@ fn each_cause_is_found_and_told_what_to_do() {
         (
             vec![
                 node("True"),
-                pod(
-                    json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]}),
-                    Value::Null,
-                ),
+                pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]}), Value::Null),
             ],
             "pod/p",
             "pod/p",
@@ -125,7 +122,10 @@ fn each_cause_is_found_and_told_what_to_do() {
             "install it",
         ),
         (
-            vec![node("True"), pod(json!({}), waiting("CrashLoopBackOff", "back-off 40s restarting failed container=c"))],
+            vec![
+                node("True"),
+                pod(json!({}), waiting("CrashLoopBackOff", "back-off 40s restarting failed container=c")),
+            ],
             "pod/p",
             "container c",
             "kloop logs p -c c --previous",

@@ -60,7 +60,11 @@ fn seen(row: &Row, object: &Object) -> String {
         "jobs.batch" => {
             format!("{} active, {} succeeded, {} failed", count("active"), count("succeeded"), count("failed"))
         }
-        "deployments.apps" | "statefulsets.apps" | "replicasets.apps" | "replicationcontrollers" | "daemonsets.apps" => {
+        "deployments.apps"
+        | "statefulsets.apps"
+        | "replicasets.apps"
+        | "replicationcontrollers"
+        | "daemonsets.apps" => {
             let is_daemon_set = row.key.resource == "daemonsets.apps";
             let has_update = !matches!(row.key.resource.0, "replicasets.apps" | "replicationcontrollers");
             let shown = COUNTS.iter().filter(|(field, word)| {
@@ -82,9 +86,8 @@ fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
     let place = in_namespace(&row.key);
     let (kind, me) = (row.key.resource.0, name(&row.key));
     let paused = object.at(&["spec", "paused"]).is_some_and(|paused| paused == true);
-    let same = |set: &Arc<Row>| {
-        set.workload().map(|fields| fields.template) == row.workload().map(|fields| fields.template)
-    };
+    let same =
+        |set: &Arc<Row>| set.workload().map(|fields| fields.template) == row.workload().map(|fields| fields.template);
     if kind == "deployments.apps" && paused && !newest_set(world, row).is_some_and(|set| same(&set)) {
         let seen = format!("paused: its newest template is not rolled out; {}", link.seen);
         return Link { seen, ..link }.stuck(format!("kloop rollout resume {me}{place}"));
