@@ -20,19 +20,25 @@ fn from_apply_to_a_page_and_to_nothing() {
     assert!(applied.lines().all(|line| line.ends_with(" created")), "{applied}");
     let plane = cluster.watch();
 
-    for pod in cluster.ready_pods("tier=frontend", 3) {
-        let address = cluster.read(&format!("pod/{pod}"), "{.status.podIP}");
-        let page = page(&format!("http://{address}:8080/")).expect("an answer");
-        assert_eq!(page, format!("Welcome to the guestbook\nserved by {pod}\n"));
-    }
-    let backend = cluster.ready_pods("tier=backend", 1).remove(0);
-    let url = format!("http://{}:6380/entries", cluster.read(&format!("pod/{backend}"), "{.status.podIP}"));
-    ureq::post(&url).header("X-Token", "s3cret").send("hello").expect("the token of the Secret is known");
-    assert_eq!(page(&url).expect("an answer"), r#"["hello"]"#);
-
     cluster.until_reads("job/seed", "{.status.succeeded}", "1");
     let seed = cluster.pods("tier=seed").remove(0);
     assert_eq!(cluster.log(&seed, "seed"), "first entry, signed with a token of 6 letters\n");
+
+    // Each frontend asks the backend by its name, whoever asks the frontend by its address.
+    for pod in cluster.ready_pods("tier=frontend", 3) {
+        let address = cluster.read(&format!("pod/{pod}"), "{.status.podIP}");
+        let page = page(&format!("http://{address}:8080/")).expect("an answer");
+        assert_eq!(page, format!("Welcome to the guestbook\n- first entry\nserved by {pod}\n"));
+    }
+    let backend = cluster.read("service/backend", "{.spec.clusterIP}");
+    ureq::post(&format!("http://{backend}:6380/entries"))
+        .header("X-Token", "s3cret")
+        .send("hello")
+        .expect("the token is known");
+    let frontend = cluster.read("service/frontend", "{.spec.clusterIP}");
+    let page = page(&format!("http://{frontend}:8080/")).expect("an answer");
+    assert!(page.starts_with("Welcome to the guestbook\n- first entry\n- hello\nserved by "), "{page}");
+
     cluster.until("the Service knows its pods", || {
         let ready = cluster
             .read("endpointslices -l kubernetes.io/service-name=frontend", "{.items[*].endpoints[*].conditions.ready}");

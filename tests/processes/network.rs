@@ -199,7 +199,7 @@ def ask(name):
         return "no such name" if error.errno == socket.EAI_NONAME else str(error)
 while len(ask("db")) < 2:
     time.sleep(0.01)
-for name in ["web", "web.default", "web.default.svc.cluster.local", "alias", "db", "db-1.db.default.svc.cluster.local", "no.default.svc.cluster.local"]:
+for name in ["web", "web.default", "web.default.svc.cluster.local", "alias", "db", "db-1.db.default.svc.cluster.local", "no.default.svc.cluster.local."]:
     print(name, ask(name))
 print(urllib.request.urlopen("http://web/").read().decode().split()[0])
 "#,
@@ -211,7 +211,7 @@ print(urllib.request.urlopen("http://web/").read().decode().split()[0])
     all.sort();
     let expected = format!(
         "web ['{web}']\nweb.default ['{web}']\nweb.default.svc.cluster.local ['{web}']\nalias ['{web}']\ndb ['{}', '{}']\n\
-         db-1.db.default.svc.cluster.local ['{}']\nno.default.svc.cluster.local no such name\n{}\n",
+         db-1.db.default.svc.cluster.local ['{}']\nno.default.svc.cluster.local. no such name\n{}\n",
         all[0],
         all[1],
         members[1],
