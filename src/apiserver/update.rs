@@ -189,6 +189,8 @@ pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result
         return Err(Status::new(Reason::Invalid, "target.name: Required value"));
     }
     object.set(&["spec", "nodeName"], node);
+    // What was promised has come (Kubernetes: ClearingNominatedNodeNameAfterBinding).
+    object.unset(&["status", "nominatedNodeName"]);
     admission::pod_topology::copy(ledger, &mut object, node)?;
     let generation = object.generation();
     set_condition(

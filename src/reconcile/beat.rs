@@ -140,7 +140,9 @@ impl Beat<'_> {
         let start = Instant::now();
         let mut planned = 0;
         while planned < self.budget.rows && start.elapsed() < self.budget.hold {
-            let Some(item) = self.queue.pop(self.world.now) else { break };
+            let world = &*self.world;
+            let priority = |key: &Key| world.get(key).and_then(|row| row.pod()).map_or(0, |pod| pod.priority);
+            let Some(item) = self.queue.pop(world.now, priority) else { break };
             planned += self.plan_one(item.clone(), wishes).max(1);
             wishes.planned.push(item);
         }

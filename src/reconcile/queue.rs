@@ -1,7 +1,11 @@
 //! What is due: keys by loop, each at most once, with delays and a backoff for keys that fail.
+//!
+//! Of what is due the more important comes first (pods by their priority, as in the scheduler's queue of Kubernetes), then what was
+//! due earlier.
 
 use crate::object::{Key, Time};
 use jiff::SignedDuration;
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
 /// First pause after a failure; doubled each time (client-go: ItemExponentialFailureRateLimiter).
@@ -18,6 +22,8 @@ pub type Item = (usize, Key);
 pub struct Queue {
     order: BTreeSet<(Time, u64, Item)>,
     places: HashMap<Item, (Time, u64)>,
+    /// What was found to be due, the most important first.
+    due: BTreeSet<(Reverse<i32>, Time, u64, Item)>,
     failures: HashMap<Item, u32>,
     sequence: u64,
 }
@@ -29,7 +35,9 @@ impl Queue {
             if known <= at {
                 return;
             }
-            self.order.remove(&(known, sequence, item.clone()));
+            if !self.order.remove(&(known, sequence, item.clone())) {
+                return;
+            }
         }
         self.sequence += 1;
         self.places.insert(item.clone(), (at, self.sequence));
@@ -49,12 +57,18 @@ impl Queue {
         self.failures.remove(item);
     }
 
-    /// The next key that is due, taken out.
-    pub fn pop(&mut self, now: Time) -> Option<Item> {
-        let first = self.order.first().filter(|(at, _, _)| *at <= now)?.clone();
-        self.order.remove(&first);
-        self.places.remove(&first.2);
-        Some(first.2)
+    /// The most important key that is due, taken out.
+    pub fn pop(&mut self, now: Time, importance: impl Fn(&Key) -> i32) -> Option<Item> {
+        while let Some((at, sequence, item)) = self.order.pop_first() {
+            if at > now {
+                self.order.insert((at, sequence, item));
+                break;
+            }
+            self.due.insert((Reverse(importance(&item.1)), at, sequence, item));
+        }
+        let (_, _, _, item) = self.due.pop_first()?;
+        self.places.remove(&item);
+        Some(item)
     }
 
     /// Looks at everything that waits at this moment at the latest.
@@ -65,12 +79,12 @@ impl Queue {
 
     /// When the next key is due.
     pub fn next(&self) -> Option<Time> {
-        self.order.first().map(|(at, _, _)| *at)
+        self.due.first().map(|(_, at, _, _)| *at).or_else(|| self.order.first().map(|(at, _, _)| *at))
     }
 
     /// Whether anything is due.
     pub fn is_due(&self, now: Time) -> bool {
-        self.next().is_some_and(|at| at <= now)
+        !self.due.is_empty() || self.next().is_some_and(|at| at <= now)
     }
 }
 
@@ -95,10 +109,28 @@ mod tests {
         queue.add(item("a"), at(20));
         queue.add(item("b"), at(7));
         assert_eq!(queue.next(), Some(at(5)));
-        assert_eq!(queue.pop(at(4)), None);
-        assert_eq!(queue.pop(at(30)), Some(item("a")));
-        assert_eq!(queue.pop(at(30)), Some(item("b")));
-        assert_eq!(queue.pop(at(30)), None);
+        assert_eq!(queue.pop(at(4), |_| 0), None);
+        assert_eq!(queue.pop(at(30), |_| 0), Some(item("a")));
+        assert_eq!(queue.pop(at(30), |_| 0), Some(item("b")));
+        assert_eq!(queue.pop(at(30), |_| 0), None);
+    }
+
+    #[test]
+    fn of_what_is_due_the_more_important_comes_first() {
+        let mut queue = Queue::default();
+        for (name, due) in [("a", 1), ("b9", 2), ("c", 3), ("d9", 20)] {
+            queue.add(item(name), at(due));
+        }
+        let importance = |key: &Key| if key.name.ends_with('9') { 9 } else { 0 };
+        let mut order: Vec<Item> = Vec::new();
+        order.extend(queue.pop(at(10), importance));
+        // What is added while others are due takes its place among them; what is due already keeps its own.
+        queue.add(item("e9"), at(10));
+        queue.add(item("a"), at(0));
+        assert!(queue.is_due(at(0)) && queue.next() == Some(at(1)));
+        order.extend(std::iter::from_fn(|| queue.pop(at(10), importance)));
+        assert_eq!(order, ["b9", "e9", "a", "c"].map(item));
+        assert_eq!(queue.next(), Some(at(20)));
     }
 
     #[test]
@@ -107,7 +139,10 @@ mod tests {
         queue.add(item("a"), at(100));
         queue.add(item("b"), at(3));
         queue.hurry(at(5));
-        assert_eq!([queue.pop(at(5)), queue.pop(at(5)), queue.pop(at(5))], [Some(item("b")), Some(item("a")), None]);
+        assert_eq!(
+            [queue.pop(at(5), |_| 0), queue.pop(at(5), |_| 0), queue.pop(at(5), |_| 0)],
+            [Some(item("b")), Some(item("a")), None]
+        );
     }
 
     #[test]
@@ -117,7 +152,7 @@ mod tests {
             .map(|_| {
                 queue.add_failed(item("a"), at(0));
                 let next = queue.next().unwrap();
-                queue.pop(next);
+                queue.pop(next, |_| 0);
                 next.as_nanosecond() / 1_000_000
             })
             .collect();

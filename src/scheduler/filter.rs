@@ -31,6 +31,11 @@ impl<'a> Asks<'a> {
             spread: Spread::of(pod, row, nodes),
         }
     }
+
+    /// Whether it matters which pods run where, beyond what they use.
+    pub fn go_by_pods(&self) -> bool {
+        !self.spread.is_empty() || !self.neighbours.is_empty()
+    }
 }
 
 /// A reason for which a node is refused.

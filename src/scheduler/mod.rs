@@ -1,7 +1,8 @@
 //! The scheduler: which node a pod goes to.
 //!
-//! Knows: the plugins that refuse nodes ([`filter`]) and that rank the rest ([`score`]), with Kubernetes' weights and words.
-//! Never: writes anything but a binding and the condition PodScheduled.
+//! Knows: the plugins that refuse nodes ([`filter`]) and that rank the rest ([`score`]), with Kubernetes' weights and words, and
+//! which pods have to go for more important ones ([`preemption`]).
+//! Never: writes anything but a binding, the condition PodScheduled with the promised node, and the end of pods that are preempted.
 //! Start reading at [`plan`].
 
 mod affinity;
@@ -11,14 +12,18 @@ mod filter;
 mod message;
 mod neighbours;
 mod nodes;
+mod preemption;
 mod score;
 mod spread;
 mod tolerations;
 
 use crate::object::{Key, Object, time};
-use crate::world::{EventType, Loop, Plan, Row, Verb, World};
+use crate::world::{EventType, Loop, Plan, Propagation, Row, Verb, World};
+use filter::{Asks, Refusal};
 use nodes::Candidate;
-use serde_json::json;
+use preemption::{Choice, Outcome, Preemptor};
+use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// The loop.
 pub const LOOP: Loop = Loop { name: "default-scheduler", root: "pods", concerns, plan };
@@ -38,10 +43,11 @@ fn waits_for_node(row: &Row) -> bool {
     row.pod().is_some_and(|pod| pod.node.is_none() && !pod.phase.is_terminal()) && !row.is_deleting()
 }
 
-/// A bound pod that is gone or has ended.
+/// A pod that was bound, or was promised a node, and is gone or has ended.
 fn frees_room(world: &World, row: &Row) -> bool {
     let ended = |row: &Row| row.pod().is_some_and(|pod| pod.phase.is_terminal());
-    row.pod().is_some_and(|pod| pod.node.is_some()) && world.get(&row.key).is_none_or(|now| ended(now))
+    row.pod().is_some_and(|pod| pod.node.is_some() || pod.nominated.is_some())
+        && world.get(&row.key).is_none_or(|now| ended(now))
 }
 
 fn waiting(world: &World) -> Vec<Key> {
@@ -59,29 +65,59 @@ fn plan(world: &World, key: &Key) -> Plan {
     let pod = row.body();
     let gates = pod.items(&["spec", "schedulingGates"]);
     if !gates.is_empty() {
-        hold_back(world, &pod, &mut plan, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates");
+        let message = "Scheduling is blocked due to non-empty scheduling gates";
+        hold_back(world, row, &pod, &mut plan, &Held { reason: "SchedulingGated", message, promised: None });
         return plan;
     }
-    let candidates = nodes::candidates(world);
+    let mut candidates = nodes::candidates(world);
     if let Some(problem) = claims::problem(world, &pod) {
         let why = message::nowhere(candidates.len(), &problem);
-        plan.event(row, EventType::Warning, "FailedScheduling", why.as_str());
-        hold_back(world, &pod, &mut plan, "Unschedulable", &why);
+        hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message: &why, promised: None });
         return plan;
     }
-    let asks = filter::Asks::of(world, &pod, row, &candidates);
-    let verdicts: Vec<Vec<filter::Refusal>> = candidates.iter().map(|node| filter::refusals(&asks, node)).collect();
+    let (asks, verdicts) = judge(world, &pod, row, &mut candidates);
     let fitting: Vec<&Candidate<'_>> =
         candidates.iter().zip(&verdicts).filter(|(_, refusals)| refusals.is_empty()).map(|(node, _)| node).collect();
-    match score::best(&asks, &fitting, world.seed) {
-        Some(node) => assign(row, node, &mut plan),
-        None => {
-            let why = message::unschedulable(&verdicts, pod.text(&["spec", "preemptionPolicy"]));
-            plan.event(row, EventType::Warning, "FailedScheduling", why.as_str());
-            hold_back(world, &pod, &mut plan, "Unschedulable", &why);
+    if let Some(node) = score::best(&asks, &fitting, world.seed) {
+        assign(row, node, &mut plan);
+        return plan;
+    }
+    let preemptor = Preemptor { world, row, asks: &asks, verdicts: &verdicts };
+    match preemptor.preempt(&mut candidates) {
+        Outcome::UnderWay => plan.wait("the pods that it preempts have not ended yet"),
+        Outcome::Nothing(why) => {
+            let message = &message::unschedulable(&verdicts, Some(&why));
+            hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message, promised: None });
+        }
+        Outcome::Victims(choice) => {
+            let message = &message::unschedulable(&verdicts, None);
+            let promised = Some(&*choice.node.key.name);
+            hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message, promised });
+            make_room(world, row, &choice, &mut plan);
         }
     }
     plan
+}
+
+/// Why each node refuses a pod. Nodes that were promised to more important pods have to take it with them and without them.
+fn judge<'a>(
+    world: &'a World,
+    pod: &'a Object,
+    row: &Row,
+    candidates: &mut [Candidate<'a>],
+) -> (Asks<'a>, Vec<Vec<Refusal>>) {
+    let verdicts = |asks: &Asks<'_>, nodes: &[Candidate<'_>]| -> Vec<Vec<Refusal>> {
+        nodes.iter().map(|node| filter::refusals(asks, node)).collect()
+    };
+    let asks = Asks::of(world, pod, row, candidates);
+    let alone = verdicts(&asks, candidates);
+    if !nodes::welcome_promised(world, row, candidates) {
+        return (asks, alone);
+    }
+    let asks = Asks::of(world, pod, row, candidates);
+    let together = verdicts(&asks, candidates);
+    let both = alone.into_iter().zip(together).map(|(alone, together)| if alone.is_empty() { together } else { alone });
+    (asks, both.collect())
 }
 
 fn assign(row: &Row, node: &Candidate<'_>, plan: &mut Plan) {
@@ -92,13 +128,25 @@ fn assign(row: &Row, node: &Candidate<'_>, plan: &mut Plan) {
     plan.event(row, EventType::Normal, "Scheduled", message);
 }
 
-/// Writes the condition PodScheduled=False, unless it already says this. The event goes with the write.
-fn hold_back(world: &World, pod: &Object, plan: &mut Plan, reason: &str, message: &str) {
+/// Why a pod is not bound.
+struct Held<'a> {
+    reason: &'static str,
+    message: &'a str,
+    /// The node that others leave for it.
+    promised: Option<&'a str>,
+}
+
+/// Writes the condition PodScheduled=False and the promised node, unless the pod already says so. The event goes with the write.
+fn hold_back(world: &World, row: &Row, pod: &Object, plan: &mut Plan, held: &Held<'_>) {
+    let Held { reason, message, promised } = *held;
     plan.wait(format!("{reason}: {message}"));
     let known = pod.items(&["status", "conditions"]).iter().find(|one| one["type"] == "PodScheduled");
-    if known.is_some_and(|one| one["reason"] == reason && one["message"] == message) {
-        plan.events.clear();
+    let is_told = known.is_some_and(|one| one["reason"] == reason && one["message"] == message);
+    if is_told && pod.text(&["status", "nominatedNodeName"]) == promised {
         return;
+    }
+    if !is_told && reason == "Unschedulable" {
+        plan.event(row, EventType::Warning, "FailedScheduling", message);
     }
     let since = known.filter(|one| one["status"] == "False").map(|one| one["lastTransitionTime"].clone());
     let condition = json!({
@@ -107,11 +155,53 @@ fn hold_back(world: &World, pod: &Object, plan: &mut Plan, reason: &str, message
         "lastTransitionTime": since.unwrap_or_else(|| time::rfc3339(world.now).into()),
     });
     let mut changed = pod.clone();
-    let mut conditions = pod.items(&["status", "conditions"]).to_vec();
-    conditions.retain(|one| one["type"] != "PodScheduled");
-    conditions.push(condition);
-    changed.set(&["status", "conditions"], conditions);
+    put_condition(&mut changed, condition);
+    match promised {
+        Some(node) => changed.set(&["status", "nominatedNodeName"], node),
+        None => drop(changed.unset(&["status", "nominatedNodeName"])),
+    }
     plan.write(Verb::Status(changed), format!("said why {} is not scheduled", pod.name()));
+}
+
+/// Ends the pods that have to go, and takes back what was promised to less important ones on the same node.
+fn make_room(world: &World, row: &Row, choice: &Choice<'_>, plan: &mut Plan) {
+    let (node, own) = (&choice.node.key.name, row.pod().map_or(0, |fields| fields.priority));
+    for victim in choice.victims.iter().filter(|victim| !victim.is_deleting()) {
+        plan.write(Verb::Status(as_target(world, victim)), "it is about to be preempted");
+        let (key, uid) = (victim.key.clone(), victim.uid.clone());
+        let delete = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
+        plan.write(delete, format!("preempted {} for {}", victim.key.path(), row.key.path()));
+        plan.event(victim, EventType::Normal, "Preempted", format!("Preempted by pod {} on node {node}", row.uid));
+    }
+    let loses = |other: &&Arc<Row>| {
+        other.key != row.key
+            && other.pod().is_some_and(|pod| pod.nominated.as_ref() == Some(node) && pod.priority < own)
+    };
+    for other in world.promised().filter(loses) {
+        let mut changed = other.object();
+        changed.unset(&["status", "nominatedNodeName"]);
+        plan.write(Verb::Status(changed), format!("node {node} is promised to a more important pod"));
+    }
+}
+
+/// A pod that says why it goes (KEP-3329).
+fn as_target(world: &World, victim: &Row) -> Object {
+    let mut changed = victim.object();
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": preemption::REASON,
+        "message": format!("{}: preempting to accommodate a higher priority pod", LOOP.name),
+        "observedGeneration": victim.generation, "lastProbeTime": null, "lastTransitionTime": time::rfc3339(world.now),
+    });
+    put_condition(&mut changed, condition);
+    changed
+}
+
+/// Puts a condition in place of the one of the same type.
+fn put_condition(pod: &mut Object, condition: Value) {
+    let mut conditions = pod.items(&["status", "conditions"]).to_vec();
+    conditions.retain(|one| one["type"] != condition["type"]);
+    conditions.push(condition);
+    pod.set(&["status", "conditions"], conditions);
 }
 
 #[cfg(test)]

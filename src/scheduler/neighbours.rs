@@ -43,8 +43,13 @@ impl Neighbours {
             first: alone && !near.is_empty(),
             near: near.into_iter().map(|(term, _)| term).collect(),
             far: far.into_iter().map(|(term, _)| term).collect(),
-            shunned: shunned(world, row),
+            shunned: shunned(world, row, nodes),
         }
+    }
+
+    /// Whether no term is about the pod.
+    pub fn is_empty(&self) -> bool {
+        self.near.is_empty() && self.far.is_empty() && self.shunned.is_empty()
     }
 
     /// Why a node is refused, and whether for good.
@@ -102,9 +107,10 @@ fn in_namespaces(world: &World, term: &Value, own: &str, namespace: &str) -> boo
 }
 
 /// The places of pods whose own anti-affinity selects this pod.
-fn shunned(world: &World, row: &Row) -> HashSet<Place> {
+fn shunned(world: &World, row: &Row, nodes: &[Candidate<'_>]) -> HashSet<Place> {
     let mut places = HashSet::new();
-    for other in world.shunning() {
+    let is_there = |other: &Row| !nodes.iter().any(|node| node.is_away(&other.key));
+    for other in world.shunning().filter(|other| is_there(other)) {
         let node = other.pod().and_then(|fields| world.find("nodes", "", fields.node.as_ref()?));
         for term in required(&other.body(), "podAntiAffinity") {
             let key = term["topologyKey"].as_str().unwrap_or_default();

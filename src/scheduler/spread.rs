@@ -57,6 +57,11 @@ impl Spread {
         Spread(hard.iter().map(read).collect())
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Why a node is refused, and whether for good.
     pub fn refusal(&self, node: &Row) -> Option<(&'static str, bool)> {
         for constraint in &self.0 {

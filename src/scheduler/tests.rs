@@ -28,7 +28,11 @@ fn world(objects: &[Value]) -> World {
     let mut world = World::new(Time::UNIX_EPOCH);
     for body in objects {
         let object = Object(body.clone());
-        let resource = if object.kind() == "Node" { "nodes" } else { "pods" };
+        let resource = match object.kind() {
+            "Node" => "nodes",
+            "PodDisruptionBudget" => "poddisruptionbudgets.policy",
+            _ => "pods",
+        };
         world.put(
             Key::new(crate::object::Resource(resource), object.namespace(), object.name()),
             body.to_string().into(),
@@ -161,4 +165,144 @@ fn claims_have_to_be_there() {
     let wants = pod("p", json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}));
     let said = "0/3 nodes are available: persistentvolumeclaim \"gone\" not found. not found";
     assert_eq!(outcome(&zones(&[wants]), "p"), said);
+}
+
+/// A pod on a node, with a priority, since a second of the epoch.
+fn running(name: &str, node: &str, cpu: &str, priority: i64, since: i64) -> Value {
+    let mut pod = asking(name, cpu);
+    pod["metadata"]["labels"] = json!({"app": name});
+    pod["spec"]["nodeName"] = node.into();
+    pod["spec"]["priority"] = priority.into();
+    pod["status"] = json!({"phase": "Running", "startTime": time::rfc3339(Time::from_second(since).unwrap())});
+    pod
+}
+
+fn important(cpu: &str) -> Value {
+    let mut pod = asking("p", cpu);
+    pod["spec"]["priority"] = 100.into();
+    pod
+}
+
+/// Who has to go and for which node, or what is said.
+fn preempted(objects: &[Value]) -> String {
+    let plan = plan(&world(objects), &Key::new(crate::object::Resource("pods"), "default", "p"));
+    let gone: Vec<&str> = plan
+        .writes
+        .iter()
+        .filter_map(|write| match &write.verb {
+            Verb::Delete { key, .. } => Some(&*key.name),
+            _ => None,
+        })
+        .collect();
+    let first = plan.writes.first().map(|write| &write.verb);
+    let Some(Verb::Status(pod)) = first else { return format!("{first:?} {:?}", plan.waits) };
+    let said = || pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap().to_owned();
+    pod.text(&["status", "nominatedNodeName"]).map_or_else(said, |node| format!("{node}: {}", gone.join(",")))
+}
+
+#[test]
+fn less_important_pods_make_room() {
+    let two = [node("a", "4", json!({})), node("b", "4", json!({}))];
+    for (case, pods, wanted) in [
+        (
+            "the least important, as few as possible",
+            vec![running("x", "a", "2", 1, 0), running("y", "a", "2", 2, 0), running("z", "b", "4", 200, 0)],
+            "a: x",
+        ),
+        (
+            "the node whose victims matter least",
+            vec![running("x", "a", "4", 5, 0), running("y", "b", "4", 4, 0)],
+            "b: y",
+        ),
+        (
+            "the smaller sum, then the fewer pods",
+            vec![running("x", "a", "4", 1, 0), running("y", "b", "1", 1, 0), running("z", "b", "3", 1, 0)],
+            "a: x",
+        ),
+        ("those that run for less long", vec![running("x", "a", "4", 1, 5), running("y", "b", "4", 1, 9)], "b: y"),
+        (
+            "the younger on a node",
+            vec![running("x", "a", "2", 1, 9), running("y", "a", "2", 1, 5), running("z", "b", "4", 200, 0)],
+            "a: x",
+        ),
+    ] {
+        let objects: Vec<Value> = two.iter().cloned().chain(pods).chain([important("2")]).collect();
+        assert_eq!(preempted(&objects), wanted, "{case}");
+    }
+}
+
+#[test]
+fn who_goes_is_told_and_the_pod_says_where_it_goes() {
+    let objects = [node("a", "2", json!({})), running("x", "a", "2", 1, 0), important("2")];
+    let plan = plan(&world(&objects), &Key::new(crate::object::Resource("pods"), "default", "p"));
+    let Verb::Status(pod) = &plan.writes[0].verb else { panic!("{:?}", plan.writes) };
+    assert_eq!(pod.items(&["status", "conditions"])[0]["message"], "0/1 nodes are available: 1 Insufficient cpu.");
+    let Verb::Status(victim) = &plan.writes[1].verb else { panic!("{:?}", plan.writes) };
+    let target = &victim.items(&["status", "conditions"])[0];
+    assert_eq!((&target["type"], &target["reason"]), (&"DisruptionTarget".into(), &"PreemptionByScheduler".into()));
+    assert_eq!(target["message"], "default-scheduler: preempting to accommodate a higher priority pod");
+    let events: Vec<(&str, &str)> = plan.events.iter().map(|event| (event.reason, &*event.message)).collect();
+    let failed = ("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.");
+    assert_eq!(events, [failed, ("Preempted", "Preempted by pod p on node a")]);
+}
+
+#[test]
+fn budgets_are_broken_last() {
+    let budget = json!({"kind": "PodDisruptionBudget", "metadata": {"name": "x", "namespace": "default", "uid": "b"},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}}, "status": {"disruptionsAllowed": 0}});
+    let (x, y) = (running("x", "a", "4", 1, 0), running("y", "b", "4", 9, 0));
+    let two = [node("a", "4", json!({})), node("b", "4", json!({})), important("2")];
+    let objects: Vec<Value> = two.iter().cloned().chain([x.clone(), y, budget.clone()]).collect();
+    assert_eq!(preempted(&objects), "b: y");
+    let objects = [node("a", "4", json!({})), important("2"), x, budget];
+    assert_eq!(preempted(&objects), "a: x");
+}
+
+#[test]
+fn preemption_says_why_it_does_not_help() {
+    let full = running("x", "a", "2", 100, 0);
+    let tainted = node("b", "4", json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}));
+    let two = [node("a", "2", json!({})), tainted, full.clone()];
+    let with = |pod: Value| preempted(&two.iter().cloned().chain([pod]).collect::<Vec<_>>());
+    let refused = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). no new claims to deallocate, preemption: ";
+    assert_eq!(
+        with(important("2")),
+        format!(
+            "{refused}0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
+        )
+    );
+    let mut polite = important("2");
+    polite["spec"]["preemptionPolicy"] = "Never".into();
+    assert_eq!(with(polite), format!("{refused}not eligible due to preemptionPolicy=Never."));
+    // The room that less important pods leave is not enough.
+    let objects =
+        [node("a", "2", json!({})), running("x", "a", "1", 100, 0), running("y", "a", "1", 1, 0), important("2")];
+    assert!(preempted(&objects).ends_with("preemption: 0/1 nodes are available: 1 Insufficient cpu."));
+}
+
+#[test]
+fn what_was_promised_is_kept() {
+    let mut promised = important("2");
+    promised["status"] = json!({"nominatedNodeName": "a"});
+    let mut going = running("x", "a", "2", 1, 0);
+    going["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
+    going["status"]["conditions"] =
+        json!([{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]);
+    let under_way = [node("a", "2", json!({})), going, promised.clone()];
+    assert_eq!(preempted(&under_way), r#"None ["the pods that it preempts have not ended yet"]"#);
+    // Room that was made for a more important pod is not taken by another one.
+    let other = asking("other", "1");
+    let said = outcome(&[node("a", "2", json!({})), promised.clone(), other], "other");
+    assert!(said.contains("1 Insufficient cpu"), "{said}");
+    assert_eq!(outcome(&[node("a", "2", json!({})), promised], "p"), "a");
+}
+
+#[test]
+fn pods_that_keep_it_away_make_room() {
+    let term = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {"matchLabels": {"app": "p"}}, "topologyKey": "kubernetes.io/hostname"}]});
+    let mut shunning = running("x", "a", "1", 1, 0);
+    shunning["spec"]["affinity"] = json!({"podAntiAffinity": term});
+    let mut p = important("1");
+    p["metadata"]["labels"] = json!({"app": "p"});
+    assert_eq!(preempted(&[node("a", "4", json!({})), shunning, running("y", "a", "1", 1, 0), p]), "a: x");
 }

@@ -76,6 +76,8 @@ pub struct World {
     by_address: HashMap<Str, BTreeSet<Key>>,
     /// Pods without a node to which it matters where others run.
     minding: BTreeSet<Key>,
+    /// Pods without a node that were promised one.
+    promised: BTreeSet<Key>,
     /// Pods on nodes that require that some pods are not near them.
     shunning: BTreeSet<Key>,
     /// Rows by label and without a controller, for selectors.
@@ -105,6 +107,7 @@ impl World {
             loads: HashMap::new(),
             by_address: HashMap::new(),
             minding: BTreeSet::new(),
+            promised: BTreeSet::new(),
             shunning: BTreeSet::new(),
             select: select::Index::default(),
             uids: HashMap::new(),
@@ -173,6 +176,11 @@ impl World {
         self.minding.iter().filter_map(|key| self.get(key))
     }
 
+    /// Pods without a node that were promised one (`status.nominatedNodeName`).
+    pub fn promised(&self) -> impl Iterator<Item = &Arc<Row>> {
+        self.promised.iter().filter_map(|key| self.get(key))
+    }
+
     /// Pods on nodes that require that some pods are not near them, and have not ended for good.
     pub fn shunning(&self) -> impl Iterator<Item = &Arc<Row>> {
         self.shunning.iter().filter_map(|key| self.get(key))
@@ -227,13 +235,14 @@ impl World {
         if let Some(pod) = row.pod() {
             let node = pod.node.clone().unwrap_or_else(|| "".into());
             if !pod.phase.is_terminal() {
-                let load = self.loads.entry(node.clone()).or_default();
-                load.requests.add(&pod.requests);
-                load.pods += 1;
+                self.loads.entry(node.clone()).or_default().add(pod);
             }
             self.by_node.entry(node).or_default().insert(row.key.clone());
             if pod.minds && pod.node.is_none() {
                 self.minding.insert(row.key.clone());
+            }
+            if pod.nominated.is_some() && pod.node.is_none() && !pod.phase.is_terminal() {
+                self.promised.insert(row.key.clone());
             }
             if pod.shuns && pod.node.is_some() && !pod.phase.is_terminal() {
                 self.shunning.insert(row.key.clone());
@@ -257,6 +266,7 @@ impl World {
             }
             drop_from(&mut self.by_node, node, &row.key);
             self.minding.remove(&row.key);
+            self.promised.remove(&row.key);
             self.shunning.remove(&row.key);
             if let Some(address) = pod.address() {
                 drop_from(&mut self.by_address, address, &row.key);
@@ -272,8 +282,7 @@ impl World {
 impl World {
     fn lighten(&mut self, node: &str, pod: &PodFields) {
         let Some(load) = self.loads.get_mut(node) else { return };
-        load.requests.subtract(&pod.requests);
-        load.pods -= 1;
+        load.subtract(pod);
         if load.pods == 0 {
             self.loads.remove(node);
         }

@@ -1,5 +1,6 @@
 //! Resources in the scheduler's units: what pods ask for, what nodes offer.
 
+use super::row::PodFields;
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
 use serde_json::Value;
@@ -144,6 +145,20 @@ pub struct Load {
     pub requests: Requests,
     /// Their number.
     pub pods: i64,
+}
+
+impl Load {
+    /// Counts a pod.
+    pub fn add(&mut self, pod: &PodFields) {
+        self.requests.add(&pod.requests);
+        self.pods += 1;
+    }
+
+    /// Counts a pod no more.
+    pub fn subtract(&mut self, pod: &PodFields) {
+        self.requests.subtract(&pod.requests);
+        self.pods -= 1;
+    }
 }
 
 /// What loops search by in nodes.

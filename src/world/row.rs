@@ -100,6 +100,10 @@ pub struct PodFields {
     pub ip: Option<Str>,
     /// `spec.priority`.
     pub priority: i32,
+    /// `status.nominatedNodeName`: the node that pods of lower priority leave for it.
+    pub nominated: Option<Str>,
+    /// `status.startTime`.
+    pub started: Option<Time>,
     /// `spec.schedulerName`.
     pub scheduler: Str,
     /// Annotation `controller.kubernetes.io/pod-deletion-cost`: the lower, the sooner a ReplicaSet gives it up.
@@ -261,6 +265,8 @@ fn pod_fields(pod: &Object) -> PodFields {
         ready_since: ready.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok()),
         ip: pod.text(&["status", "podIP"]).filter(|ip| !ip.is_empty()).map(Str::from),
         priority: pod.int(&["spec", "priority"]).unwrap_or(0) as i32,
+        nominated: pod.text(&["status", "nominatedNodeName"]).filter(|node| !node.is_empty()).map(Str::from),
+        started: pod.text(&["status", "startTime"]).and_then(|text| text.parse().ok()),
         scheduler: pod.text(&["spec", "schedulerName"]).unwrap_or("default-scheduler").into(),
         deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
         restarts: restarts.max().unwrap_or(0),

@@ -56,7 +56,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("patch-kinds", 38),
     ("pod-states", 20),
     ("pods-replaced", 12),
-    ("preemption", 7),
+    ("preemption", 13),
     ("quota-limits", 18),
     ("replace-conflict", 13),
     ("rollout-deployment", 34),
