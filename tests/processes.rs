@@ -9,6 +9,7 @@ mod healing;
 mod jobs;
 mod logs;
 mod network;
+mod nodes;
 mod rollouts;
 mod volumes;
 mod watching;

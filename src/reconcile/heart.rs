@@ -11,6 +11,7 @@ use crate::object::{Key, Str, Time};
 use crate::store::{Read, Store, StoreError};
 use crate::world::{ContainerState, Effect, Loop, PodFacts, Report, Row, World};
 use jiff::SignedDuration;
+use std::collections::HashSet;
 
 /// How often nodes send a heartbeat (kubelet: a quarter of the lease's 40 s).
 const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
@@ -219,10 +220,12 @@ impl Heart {
             return;
         }
         self.nodes_seen = seen;
-        let before: Vec<Str> = self.world.facts.nodes.keys().cloned().collect();
+        let ours = |world: &World| -> HashSet<Str> {
+            world.facts.nodes.iter().filter(|(_, facts)| facts.ours).map(|(name, _)| name.clone()).collect()
+        };
+        let before = ours(&self.world);
         node::beat(&mut self.world, self.local.as_deref());
-        let mut fresh: Vec<Str> =
-            self.world.facts.nodes.keys().filter(|name| !before.contains(name)).cloned().collect();
+        let mut fresh: Vec<Str> = ours(&self.world).difference(&before).cloned().collect();
         fresh.sort();
         let pods: Vec<Key> =
             fresh.iter().flat_map(|name| self.world.pods_on(name).map(|row| row.key.clone())).collect();

@@ -8,8 +8,14 @@ use crate::runtime::capacity::Capacity;
 use crate::world::{NodeFacts, World};
 use serde_json::{Value, json};
 
-/// A node whose pods only pretend to run.
+/// How a node runs its pods: [`SIMULATED`] or [`LOCAL`]; others belong to somebody else, but for the one that this machine is.
 pub const RUNTIME: &str = "kloop.dev/runtime";
+
+/// Its pods only pretend to run.
+pub const SIMULATED: &str = "simulated";
+
+/// Its pods run on this machine, beside those of the node that the machine is.
+pub const LOCAL: &str = "local";
 
 /// Since when a node is stopped by hand: its heartbeats have ended then.
 pub const STOPPED: &str = "kloop.dev/stopped";
@@ -26,6 +32,9 @@ pub fn register(api: &mut Api, capacity: &Capacity) -> Result<()> {
             node.set(&["status"], status);
             return create::create(ledger, kind, &node, &Options::default()).map(|_| ());
         };
+        if node.annotation(STOPPED).is_some() {
+            return Ok(());
+        }
         let mut fresh = status;
         // A condition that holds its value keeps the moment since when it does.
         if let Some(since) = ready_since(&node) {
@@ -34,6 +43,14 @@ pub fn register(api: &mut Api, capacity: &Capacity) -> Result<()> {
         node.set(&["status"], fresh);
         update(ledger, kind, &node, Part::Status, &Options::default()).map(|_| ())
     })
+}
+
+/// A node that was asked for beside the one that this machine is, as it registers itself.
+pub fn additional(capacity: &Capacity, runtime: &str, now: Time) -> Object {
+    let mut node = object(capacity);
+    node.set(&["metadata", "annotations", RUNTIME], runtime);
+    node.set(&["status"], status(capacity, now));
+    node
 }
 
 fn ready_since(node: &Object) -> Option<Value> {
@@ -90,15 +107,51 @@ fn milli(cpu: i64) -> String {
     if cpu % 1000 == 0 { (cpu / 1000).to_string() } else { format!("{cpu}m") }
 }
 
-/// Which nodes are ours: the local one and the simulated ones. Their heartbeat is now.
+/// Which nodes are ours: the one that this machine is, and those that were added. Their heartbeat is now; one that is stopped by
+/// hand is nobody's, and had its last one then.
 pub fn beat(world: &mut World, local: Option<&str>) {
     let now = world.now;
-    let simulated = |node: &Object| node.annotation(RUNTIME) == Some("simulated");
-    let rows: Vec<(crate::object::Str, bool)> =
-        world.list("nodes").map(|row| (row.key.name.clone(), simulated(&row.object()))).collect();
-    world.facts.nodes = rows
-        .into_iter()
-        .filter(|(name, simulated)| *simulated || local == Some(&**name))
-        .map(|(name, simulated)| (name, NodeFacts { ours: true, simulated, heartbeat: Some(now) }))
-        .collect();
+    let nodes = world.list("nodes").map(|row| (row.key.name.clone(), row.object()));
+    let facts = nodes.filter_map(|(name, node)| {
+        let runtime = node.annotation(RUNTIME);
+        let here = local == Some(&*name) || (runtime == Some(LOCAL) && local.is_some());
+        let simulated = runtime == Some(SIMULATED);
+        let stopped = node.annotation(STOPPED).map(|since| since.parse().unwrap_or(Time::UNIX_EPOCH));
+        let facts = NodeFacts { ours: stopped.is_none(), simulated, heartbeat: Some(stopped.unwrap_or(now)) };
+        (simulated || here).then_some((name, facts))
+    });
+    world.facts.nodes = facts.collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_are_this_machine_and_what_was_added_until_it_is_stopped() {
+        let now: Time = "2026-01-01T00:10:00Z".parse().unwrap();
+        let mut world = World::new(now);
+        let nodes = [
+            ("here", json!({})),
+            ("more", json!({RUNTIME: LOCAL})),
+            ("sim", json!({RUNTIME: SIMULATED})),
+            ("off", json!({RUNTIME: SIMULATED, STOPPED: "2026-01-01T00:09:00Z"})),
+            ("other", json!({})),
+        ];
+        for (name, annotations) in nodes {
+            let node = json!({"metadata": {"name": name, "uid": name, "annotations": annotations}});
+            world.put(Key::new(Resource("nodes"), "", name), node.to_string().into());
+        }
+        let ours = |world: &World| {
+            let mut names: Vec<String> =
+                world.facts.nodes.iter().filter(|(_, facts)| facts.ours).map(|(name, _)| name.to_string()).collect();
+            names.sort();
+            names.join(" ")
+        };
+        beat(&mut world, Some("here"));
+        assert_eq!(ours(&world), "here more sim");
+        assert_eq!(world.facts.nodes["off"].heartbeat, "2026-01-01T00:09:00Z".parse().ok());
+        beat(&mut world, None);
+        assert_eq!(ours(&world), "sim", "without this machine nothing runs on it");
+    }
 }

@@ -1,9 +1,12 @@
-//! Verbs about nodes: cordon, uncordon, taint, drain.
+//! Verbs about nodes: cordon, uncordon, taint, drain, and `kloop node`, which adds, stops, starts and removes them.
 //!
 //! Knows: how they find nodes, and what cordoning is. Start reading at [`cordon`](mod@cordon).
 
+mod add;
 pub mod cordon;
 pub mod drain;
+mod remove;
+mod stop;
 pub mod taint;
 
 use super::change::change;
@@ -13,6 +16,50 @@ use super::{Context, Failure, Outcome};
 use crate::apiserver::read::{self, Wanted};
 use crate::object::selector::Selector;
 use crate::object::{Key, Object};
+use clap::Subcommand;
+
+/// Add nodes, stop and start them, remove them.
+///
+/// This machine is a node by itself while reconcile runs. Nodes that are added run their pods on this machine too, or pretend to.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "SUBCOMMAND",
+    after_help = "\
+# Ten simulated nodes to rehearse on
+for i in 1 2 3 4 5 6 7 8 9 10; do kloop node add node-$i --simulated --label zone=a; done
+
+# What happens when one of them falls silent?
+kloop node stop node-1"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Add(add::Args),
+    Stop(stop::Args),
+    /// Start a stopped node: its heartbeats are back, and its pods run again.
+    #[command(
+        override_usage = "NODE",
+        after_help = "\
+# Let node-1 beat again
+kloop node start node-1"
+    )]
+    Start(stop::Start),
+    Remove(remove::Args),
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    match args.verb {
+        Verb::Add(args) => add::run(args, context),
+        Verb::Stop(args) => stop::run(args, context),
+        Verb::Start(args) => stop::start(args, context),
+        Verb::Remove(args) => remove::run(args, context),
+    }
+}
 
 /// The nodes of these names, or of a selector.
 fn find(

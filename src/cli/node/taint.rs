@@ -94,6 +94,12 @@ impl Changes {
     }
 }
 
+/// The taint that `KEY=VALUE:EFFECT` asks for, as it stands in a node's spec.
+pub fn read(text: &str) -> Outcome<Value> {
+    let parsed = Taint::parse(text).map_err(|text| Failure::Usage("node add".into(), text))?;
+    Ok(parsed.to_value())
+}
+
 impl Taint {
     fn parse(text: &str) -> Result<Taint, String> {
         let (pair, effect) = text.rsplit_once(':').unwrap_or((text, ""));

@@ -66,6 +66,11 @@ fn plan(world: &World, key: &Key) -> Plan {
         if !plan.is_empty() {
             return plan;
         }
+    } else if !is_foreign(world, row) {
+        note_return(world, row, &object, &mut plan);
+        if !plan.is_empty() {
+            return plan;
+        }
     }
     keep_metadata(world, row, &object, &mut plan);
     if is_foreign(world, row) {
@@ -137,6 +142,33 @@ fn note_silence(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let mut new = status::of(object);
     status::conditions(&mut new, conditions);
     status::write(plan, object.clone(), new.into(), "no heartbeat for too long");
+}
+
+/// A node of ours that beats again reports as its kubelet would: what had become Unknown is as it was before the silence.
+fn note_return(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
+    let mut conditions = object.items(&["status", "conditions"]).to_vec();
+    let silent = |one: &&mut Value| one["status"] == "Unknown" && one["reason"] == "NodeStatusUnknown";
+    for known in conditions.iter_mut().filter(silent) {
+        let (status, reason, message) = match known["type"].as_str() {
+            Some("Ready") => ("True", "KubeletReady", "kubelet is posting ready status"),
+            Some("MemoryPressure") => {
+                ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available")
+            }
+            Some("DiskPressure") => ("False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            _ => ("False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        };
+        known["status"] = status.into();
+        known["reason"] = reason.into();
+        known["message"] = message.into();
+        known["lastTransitionTime"] = time::rfc3339(world.now).into();
+    }
+    if conditions == object.items(&["status", "conditions"]) {
+        return;
+    }
+    plan.event(row, EventType::Normal, "NodeReady", format!("Node {} status is now: NodeReady", row.key.name));
+    let mut new = status::of(object);
+    status::conditions(&mut new, conditions);
+    status::write(plan, object.clone(), new.into(), "its heartbeats are back");
 }
 
 /// Keeps the node's own taints and its annotation.
@@ -265,6 +297,23 @@ mod tests {
         cluster.pass(15);
         assert_eq!(cluster.names("pods"), "stays");
         assert!(cluster.logged("event: TaintManagerEviction Marking for deletion Pod default/plain"));
+    }
+
+    #[test]
+    fn a_node_that_beats_again_is_ready_again() {
+        let mut cluster = cluster(PODS);
+        let start = cluster.world.now;
+        beat(&mut cluster, "a", start);
+        cluster.patch("nodes", "a", json!({"metadata": {"labels": {"x": "y"}}}));
+        cluster.pass(60);
+        assert!(cluster.conditions("nodes", "a").starts_with("Ready=Unknown"));
+        let now = cluster.world.now;
+        beat(&mut cluster, "a", now);
+        cluster.patch("nodes", "a", json!({"metadata": {"labels": {"x": "z"}}}));
+        cluster.settle();
+        assert!(cluster.conditions("nodes", "a").starts_with("Ready=True KubeletReady, MemoryPressure=False"));
+        assert_eq!(taints(&cluster, "a"), "");
+        assert_eq!(cluster.names("pods"), "plain stays");
     }
 
     #[test]

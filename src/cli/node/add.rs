@@ -1,0 +1,85 @@
+//! `kloop node add`: one more node, beside the one that this machine is.
+
+use super::taint;
+use crate::apiserver::create::create;
+use crate::cli::flags::{self, ChangeFlags};
+use crate::cli::{Context, Failure, Outcome, pairs, targets};
+use crate::object::quantity::Quantity;
+use crate::reconcile::node::{LOCAL, SIMULATED, additional};
+use crate::runtime::capacity;
+use serde_json::Value;
+
+/// Add a node that runs its pods on this machine, or pretends to.
+///
+/// What it offers is what the scheduler goes by; nobody checks that the machine has as much. Without --cpu and --memory it is what
+/// the machine has. A simulated node starts nothing: its pods are Running at once, or as their annotations kloop.dev/simulate-exit,
+/// -ready and -crash ask.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "NODE [--cpu=4] [--memory=8Gi] [--simulated]",
+    after_help = "\
+# A node of four cores that only pretends to run pods
+kloop node add node-1 --cpu 4 --memory 8Gi --simulated
+
+# A node for pods that tolerate its taint, in a zone
+kloop node add gpu-1 --label zone=a --label kind=gpu --taint dedicated=gpu:NoSchedule"
+)]
+pub struct Args {
+    /// NODE.
+    #[arg(value_name = "NODE")]
+    name: String,
+    /// The CPU that it offers.
+    #[arg(long, value_name = "QUANTITY")]
+    cpu: Option<String>,
+    /// The memory that it offers.
+    #[arg(long, value_name = "QUANTITY")]
+    memory: Option<String>,
+    /// Most pods that it takes.
+    #[arg(long, default_value_t = 110, value_name = "N")]
+    pods: i64,
+    /// A label of it, KEY=VALUE; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<String>,
+    /// A taint of it, KEY=VALUE:EFFECT; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE:EFFECT")]
+    taint: Vec<String>,
+    /// It only pretends to run its pods.
+    #[arg(long)]
+    simulated: bool,
+    #[command(flatten)]
+    change: ChangeFlags,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let dry_run = args.change.dry_run(context)?;
+    let mut capacity = capacity::of_this_machine(Some(&args.name), &context.state());
+    if let Some(cpu) = &args.cpu {
+        capacity.cpu_milli = amount("cpu", cpu)?.milli();
+    }
+    if let Some(memory) = &args.memory {
+        capacity.memory = amount("memory", memory)?.value();
+    }
+    capacity.pods = u32::try_from(args.pods)
+        .map_err(|_| Failure::plain(format!("invalid argument \"{}\" for \"--pods\" flag: it counts pods", args.pods)))?;
+    let runtime = if args.simulated { SIMULATED } else { LOCAL };
+    let mut node = additional(&capacity, runtime, context.now());
+    for (key, value) in pairs::parse(&args.label, "label", false)?.set {
+        node.set(&["metadata", "labels", &key], value);
+    }
+    let taints = args.taint.iter().map(|text| taint::read(text)).collect::<Outcome<Vec<Value>>>()?;
+    if !taints.is_empty() {
+        node.set(&["spec", "taints"], taints);
+    }
+    let kind = targets::kind("nodes")?;
+    let options = flags::options(Default::default(), dry_run);
+    let reply = context.api()?.write(options.dry_run, |ledger| create(ledger, kind, &node, &options))?;
+    args.change.tell(context, kind, &reply.object, "added", dry_run)
+}
+
+fn amount(flag: &str, text: &str) -> Outcome<Quantity> {
+    let parsed = Quantity::parse(text).ok().filter(|amount| !amount.is_negative());
+    parsed.ok_or_else(|| {
+        Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: write a quantity such as 4, 500m or 8Gi"))
+    })
+}

@@ -1,0 +1,42 @@
+//! `kloop node remove`: takes a node out of the cluster; its pods are collected after it.
+
+use super::find;
+use crate::apiserver::create::key_of;
+use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::cli::flags::WriteFlags;
+use crate::cli::{Context, Failure, Outcome};
+
+/// Remove a node from the cluster. Its pods are deleted as soon as their loss is noticed; drain it before to move them away.
+///
+/// The node that this machine is comes back with the next reconcile, unless that is told --no-local-node.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "NODE",
+    after_help = "\
+# Take node-1 out of the cluster
+kloop node remove node-1"
+)]
+pub struct Args {
+    /// NODE.
+    #[arg(value_name = "NODE")]
+    names: Vec<String>,
+    #[command(flatten)]
+    write: WriteFlags,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let dry_run = args.write.dry_run(context)?;
+    let (found, mut failures) = find(context, "node remove", &args.names, None)?;
+    for target in &found {
+        let key = key_of(target.kind, &target.object);
+        let is_dry = dry_run != Default::default();
+        let gone =
+            context.api()?.write(is_dry, |ledger| delete(ledger, target.kind, &key, &DeleteOptions::default()));
+        match gone {
+            Ok(_) => context.say(&format!("node/{} removed{}", target.object.name(), dry_run.suffix()))?,
+            Err(status) => failures.push(status.into()),
+        }
+    }
+    Failure::all(failures)
+}

@@ -1,0 +1,105 @@
+//! `kloop node stop` and `start`: a node whose heartbeats end, and come back.
+
+use super::find;
+use crate::cli::change::change;
+use crate::cli::flags::WriteFlags;
+use crate::cli::{Context, Failure, Outcome, targets};
+use crate::object::selector::FieldSelector;
+use crate::object::{Reason, Status, time};
+use crate::apiserver::read::{self, Wanted};
+use crate::reconcile::node::STOPPED;
+use crate::runtime::{bury, folder};
+
+/// Stop a node: its heartbeats end, and nobody looks after its pods.
+///
+/// The cluster notices as it would notice a machine that was cut off: after 50 seconds the node is NotReady, after five minutes its
+/// pods are evicted. Their processes go on running unless --kill says otherwise.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "NODE",
+    after_help = "\
+# Cut node-1 off
+kloop node stop node-1
+
+# Let it lose power
+kloop node stop node-1 --kill"
+)]
+pub struct Args {
+    /// NODE.
+    #[arg(value_name = "NODE")]
+    names: Vec<String>,
+    /// Its processes die with it.
+    #[arg(long)]
+    kill: bool,
+    #[command(flatten)]
+    write: WriteFlags,
+}
+
+/// What `start` takes.
+#[derive(clap::Args)]
+pub struct Start {
+    /// NODE.
+    #[arg(value_name = "NODE")]
+    names: Vec<String>,
+    #[command(flatten)]
+    write: WriteFlags,
+}
+
+/// Runs `stop`.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let dry_run = args.write.dry_run(context)?;
+    let (found, mut failures) = find(context, "node stop", &args.names, None)?;
+    for target in &found {
+        let since = time::rfc3339(context.now());
+        let mut already = false;
+        let stopped = change(context, target, dry_run, |node| {
+            already = node.annotation(STOPPED).is_some();
+            if !already {
+                node.set(&["metadata", "annotations", STOPPED], since.as_str());
+            }
+            Ok(())
+        });
+        let name = target.object.name();
+        match stopped {
+            Ok(_) if args.kill && dry_run == Default::default() => {
+                let ended = kill(context, name)?;
+                context.say(&format!("node/{name} stopped, and the processes of {ended} pods with it"))?;
+            }
+            Ok(_) if already => context.say(&format!("node/{name} already stopped{}", dry_run.suffix()))?,
+            Ok(_) => context.say(&format!("node/{name} stopped{}", dry_run.suffix()))?,
+            Err(failure) => failures.push(failure),
+        }
+    }
+    Failure::all(failures)
+}
+
+/// Runs `start`.
+pub fn start(args: Start, context: &mut Context) -> Outcome {
+    let dry_run = args.write.dry_run(context)?;
+    let (found, mut failures) = find(context, "node start", &args.names, None)?;
+    for target in &found {
+        let mut was_stopped = false;
+        let started = change(context, target, dry_run, |node| {
+            was_stopped = node.unset(&["metadata", "annotations", STOPPED]);
+            Ok(())
+        });
+        let already = if was_stopped { "" } else { "already " };
+        match started {
+            Ok(reply) => context.say(&format!("node/{} {already}started{}", reply.object.name(), dry_run.suffix()))?,
+            Err(failure) => failures.push(failure),
+        }
+    }
+    Failure::all(failures)
+}
+
+/// Ends what runs of the pods on a node. Gives how many pods had anything.
+fn kill(context: &mut Context, node: &str) -> Outcome<usize> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::from(Status::new(Reason::BadRequest, error.to_string()));
+    let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
+    let kind = targets::kind("pods")?;
+    let wanted = Wanted { labels: None, fields: Some(fields) };
+    let pods = context.look(|ledger| read::list(ledger, kind, None, &wanted))?;
+    let home = context.api()?.store().home().to_owned();
+    let holders = pods.iter().filter_map(|pod| folder::holder(&folder::pod(&home, pod.uid())));
+    Ok(holders.map(bury::end_shim).count())
+}

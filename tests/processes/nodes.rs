@@ -1,0 +1,31 @@
+//! Nodes that are added, stopped and started again.
+
+use super::pod;
+use crate::cluster::{Cluster, is_alive};
+
+const ON: &str = "{.spec.nodeName}/{.status.phase}";
+
+#[test]
+fn added_nodes_run_pods_or_pretend_to() {
+    let cluster = Cluster::new();
+    cluster.ok("node add more --label pool=more");
+    cluster.ok("node add sim --simulated --label pool=sim");
+    let _plane = cluster.watch();
+    for pool in ["more", "sim"] {
+        let selects = format!("spec:\n  nodeSelector: {{pool: {pool}}}\n");
+        cluster.apply(&pod(pool, "Always", 5, "sleep 1000").replacen("spec:\n", &selects, 1));
+        cluster.until_reads(&format!("pod/{pool}"), ON, &format!("{pool}/Running"));
+    }
+    let pid = cluster.pid("more");
+    assert!(is_alive(pid), "a real one runs a process here");
+    assert!(cluster.pids("sim").is_empty(), "a simulated one runs nothing");
+    let said = cluster.ok("node stop more --kill");
+    assert_eq!(said, "node/more stopped, and the processes of 1 pods with it\n");
+    cluster.until("its process is gone", || !is_alive(pid));
+    let said = cluster.kloop("why pod/more");
+    assert!(said.code == 1 && said.out.ends_with("next: kloop node start more\n"), "{said:?}");
+    cluster.ok("node start more");
+    cluster.until("another process runs", || cluster.pids("more").values().any(|other| *other != pid && is_alive(*other)));
+    cluster.ok("node remove sim");
+    cluster.until("its pod is collected", || cluster.kloop("get pod sim").code == 1);
+}
