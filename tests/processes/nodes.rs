@@ -25,7 +25,8 @@ fn added_nodes_run_pods_or_pretend_to() {
     let said = cluster.kloop("why pod/more");
     assert!(said.code == 1 && said.out.ends_with("next: kloop node start more\n"), "{said:?}");
     cluster.ok("node start more");
-    cluster.until("another process runs", || cluster.pids("more").values().any(|other| *other != pid && is_alive(*other)));
+    cluster
+        .until("another process runs", || cluster.pids("more").values().any(|other| *other != pid && is_alive(*other)));
     cluster.ok("node remove sim");
     cluster.until("its pod is collected", || cluster.kloop("get pod sim").code == 1);
 }

@@ -60,8 +60,9 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if let Some(memory) = &args.memory {
         capacity.memory = amount("memory", memory)?.value();
     }
-    capacity.pods = u32::try_from(args.pods)
-        .map_err(|_| Failure::plain(format!("invalid argument \"{}\" for \"--pods\" flag: it counts pods", args.pods)))?;
+    capacity.pods = u32::try_from(args.pods).map_err(|_| {
+        Failure::plain(format!("invalid argument \"{}\" for \"--pods\" flag: it counts pods", args.pods))
+    })?;
     let runtime = if args.simulated { SIMULATED } else { LOCAL };
     let mut node = additional(&capacity, runtime, context.now());
     for (key, value) in pairs::parse(&args.label, "label", false)?.set {
@@ -80,6 +81,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 fn amount(flag: &str, text: &str) -> Outcome<Quantity> {
     let parsed = Quantity::parse(text).ok().filter(|amount| !amount.is_negative());
     parsed.ok_or_else(|| {
-        Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: write a quantity such as 4, 500m or 8Gi"))
+        Failure::plain(format!(
+            "invalid argument {text:?} for \"--{flag}\" flag: write a quantity such as 4, 500m or 8Gi"
+        ))
     })
 }

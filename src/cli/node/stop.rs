@@ -1,12 +1,12 @@
 //! `kloop node stop` and `start`: a node whose heartbeats end, and come back.
 
 use super::find;
+use crate::apiserver::read::{self, Wanted};
 use crate::cli::change::change;
 use crate::cli::flags::WriteFlags;
 use crate::cli::{Context, Failure, Outcome, targets};
 use crate::object::selector::FieldSelector;
 use crate::object::{Reason, Status, time};
-use crate::apiserver::read::{self, Wanted};
 use crate::reconcile::node::STOPPED;
 use crate::runtime::{bury, folder};
 
