@@ -16,7 +16,7 @@ fn a_counter_counts_into_its_log() {
     let _plane = cluster.watch();
     cluster.apply(&text);
     cluster.until_reads("pod/counter", "{.status.phase}", "Running");
-    cluster.until("it has counted to two", || cluster.ok("logs counter").lines().count() >= 3);
+    cluster.until("it has counted to two", || cluster.kloop("logs counter").out.lines().count() >= 3);
     let log = cluster.ok("logs counter");
     for (number, line) in log.lines().enumerate() {
         assert!(line.starts_with(&format!("{number}: ")), "{log}");

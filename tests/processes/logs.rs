@@ -34,7 +34,7 @@ fn following_ends_with_the_container_and_the_next_one_has_a_log_of_its_own() {
     assert_eq!(last_line.ended(), 0);
     assert!(!last_line.said().contains("one"), "{}", last_line.said());
     cluster.until_reads("pod/talker", RESTARTS, "1");
-    cluster.until("the next attempt speaks", || cluster.ok("logs talker") == "second\n");
+    cluster.until("the next attempt speaks", || cluster.kloop("logs talker").out == "second\n");
     assert_eq!(cluster.ok("logs -p talker"), "one\ntwo\nthree\n");
     assert_eq!(cluster.ok("logs -p talker --tail=1"), "three\n");
     // A follower of a pod that is deleted ends with it.
@@ -76,7 +76,7 @@ fn a_log_that_was_cut_into_files_reads_as_one() {
     cluster.apply(&pod("wordy", "OnFailure", 1, &script));
     let number = |line: &str| line.split(' ').next().and_then(|number| number.parse::<u32>().ok());
     cluster.until("it has written everything", || {
-        cluster.ok("logs wordy --tail=1").lines().next().and_then(number) == Some(count)
+        cluster.kloop("logs wordy --tail=1").out.lines().next().and_then(number) == Some(count)
     });
     let uid = cluster.read("pod/wordy", "{.metadata.uid}");
     let files = std::fs::read_dir(cluster.pods_folder().join(uid).join("main")).expect("folder");
@@ -96,6 +96,8 @@ fn a_log_that_was_cut_into_files_reads_as_one() {
 
     touch(&cluster, "go");
     cluster.until_reads("pod/wordy", RESTARTS, "1");
+    let running = "{.status.containerStatuses[0].state.running.startedAt}";
+    cluster.until("it writes again", || !cluster.read("pod/wordy", running).is_empty());
     let previous = cluster.ok("logs -p wordy --tail=2");
     assert_eq!(previous.lines().map(|line| number(line).is_some()).collect::<Vec<_>>(), [true, false], "{previous}");
     assert_eq!(cluster.ok("logs -p wordy").lines().count(), count as usize + 1);
