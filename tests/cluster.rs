@@ -70,7 +70,12 @@ impl Cluster {
 
     /// The binary, ready to run in this cluster; nothing of the caller's environment but `PATH` goes in.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kloop"));
+        self.program(env!("CARGO_BIN_EXE_kloop"))
+    }
+
+    /// Any program, ready to run as [`Cluster::command`] is.
+    pub fn program(&self, path: &str) -> Command {
+        let mut command = Command::new(path);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.home());
         if let Some(user) = self.user {
             command.uid(user).gid(user);
@@ -86,9 +91,13 @@ impl Cluster {
 
     /// Runs `kloop` with these arguments and this standard input.
     pub fn run(&self, arguments: &[&str], stdin: &str) -> Said {
-        let mut command = self.command();
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("kloop starts");
+        self.run_program(self.command().args(arguments), stdin)
+    }
+
+    /// Runs a program with this standard input.
+    pub fn run_program(&self, command: &mut Command, stdin: &str) -> Said {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
         // It may end before it has read everything.
         drop(child.stdin.take().expect("stdin").write_all(stdin.as_bytes()));
         let output = child.wait_with_output().expect("kloop ends");

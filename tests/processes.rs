@@ -4,6 +4,7 @@
 mod configuration;
 mod control_plane;
 mod ending;
+mod exec;
 mod guestbook;
 mod healing;
 mod jobs;

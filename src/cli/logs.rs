@@ -1,8 +1,9 @@
 //! `kloop logs`: what containers have written, straight from their files; no control plane needs to run.
 
 use super::flags;
+use super::one_pod::{self, Containers};
 use super::patience::Patience;
-use super::targets::{self, Targets};
+use super::targets;
 use super::{Context, Failure, Outcome};
 use crate::apiserver::read::{self, Wanted};
 use crate::kinds::{self, Kind};
@@ -204,7 +205,7 @@ fn pods(args: &Args, context: &mut Context) -> Outcome<Vec<Object>> {
         let wanted = Wanted { labels: Some(labels), fields: None };
         return context.look(|ledger| read::list(ledger, pods, Some(&namespace), &wanted));
     };
-    let (kind, name) = named(word, pods)?;
+    let (kind, name) = one_pod::named(word, pods)?;
     let key = Key::new(kind.resource, context.namespace_of(kind), &name);
     let object = context.look(|ledger| read::get(ledger, &key)).map_err(|failure| match failure {
         Failure::Api { status, .. } if status.reason == Reason::NotFound => {
@@ -213,16 +214,6 @@ fn pods(args: &Args, context: &mut Context) -> Outcome<Vec<Object>> {
         other => other,
     })?;
     if kind.resource == pods.resource { Ok(vec![object]) } else { pods_of(args, context, kind, &object) }
-}
-
-fn named(word: &str, pods: &'static Kind) -> Outcome<(&'static Kind, String)> {
-    if !word.contains('/') {
-        return Ok((pods, word.to_owned()));
-    }
-    match targets::parse(&[word.to_owned()])? {
-        Targets::Named(named) if named.len() == 1 => Ok((named[0].0, named[0].1.clone())),
-        _ => Err(Failure::plain("arguments in resource/name form must have a single resource and name")),
-    }
 }
 
 /// The pods of a workload, waiting for the first one: the one that logs most likely, or all.
@@ -275,34 +266,18 @@ fn likelihood(pod: &Object) -> (bool, u8, bool, Option<Time>, i64, Option<Time>)
 
 /// The containers of a pod whose logs are wanted.
 fn containers(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Vec<String>> {
-    let names = |list: &str| -> Vec<String> {
-        let containers = pod.items(&["spec", list]).iter();
-        containers.filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect()
-    };
-    let (main, init, ephemeral) = (names("containers"), names("initContainers"), names("ephemeralContainers"));
+    let known = Containers::of(pod);
     if args.all_containers {
-        return Ok([init, main, ephemeral].concat());
+        return Ok([known.init, known.main, known.ephemeral].concat());
     }
-    let all: Vec<String> = main
-        .iter()
-        .cloned()
-        .chain(init.iter().map(|name| format!("{name} (init)")))
-        .chain(ephemeral.iter().map(|name| format!("{name} (ephem)")))
-        .collect();
-    let known = |name: &String| [&main, &init, &ephemeral].iter().any(|names| names.contains(name));
     if let Some(asked) = args.container.as_ref().or(args.words.get(1)) {
-        if known(asked) {
+        if known.has(asked) {
             return Ok(vec![asked.clone()]);
         }
-        let text = format!("container {asked} is not valid for pod {} out of: {}", pod.name(), all.join(", "));
+        let text = format!("container {asked} is not valid for pod {} out of: {}", pod.name(), known.told());
         return Err(Failure::plain(text));
     }
-    let annotated = pod.annotation("kubectl.kubernetes.io/default-container").map(str::to_owned).filter(known);
-    let Some(chosen) = annotated.clone().or_else(|| main.first().cloned()) else { return Ok(Vec::new()) };
-    if all.len() > 1 && annotated.is_none() {
-        context.tell(&format!("Defaulted container {chosen:?} out of: {}", all.join(", ")));
-    }
-    Ok(vec![chosen])
+    Ok(known.default(pod, context, false).into_iter().collect())
 }
 
 /// Opens a log; one of a container that has not been started is empty, or refused with the reason why it waits.

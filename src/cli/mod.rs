@@ -18,6 +18,7 @@ mod describe;
 mod diff;
 mod edit;
 mod events;
+mod exec;
 mod explain;
 mod expose;
 mod failure;
@@ -29,6 +30,7 @@ mod help;
 mod logs;
 mod mark;
 mod node;
+mod one_pod;
 mod pairs;
 mod patch;
 mod patience;
@@ -97,6 +99,7 @@ enum Verb {
     Run(run::Args),
     Expose(expose::Args),
     Logs(logs::Args),
+    Exec(exec::Args),
     PortForward(port_forward::Args),
     Events(events::Args),
     Label(mark::label::Args),
@@ -158,6 +161,7 @@ impl Verb {
             Verb::Run(args) => run::run(args, context),
             Verb::Expose(args) => expose::run(args, context),
             Verb::Logs(args) => logs::run(args, context),
+            Verb::Exec(args) => exec::run(args, context),
             Verb::PortForward(args) => port_forward::run(args, context),
             Verb::Events(args) => events::run(args, context),
             Verb::Label(args) => mark::label::run(args, context),

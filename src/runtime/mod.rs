@@ -20,6 +20,7 @@ mod probe;
 pub mod process;
 pub mod reference;
 pub mod relay;
+pub mod session;
 mod shim;
 pub mod simulated;
 mod spawn;

@@ -23,6 +23,8 @@ pub struct Program<'a> {
     pub cwd: CString,
     /// Standard input, output and error. The child gets these and nothing else: every other descriptor of ours closes on exec.
     pub stdio: [BorrowedFd<'a>; 3],
+    /// Whether standard input is to be its controlling terminal; only [`fork`] can see to that.
+    pub terminal: bool,
 }
 
 /// `/dev/null`, for what is to read nothing and be heard by nobody.
@@ -96,6 +98,9 @@ fn execute(program: &Program) -> io::Error {
     // SAFETY: every pointer is to a live, nul-terminated string; both arrays end with a null pointer; the set is initialised.
     unsafe {
         libc::setsid();
+        if program.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+            return io::Error::last_os_error();
+        }
         if libc::chdir(program.cwd.as_ptr()) < 0 {
             return io::Error::last_os_error();
         }

@@ -42,6 +42,9 @@ pub enum Request {
     },
     /// Runs a command beside a running container, in its environment.
     Exec(Box<Exec>),
+    /// Runs a command beside a running container for whoever asks, a leader or not. Its standard input, output and error come as
+    /// descriptors with this request; it is killed when the asker goes. Answered by [`Answer::ExecDone`].
+    Session(Session),
     /// Brings the content of volumes up to date.
     Refresh(Vec<Volume>),
     /// Kills everything, deletes the pod's folder and ends the shim.
@@ -121,6 +124,17 @@ pub struct Exec {
     pub timeout: u64,
 }
 
+/// A command that somebody runs beside a container.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Session {
+    /// The container.
+    pub container: String,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Whether standard input is a terminal, which is to be its controlling one.
+    pub terminal: bool,
+}
+
 /// What a shim answers and reports.
 #[derive(Serialize, Deserialize)]
 pub enum Answer {
@@ -135,7 +149,7 @@ pub enum Answer {
     },
     /// A command has ended.
     ExecDone {
-        /// The asker's number.
+        /// The asker's number; 0 for a session.
         id: u64,
         /// How.
         outcome: ExecOutcome,

@@ -46,6 +46,7 @@ impl Nursery {
                 env: Vec::new(),
                 cwd: c"/".to_owned(),
                 stdio: [theirs.as_fd(), nothing.as_fd(), nothing.as_fd()],
+                terminal: false,
             };
             let child =
                 spawn::spawn(&program).with_context(|| format!("cannot execute {}", context.program.display()))?;

@@ -1,8 +1,9 @@
 //! Connections to the shim: lines in, lines out, and nobody is ever waited for.
 
 use super::super::wire::{self, Answer, Envelope};
-use rustix::net::{RecvFlags, SendFlags, sockopt};
-use std::io;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, sockopt};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 /// A request longer than this is nobody's.
@@ -20,6 +21,8 @@ pub struct Client {
     pub subscribed: bool,
     /// It is to be dropped.
     pub gone: bool,
+    /// Descriptors that came with the newest request.
+    pub descriptors: Vec<OwnedFd>,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
 }
@@ -27,7 +30,8 @@ pub struct Client {
 impl Client {
     /// A connection that nobody has spoken on.
     pub fn new(id: u64, socket: OwnedFd) -> Client {
-        Client { id, socket, subscribed: false, gone: false, inbox: Vec::new(), outbox: Vec::new() }
+        let (descriptors, inbox, outbox) = Default::default();
+        Client { id, socket, subscribed: false, gone: false, descriptors, inbox, outbox }
     }
 
     /// Whether something waits to be sent.
@@ -38,9 +42,18 @@ impl Client {
     /// Reads what is there and gives the requests that are whole.
     pub fn read(&mut self) -> Vec<Envelope> {
         let mut block = [0; 16 * 1024];
-        match rustix::net::recv(&self.socket, &mut block[..], RecvFlags::DONTWAIT) {
-            Ok((0, _)) => self.gone = true,
-            Ok((read, _)) => self.inbox.extend_from_slice(&block[..read]),
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let received = recvmsg(&self.socket, &mut [IoSliceMut::new(&mut block)], &mut ancillary, flags);
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                self.descriptors = descriptors.collect();
+            }
+        }
+        match received.map(|received| received.bytes) {
+            Ok(0) => self.gone = true,
+            Ok(read) => self.inbox.extend_from_slice(&block[..read]),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
             Err(_) => self.gone = true,
         }

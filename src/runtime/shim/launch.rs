@@ -62,6 +62,18 @@ pub enum Place<'a> {
     Of(i32),
 }
 
+/// What a program finds when it starts.
+pub struct Surroundings<'a> {
+    /// Its environment.
+    pub env: &'a [(String, String)],
+    /// Its folder.
+    pub cwd: &'a Path,
+    /// Standard input, output and error.
+    pub stdio: [&'a OwnedFd; 3],
+    /// Whether standard input is its controlling terminal.
+    pub terminal: bool,
+}
+
 /// Starts an attempt in a pod's folder, which is also the working folder of this process.
 pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Started, Refused> {
     volumes::lay_out(pod, &launch.volumes).map_err(|message| Refused { reason: "FailedMount", message })?;
@@ -101,7 +113,9 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
         }
         None => Place::Here,
     };
-    let pid = run(&launch.argv, &launch.env, &cwd, [&stdin, &stdout, &stderr], place, gate)?;
+    let stdio = [&stdin, &stdout, &stderr];
+    let surroundings = Surroundings { env: &launch.env, cwd: &cwd, stdio, terminal: false };
+    let pid = run(&launch.argv, &surroundings, place, gate)?;
     // What is in them may be secret, and large.
     launch.volumes.clear();
     let process = Identity::of(pid).ok_or("the process cannot be seen in /proc".to_owned())?;
@@ -128,17 +142,10 @@ fn forget_older(launch: &Launch) {
 }
 
 /// Finds and starts a program; its errors read as those of a container runtime. With a gate, it is on its pod's network.
-pub fn run(
-    argv: &[String],
-    env: &[(String, String)],
-    cwd: &Path,
-    stdio: [&OwnedFd; 3],
-    place: Place,
-    gate: Option<&Gate>,
-) -> Result<i32, String> {
-    let prepare = || program(argv, env, cwd, stdio);
+pub fn run(argv: &[String], surroundings: &Surroundings, place: Place, gate: Option<&Gate>) -> Result<i32, String> {
+    let prepare = || program(argv, surroundings);
     let pid = match (place, gate) {
-        (Place::Here, None) => {
+        (Place::Here, None) if !surroundings.terminal => {
             let program = prepare()?;
             spawn::spawn(&program).map_err(|error| not_executed(&program, &error))?
         }
@@ -147,7 +154,7 @@ pub fn run(
                 match place {
                     Place::Here => Ok(()),
                     Place::Own { pod, own, message, view, volumes } => {
-                        view::enter(pod, own, message, cwd, view, volumes)
+                        view::enter(pod, own, message, surroundings.cwd, view, volumes)
                     }
                     Place::Of(process) => view::join(process),
                 }?;
@@ -165,12 +172,8 @@ fn not_executed(program: &spawn::Program, error: &io::Error) -> String {
     format!("exec {}: {}", program.path.to_string_lossy(), reason(error))
 }
 
-fn program<'a>(
-    argv: &[String],
-    env: &[(String, String)],
-    cwd: &Path,
-    stdio: [&'a OwnedFd; 3],
-) -> Result<spawn::Program<'a>, String> {
+fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn::Program<'a>, String> {
+    let Surroundings { env, cwd, stdio, terminal } = *surroundings;
     let name = argv.first().ok_or("no command specified")?;
     if !cwd.is_dir() {
         return Err(format!("chdir to cwd ({:?}) failed: no such file or directory", cwd.display()));
@@ -184,6 +187,7 @@ fn program<'a>(
         env: env.iter().map(|(name, value)| text(&format!("{name}={value}"))).collect::<Result<_, _>>()?,
         cwd: text(&cwd.to_string_lossy())?,
         stdio: stdio.map(|fd| fd.as_fd()),
+        terminal,
     })
 }
 

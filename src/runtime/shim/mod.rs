@@ -140,6 +140,7 @@ impl Shim {
             self.meet_deadlines();
             self.finish_ended();
             self.clients.retain(|client| !client.gone);
+            self.end_sessions();
             if self.removing && self.is_empty() {
                 volumes::remove(&self.pod);
                 self.tell_all(&Answer::Removed);

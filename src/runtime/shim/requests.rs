@@ -2,9 +2,11 @@
 
 use super::super::network::{self, Gate};
 use super::super::process::{Identity, signal_from};
-use super::super::wire::{Answer, Container, Envelope, Exec, ExecOutcome, Launch, Request, State, Stopping, now};
+use super::super::wire::{
+    Answer, Container, Envelope, Exec, ExecOutcome, Launch, Request, Session, State, Stopping, now,
+};
 use super::super::{spawn, volumes};
-use super::launch::{self, Place};
+use super::launch::{self, Place, Surroundings};
 use super::{Live, Shim, tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitStatus};
@@ -21,10 +23,14 @@ const OUTPUT: usize = 10 * 1024;
 
 /// A command that runs beside a container.
 pub struct Running {
-    exec: Exec,
+    id: u64,
+    container: String,
     client: u64,
     process: Identity,
+    /// What it writes, unless that goes to whoever asked.
     pipe: Option<OwnedFd>,
+    /// Whether it ends with the connection of whoever asked.
+    is_session: bool,
     output: Vec<u8>,
     deadline: Option<Instant>,
     timed_out: bool,
@@ -32,11 +38,13 @@ pub struct Running {
 
 impl Shim {
     pub(super) fn request(&mut self, client: u64, envelope: Envelope) {
-        if envelope.epoch < self.record.epoch {
+        // A session is no leader's: it neither needs an epoch nor brings one.
+        let is_led = !matches!(envelope.request, Request::Session(_));
+        if is_led && envelope.epoch < self.record.epoch {
             let why = format!("epoch {} is over, {} leads", envelope.epoch, self.record.epoch);
             return self.tell(client, &Answer::Refused { why, start: None });
         }
-        self.record.epoch = envelope.epoch;
+        self.record.epoch = self.record.epoch.max(envelope.epoch);
         match envelope.request {
             Request::Hello(pod) => {
                 if let Some(pod) = pod {
@@ -54,7 +62,8 @@ impl Shim {
             Request::Start(launch) => self.start(client, *launch),
             Request::Stop { container, attempt, grace } => self.stop(client, &container, attempt, grace),
             Request::Refresh(volumes) => drop(volumes::lay_out(&self.pod, &volumes)),
-            Request::Exec(exec) => self.exec(client, *exec),
+            Request::Exec(exec) => self.exec(client, &exec),
+            Request::Session(session) => self.session(client, &session),
             Request::Remove => {
                 self.removing = true;
                 tree::kill_all();
@@ -153,33 +162,80 @@ impl Shim {
         self.record.pod.ip.parse().ok().filter(|ip| network::is_pod(*ip))
     }
 
-    fn exec(&mut self, client: u64, exec: Exec) {
-        let id = exec.id;
+    fn exec(&mut self, client: u64, exec: &Exec) {
         if let Err(message) = self.start_exec(client, exec) {
-            let outcome = ExecOutcome::Failed(message);
-            self.tell(client, &Answer::ExecDone { id, outcome, output: String::new() });
+            self.tell_failure(client, exec.id, message);
         }
     }
 
-    fn start_exec(&mut self, client: u64, exec: Exec) -> Result<(), String> {
-        let running = self.live.iter().find(|live| live.name == exec.container && live.end.is_none());
-        let Some(live) = running.filter(|live| live.launch.attempt == exec.attempt) else {
-            return Err(format!("container {:?} does not run attempt {}", exec.container, exec.attempt));
-        };
+    fn tell_failure(&mut self, client: u64, id: u64, message: String) {
+        let outcome = ExecOutcome::Failed(message);
+        self.tell(client, &Answer::ExecDone { id, outcome, output: String::new() });
+    }
+
+    fn start_exec(&mut self, client: u64, exec: &Exec) -> Result<(), String> {
         let (pipe, output) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|error| error.to_string())?;
         rustix::io::ioctl_fionbio(&output, false).map_err(|error| error.to_string())?;
         let nothing = spawn::nothing().map_err(|error| error.to_string())?;
-        let cwd = live.launch.cwd.as_deref().unwrap_or("/");
-        let place = if live.launch.view.is_some() { Place::Of(live.process.pid) } else { Place::Here };
-        let gate = self.gate();
-        let stdio = [&nothing, &output, &output];
-        let pid = launch::run(&exec.argv, &live.launch.env, Path::new(cwd), stdio, place, gate.as_ref())?;
-        self.keep_guard(gate);
-        let process = Identity::of(pid).ok_or("the process cannot be seen in /proc")?;
+        let is_it = |at: &usize| self.live[*at].launch.attempt == exec.attempt;
+        let running = self.running(&exec.container).filter(is_it);
+        let missing = || format!("container {:?} does not run attempt {}", exec.container, exec.attempt);
+        let process = self.run_beside(running.ok_or_else(missing)?, &exec.argv, [&nothing, &output, &output], false)?;
         let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(LONGEST)));
-        let output = Vec::new();
-        self.execs.push(Running { exec, client, process, pipe: Some(pipe), output, deadline, timed_out: false });
+        self.execs.push(Running {
+            pipe: Some(pipe),
+            deadline,
+            ..Running::new(exec.id, &exec.container, client, process)
+        });
         Ok(())
+    }
+
+    fn session(&mut self, client: u64, session: &Session) {
+        if let Err(message) = self.start_session(client, session) {
+            self.tell_failure(client, 0, message);
+        }
+    }
+
+    fn start_session(&mut self, client: u64, session: &Session) -> Result<(), String> {
+        let asker = self.clients.iter_mut().find(|known| known.id == client).ok_or("nobody asks")?;
+        let stdio = std::mem::take(&mut asker.descriptors);
+        let [input, output, error] = &stdio[..] else {
+            return Err("standard input, output and error have to come with a session".into());
+        };
+        let running = self.running(&session.container);
+        let missing = || format!("container not found ({:?})", session.container);
+        let process =
+            self.run_beside(running.ok_or_else(missing)?, &session.argv, [input, output, error], session.terminal)?;
+        let running = Running { is_session: true, ..Running::new(0, &session.container, client, process) };
+        self.execs.push(running);
+        Ok(())
+    }
+
+    fn running(&self, container: &str) -> Option<usize> {
+        self.live.iter().position(|live| live.name == container && live.end.is_none())
+    }
+
+    /// Starts a command as the container itself was: its environment, its folder, its view of files, its network.
+    fn run_beside(
+        &mut self,
+        at: usize,
+        argv: &[String],
+        stdio: [&OwnedFd; 3],
+        terminal: bool,
+    ) -> Result<Identity, String> {
+        let (process, launch) = (self.live[at].process, &self.live[at].launch);
+        let place = if launch.view.is_some() { Place::Of(process.pid) } else { Place::Here };
+        let gate = self.gate();
+        let cwd = Path::new(launch.cwd.as_deref().unwrap_or("/"));
+        let pid = launch::run(argv, &Surroundings { env: &launch.env, cwd, stdio, terminal }, place, gate.as_ref())?;
+        self.keep_guard(gate);
+        Identity::of(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
+    }
+
+    /// Whoever asked for a session has gone: what runs for nobody ends.
+    pub(super) fn end_sessions(&self) {
+        let is_left = |exec: &&Running| exec.is_session && !self.clients.iter().any(|client| client.id == exec.client);
+        self.execs.iter().filter(is_left).for_each(|exec| tree::kill_from(exec.process));
     }
 
     pub(super) fn exec_done(&mut self, mut exec: Running, status: WaitStatus) {
@@ -187,17 +243,32 @@ impl Shim {
         let code = status.terminating_signal().map(|signal| 128 + signal).or(status.exit_status()).unwrap_or(137);
         let outcome = if exec.timed_out { ExecOutcome::TimedOut } else { ExecOutcome::Exited(code) };
         let output = String::from_utf8_lossy(&exec.output).into_owned();
-        self.tell(exec.client, &Answer::ExecDone { id: exec.exec.id, outcome, output });
+        self.tell(exec.client, &Answer::ExecDone { id: exec.id, outcome, output });
     }
 }
 
 impl Running {
+    fn new(id: u64, container: &str, client: u64, process: Identity) -> Running {
+        let (container, output) = (container.to_owned(), Vec::new());
+        Running {
+            id,
+            container,
+            client,
+            process,
+            pipe: None,
+            is_session: false,
+            output,
+            deadline: None,
+            timed_out: false,
+        }
+    }
+
     pub fn pid(&self) -> i32 {
         self.process.pid
     }
 
     pub fn is_of(&self, container: &str) -> bool {
-        self.exec.container == container
+        self.container == container
     }
 
     pub fn is_open(&self) -> bool {

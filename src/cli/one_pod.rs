@@ -1,0 +1,159 @@
+//! The one pod, and its container, that a command is about: POD or TYPE/NAME, and which container when none is named.
+
+use super::patience::Patience;
+use super::targets::{self, Targets};
+use super::{Context, Failure, Outcome, flags};
+use crate::apiserver::read::{self, Wanted};
+use crate::kinds::{self, Kind};
+use crate::object::{Key, Object, Time};
+
+/// What POD or TYPE/NAME names.
+pub fn named(word: &str, pods: &'static Kind) -> Outcome<(&'static Kind, String)> {
+    if !word.contains('/') {
+        return Ok((pods, word.to_owned()));
+    }
+    match targets::parse(&[word.to_owned()])? {
+        Targets::Named(named) if named.len() == 1 => Ok((named[0].0, named[0].1.clone())),
+        _ => Err(Failure::plain("arguments in resource/name form must have a single resource and name")),
+    }
+}
+
+/// The pod, or the best one of a workload, waiting for the first one.
+pub fn find(word: &str, timeout: &str, context: &mut Context) -> Outcome<Object> {
+    let pods = kinds::by_name("pods").ok_or_else(|| Failure::plain("there are no pods"))?;
+    let (kind, name) = named(word, pods)?;
+    let key = Key::new(kind.resource, context.namespace_of(kind), &name);
+    let object = context.look(|ledger| read::get(ledger, &key))?;
+    if kind.resource == pods.resource {
+        return Ok(object);
+    }
+    let timeout = flags::duration("pod-running-timeout", timeout)?;
+    let Some(selector) = targets::selector_of(kind, &object) else {
+        return Err(Failure::plain(format!("cannot attach to {}: it has no pods", kind.kind)));
+    };
+    let patience = Patience::new(context, Some(timeout.unwrap_or_default()))?;
+    let wanted = Wanted { labels: Some(selector), fields: None };
+    loop {
+        let found = context.look(|ledger| read::list(ledger, pods, Some(object.namespace()), &wanted))?;
+        if let Some(best) = found.into_iter().min_by_key(rank) {
+            return Ok(best);
+        }
+        if !patience.wait() {
+            return Err(Failure::plain("timed out waiting for the condition"));
+        }
+    }
+}
+
+/// Smallest for the pod that would be deleted last: assigned, running, ready, ready longest, restarted least, oldest.
+/// Kubernetes: `podutils.ActivePods`, reversed.
+fn rank(pod: &Object) -> (bool, u8, bool, Option<Time>, i64, Option<Time>) {
+    let phase = match pod.text(&["status", "phase"]) {
+        Some("Running") => 0,
+        Some("Unknown") => 1,
+        Some("Succeeded" | "Failed") => 3,
+        _ => 2,
+    };
+    let conditions = pod.items(&["status", "conditions"]);
+    let ready = conditions.iter().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()?.parse().ok());
+    let restarts =
+        pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64()).max();
+    let unassigned = pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty);
+    (unassigned, phase, ready.is_none(), since, restarts.unwrap_or(0), pod.created())
+}
+
+/// The names of a pod's containers.
+pub struct Containers {
+    /// Those of `containers`.
+    pub main: Vec<String>,
+    /// Those of `initContainers`.
+    pub init: Vec<String>,
+    /// Those of `ephemeralContainers`.
+    pub ephemeral: Vec<String>,
+}
+
+impl Containers {
+    /// Of this pod.
+    pub fn of(pod: &Object) -> Containers {
+        let names = |list: &str| -> Vec<String> {
+            let containers = pod.items(&["spec", list]).iter();
+            containers.filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect()
+        };
+        Containers { main: names("containers"), init: names("initContainers"), ephemeral: names("ephemeralContainers") }
+    }
+
+    /// Whether there is one of this name.
+    pub fn has(&self, name: &String) -> bool {
+        [&self.main, &self.init, &self.ephemeral].iter().any(|names| names.contains(name))
+    }
+
+    /// All, as they are told to people.
+    pub fn told(&self) -> String {
+        let init = self.init.iter().map(|name| format!("{name} (init)"));
+        let ephemeral = self.ephemeral.iter().map(|name| format!("{name} (ephem)"));
+        self.main.iter().cloned().chain(init).chain(ephemeral).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The one that is meant when none is named; said so where there was a choice.
+    pub fn default(&self, pod: &Object, context: &mut Context, quiet: bool) -> Option<String> {
+        let annotated = pod.annotation("kubectl.kubernetes.io/default-container").map(str::to_owned);
+        let annotated = annotated.filter(|name| self.has(name));
+        let chosen = annotated.clone().or_else(|| self.main.first().cloned())?;
+        let is_choice = self.main.len() + self.init.len() + self.ephemeral.len() > 1;
+        if is_choice && annotated.is_none() && !quiet {
+            context.tell(&format!("Defaulted container {chosen:?} out of: {}", self.told()));
+        }
+        Some(chosen)
+    }
+}
+
+/// The container that is meant, of a pod that can be talked to. `doing` stands in the refusal of one that has ended: `exec into`.
+pub fn container(
+    pod: &Object,
+    asked: Option<&String>,
+    quiet: bool,
+    doing: &str,
+    context: &mut Context,
+) -> Outcome<String> {
+    let phase = pod.text(&["status", "phase"]).unwrap_or_default();
+    if ["Succeeded", "Failed"].contains(&phase) {
+        let text = format!("cannot {doing} a container in a completed pod; current phase is {phase}");
+        return Err(Failure::plain(text));
+    }
+    let known = Containers::of(pod);
+    let refused = |why: String| Failure::plain(format!("unable to upgrade connection: {why}"));
+    let chosen = match asked {
+        Some(asked) if !known.has(asked) => {
+            return Err(refused(format!("container {asked} is not valid for pod {}", pod.name())));
+        }
+        Some(asked) => asked.clone(),
+        None => known.default(pod, context, quiet).unwrap_or_default(),
+    };
+    if pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty) {
+        return Err(refused(format!("pod {} does not have a host assigned", pod.name())));
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_pod_that_would_be_deleted_last_comes_first() {
+        let pod = |name: &str, node: Option<&str>, phase: &str, restarts: i64| {
+            Object(json!({"metadata": {"name": name}, "spec": {"nodeName": node},
+                "status": {"phase": phase, "containerStatuses": [{"restartCount": restarts}]}}))
+        };
+        let mut pods = [
+            pod("unassigned", None, "Pending", 0),
+            pod("starting", Some("n"), "Pending", 0),
+            pod("shaky", Some("n"), "Running", 4),
+            pod("ended", Some("n"), "Succeeded", 0),
+            pod("steady", Some("n"), "Running", 0),
+        ];
+        pods.sort_by_key(rank);
+        assert_eq!(pods.map(|pod| pod.name().to_owned()), ["steady", "shaky", "starting", "ended", "unassigned"]);
+    }
+}

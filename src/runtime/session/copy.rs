@@ -1,0 +1,71 @@
+//! Bytes from one descriptor to another, never read before there is room for them.
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::{Errno, read, write};
+use std::os::fd::OwnedFd;
+
+/// One direction.
+pub struct Copy {
+    from: OwnedFd,
+    to: OwnedFd,
+    pending: Vec<u8>,
+    /// Whether it carries what the command writes.
+    pub is_output: bool,
+    /// Nothing more will come, or nobody takes it.
+    pub over: bool,
+}
+
+impl Copy {
+    /// From here to there.
+    pub fn new(from: OwnedFd, to: OwnedFd, is_output: bool) -> Copy {
+        Copy { from, to, pending: Vec::new(), is_output, over: false }
+    }
+
+    /// What it waits for.
+    pub fn wanted(&self) -> PollFd<'_> {
+        match self.pending.is_empty() {
+            true => PollFd::new(&self.from, PollFlags::IN),
+            false => PollFd::new(&self.to, PollFlags::OUT),
+        }
+    }
+
+    /// Goes on by what is ready.
+    pub fn step(&mut self) {
+        if self.pending.is_empty() {
+            let mut block = [0; 16 * 1024];
+            match read(&self.from, &mut block[..]) {
+                // The other side of a terminal that nobody has open any more reads as an error.
+                Ok(0) | Err(Errno::IO) => self.over = true,
+                Ok(read) => self.pending.extend_from_slice(&block[..read]),
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => self.over = true,
+            }
+        }
+        if !self.pending.is_empty() {
+            match write(&self.to, &self.pending) {
+                Ok(written) => drop(self.pending.drain(..written)),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(_) => self.over = true,
+            }
+        }
+    }
+
+    /// Whatever can be read now. For ends that do not wait.
+    pub fn drain(&mut self) {
+        loop {
+            let mut block = [0; 16 * 1024];
+            while !self.pending.is_empty() && !self.over {
+                match write(&self.to, &self.pending) {
+                    Ok(written) => drop(self.pending.drain(..written)),
+                    Err(Errno::INTR) => {}
+                    Err(_) => self.over = true,
+                }
+            }
+            match read(&self.from, &mut block[..]) {
+                Ok(read) if read > 0 && !self.over => self.pending.extend_from_slice(&block[..read]),
+                Err(Errno::INTR) => {}
+                _ => return,
+            }
+        }
+    }
+}

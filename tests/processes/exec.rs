@@ -1,0 +1,97 @@
+//! Commands run beside containers by whoever asks.
+
+use super::pod;
+use crate::cluster::Cluster;
+
+/// Runs a line in a new terminal, in which a shell script types what it prints.
+fn in_terminal(cluster: &Cluster, line: &str, typist: &str) -> (String, i32) {
+    let command = format!("stty rows 31 cols 97; \"$KLOOP\" {line}");
+    let mut shell = cluster.program("sh");
+    shell.env("KLOOP", env!("CARGO_BIN_EXE_kloop")).env("LINE", command);
+    shell.args(["-c", &format!("{{ {typist}; }} | script -qec \"$LINE\" /dev/null")]);
+    let said = cluster.run_program(&mut shell, "");
+    (said.out, said.code)
+}
+
+#[test]
+fn a_command_runs_where_its_container_does_and_its_exit_code_is_passed_on() {
+    let cluster = Cluster::new();
+    {
+        let plane = cluster.watch();
+        cluster.apply(&pod("box", "Never", 1, "export UNSEEN=1; echo secret > here; exec sleep 1000"));
+        cluster.until_reads("pod/box", "{.status.phase}", "Running");
+        cluster.until("it has written", || cluster.kloop("exec box -- cat here").out == "secret\n");
+        assert_eq!(plane.end("TERM"), 0);
+    }
+    // Nothing but the shim is needed.
+    let said = cluster.run(&["exec", "box", "--", "sh", "-c", "echo out; echo err >&2; exit 7"], "");
+    assert_eq!((&*said.out, said.code), ("out\n", 7));
+    assert_eq!(said.err, "err\ncommand terminated with exit code 7\n");
+    assert_eq!(cluster.ok("exec pod/box -c main -- printenv HOME"), cluster.home().display().to_string() + "\n");
+    assert_eq!(cluster.run(&["exec", "-i", "box", "--", "cat"], "typed").out, "typed");
+    assert_eq!(cluster.run(&["exec", "box", "--", "cat"], "typed").out, "", "without -i there is nothing to read");
+    let said = cluster.run(&["exec", "-it", "box", "--", "cat"], "typed");
+    assert_eq!(said.out, "typed");
+    assert_eq!(said.err, "Unable to use a TTY - input is not a terminal or the right kind of file\n");
+    let refusals = [
+        (
+            "exec box -- nosuchprogram",
+            "error: Internal error occurred: error executing command in container: exec: \"nosuchprogram\": executable file not found in $PATH\n",
+        ),
+        (
+            "exec box -c other -- true",
+            "error: unable to upgrade connection: container other is not valid for pod box\n",
+        ),
+        ("exec nope -- true", "Error from server (NotFound): pods \"nope\" not found\n"),
+        ("exec box", "error: you must specify at least one command for the container\n"),
+    ];
+    for (line, told) in refusals {
+        let said = cluster.kloop(line);
+        assert_eq!((said.code, &*said.err), (1, told), "{line}");
+    }
+}
+
+#[test]
+fn a_terminal_is_a_real_one_of_the_size_of_ours() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod("box", "Never", 1, "exec sleep 1000"));
+    cluster.until_reads("pod/box", "{.status.phase}", "Running");
+    let typist = r"printf 'test -t 0 && stty size; exit 5\n'";
+    let (said, code) = in_terminal(&cluster, "exec -it box -- sh", typist);
+    assert!(said.contains("31 97\r\n"), "{said}");
+    assert!(said.contains("command terminated with exit code 5"), "{said}");
+    assert_eq!(code, 5);
+    // Control-C is the command's alone, and our terminal is as it was before when it has ended.
+    let script = "trap \"echo caught; exit 3\" INT; touch $HOME/ready; while :; do sleep 0.02; done";
+    let typist = r#"until test -e "$HOME/ready"; do sleep 0.02; done; printf '\003'"#;
+    let (said, code) = in_terminal(&cluster, &format!("exec -it box -- sh -c '{script}' || stty -a"), typist);
+    assert!(said.contains("caught") && said.contains("exit code 3"), "{said}");
+    assert!(said.contains(" icanon") && said.contains(" echo "), "{said}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn a_session_ends_with_who_asked_and_with_its_container() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod("box", "Never", 1, "exec sleep 1000"));
+    cluster.until_reads("pod/box", "{.status.phase}", "Running");
+    let count = |argument: &str| {
+        let is_it = |pid: &u32| {
+            std::fs::read(format!("/proc/{pid}/cmdline"))
+                .unwrap_or_default()
+                .ends_with(format!("{argument}\0").as_bytes())
+        };
+        cluster.processes().iter().filter(|pid| is_it(pid)).count()
+    };
+    let asker = cluster.background(&["exec", "box", "--", "sh", "-c", "sleep 2001; true", "2001"]);
+    cluster.until("it runs", || count("2001") > 0);
+    asker.end("KILL");
+    cluster.until("it has ended with who asked", || count("2001") == 0);
+    let asker = cluster.background(&["exec", "box", "--", "sleep", "2002"]);
+    cluster.until("it runs", || count("2002") > 0);
+    cluster.ok("delete pod box --grace-period=1");
+    assert_eq!(asker.ended(), 137);
+    cluster.nothing_is_left();
+}
