@@ -9,11 +9,10 @@ use crate::show::explain::{Answer, Question, explain};
 use crate::show::schema::Schemas;
 
 /// Get documentation for a resource.
-///
-/// This command describes the fields associated with each supported API resource. Fields are identified via a simple JSONPath
-/// identifier, <type>.<fieldName>[.<fieldName>].
 #[derive(clap::Args)]
 #[command(
+    long_about = "Get documentation for a resource.\n\nThis command describes the fields associated with each supported API resource. \
+                  Fields are identified via a simple JSONPath identifier, <type>.<fieldName>[.<fieldName>].",
     override_usage = "TYPE [--recursive=FALSE|TRUE] [--api-version=api-version-group] [-o|--output=plaintext|plaintext-openapiv2]",
     after_help = "\
 # Get the documentation of the resource and its fields

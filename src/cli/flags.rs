@@ -115,9 +115,13 @@ pub struct PrintFlags {
     /// Output format.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<String>,
-    /// Template string or path to template file to use when -o=go-template, -o=go-template-file. The template format is golang
-    /// templates [http://golang.org/pkg/text/template/#pkg-overview].
-    #[arg(long, value_name = "TEMPLATE")]
+    /// Template string or path to template file to use when -o=go-template, -o=go-template-file.
+    #[arg(
+        long,
+        value_name = "TEMPLATE",
+        help = "Template string or path to template file to use when -o=go-template, -o=go-template-file. The template format is \
+                golang templates [http://golang.org/pkg/text/template/#pkg-overview]."
+    )]
     pub template: Option<String>,
     /// If true, ignore any errors in templates when a field or map key is missing in the template. Only applies to golang and
     /// jsonpath output formats.

@@ -1,6 +1,6 @@
 //! Volumes for claims that no volume fulfils: a folder of the cluster for each, for classes whose provisioner is kloop's own.
 //!
-//! Makes the PersistentVolume and keeps it for its claim, which [`pv_binder`](super::pv_binder) then binds. The folder itself is made
+//! Makes the PersistentVolume and keeps it for its claim, which [`super::pv_binder`] then binds. The folder itself is made
 //! when the first pod mounts it, and goes with a volume that is to be deleted once its claim is gone.
 
 use super::pv_binder;

@@ -1,7 +1,7 @@
 //! A pod's volumes: what is in each, what is missing of them, and where its containers see them.
 //!
 //! Knows: every source of a volume that a machine without a cloud can have. Never: writes a file; `runtime` does, from what is said here.
-//! Start reading at [`of`]; `files` has ConfigMaps, Secrets and the rest that is content.
+//! Start reading at [`source`]; `files` has ConfigMaps, Secrets and the rest that is content.
 
 mod claim;
 mod files;
