@@ -147,7 +147,8 @@ fn note_silence(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
 /// A node of ours that beats again reports as its kubelet would: what had become Unknown is as it was before the silence.
 fn note_return(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
-    let silent = |one: &&mut Value| one["status"] == "Unknown" && one["reason"] == "NodeStatusUnknown";
+    let silence = [json!("NodeStatusUnknown"), json!("NodeStatusNeverUpdated")];
+    let silent = |one: &&mut Value| one["status"] == "Unknown" && silence.contains(&one["reason"]);
     for known in conditions.iter_mut().filter(silent) {
         let (status, reason, message) = match known["type"].as_str() {
             Some("Ready") => ("True", "KubeletReady", "kubelet is posting ready status"),
@@ -311,7 +312,8 @@ mod tests {
         beat(&mut cluster, "a", now);
         cluster.patch("nodes", "a", json!({"metadata": {"labels": {"x": "z"}}}));
         cluster.settle();
-        assert!(cluster.conditions("nodes", "a").starts_with("Ready=True KubeletReady, MemoryPressure=False"));
+        let said = cluster.conditions("nodes", "a");
+        assert!(said.starts_with("Ready=True KubeletReady, MemoryPressure=False"), "{said}");
         assert_eq!(taints(&cluster, "a"), "");
         assert_eq!(cluster.names("pods"), "plain stays");
     }
