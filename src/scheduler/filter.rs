@@ -106,7 +106,7 @@ fn neighbours(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 /// NodeUnschedulable: a cordoned node, unless the pod bears the taint that says so.
 fn unschedulable(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let taint =
-        Taint { key: "node.kubernetes.io/unschedulable".into(), value: String::new(), effect: "NoSchedule".into() };
+        Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() };
     let borne = tolerations::untolerated(asks.pod.items(&["spec", "tolerations"]), std::iter::once(&taint)).is_none();
     because(node.fields.unschedulable && !borne, "node(s) were unschedulable", true)
 }

@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn tolerations_match_by_key_value_and_effect() {
-        let taint = Taint { key: "gpu".into(), value: "yes".into(), effect: "NoSchedule".into() };
+        let taint = Taint { key: "gpu".into(), value: "yes".into(), effect: "NoSchedule".into(), added: None };
         let cases = [
             (json!({"operator": "Exists"}), true),
             (json!({"key": "gpu", "operator": "Exists"}), true),

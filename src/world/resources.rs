@@ -2,7 +2,7 @@
 
 use super::row::PodFields;
 use crate::object::quantity::Quantity;
-use crate::object::{Object, Str};
+use crate::object::{Object, Str, Time};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -185,6 +185,8 @@ pub struct Taint {
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
+    /// Since when.
+    pub added: Option<Time>,
 }
 
 impl NodeFields {
@@ -197,6 +199,7 @@ impl NodeFields {
             key: text(&taint["key"]),
             value: text(&taint["value"]),
             effect: text(&taint["effect"]),
+            added: taint["timeAdded"].as_str().and_then(|text| text.parse().ok()),
         };
         let ready = node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready");
         NodeFields {

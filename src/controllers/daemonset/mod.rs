@@ -1,8 +1,10 @@
 //! DaemonSets run one pod on every node that fits.
 //!
-//! Which nodes fit, and how a pod is tied to its node, is in `placement`; replacing pods of old templates is in `rolling`.
+//! Which nodes fit, and how a pod is tied to its node, is in `placement`; replacing pods of old templates is in `rolling`, how long
+//! one that has ended waits for its successor in `retries`.
 
 mod placement;
+mod retries;
 mod rolling;
 #[cfg(test)]
 mod tests;
@@ -140,7 +142,7 @@ impl<'w> Set<'w> {
         let mut left: Vec<&Arc<Row>> = Vec::new();
         for pod in pods.iter().filter(|pod| !pod.is_deleting()) {
             match pod.pod().map(|fields| fields.phase) {
-                Some(Phase::Failed | Phase::Succeeded) => self.retry(pod),
+                Some(Phase::Failed | Phase::Succeeded) => self.retry(pod, pods.len() > 1),
                 _ => left.push(pod),
             }
         }
@@ -158,16 +160,16 @@ impl<'w> Set<'w> {
         }
     }
 
-    /// Deletes a pod that has ended, not at once, so that one that fails again and again leaves the machine in peace.
-    fn retry(&mut self, pod: &Row) {
-        let since = pod.pod().and_then(|pod| pod.ready_since).or(pod.created).unwrap_or(self.world.now);
-        let pause = jiff::SignedDuration::from_secs(self.world.settings.backoff_seconds);
-        let until = since.saturating_add(pause).unwrap_or(Time::MAX);
+    /// Replaces a pod that has ended: the first at once, the next ones of the same template later and later, so that one that fails
+    /// again and again leaves the machine in peace. How often it failed is written on the pod.
+    fn retry(&mut self, pod: &Row, has_other: bool) {
+        let failures = retries::of(pod, &self.hash);
+        let until = retries::until(pod, failures, self.world.now);
         if self.world.now < until {
             self.plan.wait(format!("pod {} has ended and is made again soon", pod.key.name));
             return self.plan.wake_at(until);
         }
-        let node = pod.pod().and_then(|pod| pod.node.clone()).unwrap_or_default();
+        let node = placement::node_of(pod);
         let (kind, reason, word) = match pod.pod().map(|pod| pod.phase) {
             Some(Phase::Failed) => (EventType::Warning, "FailedDaemonPod", "failed"),
             _ => (EventType::Normal, "SucceededDaemonPod", "succeeded"),
@@ -175,15 +177,27 @@ impl<'w> Set<'w> {
         let message = format!("Found {word} daemon pod {} on node {node}, will try to kill it", pod.key.path());
         self.plan.event(self.owner.row, kind, reason, message);
         self.delete(pod, "it has ended");
+        if !has_other {
+            let failures = retries::after(pod, failures, self.world.now);
+            self.make_after(&node, failures);
+        }
     }
 
     fn make(&mut self, node: &str) {
+        self.make_after(node, 0);
+    }
+
+    /// Makes the pod of a node, after so many that have ended.
+    fn make_after(&mut self, node: &str, failures: u32) {
         let row = self.owner.row;
         let template = self.object.at(&["spec", "template"]).unwrap_or(&Value::Null);
         let mut pod = placement::tied(placement::tolerant(from_template(&self.owner, template)), node);
         let generation = self.object.annotation("deprecated.daemonset.template.generation").unwrap_or("1").to_owned();
         pod.set(&["metadata", "labels", REVISION_HASH], self.hash.as_str());
         pod.set(&["metadata", "labels", TEMPLATE_GENERATION], generation);
+        if failures > 0 {
+            pod.set(&["metadata", "annotations", retries::ANNOTATION], failures.to_string());
+        }
         let name = pods::free_name(self.world, "pods", row, &format!("{}-", row.key.name), self.plan.writes.len());
         pod.set(&["metadata", "name"], name.as_str());
         self.plan.event(row, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));

@@ -109,3 +109,25 @@ fn on_delete_waits_for_deletion() {
     cluster.settle();
     assert_eq!(pods(&cluster), "a=a:2 b=a:1");
 }
+
+#[test]
+fn one_that_fails_again_and_again_is_made_later_and_later() {
+    let mut cluster = cluster(AGENT);
+    cluster.settle();
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        let pod = cluster.world.pods_on("a").next().unwrap().clone();
+        let mut failed = pod.object();
+        failed.set(&["status", "phase"], "Failed");
+        cluster.write_status(failed);
+        cluster.settle();
+        let start = cluster.world.now;
+        while cluster.world.get(&pod.key).is_some() {
+            cluster.pass(1);
+        }
+        pauses.push(cluster.world.now.as_second() - start.as_second());
+        cluster.settle();
+    }
+    assert_eq!(pauses, [0, 1, 2, 4, 8]);
+    assert!(cluster.logged("event: FailedDaemonPod Found failed daemon pod"));
+}

@@ -1,9 +1,10 @@
 //! Nodes that fall silent: their conditions become Unknown, taints keep new pods away, and pods that do not tolerate that
-//! are evicted; when no node at all answers, nothing is evicted, for then it is the control plane that is cut off.
+//! are evicted, node after node; when no node at all answers, nothing is evicted, for then it is the control plane that is cut off.
 //!
 //! One loop does what Kubernetes splits over the node lifecycle, taint eviction and TTL controllers.
 
 mod eviction;
+mod zone;
 
 use super::pods::BURST;
 use super::status;
@@ -11,6 +12,7 @@ use crate::object::{Key, Object, Resource, Time, time};
 use crate::world::{EventType, Loop, Plan, Row, Verb, World};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const ROOT: &str = "nodes";
 /// Seconds without a heartbeat after which a node is Unknown.
@@ -39,13 +41,13 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         // Whether any node is ready decides what becomes of those that are not.
         ROOT => {
-            let unready = |node: &&std::sync::Arc<Row>| node.node().is_some_and(|node| node.ready != Some(true));
+            let unready = |node: &&Arc<Row>| node.node().is_some_and(|node| node.ready != Some(true));
             let others = world.list(ROOT).filter(unready).map(|node| node.key.clone());
             others.chain([row.key.clone()]).collect()
         }
         "pods" => {
             let node = row.pod().and_then(|pod| world.find(ROOT, "", pod.node.as_deref()?));
-            let watched = |node: &&std::sync::Arc<Row>| {
+            let watched = |node: &&Arc<Row>| {
                 node.node().is_some_and(|node| {
                     node.ready != Some(true) || node.taints.iter().any(|one| one.effect == "NoExecute")
                 })
@@ -175,7 +177,7 @@ fn note_return(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
 /// Keeps the node's own taints and its annotation.
 fn keep_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let mut wanted = object.clone();
-    let taints = taints(world, object);
+    let taints = taints(world, row, object, plan);
     if taints != object.items(&["spec", "taints"]) {
         if taints.is_empty() {
             wanted.unset(&["spec", "taints"]);
@@ -194,7 +196,7 @@ fn keep_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
 }
 
 /// The taints as they should be: what people set stays, those of conditions come and go.
-fn taints(world: &World, object: &Object) -> Vec<Value> {
+fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Value> {
     let conditions = object.items(&["status", "conditions"]);
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     let mut managed = vec![(UNSCHEDULABLE, "NoSchedule")];
@@ -204,10 +206,8 @@ fn taints(world: &World, object: &Object) -> Vec<Value> {
             Some("False") => Some(NOT_READY),
             _ => Some(UNREACHABLE),
         };
-        // Where no node is ready at all, the fault is more likely here than there.
-        let alive = world.list(ROOT).any(|node| node.node().is_some_and(|node| node.ready == Some(true)));
         wanted.extend(key.map(|key| (key, "NoSchedule")));
-        wanted.extend(key.filter(|_| alive).map(|key| (key, "NoExecute")));
+        wanted.extend(key.filter(|_| executes(world, row, object, plan)).map(|key| (key, "NoExecute")));
         managed.extend([NOT_READY, UNREACHABLE].into_iter().flat_map(|key| [(key, "NoSchedule"), (key, "NoExecute")]));
     }
     for (kind, key) in PRESSURES {
@@ -229,6 +229,30 @@ fn taints(world: &World, object: &Object) -> Vec<Value> {
         }
     }
     taints
+}
+
+/// Whether the pods of a node that does not answer have to go, now that its turn may have come.
+fn executes(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool {
+    let Some(turn) = zone::turn(world, row) else {
+        plan.wait("too many nodes do not answer: the pods of none are made to go");
+        return is_executing(object) && world.list(ROOT).any(is_ready);
+    };
+    if turn > world.now && !is_executing(object) {
+        plan.wait("waits for its turn: nodes that do not answer lose their pods one after the other");
+        plan.wake_at(turn);
+    }
+    turn <= world.now || is_executing(object)
+}
+
+fn is_ready(node: &Arc<Row>) -> bool {
+    node.node().is_some_and(|node| node.ready == Some(true))
+}
+
+/// Whether it bears a taint already by which pods go because it does not answer.
+fn is_executing(object: &Object) -> bool {
+    let keys = [NOT_READY, UNREACHABLE];
+    let is = |taint: &Value| taint["effect"] == "NoExecute" && keys.iter().any(|key| taint["key"] == *key);
+    object.items(&["spec", "taints"]).iter().any(is)
 }
 
 /// Pods of a node that does not answer are not ready, so that Services leave them out.
@@ -329,6 +353,40 @@ mod tests {
         cluster.pass(1000);
         assert_eq!(cluster.names("pods"), "plain stays");
         assert_eq!(taints(&cluster, "a"), "node.kubernetes.io/unreachable:NoSchedule");
+    }
+
+    /// Nodes whose pods have to go, after some seconds in which only some nodes answer.
+    fn executing(cluster: &mut Cluster, zone: &[&str], others: &[&str], silent: usize, seconds: i64) -> usize {
+        let start = cluster.world.now;
+        for name in zone.iter().chain(others) {
+            let at =
+                if zone.iter().position(|one| one == name).is_some_and(|at| at < silent) { start } else { Time::MAX };
+            beat(cluster, name, at);
+            cluster.patch("nodes", name, json!({"metadata": {"labels": {"x": "y"}}}));
+        }
+        cluster.pass(seconds);
+        zone.iter().filter(|name| taints(cluster, name).contains("unreachable:NoExecute")).count()
+    }
+
+    #[test]
+    fn nodes_of_a_zone_lose_their_pods_one_after_the_other() {
+        let zone = ["z0", "z1", "z2", "z3", "z4"];
+        let nodes: Vec<String> = zone
+            .iter()
+            .map(|name| {
+                format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{topology.kubernetes.io/zone: z}}}}, status: {{conditions: [{{type: Ready, status: 'True'}}]}}}}")
+            })
+            .collect();
+        for (case, silent, seconds, wanted) in [
+            ("the first at once", 2, 52, 1..=1),
+            ("the next ten seconds later", 2, 62, 2..=2),
+            ("none any more once most of the zone is silent", 3, 500, 0..=1),
+            ("all of a zone is one whole failure", 5, 500, 5..=5),
+        ] {
+            let mut cluster = cluster(&nodes.join("\n---\n"));
+            let executing = executing(&mut cluster, &zone, &["a", "b"], silent, seconds);
+            assert!(wanted.contains(&executing), "{case}: {executing}");
+        }
     }
 
     #[test]

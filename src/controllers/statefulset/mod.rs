@@ -8,6 +8,7 @@ mod tally;
 mod tests;
 
 use super::claim::Owner;
+use super::percent;
 use super::pods;
 use super::revisions::{self, History, Kept, REVISION_HASH};
 use crate::object::{Key, Object, Time};
@@ -198,9 +199,13 @@ impl<'w> Set<'w> {
         true
     }
 
-    /// Replaces pods of other revisions, highest first, one at a time, down to the partition.
+    /// Replaces pods of other revisions, highest first, down to the partition: one at a time, or as many as may be unavailable.
     fn roll(&mut self) {
         let partition = self.object.int(&["spec", "updateStrategy", "rollingUpdate", "partition"]).unwrap_or(0);
+        let allowed = self.max_unavailable();
+        if allowed > 1 {
+            return self.roll_many(partition, allowed);
+        }
         let newest = self.history.newest().name().to_owned();
         for ordinal in (self.start + partition..self.start + self.replicas).rev() {
             let Some(pod) = self.pods.get(&ordinal).copied() else { return };
@@ -211,6 +216,34 @@ impl<'w> Set<'w> {
                 return self.plan.wait(format!("waiting for {} to be ready", pod.key.name));
             }
         }
+    }
+
+    /// Every pod that is not available counts, wherever it stands; one that is not and is out of date goes at once.
+    fn roll_many(&mut self, partition: i64, allowed: i64) {
+        let newest = self.history.newest().name().to_owned();
+        let wanted: Vec<Option<&Arc<Row>>> =
+            (self.start..self.start + self.replicas).map(|ordinal| self.pods.get(&ordinal).copied()).collect();
+        let stands = |set: &mut Self, pod: &Row| !pod.is_deleting() && set.is_available(pod);
+        let standing = wanted.iter().flatten().filter(|pod| stands(self, pod)).count() as i64;
+        let mut left = allowed - (self.replicas - standing);
+        for pod in wanted.into_iter().skip(partition.max(0) as usize).rev().flatten() {
+            if pod.is_deleting() || pod.label(REVISION_HASH) == Some(&newest) {
+                continue;
+            }
+            if self.is_available(pod) {
+                if left <= 0 {
+                    return self.plan.wait("waiting for pods to be ready before more old ones go");
+                }
+                left -= 1;
+            }
+            self.delete(pod, "its template is out of date");
+        }
+    }
+
+    /// `maxUnavailable` of the strategy, at least one.
+    fn max_unavailable(&self) -> i64 {
+        let value = self.object.at(&["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"]);
+        percent::of(value, self.replicas, false).unwrap_or(1).max(1)
     }
 
     fn clean_up(&mut self) {

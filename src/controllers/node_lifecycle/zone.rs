@@ -1,0 +1,50 @@
+//! How fast nodes that do not answer may lose their pods: one after the other in each zone, and hardly or not at all where much of a
+//! zone is silent, for then it is more likely the network than the machines.
+//!
+//! Source: `pkg/controller/nodelifecycle`, whose defaults these are.
+
+use super::{NOT_READY, ROOT, UNREACHABLE, after, is_ready};
+use crate::object::Time;
+use crate::world::{Row, World};
+use std::sync::Arc;
+
+/// Seconds between two nodes of a zone: one in ten seconds (`--node-eviction-rate`).
+const PAUSE: i64 = 10;
+/// The same in a large zone of which much is silent (`--secondary-node-eviction-rate`).
+const LONG_PAUSE: i64 = 100;
+/// Nodes above which a zone is large (`--large-cluster-size-threshold`).
+const LARGE: usize = 50;
+/// The part of a zone that is much of it, in percent (`--unhealthy-zone-threshold`).
+const MUCH: usize = 55;
+/// So few silent nodes are never much.
+const FEW: usize = 2;
+
+/// When the pods of a node that does not answer may be made to go: none as long as things stay as they are.
+pub(super) fn turn(world: &World, node: &Row) -> Option<Time> {
+    // Where no node is ready at all, the fault is more likely here than there.
+    if !world.list(ROOT).any(is_ready) {
+        return None;
+    }
+    let zone: Vec<&Arc<Row>> = world.list(ROOT).filter(|other| place(other) == place(node)).collect();
+    let silent = zone.len() - zone.iter().filter(|node| is_ready(node)).count();
+    let partly = silent < zone.len() && silent > FEW && silent * 100 >= MUCH * zone.len();
+    let pause = match partly {
+        true if zone.len() > LARGE => LONG_PAUSE,
+        true => return None,
+        false => PAUSE,
+    };
+    let last = zone.iter().filter_map(|other| executes(other)).max();
+    Some(last.map_or(world.now, |last| after(last, pause)))
+}
+
+/// Region and zone.
+fn place(node: &Row) -> (Option<&str>, Option<&str>) {
+    (node.label("topology.kubernetes.io/region"), node.label("topology.kubernetes.io/zone"))
+}
+
+/// Since when the pods of a node have to go because it does not answer.
+fn executes(node: &Row) -> Option<Time> {
+    let taints = node.node()?.taints.iter();
+    let ours = |key: &str| key == NOT_READY || key == UNREACHABLE;
+    taints.filter(|taint| taint.effect == "NoExecute" && ours(&taint.key)).filter_map(|taint| taint.added).max()
+}
