@@ -32,6 +32,7 @@ pub mod pv_binder;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod resourcequota;
+pub mod service_lb;
 pub mod serviceaccount;
 pub mod statefulset;
 pub mod ttl;
@@ -53,6 +54,7 @@ pub static ALL: &[&Loop] = &[
     &garbage::LOOP,
     &namespace::LOOP,
     &serviceaccount::LOOP,
+    &service_lb::LOOP,
     &node_lifecycle::LOOP,
     &pod_gc::LOOP,
     &resourcequota::LOOP,

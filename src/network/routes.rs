@@ -32,9 +32,10 @@ fn plan(world: &World, key: &Key) -> Plan {
     if wanted.as_ref() == ordered {
         return plan;
     }
-    let moved = |old: &&Route| wanted.as_ref().is_none_or(|wanted| wanted.address != old.address);
-    if let Some(old) = ordered.filter(moved) {
-        let route = Route { address: old.address.clone(), ..Route::default() };
+    let stays = |address: &&Str| wanted.as_ref().is_some_and(|wanted| wanted.addresses().any(|one| one == *address));
+    let lost: Vec<Str> = ordered.into_iter().flat_map(Route::addresses).filter(|one| !stays(one)).cloned().collect();
+    if !lost.is_empty() {
+        let route = Route { balancers: lost, ..Route::default() };
         plan.effects.push(Effect::Route { service: key.clone(), route });
     }
     if let Some(route) = wanted {
@@ -60,11 +61,17 @@ fn route(world: &World, row: &Row) -> Option<Route> {
     };
     let route = Route {
         address: address.into(),
+        balancers: balancers(&service),
         alias: if text("type") == "ExternalName" { text("externalName").into() } else { "".into() },
         members: if address.is_empty() { members(&slices) } else { Vec::new() },
         ports: service.items(&["spec", "ports"]).iter().filter_map(port).collect(),
     };
     (!route.leads_nowhere()).then_some(route)
+}
+
+fn balancers(service: &Object) -> Vec<Str> {
+    let ingress = service.items(&["status", "loadBalancer", "ingress"]).iter();
+    ingress.filter_map(|one| one["ip"].as_str().map(Str::from)).collect()
 }
 
 /// The ready pods behind a Service that has no address of its own, with the names that they have in it.
@@ -191,7 +198,7 @@ mod tests {
         let key = Key::new(Resource(SERVICES), "default", "web");
         world.remove(&key);
         let plan = plan(&world, &key);
-        let nowhere = Route { address: "127.9.128.7".into(), ..Route::default() };
+        let nowhere = Route { balancers: vec!["127.9.128.7".into()], ..Route::default() };
         assert_eq!(plan.effects, [Effect::Route { service: key.clone(), route: nowhere }]);
         world.facts.ordered(&plan.effects[0], Time::UNIX_EPOCH);
         assert!(super::plan(&world, &key).effects.is_empty());

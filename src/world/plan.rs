@@ -137,11 +137,13 @@ pub enum Effect {
     },
 }
 
-/// Where a Service leads: the whole of it. An address alone leads nowhere any more.
+/// Where a Service leads: the whole of it. Addresses alone lead nowhere any more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Route {
     /// The Service's address; empty when it has none.
     pub address: Str,
+    /// Its further addresses: those of its load balancer.
+    pub balancers: Vec<Str>,
     /// `spec.externalName`.
     pub alias: Str,
     /// Whoever its name means, when it has no address.
@@ -151,6 +153,11 @@ pub struct Route {
 }
 
 impl Route {
+    /// Every address of it.
+    pub fn addresses(&self) -> impl Iterator<Item = &Str> {
+        std::iter::once(&self.address).chain(&self.balancers).filter(|address| !address.is_empty())
+    }
+
     /// Whether nothing of the Service is to be found any more.
     pub fn leads_nowhere(&self) -> bool {
         self.alias.is_empty() && self.members.is_empty() && self.ports.is_empty()

@@ -233,11 +233,14 @@ fn fetch(place: &str) -> Option<String> {
 fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.apply(&web(2).replace("ports: [{port: 80,", "type: NodePort\n  ports: [{port: 8000,"));
+    cluster.apply(&web(2).replace("ports: [{port: 80,", "type: LoadBalancer\n  ports: [{port: 8000,"));
     let servers: BTreeSet<String> = cluster.ready_pods("app=web", 2).into_iter().collect();
     let address = cluster.read("service/web", "{.spec.clusterIP}:{.spec.ports[0].port}");
     let node_port = cluster.read("service/web", "127.0.0.1:{.spec.ports[0].nodePort}");
-    for place in [address, node_port] {
+    let ip = "{.status.loadBalancer.ingress[0].ip}";
+    cluster.until("it has an address outside", || !cluster.read("service/web", ip).is_empty());
+    let balancer = format!("{}:8000", cluster.read("service/web", ip));
+    for place in [address, node_port, balancer] {
         let seen = RefCell::new(BTreeSet::new());
         cluster.until("both have answered", || {
             seen.borrow_mut().extend(fetch(&place).and_then(|said| Some(said.split_once(' ')?.0.to_owned())));

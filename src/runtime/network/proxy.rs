@@ -63,11 +63,12 @@ async fn listen(mut told: UnboundedReceiver<(Key, Route)>, folder: PathBuf) {
 
 /// Where a Service is to be found from outside, each place with the port of the Service that it stands for.
 fn doors(route: &Route) -> Vec<(SocketAddrV4, u16)> {
-    let Ok(address) = route.address.parse::<Ipv4Addr>() else { return Vec::new() };
+    let addresses: Vec<Ipv4Addr> = route.addresses().filter_map(|address| address.parse().ok()).collect();
     let ports = route.ports.iter().filter(|port| *port.protocol == *"TCP");
     let doors = ports.flat_map(|port| {
+        let own = addresses.iter().map(|address| (SocketAddrV4::new(*address, port.port), port.port));
         let node = port.node_port.map(|node| (SocketAddrV4::new(Ipv4Addr::LOCALHOST, node), port.port));
-        [Some((SocketAddrV4::new(address, port.port), port.port)), node]
+        own.chain(node)
     });
-    doors.flatten().collect()
+    doors.collect()
 }

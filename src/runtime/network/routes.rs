@@ -17,23 +17,23 @@ pub const DNS: &str = "dns";
 /// The port of resolvers.
 pub const DNS_PORT: u16 = 53;
 
-/// Writes, or with no ports removes, the routes of one Service address.
+/// Writes, or with no ports removes, the routes of a Service: a file for each of its addresses.
 pub fn write(state: &Path, route: &Route) -> io::Result<()> {
-    if route.address.is_empty() {
-        return Ok(());
-    }
     let folder = state.join(FOLDER);
-    let file = folder.join(&*route.address);
-    if route.ports.is_empty() {
-        return fs::remove_file(&file).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => Ok(()),
-            _ => Err(error),
-        });
+    if !route.ports.is_empty() {
+        fs::create_dir_all(&folder)?;
     }
-    fs::create_dir_all(&folder)?;
-    let new = folder.join(format!("{}.new", route.address));
-    fs::write(&new, text(route))?;
-    fs::rename(&new, &file)
+    let text = text(route);
+    route.addresses().try_for_each(|address| {
+        let file = folder.join(&**address);
+        if text.is_empty() {
+            let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+            return fs::remove_file(&file).or_else(|error| if gone(&error) { Ok(()) } else { Err(error) });
+        }
+        let new = folder.join(format!("{address}.new"));
+        fs::write(&new, &text)?;
+        fs::rename(&new, &file)
+    })
 }
 
 fn text(route: &Route) -> String {

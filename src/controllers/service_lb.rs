@@ -1,0 +1,140 @@
+//! The cloud's part of a Service of type LoadBalancer: an address of its own. The cloud is this machine, so the address is one of
+//! the cluster's loopback addresses; without a node that is this machine there is none, and the Service waits for it as in
+//! Kubernetes without a cloud.
+
+use crate::object::{Key, Object};
+use crate::world::{EventType, Loop, Plan, Row, Verb, World};
+use serde_json::json;
+
+const ROOT: &str = "services";
+
+/// The loop, by its name in Kubernetes.
+pub const LOOP: Loop = Loop { name: "service-lb-controller", root: ROOT, concerns, plan };
+
+/// Addresses of load balancers are 127.N.192.1 to 127.N.254.254.
+const FIRST_THIRD: u32 = 192;
+const THIRDS: u32 = 63;
+const FOURTHS: u32 = 254;
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        ROOT => vec![row.key.clone()],
+        // The first node that is this machine brings the cloud.
+        "nodes" => world.list(ROOT).map(|row| row.key.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let service = row.body();
+    let has = service.items(&["status", "loadBalancer", "ingress"]);
+    // Of a class of its own another implementation takes care.
+    let wants = service.text(&["spec", "type"]) == Some("LoadBalancer")
+        && service.text(&["spec", "loadBalancerClass"]).is_none_or(str::is_empty);
+    if wants && has.is_empty() {
+        match is_machine(world).then(|| free(world, &row.uid)).flatten() {
+            Some(address) => {
+                let ingress = json!([{"ip": address, "ipMode": "VIP"}]);
+                plan.event(row, EventType::Normal, "EnsuredLoadBalancer", "Ensured load balancer");
+                plan.write(
+                    with_status(&service, json!({"ingress": ingress})),
+                    format!("it is to be found at {address}"),
+                );
+            }
+            None => plan.wait("no node here could be its load balancer"),
+        }
+    }
+    if !wants && !has.is_empty() {
+        plan.write(with_status(&service, json!({})), "it is no load balancer any more");
+    }
+    plan
+}
+
+fn is_machine(world: &World) -> bool {
+    world.facts.nodes.values().any(|node| node.ours && !node.simulated)
+}
+
+fn with_status(service: &Object, balancer: serde_json::Value) -> Verb {
+    let mut changed = service.clone();
+    changed.set(&["status", "loadBalancer"], balancer);
+    Verb::Status(changed)
+}
+
+/// An address that leads nowhere yet, looked for from a place that the Service's uid gives.
+fn free(world: &World, uid: &str) -> Option<String> {
+    let count = THIRDS * FOURTHS;
+    let start = uid.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % count;
+    let address = |step: u32| {
+        let place = (start + step) % count;
+        format!("127.{}.{}.{}", world.settings.network, FIRST_THIRD + place / FOURTHS, 1 + place % FOURTHS)
+    };
+    let of = |row: &Row| {
+        let body = row.body();
+        let ingress = body.items(&["status", "loadBalancer", "ingress"]);
+        ingress.iter().filter_map(|one| one["ip"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let taken: Vec<String> = world.list(ROOT).flat_map(|row| of(row)).collect();
+    (0..count).map(address).find(|ip| !taken.contains(ip))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Resource, Time};
+    use crate::world::NodeFacts;
+    use serde_json::Value;
+
+    fn world(nodes: &[(&str, bool)]) -> World {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        world.settings.network = 9;
+        for (name, simulated) in nodes {
+            let node = NodeFacts { ours: true, simulated: *simulated, ..NodeFacts::default() };
+            world.facts.nodes.insert((*name).into(), node);
+        }
+        world
+    }
+
+    fn put(world: &mut World, name: &str, kind: &str, ingress: Value) -> Key {
+        let key = Key::new(Resource(ROOT), "default", name);
+        let service = json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": kind},
+            "metadata": {"name": name, "namespace": "default", "uid": "same"}, "status": {"loadBalancer": ingress}});
+        world.put(key.clone(), service.to_string().into());
+        key
+    }
+
+    fn written(plan: &Plan) -> Option<Value> {
+        plan.writes.iter().find_map(|write| match &write.verb {
+            Verb::Status(object) => object.at(&["status", "loadBalancer"]).cloned(),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_load_balancer_gets_an_address_of_its_own_once() {
+        let mut world = world(&[("here", false)]);
+        let one = put(&mut world, "one", "LoadBalancer", json!({}));
+        let first = written(&plan(&world, &one)).unwrap();
+        put(&mut world, "one", "LoadBalancer", first.clone());
+        assert!(plan(&world, &one).is_empty(), "quiet when right");
+        let other = put(&mut world, "other", "LoadBalancer", json!({}));
+        let second = written(&plan(&world, &other)).unwrap();
+        assert_ne!(first, second, "each its own, even from the same place");
+        assert!(second["ingress"][0]["ip"].as_str().unwrap().starts_with("127.9."));
+    }
+
+    #[test]
+    fn without_this_machine_there_is_no_cloud() {
+        let mut world = world(&[("pretended", true)]);
+        let key = put(&mut world, "one", "LoadBalancer", json!({}));
+        assert_eq!(written(&plan(&world, &key)), None);
+    }
+
+    #[test]
+    fn what_is_none_any_more_gives_its_address_back() {
+        let mut world = world(&[("here", false)]);
+        let key = put(&mut world, "one", "ClusterIP", json!({"ingress": [{"ip": "127.9.192.1"}]}));
+        assert_eq!(written(&plan(&world, &key)), Some(json!({})));
+    }
+}
