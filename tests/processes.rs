@@ -7,6 +7,7 @@ mod ending;
 mod exec;
 mod guestbook;
 mod healing;
+mod hooks;
 mod jobs;
 mod logs;
 mod network;

@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{CLOSED, LocalPod, Member, Role, State};
-use super::{backoff, probes, simulate};
+use super::{backoff, hooks, probes, simulate};
 use crate::object::Time;
 use crate::world::Ended;
 use k8s_openapi::api::core::v1::{
@@ -78,6 +78,7 @@ fn tell(pod: &LocalPod, member: &Member, step: &Step) -> Told {
             let state = waiting("CrashLoopBackOff", Some(message));
             Told { attempt, state, last: ended, waits_after_end }
         }
+        (_, State::Running { .. }) if hooks::is_starting(member) => told(attempt, usual_wait(pod), member.last.clone()),
         (_, State::New | State::Starting { .. }) => {
             told(attempt, image_wait(member).unwrap_or_else(|| usual_wait(pod)), member.last.clone())
         }

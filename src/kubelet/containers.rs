@@ -2,7 +2,7 @@
 
 use super::pod::{LocalPod, Member, Role, State};
 use super::start::{self, Unready};
-use super::{address, backoff, deadlines, probes, simulate, termination, volumes};
+use super::{address, backoff, deadlines, hooks, probes, simulate, termination, volumes};
 use crate::object::{Str, Time};
 use crate::world::{Effect, Plan, Start, Verb};
 use jiff::SignedDuration;
@@ -35,6 +35,13 @@ pub enum Step {
     BackOff {
         /// The pause.
         seconds: i64,
+    },
+    /// Run the hook that comes before its end.
+    PreStop {
+        /// Seconds that it has.
+        grace: i64,
+        /// The event that tells why the container is to end.
+        event: Option<String>,
     },
     /// End the running attempt.
     Stop {
@@ -69,9 +76,11 @@ impl Order {
                     attempt: member.attempt,
                     grace_seconds: grace,
                 }),
+                Step::PreStop { grace, .. } => hooks::order_last(pod, member, grace, plan),
                 Step::Keep | Step::Misconfigured(_) | Step::BackOff { .. } => {}
             }
         }
+        hooks::order(pod, plan);
         probes::order(pod, plan);
         let Some(ip) = &self.ip.filter(|_| !termination::is_ending(pod)) else { return };
         if let Some(volumes) = volumes::outdated(pod, ip, &start::hostname(pod)) {
@@ -82,6 +91,12 @@ impl Order {
 
 /// Decides about every container of a pod.
 pub fn decide(pod: &LocalPod) -> Order {
+    let mut order = wanted(pod);
+    hooks::delay_stops(pod, &mut order);
+    order
+}
+
+fn wanted(pod: &LocalPod) -> Order {
     let mut order = Order::none(pod);
     order.ip = address::of(pod);
     if termination::is_ending(pod) || pod.is_closing() {
@@ -95,7 +110,9 @@ pub fn decide(pod: &LocalPod) -> Order {
         Some(_) => volumes::missing(pod),
     };
     for (place, member) in pod.members.iter().enumerate() {
-        if let Some(step) = probes::failed(pod, member).or_else(|| changed(pod, member)) {
+        if let Some(step) =
+            hooks::failed(pod, member).or_else(|| probes::failed(pod, member)).or_else(|| changed(pod, member))
+        {
             order.steps[place] = step;
         }
     }

@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, State};
-use super::{conditions, deadlines, probes, volumes};
+use super::{conditions, deadlines, hooks, probes, volumes};
 use crate::kinds::pod::unsupported;
 use crate::world::{Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
@@ -77,7 +77,7 @@ impl Teller<'_, '_> {
     /// An attempt has come to run (and may have ended by now) of which status does not tell yet.
     fn started(&mut self) {
         let has_run = match &self.member.state {
-            State::Running { .. } => true,
+            State::Running { .. } => !hooks::is_starting(self.member),
             State::Ended(ended) => (ended.started.is_some() || ended.is_start_error()) && self.member.facts.is_some(),
             _ => false,
         };
@@ -166,7 +166,7 @@ impl Teller<'_, '_> {
     }
 
     fn stopped(&mut self, step: &Step) {
-        let Step::Stop { event: Some(event), .. } = step else { return };
+        let (Step::Stop { event: Some(event), .. } | Step::PreStop { event: Some(event), .. }) = step else { return };
         self.event(EventType::Normal, "Killing", event.clone());
     }
 }

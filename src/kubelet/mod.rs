@@ -15,6 +15,7 @@ mod deadlines;
 mod environment;
 mod events;
 mod fields;
+mod hooks;
 mod phase;
 mod pod;
 mod probes;

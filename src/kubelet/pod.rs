@@ -1,6 +1,6 @@
 //! A pod as its node sees it: spec, last status and facts, put together for each container.
 
-use super::simulate;
+use super::{hooks, simulate};
 use crate::kinds::{pod::facts::is_sidecar, typed};
 use crate::object::{Object, Time};
 use crate::world::{
@@ -202,7 +202,8 @@ fn members(world: &World, spec: &PodSpec, status: &PodStatus, facts: Option<&Pod
     let main = spec.containers.iter().map(|container| (Role::Main, container, status.container_statuses.as_deref()));
     let member = |(role, container, statuses): (Role, &Container, Option<&[ContainerStatus]>)| {
         let old = statuses.unwrap_or_default().iter().find(|status| status.name == container.name).cloned();
-        let facts = facts.and_then(|facts| facts.containers.get(container.name.as_str())).cloned();
+        let mut facts = facts.and_then(|facts| facts.containers.get(container.name.as_str())).cloned();
+        facts.iter_mut().for_each(|facts| hooks::wake_up(world.now, container, facts));
         let (attempt, state, last) = resolve(world.now, old.as_ref(), facts.as_ref());
         Member { role, spec: container.clone(), old, attempt, state, last, facts }
     };

@@ -4,11 +4,13 @@
 //! probe decides whether the container is ready.
 
 use super::containers::Step;
+use super::hooks;
 use super::pod::{LocalPod, Member, State};
 use crate::object::Time;
 use crate::world::{Effect, Event, EventType, Plan, Probe as Order, ProbeFacts, ProbeKind};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Probe;
+use serde::Serialize;
 use serde_json::Value;
 
 const KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness];
@@ -18,7 +20,7 @@ const UNANSWERED_SECONDS: i64 = 5;
 
 /// Whether the container has started: it runs, and its startup probe has succeeded once.
 pub fn is_started(member: &Member) -> bool {
-    if !matches!(member.state, State::Running { .. }) {
+    if !matches!(member.state, State::Running { .. }) || hooks::is_starting(member) {
         return false;
     }
     let known = member.old_while_running().is_some_and(|old| old.started == Some(true));
@@ -69,30 +71,41 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
                 plan.wake_at(due.max(soonest));
                 continue;
             }
-            plan.effects.push(Effect::Probe(Box::new(Order {
-                pod_uid: pod.row.uid.clone(),
-                container: member.spec.name.as_str().into(),
-                attempt: member.attempt,
-                kind,
-                handler: handler(member, spec),
-                ip: pod.facts.as_deref().map(|facts| facts.ip.clone()).unwrap_or_else(|| "".into()),
-                timeout_seconds: i64::from(spec.timeout_seconds.unwrap_or(1)),
-            })));
+            plan.effects.push(ask(pod, member, kind, spec, i64::from(spec.timeout_seconds.unwrap_or(1))));
         }
     }
 }
 
+/// The order of one probe, or of a hook, as it stands in the spec.
+pub fn ask(pod: &LocalPod, member: &Member, kind: ProbeKind, spec: &impl Serialize, timeout_seconds: i64) -> Effect {
+    Effect::Probe(Box::new(Order {
+        pod_uid: pod.row.uid.clone(),
+        container: member.spec.name.as_str().into(),
+        attempt: member.attempt,
+        kind,
+        handler: handler(member, spec),
+        ip: pod.facts.as_deref().map(|facts| facts.ip.clone()).unwrap_or_else(|| "".into()),
+        timeout_seconds,
+    }))
+}
+
 /// Tells of every failure of the container's probes that was not told of yet.
 pub fn tell_failures(pod: &LocalPod, member: &Member, plan: &mut Plan) {
-    for kind in KINDS {
+    for kind in KINDS.into_iter().chain([ProbeKind::PostStart, ProbeKind::PreStop]) {
         let Some(results) = member.probe(kind).filter(|results| results.untold) else { continue };
         plan.events.push(Event {
             about: pod.row.key.clone(),
             uid: pod.row.uid.clone(),
             field_path: super::events::field_path(member),
             kind: EventType::Warning,
-            reason: "Unhealthy",
-            message: format!("{} probe failed: {}", name(kind), results.message),
+            reason: reason(kind),
+            message: match kind {
+                ProbeKind::PostStart | ProbeKind::PreStop if results.message.is_empty() => {
+                    format!("{} failed", name(kind))
+                }
+                ProbeKind::PostStart | ProbeKind::PreStop => format!("{} failed: {}", name(kind), results.message),
+                _ => format!("{} probe failed: {}", name(kind), results.message),
+            },
         });
         let (pod_uid, container) = (pod.row.uid.clone(), member.spec.name.as_str().into());
         plan.effects.push(Effect::Told { pod_uid, container, attempt: member.attempt, kind });
@@ -106,6 +119,7 @@ fn runs(pod: &LocalPod, member: &Member, kind: ProbeKind) -> bool {
         ProbeKind::Startup => !ending && !is_started(member) && !is_given_up(member, kind),
         ProbeKind::Liveness => !ending && is_started(member) && !is_given_up(member, kind),
         ProbeKind::Readiness => is_started(member),
+        ProbeKind::PostStart | ProbeKind::PreStop => false,
     }
 }
 
@@ -130,6 +144,7 @@ pub fn spec_of(member: &Member, kind: ProbeKind) -> Option<&Probe> {
         ProbeKind::Startup => member.spec.startup_probe.as_ref(),
         ProbeKind::Liveness => member.spec.liveness_probe.as_ref(),
         ProbeKind::Readiness => member.spec.readiness_probe.as_ref(),
+        ProbeKind::PostStart | ProbeKind::PreStop => None,
     }
 }
 
@@ -142,14 +157,24 @@ fn name(kind: ProbeKind) -> &'static str {
         ProbeKind::Startup => "Startup",
         ProbeKind::Liveness => "Liveness",
         ProbeKind::Readiness => "Readiness",
+        ProbeKind::PostStart => "PostStartHook",
+        ProbeKind::PreStop => "PreStopHook",
+    }
+}
+
+fn reason(kind: ProbeKind) -> &'static str {
+    match kind {
+        ProbeKind::PostStart => "FailedPostStartHook",
+        ProbeKind::PreStop => "FailedPreStopHook",
+        _ => "Unhealthy",
     }
 }
 
 /// The handler as in the spec, with the names of ports resolved.
-fn handler(member: &Member, spec: &Probe) -> Value {
+fn handler(member: &Member, spec: &impl Serialize) -> Value {
     let mut handler = serde_json::to_value(spec).unwrap_or_default();
     if let Some(fields) = handler.as_object_mut() {
-        fields.retain(|field, _| ["exec", "httpGet", "tcpSocket", "grpc"].contains(&field.as_str()));
+        fields.retain(|field, _| ["exec", "httpGet", "tcpSocket", "grpc", "sleep"].contains(&field.as_str()));
     }
     for action in ["httpGet", "tcpSocket"] {
         let Some(port) = handler.get_mut(action).and_then(|action| action.get_mut("port")) else { continue };

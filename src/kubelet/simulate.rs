@@ -39,7 +39,7 @@ pub fn pretend(world: &World, row: &Row, pod: &Object, spec: &PodSpec, status: &
     let all = init.chain(spec.containers.iter().map(|container| (container, Role::Main)));
     let containers = all.map(|(container, role)| {
         let state = state(world.now, started, script(pod, spec, role));
-        let probes = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness];
+        let probes = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness, ProbeKind::PostStart];
         let content = ProbeFacts { successes: i32::MAX, last: Some(started), ..ProbeFacts::default() };
         let probes = probes.into_iter().map(|kind| (kind, content.clone())).collect();
         (container.name.as_str().into(), ContainerFacts { probes, ..ContainerFacts::new(0, state) })

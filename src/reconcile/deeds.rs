@@ -282,18 +282,20 @@ pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
             let known = facts.pods.get(pod_uid)?.containers.get(container)?.probes.get(kind);
             let (successes, failures) = known.map_or((0, 0), |known| (known.successes, known.failures));
             let name = match kind {
-                ProbeKind::Startup => "startup",
-                ProbeKind::Liveness => "liveness",
-                ProbeKind::Readiness => "readiness",
+                ProbeKind::Startup => "startup probe",
+                ProbeKind::Liveness => "liveness probe",
+                ProbeKind::Readiness => "readiness probe",
+                ProbeKind::PostStart => "postStart hook",
+                ProbeKind::PreStop => "preStop hook",
             };
             match ok {
                 false if failures == 0 => match message.lines().next() {
-                    None => Some(format!("{name} probe of {container} fails")),
-                    Some(line) => Some(format!("{name} probe of {container} fails: {line}")),
+                    None => Some(format!("{name} of {container} fails")),
+                    Some(line) => Some(format!("{name} of {container} fails: {line}")),
                 },
                 // That a program lives from the start is nothing new.
                 true if failures > 0 || (successes == 0 && *kind != ProbeKind::Liveness) => {
-                    Some(format!("{name} probe of {container} succeeds"))
+                    Some(format!("{name} of {container} succeeds"))
                 }
                 _ => None,
             }

@@ -220,11 +220,17 @@ pub enum ProbeKind {
     Liveness,
     /// Its result is the container's readiness.
     Readiness,
+    /// No probe but a hook: its failure ends the container.
+    PostStart,
+    /// The hook before the stop.
+    PreStop,
 }
 
 /// Results of one probe of one attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbeFacts {
+    /// When the first one was ordered.
+    pub since: Option<Time>,
     /// A probe is under way since then.
     pub in_flight: Option<Time>,
     /// When the last one was answered.

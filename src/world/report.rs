@@ -68,6 +68,7 @@ impl Facts {
                 // An answer that nothing waits for is a late or a second one: counted, it would be a probe that never was due.
                 let probe = known.probes.get_mut(&kind).filter(|probe| probe.in_flight.is_some())?;
                 *probe = ProbeFacts {
+                    since: probe.since,
                     in_flight: None,
                     last: Some(at),
                     successes: if ok { probe.successes + 1 } else { 0 },
@@ -112,7 +113,9 @@ impl Facts {
             }
             Effect::Probe(probe) => {
                 if let Some(known) = self.container(&probe.pod_uid, &probe.container, probe.attempt) {
-                    known.probes.entry(probe.kind).or_default().in_flight = Some(now);
+                    let results = known.probes.entry(probe.kind).or_default();
+                    results.in_flight = Some(now);
+                    results.since.get_or_insert(now);
                 }
             }
         }

@@ -28,8 +28,6 @@ const OF_CONTAINER: &[(&[&str], &str)] = &[
     (&["securityContext", "privileged"], AS_YOU),
     (&["securityContext", "capabilities"], AS_YOU),
     (&["securityContext", "readOnlyRootFilesystem"], "the host's files are open as they are to you"),
-    (&["lifecycle", "postStart"], "the hook is not run"),
-    (&["lifecycle", "preStop"], "the hook is not run"),
     (&["resources", "limits"], "limits are not enforced"),
 ];
 
@@ -86,8 +84,7 @@ mod tests {
             "securityContext": {"runAsUser": 0, "runAsNonRoot": false},
             "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {"medium": "", "sizeLimit": "1Mi"}}],
             "initContainers": [{"name": "i", "resources": {"limits": {"memory": "1Mi"}, "requests": {"cpu": 1}}}],
-            "containers": [{"name": "c"}, {"name": "d", "lifecycle": {"stopSignal": "SIGHUP", "preStop": {"sleep": {"seconds": 1}}},
-                "securityContext": {"capabilities": {}, "privileged": true}}],
+            "containers": [{"name": "c"}, {"name": "d", "securityContext": {"capabilities": {}, "privileged": true}}],
         });
         let expected = [
             "spec.hostNetwork",
@@ -95,7 +92,6 @@ mod tests {
             "spec.volumes[1].emptyDir.sizeLimit",
             "spec.initContainers[0].resources.limits",
             "spec.containers[1].securityContext.privileged",
-            "spec.containers[1].lifecycle.preStop",
         ];
         let found: Vec<String> = fields(&spec, "spec").into_iter().map(|(path, _)| path).collect();
         assert_eq!(found, expected);

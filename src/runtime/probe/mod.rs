@@ -10,8 +10,8 @@ pub use pool::Pool;
 
 use super::wire::ExecOutcome;
 use crate::object::Time;
-use crate::world::Report;
 use crate::world::plan::Probe;
+use crate::world::{ProbeKind, Report};
 use serde_json::Value;
 
 /// What a failing probe may say at most.
@@ -61,8 +61,15 @@ pub fn answer(probe: &Probe, result: Result<(), String>) -> Report {
 fn over_network(probe: &Probe) -> Result<(), String> {
     let handler = &probe.handler;
     let timeout = std::time::Duration::from_secs(probe.timeout_seconds.clamp(1, 3600) as u64);
+    let is_hook = matches!(probe.kind, ProbeKind::PostStart | ProbeKind::PreStop);
     if let Some(get) = handler.get("httpGet") {
-        network::http(get, &probe.ip, timeout)
+        match is_hook {
+            // A hook is content with any answer (Kubernetes: lifecycle/handlers.go).
+            true => network::answer(get, &probe.ip, timeout).map(drop),
+            false => network::http(get, &probe.ip, timeout),
+        }
+    } else if is_hook && handler.get("tcpSocket").is_some() {
+        Err("tcpSocket is no lifecycle hook: write exec, httpGet or sleep".into())
     } else if let Some(socket) = handler.get("tcpSocket") {
         network::tcp(socket, &probe.ip, timeout)
     } else if handler.get("grpc").is_some() {

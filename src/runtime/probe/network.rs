@@ -10,6 +10,14 @@ const REDIRECTS: usize = 10;
 
 /// Asks; any status from 200 to 399 is a success. Redirects to another host are not followed and count as success.
 pub fn http(get: &Value, ip: &str, timeout: Duration) -> Result<(), String> {
+    match answer(get, ip, timeout)? {
+        200..400 => Ok(()),
+        status => Err(format!("HTTP probe failed with statuscode: {status}")),
+    }
+}
+
+/// Asks; gives the status of whatever is answered.
+pub fn answer(get: &Value, ip: &str, timeout: Duration) -> Result<u16, String> {
     let scheme = get["scheme"].as_str().unwrap_or("HTTP").to_ascii_lowercase();
     if scheme != "http" {
         return Err(format!("{scheme} probes are not supported; use scheme HTTP, or a tcpSocket or exec probe"));
@@ -25,8 +33,7 @@ pub fn http(get: &Value, ip: &str, timeout: Duration) -> Result<(), String> {
         let (status, location) = ask(&url, get, left).map_err(|error| go_error(&url, &authority, &error))?;
         match location.map(|location| redirected(&url, &location)) {
             Some(next) if (301..=308).contains(&status) && host_of(&next) == host_of(&url) => url = next,
-            _ if (200..400).contains(&status) => return Ok(()),
-            _ => return Err(format!("HTTP probe failed with statuscode: {status}")),
+            _ => return Ok(status),
         }
     }
     Err(format!("Get {url:?}: stopped after {REDIRECTS} redirects"))

@@ -1,0 +1,209 @@
+//! postStart and preStop: what a container does once it runs, and before it is asked to end.
+//!
+//! A container counts as running when its postStart hook has succeeded; one that fails ends it. The preStop hook comes before the
+//! stop signal and takes its time from the grace period. Each runs at least once: a control plane that restarts in between asks again.
+//! On the way to the machine and back a hook is a probe that is asked once. A sleep is nobody's work but the clock's.
+
+use super::containers::{Order, Step};
+use super::pod::{LocalPod, Member, State};
+use super::probes;
+use crate::object::Time;
+use crate::world::{ContainerFacts, Plan, ProbeKind};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
+
+/// A postStart hook may take so long. Kubernetes waits without end; this is as good, and can be added to a time.
+const PATIENCE: i64 = 24 * 60 * 60;
+/// A container has at least so many seconds between its stop signal and its end (Kubernetes: minimumGracePeriodInSeconds).
+const LEAST_GRACE: i64 = 2;
+
+/// The hook of a kind, if the container has it.
+fn of(container: &Container, kind: ProbeKind) -> Option<&LifecycleHandler> {
+    let lifecycle = container.lifecycle.as_ref()?;
+    if kind == ProbeKind::PostStart { lifecycle.post_start.as_ref() } else { lifecycle.pre_stop.as_ref() }
+}
+
+fn sleeps(container: &Container, kind: ProbeKind) -> Option<SignedDuration> {
+    Some(SignedDuration::from_secs(of(container, kind)?.sleep.as_ref()?.seconds))
+}
+
+/// Hooks that sleep and whose time is over have succeeded.
+pub fn wake_up(now: Time, container: &Container, facts: &mut ContainerFacts) {
+    for kind in [ProbeKind::PostStart, ProbeKind::PreStop] {
+        let (Some(pause), Some(hook)) = (sleeps(container, kind), facts.probes.get_mut(&kind)) else { continue };
+        if let Some(end) = hook.in_flight.map(|since| since + pause).filter(|end| *end <= now) {
+            (hook.in_flight, hook.last, hook.successes) = (None, Some(end), 1);
+        }
+    }
+}
+
+/// Whether it runs and its postStart hook has not succeeded yet.
+pub fn is_starting(member: &Member) -> bool {
+    let runs = matches!(member.state, State::Running { .. });
+    let done = || member.probe(ProbeKind::PostStart).is_some_and(|hook| hook.successes > 0);
+    runs && of(&member.spec, ProbeKind::PostStart).is_some() && member.old_while_running().is_none() && !done()
+}
+
+/// The stop of a container whose postStart hook has failed.
+pub fn failed(pod: &LocalPod, member: &Member) -> Option<Step> {
+    let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
+    let failed = member.probe(ProbeKind::PostStart).is_some_and(|hook| hook.failures > 0);
+    let event = || Some("FailedPostStartHook".to_owned());
+    (failed && !stopping && is_starting(member)).then(|| Step::Stop { grace: pod.grace_seconds(), event: event() })
+}
+
+/// Orders the postStart hooks that are due. Not in the beat in which the pod was written: it would be ordered twice.
+pub fn order(pod: &LocalPod, plan: &mut Plan) {
+    for member in pod.members.iter().filter(|member| is_starting(member)) {
+        let Some(hook) = of(&member.spec, ProbeKind::PostStart) else { continue };
+        match member.probe(ProbeKind::PostStart).and_then(|known| known.since) {
+            Some(since) => {
+                sleeps(&member.spec, ProbeKind::PostStart).into_iter().for_each(|pause| plan.wake_at(since + pause))
+            }
+            None if pod.is_staged() => plan.wake_at(pod.world.now + SignedDuration::from_secs(1)),
+            None => plan.effects.push(probes::ask(pod, member, ProbeKind::PostStart, hook, PATIENCE)),
+        }
+    }
+}
+
+/// Orders the preStop hook of a container that is to end.
+pub fn order_last(pod: &LocalPod, member: &Member, grace: i64, plan: &mut Plan) {
+    if let Some(hook) = of(&member.spec, ProbeKind::PreStop) {
+        plan.effects.push(probes::ask(pod, member, ProbeKind::PreStop, hook, grace));
+    }
+}
+
+/// Puts the preStop hook before each stop that is to be ordered, and takes its time from the grace.
+pub fn delay_stops(pod: &LocalPod, order: &mut Order) {
+    for (place, member) in pod.members.iter().enumerate().filter(|_| !pod.simulated) {
+        let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
+        let runs = matches!(member.state, State::Running { .. });
+        if of(&member.spec, ProbeKind::PreStop).is_none() || stopping || !runs {
+            continue;
+        }
+        if let Step::Stop { grace, event } = &mut order.steps[place] {
+            let (step, wake) = before(pod, member, *grace, event.take());
+            order.steps[place] = step;
+            order.wakes.extend(wake);
+        }
+    }
+}
+
+fn before(pod: &LocalPod, member: &Member, grace: i64, event: Option<String>) -> (Step, Option<Time>) {
+    let now = pod.world.now;
+    let known = member.probe(ProbeKind::PreStop);
+    let Some(since) = known.and_then(|hook| hook.since) else {
+        return match (grace > 0, pod.is_staged()) {
+            (false, _) => (Step::Stop { grace, event }, None),
+            (true, true) => (Step::Keep, Some(now + SignedDuration::from_secs(1))),
+            (true, false) => (Step::PreStop { grace, event }, None),
+        };
+    };
+    // A deletion has a deadline of its own; other stops have the whole grace from the hook on.
+    let deadline = pod.row.deletion.unwrap_or(since + SignedDuration::from_secs(grace));
+    if known.is_some_and(|hook| hook.last.is_some()) || now >= deadline {
+        let left = deadline.duration_since(now).as_secs().max(LEAST_GRACE);
+        return (Step::Stop { grace: left, event: None }, None);
+    }
+    let awake = sleeps(&member.spec, ProbeKind::PreStop).map(|pause| since + pause);
+    (Step::Keep, Some(awake.map_or(deadline, |awake| awake.min(deadline))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Act, Machine, pod};
+    use serde_json::{Value, json};
+
+    fn with(lifecycle: Value) -> Machine {
+        let container = json!({"name": "c", "image": "a", "lifecycle": lifecycle});
+        Machine::new(pod(json!({"terminationGracePeriodSeconds": 30, "containers": [container]})))
+    }
+
+    fn exec() -> Value {
+        json!({"exec": {"command": ["true"]}})
+    }
+
+    #[test]
+    fn a_container_runs_when_its_post_start_hook_has_succeeded() {
+        let mut machine = with(json!({"postStart": exec()}));
+        machine.settle();
+        assert_eq!(machine.told(), ["0 start c#0", "0 poststart ok"]);
+        assert_eq!(machine.summary(), "Running c+=running/0");
+        machine.restart();
+        machine.run_to(60);
+        assert_eq!(machine.told(), [""; 0], "not again while it runs");
+        let mut machine = with(json!({"postStart": {"sleep": {"seconds": 7}}}));
+        machine.run_to(6);
+        assert_eq!(
+            (&*machine.summary(), &*machine.condition("Ready")),
+            ("Pending c=ContainerCreating/0", "ContainersNotReady")
+        );
+        machine.run_to(7);
+        assert_eq!(machine.summary(), "Running c+=running/0");
+    }
+
+    #[test]
+    fn a_failed_post_start_hook_ends_the_container() {
+        let mut machine = with(json!({"postStart": exec(), "preStop": {"sleep": {"seconds": 3}}}));
+        machine.probe("poststart", false).run_to(5);
+        let expected = [
+            "0 start c#0",
+            "0 poststart fails",
+            "0 prestop ok",
+            "3 stop c in 27",
+            "3 c ends 143",
+            "3 start c#1",
+            "3 poststart fails",
+            "3 prestop ok",
+        ];
+        assert_eq!(machine.told(), expected);
+        let event = |reason: &str| {
+            machine.events.iter().find(|event| event.reason == reason).map(|event| event.message.clone())
+        };
+        assert_eq!(event("FailedPostStartHook").as_deref(), Some("PostStartHook failed: no"));
+        assert_eq!(event("Killing").as_deref(), Some("FailedPostStartHook"));
+    }
+
+    #[test]
+    fn a_pre_stop_hook_comes_first_and_takes_from_the_grace() {
+        let mut machine = with(json!({"preStop": {"sleep": {"seconds": 5}}}));
+        machine.act("c", Act::Stubborn).run_to(10);
+        machine.told();
+        machine.delete(30);
+        machine.run_to(100);
+        assert_eq!(
+            machine.told(),
+            ["10 prestop ok", "15 stop c in 25", "40 c ends 137", "40 remove uid-p", "40 deleted"]
+        );
+        assert_eq!(machine.reasons().iter().filter(|reason| **reason == "Killing").count(), 1);
+        // One that takes too long leaves the least there is.
+        let mut machine = with(json!({"preStop": {"sleep": {"seconds": 500}}}));
+        machine.act("c", Act::Stubborn).run_to(10);
+        machine.told();
+        machine.delete(30);
+        machine.run_to(100);
+        assert_eq!(
+            machine.told(),
+            ["10 prestop ok", "40 stop c in 2", "42 c ends 137", "42 remove uid-p", "42 deleted"]
+        );
+    }
+
+    #[test]
+    fn a_failed_pre_stop_hook_is_told_and_the_stop_goes_on() {
+        let mut machine = with(json!({"preStop": exec()}));
+        machine.probe("prestop", false).run_to(10);
+        machine.told();
+        machine.delete(30);
+        machine.settle();
+        assert_eq!(
+            machine.told(),
+            ["10 prestop fails", "10 stop c in 30", "10 c ends 143", "10 remove uid-p", "10 deleted"]
+        );
+        assert!(
+            machine
+                .events
+                .iter()
+                .any(|event| event.reason == "FailedPreStopHook" && event.message == "PreStopHook failed: no")
+        );
+    }
+}
