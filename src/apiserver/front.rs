@@ -45,6 +45,24 @@ impl Api {
         Ok(api)
     }
 
+    /// A copy in memory of what a store holds. Nothing that is done to it reaches the store.
+    pub fn copy_of(read: &dyn Read, actor: &str, outside: Outside) -> Result<Api> {
+        let mut api = Api { store: Store::in_memory().map_err(of_opening)?, actor: actor.into(), outside };
+        let now = api.outside.now();
+        let wrong = |error: StoreError| refused(&error);
+        let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
+        if let Some(network) = read.meta(NETWORK).map_err(wrong)? {
+            txn.set_meta(NETWORK, &network).map_err(wrong)?;
+        }
+        for stored in read.list_all().map_err(wrong)? {
+            let object = object_of(&stored)?;
+            txn.put(&stored.key, object.uid(), |revision| object.text_at(revision), actor, now).map_err(wrong)?;
+        }
+        txn.commit().map_err(|error| refused(&error.into()))?;
+        api.fill_when_new(Path::new(":memory:")).map_err(of_opening)?;
+        Ok(api)
+    }
+
     fn fill_when_new(&mut self, path: &Path) -> std::result::Result<(), OpenError> {
         let is_new = self.read(|snapshot| Ok(snapshot.revision()? == 0)).unwrap_or(false);
         if is_new {
@@ -107,6 +125,10 @@ impl Api {
         }
         Ok(done)
     }
+}
+
+fn of_opening(error: OpenError) -> Status {
+    Status::new(Reason::InternalError, error.to_string())
 }
 
 /// What a store's error means to a caller of the API.

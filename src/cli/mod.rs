@@ -34,6 +34,7 @@ mod one_pod;
 mod pairs;
 mod patch;
 mod patience;
+mod plan;
 mod port_forward;
 mod reconcile;
 mod relative;
@@ -131,6 +132,7 @@ kloop uncordon foo"
     Completion(completion::Args),
     Reconcile(reconcile::Args),
     Why(why::Args),
+    Plan(plan::Args),
     Version(version::Args),
     /// Print the list of flags inherited by all commands.
     #[command(
@@ -179,6 +181,7 @@ impl Verb {
             Verb::Completion(args) => completion::run(args, context),
             Verb::Reconcile(args) => reconcile::run(args, context),
             Verb::Why(args) => why::run(args, context),
+            Verb::Plan(args) => plan::run(args, context),
             Verb::Version(args) => version::run(args, context),
             Verb::Options => context.print(&help::options(&grammar::command())),
         }

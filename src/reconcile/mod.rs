@@ -9,6 +9,7 @@ pub mod beat;
 pub mod convergence;
 pub mod deeds;
 pub mod events;
+pub mod forecast;
 pub mod heart;
 pub mod leader;
 pub mod ledger;

@@ -34,6 +34,13 @@ pub struct Plan {
     pub loops: Vec<&'static Loop>,
 }
 
+impl Plan {
+    /// Time and chance as they are pretended, one sequence for each salt.
+    pub fn outside(&self, salt: u64) -> Outside {
+        Outside::Rehearsed { now: self.begin, seed: self.seed.wrapping_mul(3) + salt }
+    }
+}
+
 /// The pretended cluster.
 pub struct Simulation {
     /// What the control plane knows.
@@ -70,15 +77,20 @@ pub enum Beaten {
 impl Simulation {
     /// A new cluster whose control plane has just started.
     pub fn new(plan: Plan) -> anyhow::Result<Simulation> {
-        let outside = |salt: u64| Outside::Rehearsed { now: plan.begin, seed: plan.seed.wrapping_mul(3) + salt };
+        let api = Api::rehearsed("user", plan.outside(1))?;
+        Simulation::over(api, Simulated::new(), plan)
+    }
+
+    /// The same over a cluster and a machine that are there already.
+    pub fn over(api: Api, machine: Simulated, plan: Plan) -> anyhow::Result<Simulation> {
         let mut simulation = Simulation {
             heart: Heart::new(None, plan.begin),
-            machine: Simulated::new(),
+            machine,
             mail: VecDeque::new(),
             budget: Budget { hold: Duration::MAX, rows: 500 },
-            api: Api::rehearsed("user", outside(1))?,
+            api,
             clock: plan.begin,
-            chance: outside(2),
+            chance: plan.outside(2),
             epoch: 0,
             plan,
             lost: BTreeSet::new(),

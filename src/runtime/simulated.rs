@@ -24,6 +24,8 @@ pub struct Knobs {
     pub probe_delay: SignedDuration,
     /// Images that cannot be had: reason and message.
     pub refused_images: HashMap<String, (String, String)>,
+    /// What cannot be started, by how a real machine would judge it: reason and message.
+    pub judge: Option<fn(&Start) -> Option<(String, String)>>,
     /// Containers, by image, that end by themselves after so many seconds with a code.
     pub exits: HashMap<String, (i64, i32)>,
     /// Containers, by name, that only SIGKILL ends.
@@ -110,6 +112,16 @@ impl Simulated {
     /// An empty machine on which everything works at once.
     pub fn new() -> Simulated {
         Simulated::default()
+    }
+
+    /// Takes over a pod that runs on a real machine, as its shim would tell of it.
+    pub fn adopt(&mut self, uid: Str, facts: PodFacts) {
+        let sim = |(name, known): (&Str, &ContainerFacts)| {
+            let sim = Sim::new(known.attempt, known.last.clone());
+            (name.clone(), Sim { state: Some(known.state.clone()), ..sim })
+        };
+        let containers = facts.containers.iter().map(sim).collect();
+        self.pods.insert(uid, Pod { facts: PodFacts { containers: BTreeMap::new(), ..facts }, containers });
     }
 
     /// The earliest moment at which something will be due.
@@ -256,7 +268,8 @@ impl Simulated {
         }
         let last = known.and_then(|known| known.ended().cloned().or_else(|| known.last.clone()));
         pod.containers.insert(container.clone(), Sim::new(attempt, last));
-        if let Some((reason, message)) = self.knobs.refused_images.get(&start.image).cloned() {
+        let judged = || self.knobs.judge.and_then(|judge| judge(start));
+        if let Some((reason, message)) = self.knobs.refused_images.get(&start.image).cloned().or_else(judged) {
             return self.plan(now, uid, container, attempt, Event::Refuse { reason, message });
         }
         let runs = now + self.knobs.start_delay;

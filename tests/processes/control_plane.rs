@@ -307,3 +307,27 @@ fn why_names_what_it_is_stuck_at_and_who_owns_that() {
     let said: serde_json::Value = serde_json::from_str(&cluster.kloop("why pod/crash -o json").out).expect("JSON");
     assert_eq!((&said["standing"], &said["about"]), (&"stuck".into(), &"pod/crash".into()), "{said}");
 }
+
+#[test]
+fn a_plan_shows_what_would_happen_and_does_nothing() {
+    let cluster = Cluster::new();
+    let manifest = deployment("web", 2, 1000);
+    let said = cluster.run(&["plan", "-f", "-"], &manifest);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("deployment-controller deployment/web: created replicaset.apps/web-"), "{said:?}");
+    let last = said.out.lines().last().expect("a summary");
+    assert!(last.starts_with("converges after ") && last.ends_with(" created, 0 changed, 0 deleted"), "{last}");
+    assert_eq!(cluster.kloop("get deployments").out, "", "nothing was done");
+    cluster.apply(&manifest);
+    cluster.ok("reconcile");
+    let before = cluster.ready_pods("app=web", 2);
+    let said = cluster.run(&["plan", "-f", "-"], &manifest);
+    assert_eq!((said.code, said.out.lines().last()), (0, Some("converges after 0.0s: 0 created, 0 changed, 0 deleted")));
+    let stuck = manifest.replace("image: busybox, command: [sleep", "image: no-such-program, args: [sleep");
+    let said = cluster.run(&["plan", "-f", "-"], &stuck);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("is stuck after ") && said.out.contains("> stuck      container main"), "{said:?}");
+    assert_eq!(cluster.ready_pods("app=web", 2), before);
+    let more = deployment("web", 3, 1000);
+    assert_eq!(cluster.run(&["plan", "-f", "-", "--until", "0s"], &more).code, 2, "it is on its way");
+}

@@ -154,7 +154,7 @@ fn plane(plane: Plane, now: Time, missing: bool) -> Link {
 }
 
 /// `deployment/web`, `pod/web-0`.
-fn name(key: &Key) -> String {
+pub fn name(key: &Key) -> String {
     let kind = kinds::by_resource(key.resource);
     format!("{}/{}", kind.map_or_else(|| key.resource.plural().to_owned(), |kind| kind.singular()), key.name)
 }

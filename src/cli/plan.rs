@@ -1,0 +1,183 @@
+//! `kloop plan`: what would happen if manifests were applied.
+
+use super::files::{self, FileFlags};
+use super::flags::{self, PrintFlags};
+use super::{Context, Failure, Outcome, targets, why};
+use crate::apiserver::apply::{self, Outcome as Done};
+use crate::object::{Key, time};
+use crate::reconcile::Line;
+use crate::reconcile::forecast::{Forecast, Outlook};
+use crate::reconcile::why::{Standing, name};
+use crate::runtime::capacity;
+use colored::Colorize;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+/// Show what would happen if manifests were applied, without doing any of it.
+///
+/// The manifests are applied to a copy of the state in memory, and the real loops run forward on a machine that pretends, under a
+/// clock that needs no waiting. Each thing that happens is a line: when, which loop, what about, and why; then what would have been
+/// created, changed and deleted. Programs are taken to start and to answer their probes; images that this machine cannot run, pods
+/// that fit no node, quotas and missing objects are found.
+///
+/// The exit code is 0 when all of it would become as it was asked for, 1 when it would get stuck (then the place is shown), and 2 when
+/// it is still on its way after --until.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "-f FILENAME",
+    after_help = "\
+# What would this do?
+kloop plan -f web.yaml
+
+# The same for a program
+kloop plan -f web.yaml -o json
+
+# Only the next ten seconds
+kloop plan -f web.yaml --until 10s"
+)]
+pub struct Args {
+    #[command(flatten)]
+    files: FileFlags,
+    /// How far the clock is moved at most. Progress deadlines are ten minutes unless the manifest says otherwise.
+    #[arg(long, default_value = "15m", value_name = "DURATION")]
+    until: String,
+    #[command(flatten)]
+    print: PrintFlags,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    args.files.required()?;
+    let until = flags::signed_duration("until", &args.until)?;
+    let mut printer = args.print.printer()?;
+    let (manifests, mut failures) = files::read_for(&args.files, "plan")?;
+    let (machine, now) = (capacity::of_this_machine(None, &context.state()), context.now());
+    let store = context.existing()?.map(|api| api.store());
+    let mut forecast = Forecast::of(store, machine, now)?;
+    let (mut applied, mut film) = (Vec::new(), Vec::new());
+    for manifest in &manifests {
+        match one(context, &mut forecast, manifest) {
+            Ok((key, word)) => {
+                let line = Shot { after: SignedDuration::ZERO, by: "apply", about: name(&key), what: word.to_owned() };
+                applied.push((key, line));
+            }
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let is_quiet = printer.is_some();
+    let mut show = |shot: Shot| {
+        if !is_quiet {
+            shot.print(context)?;
+        }
+        film.push(shot);
+        Ok::<(), Failure>(())
+    };
+    let (keys, first): (Vec<Key>, Vec<Shot>) = applied.into_iter().unzip();
+    first.into_iter().try_for_each(&mut show)?;
+    let mut shown = Ok(());
+    let outlook = forecast.run(&keys, until, &mut |after, line| {
+        if shown.is_ok() {
+            shown = show(Shot::of(after, line));
+        }
+    })?;
+    shown?;
+    match &mut printer {
+        Some(printer) => {
+            let text = printer.object(&value(&outlook, &film, now))?;
+            context.print(&text)?;
+        }
+        None => context.print(&summary(&outlook, now))?,
+    }
+    Failure::all(failures)?;
+    match outlook.standing() {
+        Standing::Converged => Ok(()),
+        Standing::Stuck => Err(Failure::Code(1)),
+        Standing::Converging => Err(Failure::Code(2)),
+    }
+}
+
+/// Applies one manifest to the copy.
+fn one(
+    context: &mut Context,
+    forecast: &mut Forecast,
+    manifest: &files::Manifest,
+) -> Outcome<(Key, &'static str)> {
+    let (kind, key) = targets::locate(context, manifest)?;
+    let object = targets::placed(manifest, kind, &key);
+    let options = flags::options(Default::default(), Default::default());
+    targets::refuse_duplicates(kind, manifest, options.field_validation)?;
+    let done = forecast
+        .write(|ledger| apply::apply(ledger, kind, &object, true, &options))
+        .map_err(|status| Failure::in_manifest(status, "applying", manifest))?;
+    context.warn(&done.warnings);
+    let word = match done.outcome {
+        Done::Created => "created",
+        Done::Configured => "configured",
+        Done::Unchanged => "unchanged",
+    };
+    Ok((key, word))
+}
+
+/// One line of the film.
+struct Shot {
+    after: SignedDuration,
+    by: &'static str,
+    about: String,
+    what: String,
+}
+
+impl Shot {
+    fn of(after: SignedDuration, line: &Line) -> Shot {
+        let about = line.about.as_ref().map(name).unwrap_or_default();
+        Shot { after, by: line.by, about, what: line.text.clone() }
+    }
+
+    fn print(&self, context: &mut Context) -> Outcome {
+        let text = format!("{} {} {}: {}", clock(self.after).dimmed(), self.by.cyan(), self.about, self.what);
+        context.say(&text)
+    }
+}
+
+/// `+12.5s`, `+10m30s`.
+fn clock(after: SignedDuration) -> String {
+    let seconds = after.as_millis() as f64 / 1000.0;
+    match after.as_secs() {
+        0..120 => format!("{:>7}", format!("+{seconds:.1}s")),
+        long => format!("{:>7}", format!("+{}", time::age(long))),
+    }
+}
+
+/// What is different at the end, and how it stands.
+fn summary(outlook: &Outlook, now: crate::object::Time) -> String {
+    let mut text = String::from("\n");
+    for (mark, keys) in [("+", &outlook.created), ("~", &outlook.changed), ("-", &outlook.deleted)] {
+        keys.iter().for_each(|key| text.push_str(&format!("{mark} {key}\n")));
+    }
+    let counts = [&outlook.created, &outlook.changed, &outlook.deleted].map(Vec::len);
+    let after = clock(outlook.took);
+    let after = after.trim().trim_start_matches('+');
+    let [created, changed, deleted] = counts;
+    let ends = match outlook.standing() {
+        Standing::Converged => format!("converges after {after}"),
+        Standing::Converging => format!("is still on its way after {after}"),
+        Standing::Stuck => format!("is stuck after {after}"),
+    };
+    text.push_str(&format!("{ends}: {created} created, {changed} changed, {deleted} deleted\n"));
+    let troubled = outlook.answers.iter().filter(|answer| answer.standing() != Standing::Converged);
+    troubled.for_each(|answer| text.push_str(&format!("\n{}", why::page(answer, now + outlook.took))));
+    text
+}
+
+/// The same for programs.
+fn value(outlook: &Outlook, film: &[Shot], now: crate::object::Time) -> Value {
+    let names = |keys: &[Key]| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let seconds = |after: SignedDuration| after.as_millis() as f64 / 1000.0;
+    let shots = film.iter().map(|shot| {
+        json!({"after": seconds(shot.after), "loop": shot.by, "about": shot.about, "what": shot.what})
+    });
+    json!({
+        "standing": outlook.standing().word(), "after": seconds(outlook.took), "film": shots.collect::<Vec<_>>(),
+        "created": names(&outlook.created), "changed": names(&outlook.changed), "deleted": names(&outlook.deleted),
+        "why": outlook.answers.iter().map(|answer| why::of(answer, now + outlook.took)).collect::<Vec<_>>(),
+    })
+}

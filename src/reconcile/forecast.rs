@@ -1,0 +1,316 @@
+//! What would happen if this were applied: a copy of the state in memory, the real loops run forward on a machine that pretends,
+//! and a clock that is moved by hand. The state that was copied is never touched.
+//!
+//! On the pretended machine programs start at once, answer their probes, and end when they are told to; init containers and the
+//! pods of Jobs succeed. What it cannot start is what the real machine could not: images are resolved here and now.
+//! Start reading at [`Forecast::of`], then [`Forecast::run`].
+
+use super::convergence::unmet;
+use super::node::{LOCAL, RUNTIME};
+use super::simulate::{Beaten, Plan, Simulation};
+use super::why::{Answer, Plane, Standing, explain};
+use super::{Line, Weight, loops};
+use crate::apiserver::{Api, Ledger};
+use crate::object::{Key, Object, Str, Time};
+use crate::runtime::capacity::Capacity;
+use crate::runtime::image::{Environment, resolve};
+use crate::runtime::simulated::Simulated;
+use crate::store::Store;
+use crate::world::plan::Start;
+use crate::world::{ContainerFacts, ContainerState, Ended, PodFacts, World};
+use jiff::SignedDuration;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Before anything is applied, what is under way in the copy may take so long.
+const HEAD_START: SignedDuration = SignedDuration::from_secs(5);
+
+/// What a program takes to start, and to end when it is told to.
+const START: SignedDuration = SignedDuration::from_millis(500);
+const STOP: SignedDuration = SignedDuration::from_millis(200);
+
+/// More beats than this are no forecast but a loop that never rests.
+const BEATS: usize = 200_000;
+
+/// Chance is the same each time: two forecasts of one state are equal.
+const SEED: u64 = 5;
+
+/// A copy of a cluster that is run forward.
+pub struct Forecast {
+    simulation: Simulation,
+    /// The objects before anything was applied.
+    before: BTreeMap<Key, Value>,
+    /// What was missing before.
+    missing: HashSet<Key>,
+    /// When the film begins.
+    begin: Time,
+}
+
+/// What the run came to.
+#[derive(Debug, Default)]
+pub struct Outlook {
+    /// How long it took until nothing was left to do, or until the time was over.
+    pub took: SignedDuration,
+    /// Why what was applied stands as it does at the end.
+    pub answers: Vec<Answer>,
+    /// What is there that was not.
+    pub created: Vec<Key>,
+    /// What is other than it was, its status apart.
+    pub changed: Vec<Key>,
+    /// What is gone.
+    pub deleted: Vec<Key>,
+}
+
+impl Outlook {
+    /// How what was applied stands.
+    pub fn standing(&self) -> Standing {
+        self.answers.iter().map(Answer::standing).max().unwrap_or_default()
+    }
+}
+
+impl Forecast {
+    /// A copy of a store, or a new cluster, with this machine as its node unless the copy has nodes of its own and none on it.
+    pub fn of(store: Option<&Store>, machine: Capacity, now: Time) -> anyhow::Result<Forecast> {
+        let mut plan = Plan { seed: SEED, begin: now, node: None, backoff_seconds: 10, loops: loops::all() };
+        let refused = |status: crate::object::Status| anyhow::anyhow!(status.message);
+        let api = match store {
+            Some(store) => Api::copy_of(&store.read()?, "plan", plan.outside(1)).map_err(refused)?,
+            None => Api::rehearsed("plan", plan.outside(1))?,
+        };
+        let mut world = World::new(now);
+        super::tail::load(&api.store().read()?, &mut world)?;
+        plan.node = here(&world, machine);
+        let mut simulated = Simulated::new();
+        simulated.knobs.judge = Some(judge);
+        (simulated.knobs.start_delay, simulated.knobs.stop_delay) = (START, STOP);
+        let local = plan.node.as_ref().map(|node| node.name.clone());
+        for row in world.list("pods") {
+            let node = row.pod().and_then(|pod| pod.node.as_deref()).unwrap_or_default();
+            let is_local = local.as_deref() == Some(node) || runtime_of(&world, node).as_deref() == Some(LOCAL);
+            if is_local {
+                simulated.adopt(row.uid.clone(), running(&row.object()));
+            }
+        }
+        let simulation = Simulation::over(api, simulated, plan)?;
+        let mut forecast =
+            Forecast { simulation, before: BTreeMap::new(), missing: HashSet::new(), begin: now };
+        forecast.advance(HEAD_START, &mut |_| {}, &|_| false)?;
+        forecast.before = objects(forecast.simulation.world());
+        forecast.missing = unmet(forecast.simulation.world()).into_iter().map(|one| one.key).collect();
+        forecast.begin = forecast.simulation.now();
+        Ok(forecast)
+    }
+
+    /// Writes to the copy as a user does.
+    pub fn write<T>(
+        &mut self,
+        write: impl FnOnce(&mut dyn Ledger) -> crate::apiserver::Result<T>,
+    ) -> crate::apiserver::Result<T> {
+        self.simulation.write(write)
+    }
+
+    /// How long the film has run at this moment.
+    pub fn after(&self, at: Time) -> SignedDuration {
+        at.duration_since(self.begin)
+    }
+
+    /// Runs until these objects and all that became of them are as they should be, or for so long. Tells each thing that happens once.
+    pub fn run(
+        &mut self,
+        applied: &[Key],
+        until: SignedDuration,
+        tell: &mut dyn FnMut(SignedDuration, &Line),
+    ) -> anyhow::Result<Outlook> {
+        let (begin, mut told) = (self.begin, BTreeSet::new());
+        let mut tell = |line: &Line| {
+            let what = (line.by, line.about.clone(), line.text.clone());
+            if line.weight == Weight::Deed && told.insert(what) {
+                tell(line.at.duration_since(begin), line);
+            }
+        };
+        let missing = self.missing.clone();
+        let is_new = |key: &Key| applied.contains(key) || !missing.contains(key);
+        let settled = |world: &World| unmet(world).iter().all(|one| !is_new(&one.key));
+        self.advance(until, &mut tell, &settled)?;
+        let took = self.simulation.now().duration_since(begin);
+        let plane = Plane { runs: true, heard: None };
+        let world = &mut self.simulation.heart.world;
+        let answers = applied.iter().filter_map(|key| explain(world, key, plane)).collect();
+        let (before, after) = (&self.before, objects(world));
+        let created = after.keys().filter(|key| !before.contains_key(key)).cloned().collect();
+        let changed = after.iter().filter(|(key, body)| before.get(key).is_some_and(|old| old != *body));
+        let changed = changed.map(|(key, _)| key.clone()).collect();
+        let deleted = before.keys().filter(|key| !after.contains_key(key)).cloned().collect();
+        Ok(Outlook { took, answers, created, changed, deleted })
+    }
+
+    /// Moves the clock from one due moment to the next, until all is well and nothing is under way, or for so long.
+    fn advance(
+        &mut self,
+        at_most: SignedDuration,
+        tell: &mut dyn FnMut(&Line),
+        settled: &dyn Fn(&World) -> bool,
+    ) -> anyhow::Result<()> {
+        let end = self.simulation.now() + at_most;
+        for _ in 0..BEATS {
+            while !self.simulation.mail.is_empty() {
+                self.simulation.deliver(0);
+            }
+            if self.simulation.beat(None, &mut *tell)? == Beaten::Busy || !self.simulation.mail.is_empty() {
+                continue;
+            }
+            let leaving = self.simulation.world().facts.pods.iter().any(|(_, pod)| pod.removing.is_some());
+            let under_way = leaving || self.simulation.machine.next().is_some();
+            if !under_way && settled(self.simulation.world()) {
+                return Ok(());
+            }
+            let Some(pause) = self.simulation.pause() else { return Ok(()) };
+            let pause = pause.max(SignedDuration::from_millis(1));
+            if self.simulation.now() + pause > end {
+                return Ok(());
+            }
+            self.simulation.pass(pause);
+        }
+        anyhow::bail!("the loops do not come to rest; this is a bug")
+    }
+}
+
+/// This machine as a node: under the name that it has in the copy; as it is when there are no nodes; not at all when all are others.
+fn here(world: &World, machine: Capacity) -> Option<Capacity> {
+    let mut real = world.list("nodes").map(|row| row.object()).filter(|node| node.annotation(RUNTIME).is_none());
+    let id = |node: &Object| node.text(&["status", "nodeInfo", "machineID"]).map(str::to_owned);
+    let own = real.find(|node| node.name() == machine.name || id(node).as_deref() == Some(&machine.machine_id));
+    match own {
+        Some(own) => Some(Capacity { name: own.name().to_owned(), ..machine }),
+        None => (world.count_of("nodes") == 0).then_some(machine),
+    }
+}
+
+fn runtime_of(world: &World, node: &str) -> Option<String> {
+    world.find("nodes", "", node)?.object().annotation(RUNTIME).map(str::to_owned)
+}
+
+/// Whether the real machine could start this.
+fn judge(start: &Start) -> Option<(String, String)> {
+    let refusal = resolve(start, &Environment::of_this_process()).err()?;
+    Some((refusal.reason.to_owned(), refusal.message))
+}
+
+/// What runs of a pod, as its status tells.
+fn running(pod: &Object) -> PodFacts {
+    let text = |path: &[&str]| Str::from(pod.text(path).unwrap_or_default());
+    let statuses = ["initContainerStatuses", "containerStatuses"].map(|list| pod.items(&["status", list]));
+    let known = statuses.into_iter().flatten().filter_map(container);
+    PodFacts {
+        namespace: pod.namespace().into(),
+        name: pod.name().into(),
+        node: text(&["spec", "nodeName"]),
+        ip: text(&["status", "podIP"]),
+        containers: known.collect(),
+        ..PodFacts::default()
+    }
+}
+
+fn container(status: &Value) -> Option<(Str, ContainerFacts)> {
+    let moment = |value: &Value| value.as_str().and_then(|text| text.parse::<Time>().ok());
+    let (state, last) = (&status["state"], &status["lastState"]["terminated"]);
+    let ended = [&state["terminated"], last].into_iter().find(|ended| ended.is_object());
+    let state = match moment(&state["running"]["startedAt"]) {
+        Some(since) => ContainerState::Running { pid: 1, since },
+        None => {
+            let ended = ended?;
+            ContainerState::Ended(Ended {
+                code: ended["exitCode"].as_i64().unwrap_or(0) as i32,
+                signal: None,
+                reason: ended["reason"].as_str().map(str::to_owned),
+                message: ended["message"].as_str().unwrap_or_default().to_owned(),
+                started: moment(&ended["startedAt"]),
+                finished: moment(&ended["finishedAt"])?,
+            })
+        }
+    };
+    let attempt = u32::try_from(status["restartCount"].as_i64()?).ok()?;
+    Some((status["name"].as_str()?.into(), ContainerFacts::new(attempt, state)))
+}
+
+/// Kinds that come and go without anybody having asked for them.
+const CHATTER: [&str; 3] = ["events", "leases.coordination.k8s.io", "nodes"];
+
+/// Every object as far as people say what it is: without its status and what the front door counts.
+fn objects(world: &World) -> BTreeMap<Key, Value> {
+    let said = world.all().filter(|row| !CHATTER.contains(&row.key.resource.0)).map(|row| {
+        let mut object = row.object();
+        for path in [&["status"][..], &["metadata", "resourceVersion"], &["metadata", "generation"]] {
+            object.unset(path);
+        }
+        object.unset(&["metadata", "managedFields"]);
+        (row.key.clone(), object.0)
+    });
+    said.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Read;
+    use crate::apiserver::{Options, create::create};
+    use crate::kinds;
+    use crate::object::Resource;
+    use serde_json::json;
+
+    fn machine() -> Capacity {
+        Capacity {
+            name: "here".into(),
+            cpu_milli: 2000,
+            memory: 4 << 30,
+            machine_id: "m".into(),
+            ..crate::runtime::capacity::of_this_machine(None, std::path::Path::new("/"))
+        }
+    }
+
+    fn forecast(store: Option<&Store>, cpu: &str, image: &str) -> Outlook {
+        let mut forecast = Forecast::of(store, machine(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
+        let deployment = Object(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}]},
+            }},
+        }));
+        let kind = kinds::by_name("deployments").unwrap();
+        forecast.write(|ledger| create(ledger, kind, &deployment, &Options::default())).unwrap();
+        let key = Key::new(Resource("deployments.apps"), "default", "web");
+        forecast.run(&[key], SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
+    }
+
+    #[test]
+    fn what_would_be_made_is_told() {
+        let outlook = forecast(None, "100m", "busybox");
+        assert_eq!(outlook.standing(), Standing::Converged, "{outlook:#?}");
+        let count = |resource: &str| outlook.created.iter().filter(|key| key.resource == resource).count();
+        assert_eq!([count("deployments.apps"), count("replicasets.apps"), count("pods")], [1, 1, 2]);
+        assert!(outlook.deleted.is_empty() && outlook.took < SignedDuration::from_secs(60), "{outlook:#?}");
+    }
+
+    #[test]
+    fn where_it_would_be_stuck_is_told() {
+        for (cpu, image, cause) in
+            [("100m", "no-such-program-at-all", "container c"), ("50", "busybox", "pod/web")]
+        {
+            let outlook = forecast(None, cpu, image);
+            assert_eq!(outlook.standing(), Standing::Stuck, "{outlook:#?}");
+            let found = outlook.answers[0].cause().unwrap();
+            assert!(found.what.starts_with(cause), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn two_forecasts_of_one_state_are_equal_and_leave_it_alone() {
+        let api = Api::in_memory("user").unwrap();
+        let before = api.store().read().unwrap().revision().unwrap();
+        let one = forecast(Some(api.store()), "100m", "busybox");
+        let other = forecast(Some(api.store()), "100m", "busybox");
+        assert_eq!((one.created, one.took), (other.created, other.took));
+        assert_eq!(api.store().read().unwrap().revision().unwrap(), before);
+    }
+}
