@@ -97,11 +97,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 /// Applies one manifest to the copy.
-fn one(
-    context: &mut Context,
-    forecast: &mut Forecast,
-    manifest: &files::Manifest,
-) -> Outcome<(Key, &'static str)> {
+fn one(context: &mut Context, forecast: &mut Forecast, manifest: &files::Manifest) -> Outcome<(Key, &'static str)> {
     let (kind, key) = targets::locate(context, manifest)?;
     let object = targets::placed(manifest, kind, &key);
     let options = flags::options(Default::default(), Default::default());
@@ -172,9 +168,9 @@ fn summary(outlook: &Outlook, now: crate::object::Time) -> String {
 fn value(outlook: &Outlook, film: &[Shot], now: crate::object::Time) -> Value {
     let names = |keys: &[Key]| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
     let seconds = |after: SignedDuration| after.as_millis() as f64 / 1000.0;
-    let shots = film.iter().map(|shot| {
-        json!({"after": seconds(shot.after), "loop": shot.by, "about": shot.about, "what": shot.what})
-    });
+    let shots = film
+        .iter()
+        .map(|shot| json!({"after": seconds(shot.after), "loop": shot.by, "about": shot.about, "what": shot.what}));
     json!({
         "standing": outlook.standing().word(), "after": seconds(outlook.took), "film": shots.collect::<Vec<_>>(),
         "created": names(&outlook.created), "changed": names(&outlook.changed), "deleted": names(&outlook.deleted),

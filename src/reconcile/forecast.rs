@@ -92,8 +92,7 @@ impl Forecast {
             }
         }
         let simulation = Simulation::over(api, simulated, plan)?;
-        let mut forecast =
-            Forecast { simulation, before: BTreeMap::new(), missing: HashSet::new(), begin: now };
+        let mut forecast = Forecast { simulation, before: BTreeMap::new(), missing: HashSet::new(), begin: now };
         forecast.advance(HEAD_START, &mut |_| {}, &|_| false)?;
         forecast.before = objects(forecast.simulation.world());
         forecast.missing = unmet(forecast.simulation.world()).into_iter().map(|one| one.key).collect();
@@ -252,10 +251,10 @@ fn objects(world: &World) -> BTreeMap<Key, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Read;
     use crate::apiserver::{Options, create::create};
     use crate::kinds;
     use crate::object::Resource;
+    use crate::store::Read;
     use serde_json::json;
 
     fn machine() -> Capacity {
@@ -294,9 +293,7 @@ mod tests {
 
     #[test]
     fn where_it_would_be_stuck_is_told() {
-        for (cpu, image, cause) in
-            [("100m", "no-such-program-at-all", "container c"), ("50", "busybox", "pod/web")]
-        {
+        for (cpu, image, cause) in [("100m", "no-such-program-at-all", "container c"), ("50", "busybox", "pod/web")] {
             let outlook = forecast(None, cpu, image);
             assert_eq!(outlook.standing(), Standing::Stuck, "{outlook:#?}");
             let found = outlook.answers[0].cause().unwrap();

@@ -322,7 +322,10 @@ fn a_plan_shows_what_would_happen_and_does_nothing() {
     cluster.ok("reconcile");
     let before = cluster.ready_pods("app=web", 2);
     let said = cluster.run(&["plan", "-f", "-"], &manifest);
-    assert_eq!((said.code, said.out.lines().last()), (0, Some("converges after 0.0s: 0 created, 0 changed, 0 deleted")));
+    assert_eq!(
+        (said.code, said.out.lines().last()),
+        (0, Some("converges after 0.0s: 0 created, 0 changed, 0 deleted"))
+    );
     let stuck = manifest.replace("image: busybox, command: [sleep", "image: no-such-program, args: [sleep");
     let said = cluster.run(&["plan", "-f", "-"], &stuck);
     assert_eq!(said.code, 1, "{said:?}");
