@@ -11,6 +11,9 @@ use jiff::SignedDuration;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem::discriminant;
 
+/// Why an attempt cannot be started, if so: reason and message.
+pub type Judge = fn(&Start) -> Option<(String, String)>;
+
 /// How the pretended machine behaves.
 #[derive(Clone, Debug, Default)]
 pub struct Knobs {
@@ -25,7 +28,7 @@ pub struct Knobs {
     /// Images that cannot be had: reason and message.
     pub refused_images: HashMap<String, (String, String)>,
     /// What cannot be started, by how a real machine would judge it: reason and message.
-    pub judge: Option<fn(&Start) -> Option<(String, String)>>,
+    pub judge: Option<Judge>,
     /// Containers, by image, that end by themselves after so many seconds with a code.
     pub exits: HashMap<String, (i64, i32)>,
     /// Containers, by name, that only SIGKILL ends.
