@@ -114,6 +114,11 @@ impl Simulation {
         self.api.store()
     }
 
+    /// The store, to let it pretend a trouble.
+    pub fn store_mut(&mut self) -> &mut Store {
+        self.api.store_mut()
+    }
+
     /// Writes as a user does, through the front door.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut dyn Ledger) -> Result<T>) -> Result<T> {
         let now = self.now();
@@ -128,11 +133,17 @@ impl Simulation {
         self.heart.keep_time(now);
         let chance = &mut || self.chance.random();
         let pulse = Pulse { now, epoch: self.epoch, budget: self.budget, chance };
-        let (done, busy) = match self.heart.beat(self.api.store_mut(), pulse, &mut |line: &Line| tell(line)) {
+        let beaten = self.heart.beat(self.api.store_mut(), pulse, &mut |line: &Line| tell(line));
+        self.api.store_mut().pretend(None);
+        let (done, busy) = match beaten {
             Ok(beaten) => beaten,
             Err(Failed::Store(StoreError::Busy { .. } | StoreError::Full { .. })) => return Ok(Beaten::Refused),
             Err(Failed::Store(error)) => return Err(error.into()),
-            Err(Failed::Unknown(error)) => return Err(error.into()),
+            Err(Failed::Unknown(_)) => {
+                // Nothing is believed any more: as if it had died there.
+                self.restart()?;
+                return Ok(Beaten::Crashed);
+            }
             Err(Failed::Deposed) => anyhow::bail!("another epoch than {} is in the store", self.epoch),
         };
         self.carry_out(done, crash_after.unwrap_or(usize::MAX));

@@ -57,6 +57,18 @@ pub struct Store {
     long_wal: Cell<u64>,
     /// Set when a commit failed in a way that leaves its outcome open: nothing more is believed until a reopen.
     uncertain: bool,
+    trouble: Option<Trouble>,
+}
+
+/// What a store can pretend to meet at its next transaction: for rehearsals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Another writer holds the lock for too long.
+    Busy,
+    /// The commit fails, its outcome is not known, and it is not there.
+    LostCommit,
+    /// The commit fails, its outcome is not known, and it is there.
+    UnknownCommit,
 }
 
 impl Store {
@@ -89,6 +101,11 @@ impl Store {
             let most = if full { pages } else { i64::from(u32::MAX - 1) };
             connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))
         })
+    }
+
+    /// As if the next transaction met a trouble, or none any more: for rehearsals.
+    pub fn pretend(&mut self, trouble: Option<Trouble>) {
+        self.trouble = trouble;
     }
 
     /// Asks SQLite something, with its error in our words.

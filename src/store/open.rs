@@ -78,7 +78,7 @@ impl Store {
 
     fn of(connection: Connection, place: Place, turnstile: Option<Arc<Turnstile>>) -> Store {
         let (readers, long_wal) = (Cell::new(0), Cell::new(LONG_WAL));
-        Store { connection, place, turnstile, readers, long_wal, uncertain: false }
+        Store { connection, place, turnstile, readers, long_wal, uncertain: false, trouble: None }
     }
 
     /// Opens the file again after a commit with an unknown outcome, and settles that outcome: from now on the

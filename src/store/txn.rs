@@ -3,7 +3,7 @@
 use super::record::{Counter, LogRow, micros, object_sum, unsigned};
 use super::snapshot::{counter, source::Source};
 use super::turnstile::Turn;
-use super::{Attempt, Change, CommitError, Read, Result, Store, StoreError, Stored, schema};
+use super::{Attempt, Change, CommitError, Read, Result, Store, StoreError, Stored, Trouble, schema};
 use crate::object::{Key, Time};
 use rusqlite::{ErrorCode, OptionalExtension, Params, params};
 use rustix::fs::{Timestamps, UTIME_NOW, utimensat};
@@ -33,6 +33,9 @@ impl Store {
     /// Begins a write transaction; waits for other writers, not longer than `patience`.
     pub fn write(&mut self, patience: Duration) -> Result<Txn<'_>> {
         let start = Instant::now();
+        if self.trouble.take_if(|trouble| *trouble == Trouble::Busy).is_some() {
+            return Err(StoreError::Busy { holder_pid: None, waited: patience });
+        }
         let turn = self.turnstile.as_ref().map(|turnstile| turnstile.take(patience)).transpose()?;
         // Ours wait at the turnstile; this waits for a foreign program such as `sqlite3`.
         let left = patience.saturating_sub(start.elapsed());
@@ -187,6 +190,9 @@ impl Txn<'_> {
             self.run("UPDATE counter SET revision = ?1, floor = ?2, objects = ?3, sum = ?4", params)
                 .map_err(CommitError::Refused)?;
         }
+        if let Some(trouble @ (Trouble::LostCommit | Trouble::UnknownCommit)) = self.store.trouble.take() {
+            return Err(self.pretended(trouble));
+        }
         let done = self.store.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         if let Err(error) = done {
             return Err(self.not_committed(error));
@@ -202,6 +208,13 @@ impl Txn<'_> {
     /// Brings the schema up to date.
     pub(super) fn migrate(&self) -> Result<()> {
         self.store.ask(|connection| schema::migrate(connection, schema::STEPS))
+    }
+
+    /// Fails as a rehearsal wants it.
+    fn pretended(&mut self, trouble: Trouble) -> CommitError {
+        let end = if trouble == Trouble::LostCommit { "ROLLBACK" } else { "COMMIT" };
+        self.open = self.store.connection.execute_batch(end).is_err();
+        CommitError::Unknown { path: self.store.path().into(), what: "pretended".into() }
     }
 
     /// A full disk is certain: SQLite says so before the frame that makes a commit is whole. Any other failure,

@@ -1,7 +1,9 @@
 //! Bugs that Kubernetes had, put back: if the simulator does not see them, it is blind. Each is a loop with a wrong plan.
 
 use super::attempt;
-use kloop::controllers::{deployment, garbage, job, namespace, replicaset};
+use kloop::controllers::{
+    cronjob, daemonset, deployment, endpointslice, garbage, job, namespace, replicaset, statefulset,
+};
 use kloop::object::{Key, Object};
 use kloop::reconcile::loops;
 use kloop::world::{Effect, Loop, Plan, Propagation, Verb, World};
@@ -213,6 +215,62 @@ fn keeps_finalizers(world: &World, key: &Key) -> Plan {
     plan
 }
 
+/// A node gets two pods of a DaemonSet (kubernetes 78974).
+fn doubles_daemons(world: &World, key: &Key) -> Plan {
+    let mut plan = (daemonset::LOOP.plan)(world, key);
+    let made = plan.writes.iter().find_map(|write| match &write.verb {
+        Verb::Create(pod) if pod.kind() == "Pod" => Some(pod.clone()),
+        _ => None,
+    });
+    if let Some(mut pod) = made {
+        pod.set(&["metadata", "name"], format!("{}x", pod.name()));
+        plan.write(Verb::Create(pod), "once more");
+    }
+    plan
+}
+
+/// A time gets two Jobs (kubernetes: CronJobs of before the second controller, after a restart).
+fn fires_twice(world: &World, key: &Key) -> Plan {
+    let mut plan = (cronjob::LOOP.plan)(world, key);
+    let made = plan.writes.iter().find_map(|write| match &write.verb {
+        Verb::Create(job) => Some(job.clone()),
+        _ => None,
+    });
+    if let Some(mut job) = made {
+        job.set(&["metadata", "name"], format!("{}x", job.name()));
+        plan.write(Verb::Create(job), "once more");
+    }
+    plan
+}
+
+/// Claims go with their pods (Sieve: volume claims deleted by a stale controller).
+fn deletes_claims(world: &World, key: &Key) -> Plan {
+    let mut plan = (statefulset::LOOP.plan)(world, key);
+    let gone: Vec<String> = plan
+        .writes
+        .iter()
+        .filter_map(|write| match &write.verb {
+            Verb::Delete { key, .. } if key.resource == "pods" => Some(format!("data-{}", key.name)),
+            _ => None,
+        })
+        .collect();
+    for name in gone {
+        if let Some(row) = world.find("persistentvolumeclaims", &key.namespace, &name) {
+            let (key, uid) = (row.key.clone(), row.uid.clone());
+            let verb = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
+            plan.write(verb, "its pod goes");
+        }
+    }
+    plan
+}
+
+/// Endpoints stay as they were first (kubernetes 109414: endpoints of pods that are not ready any more).
+fn forgets_endpoints(world: &World, key: &Key) -> Plan {
+    let mut plan = (endpointslice::LOOP.plan)(world, key);
+    plan.writes.retain(|write| !matches!(write.verb, Verb::Update(_)));
+    plan
+}
+
 macro_rules! canaries {
     ($($name:ident instead of $real:expr, seed $seed:literal;)*) => {
         &[$((stringify!($name), &Loop { plan: $name, ..$real }, $seed)),*]
@@ -220,7 +278,7 @@ macro_rules! canaries {
 }
 
 static CANARIES: &[(&str, &Loop, u64)] = canaries![
-    makes_too_many instead of replicaset::LOOP, seed 2;
+    makes_too_many instead of replicaset::LOOP, seed 4;
     never_quiet instead of replicaset::LOOP, seed 1;
     starts_unrecorded instead of kubelet::LOOP, seed 3;
     forgets_restarts instead of kubelet::LOOP, seed 3;
@@ -231,12 +289,16 @@ static CANARIES: &[(&str, &Loop, u64)] = canaries![
     collects_the_living instead of garbage::LOOP, seed 7;
     counts_twice instead of job::LOOP, seed 0;
     counts_fall instead of job::LOOP, seed 18;
-    keeps_finalizers instead of job::LOOP, seed 8;
-    overbooks instead of scheduler::LOOP, seed 14;
+    keeps_finalizers instead of job::LOOP, seed 15;
+    overbooks instead of scheduler::LOOP, seed 22;
     surges instead of deployment::LOOP, seed 1;
-    gives_up_the_old instead of deployment::LOOP, seed 17;
+    gives_up_the_old instead of deployment::LOOP, seed 43;
     doubles_sets instead of deployment::LOOP, seed 1;
     holds_namespaces instead of namespace::LOOP, seed 15;
+    doubles_daemons instead of daemonset::LOOP, seed 11;
+    fires_twice instead of cronjob::LOOP, seed 2;
+    deletes_claims instead of statefulset::LOOP, seed 14;
+    forgets_endpoints instead of endpointslice::LOOP, seed 70;
 ];
 
 #[test]

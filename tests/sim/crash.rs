@@ -1,15 +1,19 @@
-//! A crash after every single commit of small workloads: nothing comes of it. (Sieve: intermediate states.)
+//! C3: a crash after every single commit of small workloads: nothing comes of it. (Sieve: intermediate states.)
+//! C4: what was wanted on the way does not show in the end. (Acto: differential and recovery.)
 
 use super::masked::masked;
 use super::scene::Scene;
-use super::workloads::{DONE, SOUND};
+use super::workloads::{CRASHING, DONE, MISSING, SOUND};
 use kloop::object::Key;
 use kloop::reconcile::loops;
 use kloop::world::Propagation;
 use serde_json::{Value, json};
 
+/// What somebody does.
+type Act = fn(&mut Scene);
+
 /// What is done in a run, one after the other, each when the one before has settled.
-type Script = &'static [fn(&mut Scene)];
+type Script = &'static [Act];
 
 fn web(image: &str, replicas: i64) -> Value {
     json!({
@@ -77,5 +81,41 @@ fn a_crash_after_any_commit_comes_to_nothing() {
             assert_eq!(torn, whole, "{name}, crashed after commit {crash_at}");
             assert_eq!(torn_made, made, "{name}: pods made, crashed after commit {crash_at}");
         }
+    }
+}
+
+/// What is wanted last, and what was wanted before it.
+const PATHS: &[(&str, Act, Script)] = &[
+    (
+        "other images and sizes",
+        |scene| scene.apply(web(SOUND[2], 2)),
+        &[|scene| scene.apply(web(SOUND[0], 3)), |scene| scene.apply(web(SOUND[1], 1))],
+    ),
+    (
+        "an image that cannot be had, and back",
+        |scene| scene.apply(web(SOUND[0], 2)),
+        &[|scene| scene.apply(web(SOUND[0], 2)), |scene| scene.apply(web(MISSING, 2))],
+    ),
+    (
+        "one that crashes, and nothing at all",
+        |scene| scene.apply(web(SOUND[1], 1)),
+        &[|scene| scene.apply(web(CRASHING, 2)), |scene| forget(scene, &web(CRASHING, 2), Propagation::Background)],
+    ),
+];
+
+#[test]
+fn the_way_does_not_show_in_the_end() {
+    for (name, last, way) in PATHS {
+        let end = |way: Script| {
+            let mut scene = Scene::new(1, loops::all());
+            for act in way {
+                act(&mut scene);
+                assert!(scene.calm(90), "{name}: it does not settle");
+            }
+            last(&mut scene);
+            assert!(scene.calm(900), "{name}: it does not settle");
+            masked(scene.sim.world())
+        };
+        assert_eq!(end(way), end(&[]), "{name}");
     }
 }

@@ -54,7 +54,7 @@ fn play(scene: &mut Scene) {
     settles(scene);
 }
 
-/// Once nothing goes wrong any more it settles, every plan is empty, and ten resyncs write nothing.
+/// C1 and C2: once nothing goes wrong any more it settles, every plan is empty, and ten resyncs write nothing.
 fn settles(scene: &mut Scene) {
     assert!(scene.calm(SETTLE), "it does not settle: busy without an end");
     scene.witness.fold(&scene.sim);
@@ -71,13 +71,14 @@ fn settles(scene: &mut Scene) {
         .into_iter()
         .filter(|one| one.key.resource != "pods" && asked(&one.key) && !may_stay_unmet(&one.why))
         .collect();
-    assert!(unmet.is_empty(), "not converged: {unmet:?}");
+    assert!(unmet.is_empty(), "C1: not converged: {unmet:?}");
+    scene.witness.endpoints();
     let known = scene.sim.world();
     let strangers: Vec<_> = scene.sim.machine.pods().filter(|uid| known.by_uid(uid).is_none()).collect();
     assert!(strangers.is_empty(), "processes of pods that are gone: {strangers:?}");
     let rows = scene.witness.rows;
     assert!(scene.calm(6000), "busy without an end");
-    assert_eq!(scene.witness.rows, rows, "it does not stay settled");
+    assert_eq!(scene.witness.rows, rows, "C2: it does not stay settled");
 }
 
 /// A Job that failed stays so, rightly. (So does a pod of which one container has ended.)

@@ -2,7 +2,7 @@
 
 use super::dice::Dice;
 use super::witness::Witness;
-use super::workloads::{self, CRASHING, DONE, MISSING, SOUND};
+use super::workloads::{self, CRASHING, DONE, MISSING, POORLY, SOUND};
 use jiff::SignedDuration;
 use kloop::apiserver::delete::{DeleteOptions, delete};
 use kloop::apiserver::{Options, apply, create};
@@ -10,7 +10,8 @@ use kloop::kinds;
 use kloop::object::{Key, Object, Reason, Resource, Status, Time};
 use kloop::reconcile::simulate::{Beaten, Plan, Simulation};
 use kloop::runtime::capacity::Capacity;
-use kloop::world::{Loop, Propagation};
+use kloop::store::Trouble;
+use kloop::world::{Loop, ProbeKind, Propagation};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -33,6 +34,7 @@ pub enum Chance {
     Restart,
     FullDisk,
     Edit,
+    Trouble(Trouble),
 }
 
 use Chance::*;
@@ -56,6 +58,13 @@ const CHANCES: &[(usize, Chance)] = &[
     (5, Edit),
 ];
 
+/// What goes wrong besides in every third run.
+const TROUBLES: &[(usize, Chance)] = &[
+    (3, Chance::Trouble(Trouble::Busy)),
+    (1, Chance::Trouble(Trouble::LostCommit)),
+    (1, Chance::Trouble(Trouble::UnknownCommit)),
+];
+
 /// A run.
 pub struct Scene {
     pub sim: Simulation,
@@ -72,6 +81,8 @@ pub struct Scene {
     /// Beats so far that wrote something.
     pub busy_beats: usize,
     is_full: bool,
+    /// Every third run has workloads and troubles of its own.
+    is_harder: bool,
     nodes: usize,
 }
 
@@ -111,9 +122,13 @@ impl Scene {
         sim.machine.knobs.exits = exits.into_iter().map(|(image, exit)| (image.to_owned(), exit)).collect();
         let missing = ("ErrImagePull".to_owned(), "no such program".to_owned());
         sim.machine.knobs.refused_images.insert(MISSING.into(), missing);
+        for kind in [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness] {
+            sim.machine.knobs.failing_probes.insert((POORLY.into(), kind), "connection refused".into());
+        }
         let (dice, witness) = (Dice::new(seed), Witness::default());
         let (wanted, story) = (BTreeMap::new(), Vec::new());
-        Scene { sim, dice, witness, wanted, story, passed: 0, crash_at: None, busy_beats: 0, is_full: false, nodes: 0 }
+        let (crash_at, is_full, is_harder) = (None, false, false);
+        Scene { sim, dice, witness, wanted, story, passed: 0, crash_at, busy_beats: 0, is_full, is_harder, nodes: 0 }
     }
 
     /// A run with workloads, delays and budget of its seed.
@@ -126,8 +141,10 @@ impl Scene {
         scene.sim.machine.knobs.remove_delay = milli(dice, 500);
         scene.sim.machine.knobs.probe_delay = milli(dice, 500);
         scene.sim.budget.rows = *dice.pick(&[1, 2, 5, 500]).unwrap();
+        scene.is_harder = seed % 3 == 2;
         for number in 0..dice.between(1, 3) {
-            let make = *scene.dice.pick(workloads::ALL).unwrap();
+            let all = if scene.is_harder { workloads::HARDER } else { workloads::ALL };
+            let make = *scene.dice.pick(all).unwrap();
             for body in make(&mut scene.dice, &format!("w{number}")) {
                 scene.apply(body);
             }
@@ -199,7 +216,8 @@ impl Scene {
 
     /// One step.
     pub fn step(&mut self) {
-        let chance = self.dice.weighted(CHANCES);
+        let trouble = self.is_harder && self.dice.one_in(25);
+        let chance = self.dice.weighted(if trouble { TROUBLES } else { CHANCES });
         self.happens(chance);
         self.look();
     }
@@ -276,6 +294,12 @@ impl Scene {
             }
             FullDisk => self.full_disk(!self.is_full),
             Edit => self.edit(),
+            Chance::Trouble(trouble) => {
+                self.tell(format!("the store is in trouble: {trouble:?}"));
+                self.full_disk(false);
+                self.sim.store_mut().pretend(Some(trouble));
+                self.beat(None);
+            }
         }
     }
 
@@ -329,14 +353,20 @@ impl Scene {
         let wanted: Vec<(Key, Value)> = self.wanted.iter().map(|(key, body)| (key.clone(), body.clone())).collect();
         let Some((key, mut body)) = self.dice.pick(&wanted).cloned() else { return };
         let is_deployment = key.resource == "deployments.apps";
+        let has_pods = ["statefulsets.apps", "daemonsets.apps"].contains(&key.resource.0);
         match self.dice.below(12) {
-            0..=2 if is_deployment => {
+            0..=2 if is_deployment || key.resource == "statefulsets.apps" => {
                 body["spec"]["replicas"] = json!(self.dice.between(0, 7));
                 self.apply(body);
             }
             3..=5 if is_deployment => {
                 let images = [SOUND[0], SOUND[1], SOUND[2], SOUND[0], SOUND[1], CRASHING, MISSING];
                 let image = *self.dice.pick(&images).unwrap();
+                body["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+                self.apply(body);
+            }
+            3..=5 if has_pods => {
+                let image = *self.dice.pick(&SOUND).unwrap();
                 body["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
                 self.apply(body);
             }
@@ -458,9 +488,15 @@ impl Scene {
         self.sim.budget.rows = 500;
         self.full_disk(false);
         for (key, mut body) in self.wanted.clone() {
+            if key.resource == "cronjobs.batch" {
+                body["spec"]["suspend"] = json!(true);
+                self.apply(body);
+                continue;
+            }
             if key.resource != "deployments.apps" {
                 continue;
             }
+            self.sim.machine.knobs.failing_probes.clear();
             let image = &mut body["spec"]["template"]["spec"]["containers"][0]["image"];
             if !SOUND.iter().any(|sound| *image == *sound) {
                 *image = json!(SOUND[0]);

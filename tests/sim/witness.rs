@@ -27,6 +27,10 @@ pub struct Witness {
     /// Deployments that have reached the pods they must keep available.
     reached: HashSet<String>,
     deleted_by_users: BTreeSet<Key>,
+    /// Times of CronJobs that have got their Job: owner and time.
+    started: HashSet<(String, String)>,
+    /// Pods of StatefulSets ever seen, by uid.
+    identities: HashMap<String, Key>,
     /// A node was deleted: its pods go when the control plane comes to it.
     node_gone: bool,
 }
@@ -43,6 +47,8 @@ impl Default for Witness {
             live: HashMap::new(),
             reached: HashSet::new(),
             deleted_by_users: BTreeSet::new(),
+            started: HashSet::new(),
+            identities: HashMap::new(),
             node_gone: false,
         }
     }
@@ -74,6 +80,7 @@ impl Witness {
             self.deployments();
             self.nodes();
             self.jobs();
+            self.daemons();
         }
         self.processes(sim);
     }
@@ -94,6 +101,11 @@ impl Witness {
                 if let Some(before) = &before {
                     compare(&key, &before.object(), &now);
                 }
+                if before.is_none() {
+                    self.made(&key, &now);
+                }
+                let managers = now.owners().iter().filter(|owner| owner.controller).count();
+                assert!(managers <= 1, "C7: {key} has {managers} controllers");
                 self.pods_made += usize::from(before.is_none() && key.resource == "pods");
                 self.world.put(key.clone(), stored.body.clone());
             }
@@ -101,11 +113,26 @@ impl Witness {
                 let before = before.unwrap_or_else(|| panic!("{key} was removed and was not there"));
                 assert!(before.finalizers.is_empty() || now.finalizers().is_empty(), "{key} left with finalizers");
                 self.removed_rightly(&before);
+                let left = || self.world.all().find(|row| *row.key.namespace == *key.name);
+                assert!(key.resource != "namespaces" || left().is_none(), "C13: {key} went before what is in it");
                 self.gone.insert(stored.uid.to_string());
                 self.world.remove(&key);
             }
         }
         self.note_job_pod(&now, matches!(entry.change, Change::Removed(_)));
+    }
+
+    /// C9: a time of a CronJob has one Job, whatever happens. C10: who has which name.
+    fn made(&mut self, key: &Key, now: &Object) {
+        let Some(owner) = now.controller() else { return };
+        let time = now.annotation("batch.kubernetes.io/cronjob-scheduled-timestamp");
+        if let Some(time) = time.filter(|_| key.resource == "jobs.batch") {
+            let fresh = self.started.insert((owner.uid.clone(), time.to_owned()));
+            assert!(fresh, "C9: {key} is the second Job of {time}");
+        }
+        if owner.kind == "StatefulSet" && key.resource == "pods" {
+            self.identities.insert(now.uid().to_owned(), key.clone());
+        }
     }
 
     /// Below a Job, a pod counts by how it ended. One that is deleted before it ends counts as failed, whatever it says later.
@@ -120,8 +147,10 @@ impl Witness {
         may[1] |= phase == "Failed" || phase != "Succeeded" && (removed || object.deletion().is_some());
     }
 
-    /// What nobody deleted goes only with its owner.
+    /// C12: what nobody deleted goes only with its owner. C10: claims never go unasked.
     fn removed_rightly(&self, row: &Row) {
+        let asked = self.deleted_by_users.contains(&row.key);
+        assert!(row.key.resource != "persistentvolumeclaims" || asked, "C10: {} went unasked", row.key);
         if row.key.resource != "configmaps" || row.owners.is_empty() || self.deleted_by_users.contains(&row.key) {
             return;
         }
@@ -158,7 +187,7 @@ impl Witness {
             let mut templates = HashSet::new();
             for set in &sets {
                 let fresh = templates.insert(set.workload().unwrap().template);
-                assert!(fresh, "{}: two ReplicaSets of one template", row.key);
+                assert!(fresh, "C6: {}: two ReplicaSets of one template", row.key);
             }
             self.at_most(row, &object, &sets);
             self.recreates(row, &object, &sets);
@@ -166,7 +195,7 @@ impl Witness {
         }
     }
 
-    /// Never more than replicas + maxSurge, but for what was there before the number fell.
+    /// C5: never more than replicas + maxSurge, but for what was there before the number fell.
     fn at_most(&mut self, row: &Row, object: &Object, sets: &[Arc<Row>]) {
         let live = sets.iter().flat_map(|set| self.pods_of(set)).filter(|pod| pod.is_active_pod()).count() as i64;
         let sized: i64 = sets.iter().filter_map(|set| Some(set.workload()?.replicas)).sum();
@@ -194,7 +223,7 @@ impl Witness {
         assert!(mixed <= 1, "{}: pods of {mixed} templates live together", row.key);
     }
 
-    /// What has been available stays available.
+    /// C5: what has been available stays available.
     fn enough(&mut self, row: &Row, object: &Object, sets: &[Arc<Row>]) {
         let crashes =
             |set: &Arc<Row>| set.object().0["spec"]["template"].to_string().contains(super::workloads::CRASHING);
@@ -228,7 +257,7 @@ impl Witness {
         }
     }
 
-    /// No node gives more than it has.
+    /// C14: no node gives more than it has.
     fn nodes(&self) {
         for node in self.world.list("nodes") {
             let has = &node.node().unwrap().allocatable;
@@ -255,13 +284,45 @@ impl Witness {
                 let mut all = status.items(&["status", "conditions"]).iter();
                 all.any(|one| one["type"] == kind && one["status"] == "True")
             };
-            assert!(!(holds("Complete") && holds("Failed")), "{key} is complete and failed");
+            assert!(!(holds("Complete") && holds("Failed")), "C8: {key} is complete and failed");
         }
     }
 
-    /// Never two processes of one container.
+    /// C11: one live pod of a DaemonSet on each node, but for its surge.
+    fn daemons(&self) {
+        for row in self.world.list("daemonsets.apps") {
+            let surges = row.object().int(&["spec", "updateStrategy", "rollingUpdate", "maxSurge"]).unwrap_or(0) > 0;
+            let mut nodes: HashMap<String, i64> = HashMap::new();
+            for pod in self.pods_of(row).filter(|pod| pod.is_active_pod()) {
+                *nodes.entry(meant_for(&pod.object())).or_default() += 1;
+            }
+            for (node, count) in nodes {
+                assert!(count <= 1 + i64::from(surges), "C11: {}: {count} live pods for {node}", row.key);
+            }
+        }
+    }
+
+    /// C15: once all is calm, the endpoints of a Service are its ready pods.
+    pub fn endpoints(&self) {
+        for slice in self.world.list("endpointslices.discovery.k8s.io") {
+            let is_ready = |one: &&Value| one["conditions"]["ready"] == true;
+            for endpoint in slice.object().items(&["endpoints"]).iter().filter(is_ready) {
+                let pod = endpoint["targetRef"]["uid"].as_str().and_then(|uid| self.world.by_uid(uid));
+                let ready = pod.is_some_and(|pod| pod.pod().is_some_and(|pod| pod.ready));
+                assert!(ready, "C15: {} leads to {}, which is not ready", slice.key, endpoint["targetRef"]["name"]);
+            }
+        }
+    }
+
+    /// Never two processes of one container; C10: nor of one name of a StatefulSet.
     fn processes(&self, sim: &Simulation) {
         assert!(sim.machine.clashes.is_empty(), "started while it ran: {:?}", sim.machine.clashes);
+        let mut names: HashMap<&Key, &str> = HashMap::new();
+        for (uid, _, _) in sim.machine.running() {
+            let Some(name) = self.identities.get(&**uid) else { continue };
+            let other = names.insert(name, uid);
+            assert!(other.is_none_or(|other| other == &**uid), "C10: two processes are {name}");
+        }
     }
 
     /// The store holds what its log says, and the control plane sees it.
@@ -280,6 +341,13 @@ impl Witness {
             assert_eq!(sim.world().all().count(), self.world.all().count(), "the picture is whole");
         }
     }
+}
+
+/// The node that a pod of a DaemonSet is on, or is meant for.
+fn meant_for(pod: &Object) -> String {
+    let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let named = pod.0.pointer(&format!("{terms}/0/matchFields/0/values/0")).and_then(Value::as_str);
+    pod.text(&["spec", "nodeName"]).or(named).unwrap_or_default().to_owned()
 }
 
 /// Replicas, and how many may be above and below.
@@ -323,7 +391,7 @@ fn compare(key: &Key, before: &Object, now: &Object) {
         "jobs.batch" => {
             for field in ["succeeded", "failed"] {
                 let count = |object: &Object| object.int(&["status", field]).unwrap_or(0);
-                assert!(count(now) >= count(before), "{key}: status.{field} fell");
+                assert!(count(now) >= count(before), "C8: {key}: status.{field} fell");
             }
         }
         _ => {}
@@ -336,7 +404,7 @@ fn compare_pods(key: &Key, before: &Object, now: &Object) {
         assert_eq!(phase(before), phase(now), "{key}: a final phase changed");
     }
     let node = |pod: &Object| pod.text(&["spec", "nodeName"]).unwrap_or_default().to_owned();
-    assert!(node(before).is_empty() || node(before) == node(now), "{key} was bound twice");
+    assert!(node(before).is_empty() || node(before) == node(now), "C14: {key} was bound twice");
     for list in ["initContainerStatuses", "containerStatuses"] {
         for status in before.items(&["status", list]) {
             let same = now.items(&["status", list]).iter().find(|one| one["name"] == status["name"]);

@@ -16,6 +16,12 @@ pub const DONE: &str = "done:1";
 pub const ALL: &[fn(&mut Dice, &str) -> Vec<Value>] =
     &[rolling, rolling, rolling, recreate, crashing, job, failing_job, service, unschedulable, pod, owners, tenant];
 
+/// The workloads of every third run: names, nodes and times of their own, and probes that fail.
+pub const HARDER: &[fn(&mut Dice, &str) -> Vec<Value>] = &[stateful, daemons, clockwork, poorly, rolling];
+
+/// A container whose probes always fail.
+pub const POORLY: &str = "poorly";
+
 fn deployment(name: &str, replicas: i64, image: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
@@ -139,6 +145,54 @@ fn tenant(dice: &mut Dice, name: &str) -> Vec<Value> {
         all.push(body);
     }
     all
+}
+
+/// Pods with names and an order, some with storage.
+fn stateful(dice: &mut Dice, name: &str) -> Vec<Value> {
+    let mut body = deployment(name, dice.between(1, 4), SOUND[0]);
+    body["kind"] = json!("StatefulSet");
+    body["spec"]["serviceName"] = json!(name);
+    body["spec"]["podManagementPolicy"] = json!(*dice.pick(&["OrderedReady", "Parallel"]).unwrap());
+    if dice.one_in(2) {
+        body["spec"]["updateStrategy"] = json!({"rollingUpdate": {"maxUnavailable": dice.between(1, 3)}});
+    }
+    if dice.one_in(2) {
+        let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}});
+        body["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": claim}]);
+        body["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] =
+            json!([{"name": "data", "mountPath": "/data"}]);
+    }
+    vec![body]
+}
+
+/// One pod on every node.
+fn daemons(dice: &mut Dice, name: &str) -> Vec<Value> {
+    let mut body = deployment(name, 0, SOUND[0]);
+    body["kind"] = json!("DaemonSet");
+    body["spec"].as_object_mut().unwrap().remove("replicas");
+    let (surge, unavailable) = *dice.pick(&[(0, 1), (1, 0), (0, 2)]).unwrap();
+    body["spec"]["updateStrategy"] = json!({"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
+    vec![body]
+}
+
+/// Jobs every minute.
+fn clockwork(dice: &mut Dice, name: &str) -> Vec<Value> {
+    let policy = *dice.pick(&["Allow", "Forbid", "Replace"]).unwrap();
+    let mut work = job(dice, name).remove(0);
+    vec![json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": {"spec": work["spec"].take()}},
+    })]
+}
+
+/// Its probes fail: pods that are never ready, and are started again and again.
+fn poorly(dice: &mut Dice, name: &str) -> Vec<Value> {
+    let mut body = deployment(name, dice.between(1, 2), SOUND[0]);
+    let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": dice.between(5, 30)});
+    let container = &mut body["spec"]["template"]["spec"]["containers"][0];
+    container["name"] = json!(POORLY);
+    container[*dice.pick(&["livenessProbe", "readinessProbe", "startupProbe"]).unwrap()] = probe;
+    vec![body]
 }
 
 /// A node that pretends to be another machine.
