@@ -33,6 +33,7 @@ fn link(world: &mut World, row: &Arc<Row>, of: Plane) -> Link {
         "pods" => pod::link(world, row, of),
         "nodes" => node::link(row),
         "services" => service::link(world, row),
+        "ingresses.networking.k8s.io" => service::ingress(world, row),
         "persistentvolumeclaims" => needs::claim(world, row),
         _ => workload::link(world, row),
     };

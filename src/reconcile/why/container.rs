@@ -7,6 +7,9 @@ use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 
+/// A container of which no probe asks anything and that runs for so long is not on its way any more.
+const UNASKED: SignedDuration = SignedDuration::from_secs(60);
+
 /// The containers that are not as they should be; when all are, the first one.
 pub fn links(world: &World, row: &Row) -> Vec<Link> {
     let pod = row.object();
@@ -72,7 +75,10 @@ impl One<'_> {
         let kind = if self.status["started"] == false { "startupProbe" } else { "readinessProbe" };
         let probe = &self.spec[kind];
         if !probe.is_object() {
-            return link;
+            // Nothing is asked of it: it is ready as soon as somebody looks, unless it is told not to be.
+            return link.stuck_if(ran > UNASKED, || {
+                format!("see what keeps it: kloop describe pod/{} (a pretended pod may be told so)", self.row.key.name)
+            });
         }
         let number = |field: &str, default: i64| probe[field].as_i64().unwrap_or(default);
         let tries = number("initialDelaySeconds", 0) + number("periodSeconds", 10) * number("failureThreshold", 3);

@@ -13,7 +13,7 @@ pub fn link(row: &Row) -> Link {
     let seen = match ready {
         None => "it has never reported".to_owned(),
         Some(_) if is_ready => "Ready".to_owned(),
-        Some(_) => format!("not ready: {}: {}", text("reason"), text("message")),
+        Some(_) => format!("not ready: {}: {}", text("reason"), text("message").trim_end_matches('.')),
     };
     let cordoned = object.at(&["spec", "unschedulable"]).is_some_and(|value| value == true);
     let seen = if cordoned { format!("{seen}, takes no new pods (cordoned)") } else { seen };

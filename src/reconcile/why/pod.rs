@@ -6,6 +6,7 @@ use crate::object::Object;
 use crate::scheduler::explain::{Verdict, explain};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
+use serde_json::Value;
 
 /// For so long after its deletion is due a pod may still be on its way out.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
@@ -30,7 +31,7 @@ pub fn link(world: &mut World, row: &Row, of: Plane) -> Link {
     }
     let link = Link { standing: Standing::Converging, ..link };
     match row.pod().and_then(|pod| pod.node.as_ref()) {
-        Some(_) => link,
+        Some(_) => gated(&object, link),
         None => unbound(world, row, &object, link, of),
     }
 }
@@ -58,6 +59,23 @@ fn ending(world: &World, row: &Row, link: Link) -> Link {
     link.stuck_if(late && row.finalizers.is_empty(), || {
         format!("its node does not end it; if it never will: kloop delete {me}{place} --grace-period=0 --force")
     })
+}
+
+/// Containers that are ready are not enough where the pod waits for conditions that others set.
+fn gated(object: &Object, link: Link) -> Link {
+    let conditions = object.items(&["status", "conditions"]);
+    let is_true = |kind: &Value| conditions.iter().any(|one| one["type"] == *kind && one["status"] == "True");
+    if !is_true(&"ContainersReady".into()) {
+        return link;
+    }
+    let gates = object.items(&["spec", "readinessGates"]).iter().map(|gate| &gate["conditionType"]);
+    match gates.filter(|gate| !is_true(gate)).find_map(Value::as_str) {
+        None => link,
+        Some(gate) => {
+            let link = Link { seen: format!("{}, waits for its readiness gate {gate}", link.seen), ..link };
+            link.stuck(format!("let who sets the condition {gate} set it, or take the gate away"))
+        }
+    }
 }
 
 /// Nobody has given it a node yet.

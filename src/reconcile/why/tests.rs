@@ -86,6 +86,14 @@ fn each_cause_is_found_and_told_what_to_do() {
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"selector": selector, "ports": [{"port": 80}]},
         })
     };
+    let ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
+        "spec": {"defaultBackend": {"service": {"name": "gone", "port": {"number": 80}}}},
+    });
+    let mut gated = pod(json!({"readinessGates": [{"conditionType": "x.dev/ok"}]}), json!({"running": {}}));
+    gated["status"]["phase"] = "Running".into();
+    gated["status"]["conditions"] = json!([{"type": "ContainersReady", "status": "True"}]);
+    gated["status"]["containerStatuses"][0]["ready"] = true.into();
     let runs = json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}});
     let table = [
         (vec![pod(json!({}), Value::Null)], "pod/p", "pod/p", "kloop node add"),
@@ -138,6 +146,8 @@ fn each_cause_is_found_and_told_what_to_do() {
             "add the key \"password\"",
         ),
         (vec![node("Unknown"), pod(json!({}), runs)], "pod/p", "node/n", "kloop node remove n"),
+        (vec![ingress], "ingress/i", "ingress/i", "apply the Service \"gone\""),
+        (vec![node("True"), gated], "pod/p", "pod/p", "the condition x.dev/ok"),
         (vec![service(json!({"app": "nobody"}))], "service/s", "service/s", "correct spec.selector"),
         (
             vec![
@@ -235,4 +245,20 @@ fn finalizers_hold_what_is_deleted() {
     let answer = ask(&[held], "configmap/c", true);
     assert_eq!(answer.standing(), Standing::Stuck);
     assert!(answer.next().starts_with("let who set x.dev/hold finish"), "{}", answer.next());
+}
+
+#[test]
+fn each_node_is_told_with_the_plugin_that_refused_it_or_its_scores() {
+    let mut small = node("True");
+    small["metadata"]["name"] = "small".into();
+    small["status"]["allocatable"]["cpu"] = "1".into();
+    let asks = json!({
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}],
+    });
+    let answer = ask(&[node("True"), small, pod(asks, Value::Null)], "pod/p", true);
+    let more = &answer.links[1].more;
+    assert!(more[0].starts_with("node/n: fits, score ") && more[0].contains("NodeResourcesFit "), "{more:?}");
+    assert_eq!(more[1], "node/small: NodeResourcesFit: Insufficient cpu");
+    assert_eq!(answer.cause().unwrap().what, "persistentvolumeclaim/none");
 }

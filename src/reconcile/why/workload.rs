@@ -96,6 +96,13 @@ fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
     let has = |kind: &str, reason: &str| {
         conditions.iter().find(|one| one["type"] == kind && (reason.is_empty() || one["reason"] == reason))
     };
+    let unable =
+        ["AbleToScale", "ScalingActive"].iter().filter_map(|kind| has(kind, "")).find(|one| one["status"] == "False");
+    if let Some(unable) = unable {
+        let text = |field: &str| unable[field].as_str().unwrap_or_default();
+        let error = format!("{}: {}", text("reason"), text("message"));
+        return Link { error: Some(error), ..link }.stuck(format!("see to what it measures: kloop describe {me}{place}"));
+    }
     if let Some(late) = has("Progressing", "ProgressDeadlineExceeded") {
         let error = late["message"].as_str().unwrap_or("the progress deadline is exceeded").to_owned();
         let next = format!("correct the template and apply it again, or: kloop rollout undo {me}{place}");
