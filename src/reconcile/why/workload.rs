@@ -101,7 +101,8 @@ fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
     if let Some(unable) = unable {
         let text = |field: &str| unable[field].as_str().unwrap_or_default();
         let error = format!("{}: {}", text("reason"), text("message"));
-        return Link { error: Some(error), ..link }.stuck(format!("see to what it measures: kloop describe {me}{place}"));
+        return Link { error: Some(error), ..link }
+            .stuck(format!("see to what it measures: kloop describe {me}{place}"));
     }
     if let Some(late) = has("Progressing", "ProgressDeadlineExceeded") {
         let error = late["message"].as_str().unwrap_or("the progress deadline is exceeded").to_owned();
