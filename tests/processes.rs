@@ -13,6 +13,7 @@ mod logs;
 mod network;
 mod nodes;
 mod rollouts;
+mod users;
 mod volumes;
 mod watching;
 

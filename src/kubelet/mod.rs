@@ -24,6 +24,7 @@ mod start;
 mod status;
 mod sweep;
 mod termination;
+mod user;
 mod volumes;
 
 #[cfg(test)]

@@ -90,6 +90,7 @@ impl Heart {
         world.settings.network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
         world.settings.backoff_seconds = backoff_seconds;
         world.settings.private_files = self.world.settings.private_files;
+        world.settings.runs_as = self.world.settings.runs_as;
         tail::load(read, &mut world)?;
         for (uid, pod) in inventory {
             world.facts.pods.insert(uid, pod);

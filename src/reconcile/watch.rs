@@ -131,6 +131,9 @@ impl Control {
             leadership,
         };
         control.heart.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
+        if let Some(machine) = &control.machine {
+            control.heart.world.settings.runs_as = machine.runs_as();
+        }
         control.load()?;
         Ok(control)
     }

@@ -90,6 +90,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         volume_paths: start.volume_paths.clone(),
         cwd,
         stdin: start.stdin,
+        user: start.user.clone(),
         stop_signal: process::signal_number(&start.stop_signal).unwrap_or(15),
         message_path: start.termination_message_path.clone(),
         message_from_logs: start.termination_from_logs,

@@ -24,6 +24,7 @@ pub mod session;
 mod shim;
 pub mod simulated;
 mod spawn;
+mod user;
 pub mod view;
 mod volumes;
 pub mod wire;

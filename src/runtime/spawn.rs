@@ -25,6 +25,18 @@ pub struct Program<'a> {
     pub stdio: [BorrowedFd<'a>; 3],
     /// Whether standard input is to be its controlling terminal; only [`fork`] can see to that.
     pub terminal: bool,
+    /// Who it is to be, when not who we are; only [`fork`] can see to that.
+    pub identity: Option<Identity>,
+}
+
+/// A user, a group, and all groups.
+pub struct Identity {
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+    /// More groups.
+    pub groups: Vec<u32>,
 }
 
 /// `/dev/null`, for what is to read nothing and be heard by nobody.
@@ -102,6 +114,14 @@ fn execute(program: &Program) -> io::Error {
             return io::Error::last_os_error();
         }
         if libc::chdir(program.cwd.as_ptr()) < 0 {
+            return io::Error::last_os_error();
+        }
+        // After the folder was entered: what is above it may be closed to that user.
+        if let Some(who) = &program.identity
+            && (libc::setgroups(who.groups.len(), who.groups.as_ptr()) < 0
+                || libc::setgid(who.group) < 0
+                || libc::setuid(who.user) < 0)
+        {
             return io::Error::last_os_error();
         }
         for signal in 1..65 {

@@ -5,6 +5,7 @@
 
 use super::process::Identity;
 use crate::object::Time;
+use crate::world::User;
 use crate::world::volume::{Mount, Volume};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,9 @@ pub struct Launch {
     /// Variables that tell where volumes are that are not mounted: the variable, and the volume's name.
     #[serde(default)]
     pub volume_paths: Vec<(String, String)>,
+    /// Who it runs as, when not as the shim.
+    #[serde(default)]
+    pub user: Option<User>,
     /// Whether standard input stays open.
     pub stdin: bool,
     /// The signal that asks it to end.

@@ -20,7 +20,7 @@ pub use control::Loop;
 pub use facts::{
     ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Stopping,
 };
-pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Script, Start, Verb, Write};
+pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Script, Start, User, Verb, Write};
 pub use report::Report;
 pub use resources::{Load, NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};
@@ -47,11 +47,20 @@ pub struct Settings {
     pub closing: bool,
     /// Whether this machine lets a container have a view of files of its own.
     pub private_files: bool,
+    /// The user and the group that this control plane, and so its processes, run as.
+    pub runs_as: (u32, u32),
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { network: 77, backoff_seconds: 10, backoff_cap_seconds: 300, closing: false, private_files: true }
+        Settings {
+            network: 77,
+            backoff_seconds: 10,
+            backoff_cap_seconds: 300,
+            closing: false,
+            private_files: true,
+            runs_as: (0, 0),
+        }
     }
 }
 

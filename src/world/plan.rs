@@ -3,6 +3,7 @@
 use super::facts::ProbeKind;
 use super::volume::{Files, Volume};
 use crate::object::{Key, Object, Str, Time};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The answer of a loop about one key.
@@ -190,6 +191,19 @@ pub struct RoutePort {
     pub endpoints: Vec<Str>,
 }
 
+/// Who a container runs as. What is not said is as the machine knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// `runAsUser`.
+    pub user: Option<u32>,
+    /// `runAsGroup`.
+    pub group: Option<u32>,
+    /// `supplementalGroups`, and `fsGroup`.
+    pub groups: Vec<u32>,
+    /// `fsGroup`: the group of what is in its volumes.
+    pub files: Option<u32>,
+}
+
 /// Everything that a start needs; resolved by kubelet as far as it can without looking at the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Start {
@@ -235,6 +249,8 @@ pub struct Start {
     pub stdin: bool,
     /// `tty`.
     pub tty: bool,
+    /// Who it runs as, when not as whoever runs kloop.
+    pub user: Option<User>,
     /// The signal that asks the container to end, `SIGTERM` unless `lifecycle.stopSignal` says otherwise.
     pub stop_signal: String,
     /// The container as it stands in the pod's spec, and the pod's spec, for what the runtime needs beyond this.

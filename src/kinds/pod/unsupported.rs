@@ -12,19 +12,11 @@ const OF_POD: &[(&[&str], &str)] = &[
     (&["hostUsers"], ALL_SEEN),
     (&["shareProcessNamespace"], ALL_SEEN),
     (&["runtimeClassName"], "there is one way to run a pod"),
-    (&["securityContext", "runAsUser"], AS_YOU),
-    (&["securityContext", "runAsGroup"], AS_YOU),
-    (&["securityContext", "runAsNonRoot"], AS_YOU),
-    (&["securityContext", "supplementalGroups"], AS_YOU),
-    (&["securityContext", "fsGroup"], "files keep their groups"),
     (&["securityContext", "sysctls"], "the host's settings count"),
 ];
 
 /// Fields of a container, and what happens instead.
 const OF_CONTAINER: &[(&[&str], &str)] = &[
-    (&["securityContext", "runAsUser"], AS_YOU),
-    (&["securityContext", "runAsGroup"], AS_YOU),
-    (&["securityContext", "runAsNonRoot"], AS_YOU),
     (&["securityContext", "privileged"], AS_YOU),
     (&["securityContext", "capabilities"], AS_YOU),
     (&["securityContext", "readOnlyRootFilesystem"], "the host's files are open as they are to you"),
@@ -81,14 +73,14 @@ mod tests {
     fn what_asks_for_something_is_found() {
         let spec = json!({
             "hostNetwork": true, "hostPID": false, "hostUsers": true, "runtimeClassName": null,
-            "securityContext": {"runAsUser": 0, "runAsNonRoot": false},
+            "securityContext": {"runAsUser": 0, "sysctls": [{"name": "a", "value": "1"}]},
             "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {"medium": "", "sizeLimit": "1Mi"}}],
             "initContainers": [{"name": "i", "resources": {"limits": {"memory": "1Mi"}, "requests": {"cpu": 1}}}],
             "containers": [{"name": "c"}, {"name": "d", "securityContext": {"capabilities": {}, "privileged": true}}],
         });
         let expected = [
             "spec.hostNetwork",
-            "spec.securityContext.runAsUser",
+            "spec.securityContext.sysctls",
             "spec.volumes[1].emptyDir.sizeLimit",
             "spec.initContainers[0].resources.limits",
             "spec.containers[1].securityContext.privileged",

@@ -136,6 +136,11 @@ impl Machine {
         view::is_possible(&self.context.program)
     }
 
+    /// The user and the group whose processes the pods' are.
+    pub fn runs_as(&self) -> (u32, u32) {
+        (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+    }
+
     fn folders(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.context.state.join("pods")).into_iter().flatten().flatten();
         let plain = entries.filter(|entry| entry.file_name().to_str().is_some_and(folder::is_plain_name));

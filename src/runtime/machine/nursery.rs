@@ -47,6 +47,7 @@ impl Nursery {
                 cwd: c"/".to_owned(),
                 stdio: [theirs.as_fd(), nothing.as_fd(), nothing.as_fd()],
                 terminal: false,
+                identity: None,
             };
             let child =
                 spawn::spawn(&program).with_context(|| format!("cannot execute {}", context.program.display()))?;

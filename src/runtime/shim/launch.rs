@@ -2,8 +2,9 @@
 
 use super::super::network::Gate;
 use super::super::wire::{Launch, View, now};
-use super::super::{folder, process::Identity, spawn, view, volumes};
+use super::super::{folder, process::Identity, spawn, user, view, volumes};
 use super::log::{Log, Stream};
+use crate::world::User;
 use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -72,6 +73,8 @@ pub struct Surroundings<'a> {
     pub stdio: [&'a OwnedFd; 3],
     /// Whether standard input is its controlling terminal.
     pub terminal: bool,
+    /// Who it runs as, when not as we do.
+    pub user: Option<&'a User>,
 }
 
 /// Starts an attempt in a pod's folder, which is also the working folder of this process.
@@ -83,6 +86,7 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
     forget_older(launch);
     let message = pod.join(folder::message(&launch.container, launch.attempt));
     launch.env.push((folder::TERMINATION_LOG.into(), message.to_string_lossy().into_owned()));
+    let is_scratch = launch.cwd.is_none();
     let cwd = match &launch.cwd {
         Some(cwd) => PathBuf::from(cwd),
         None => {
@@ -114,7 +118,11 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
         None => Place::Here,
     };
     let stdio = [&stdin, &stdout, &stderr];
-    let surroundings = Surroundings { env: &launch.env, cwd: &cwd, stdio, terminal: false };
+    if let Some(user) = &launch.user {
+        user::own(user, &message, is_scratch.then_some(&*cwd), pod, &launch.volumes)?;
+    }
+    let user = launch.user.as_ref();
+    let surroundings = Surroundings { env: &launch.env, cwd: &cwd, stdio, terminal: false, user };
     let pid = run(&launch.argv, &surroundings, place, gate)?;
     // What is in them may be secret, and large.
     launch.volumes.clear();
@@ -145,7 +153,7 @@ fn forget_older(launch: &Launch) {
 pub fn run(argv: &[String], surroundings: &Surroundings, place: Place, gate: Option<&Gate>) -> Result<i32, String> {
     let prepare = || program(argv, surroundings);
     let pid = match (place, gate) {
-        (Place::Here, None) if !surroundings.terminal => {
+        (Place::Here, None) if !surroundings.terminal && surroundings.user.is_none() => {
             let program = prepare()?;
             spawn::spawn(&program).map_err(|error| not_executed(&program, &error))?
         }
@@ -173,7 +181,7 @@ fn not_executed(program: &spawn::Program, error: &io::Error) -> String {
 }
 
 fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn::Program<'a>, String> {
-    let Surroundings { env, cwd, stdio, terminal } = *surroundings;
+    let Surroundings { env, cwd, stdio, terminal, user } = *surroundings;
     let name = argv.first().ok_or("no command specified")?;
     if !cwd.is_dir() {
         return Err(format!("chdir to cwd ({:?}) failed: no such file or directory", cwd.display()));
@@ -188,6 +196,7 @@ fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn
         cwd: text(&cwd.to_string_lossy())?,
         stdio: stdio.map(|fd| fd.as_fd()),
         terminal,
+        identity: user.map(user::identity),
     })
 }
 

@@ -227,7 +227,9 @@ impl Shim {
         let place = if launch.view.is_some() { Place::Of(process.pid) } else { Place::Here };
         let gate = self.gate();
         let cwd = Path::new(launch.cwd.as_deref().unwrap_or("/"));
-        let pid = launch::run(argv, &Surroundings { env: &launch.env, cwd, stdio, terminal }, place, gate.as_ref())?;
+        let user = launch.user.as_ref();
+        let pid =
+            launch::run(argv, &Surroundings { user, env: &launch.env, cwd, stdio, terminal }, place, gate.as_ref())?;
         self.keep_guard(gate);
         Identity::of(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }

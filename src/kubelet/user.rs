@@ -1,0 +1,110 @@
+//! Who a container runs as, by its security context and its pod's.
+//!
+//! Only root can start a process as somebody else, so for anybody else another user or group is refused, and said why.
+
+use super::pod::{LocalPod, Member};
+use crate::world::User;
+
+/// Who it runs as, when not as whoever runs kloop; or why it cannot, which is `CreateContainerConfigError`.
+pub fn of(pod: &LocalPod, member: &Member) -> Result<Option<User>, String> {
+    if pod.simulated {
+        return Ok(None);
+    }
+    let own = member.spec.security_context.as_ref();
+    let shared = pod.spec.security_context.as_ref();
+    let id = |number: i64| u32::try_from(number).map_err(|_| format!("{number} is no id of a user or a group"));
+    let asked = own.and_then(|own| own.run_as_user).or(shared.and_then(|shared| shared.run_as_user));
+    let user = asked.map(id).transpose()?;
+    let group = own.and_then(|own| own.run_as_group).or(shared.and_then(|shared| shared.run_as_group));
+    let group = group.map(id).transpose()?;
+    let files = shared.and_then(|shared| shared.fs_group).map(id).transpose()?;
+    let more = shared.and_then(|shared| shared.supplemental_groups.as_ref()).into_iter().flatten();
+    let mut groups = more.map(|group| id(*group)).collect::<Result<Vec<u32>, String>>()?;
+    groups.extend(files);
+
+    let (me, mine) = pod.world.settings.runs_as;
+    let non_root = own.and_then(|own| own.run_as_non_root).or(shared.and_then(|shared| shared.run_as_non_root));
+    if non_root == Some(true) && user.unwrap_or(me) == 0 {
+        // Kubernetes' words for a user that is written, and for one that the image brings.
+        let why = if user.is_some() { "container's runAsUser breaks non-root policy" } else { AS_ROOT };
+        return Err(format!("{why} (pod: \"{}\", container: {})", pod.full_name(), member.spec.name));
+    }
+    if me != 0 {
+        let refuse = |field: &str, number: u32| {
+            Err(format!(
+                "{field} {number}: kloop runs as user {me} (group {mine}), and only root can start processes as another: leave it out, or run kloop as root"
+            ))
+        };
+        let foreign = |id: &u32| *id != mine;
+        return match (user.filter(|user| *user != me), group.filter(foreign), groups.into_iter().find(foreign)) {
+            (Some(user), _, _) => refuse("runAsUser", user),
+            (_, Some(group), _) => refuse("runAsGroup", group),
+            (_, _, Some(group)) if files == Some(group) => refuse("fsGroup", group),
+            (_, _, Some(group)) => refuse("supplementalGroups", group),
+            (None, None, None) => Ok(None),
+        };
+    }
+    let is_said = user.is_some() || group.is_some() || !groups.is_empty();
+    Ok(is_said.then_some(User { user, group, groups, files }))
+}
+
+const AS_ROOT: &str = "container has runAsNonRoot and kloop runs it as root: write runAsUser";
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, pod};
+    use crate::world::User;
+    use serde_json::{Value, json};
+
+    fn start(runs_as: (u32, u32), of_pod: Value, own: Value) -> Result<Option<User>, String> {
+        let container = json!({"name": "c", "image": "a", "securityContext": own});
+        let mut machine = Machine::new(pod(json!({"securityContext": of_pod, "containers": [container]})));
+        machine.world.settings.runs_as = runs_as;
+        machine.settle();
+        match machine.starts.pop() {
+            Some(start) => Ok(start.user),
+            None => {
+                let waiting = machine.container("c")["state"]["waiting"].clone();
+                assert_eq!(waiting["reason"], "CreateContainerConfigError");
+                Err(waiting["message"].as_str().unwrap_or_default().to_owned())
+            }
+        }
+    }
+
+    #[test]
+    fn the_container_says_more_than_its_pod() {
+        assert_eq!(start((0, 0), json!({}), json!({})), Ok(None));
+        let found =
+            start((0, 0), json!({"runAsUser": 7, "fsGroup": 9, "supplementalGroups": [8]}), json!({"runAsUser": 5}));
+        assert_eq!(found, Ok(Some(User { user: Some(5), group: None, groups: vec![8, 9], files: Some(9) })));
+    }
+
+    #[test]
+    fn who_is_not_root_runs_nobody_else() {
+        assert_eq!(start((5, 6), json!({"runAsUser": 5, "runAsGroup": 6, "fsGroup": 6}), json!({})), Ok(None));
+        let table = [
+            (json!({"runAsUser": 7}), "runAsUser 7"),
+            (json!({"runAsUser": 0}), "runAsUser 0"),
+            (json!({"runAsGroup": 7}), "runAsGroup 7"),
+            (json!({"fsGroup": 7}), "fsGroup 7"),
+            (json!({"supplementalGroups": [6, 8]}), "supplementalGroups 8"),
+        ];
+        for (context, told) in table {
+            let why = start((5, 6), context, json!({})).expect_err(told);
+            assert!(why.starts_with(&format!("{told}: kloop runs as user 5 (group 6), and only root")), "{why}");
+        }
+    }
+
+    #[test]
+    fn non_root_is_checked() {
+        assert_eq!(start((5, 6), json!({"runAsNonRoot": true}), json!({})), Ok(None));
+        assert!(start((0, 0), json!({"runAsNonRoot": true}), json!({"runAsUser": 4})).is_ok());
+        assert!(
+            start((0, 0), json!({"runAsNonRoot": true}), json!({}))
+                .expect_err("root")
+                .contains("kloop runs it as root")
+        );
+        let written = start((0, 0), json!({"runAsNonRoot": true}), json!({"runAsUser": 0})).expect_err("root");
+        assert_eq!(written, "container's runAsUser breaks non-root policy (pod: \"p_default(uid-p)\", container: c)");
+    }
+}

@@ -1,0 +1,91 @@
+//! Another user than the shim's: who that is on this machine, and what has to be theirs before they start.
+
+use super::spawn::Identity;
+use super::volumes;
+use crate::world::User;
+use crate::world::volume::{Source, Volume};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RawDir, Uid, chmodat, chownat, openat, statat};
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Who it is: a user of whom no group is said has the one that the machine knows, else 0, as in a container.
+pub fn identity(wanted: &User) -> Identity {
+    let user = wanted.user.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+    let of_machine = || primary_group(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user).unwrap_or(0);
+    let group = wanted.group.unwrap_or_else(of_machine);
+    Identity { user, group, groups: [&[group][..], &wanted.groups].concat() }
+}
+
+fn primary_group(passwd: &str, user: u32) -> Option<u32> {
+    passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.get(2)?.parse() == Ok(user)).then(|| fields.get(3)?.parse().ok())?
+    })
+}
+
+/// Gives them their scratch folder, lets them write their termination message, and gives the volumes to the group of `fsGroup`.
+pub fn own(wanted: &User, message: &Path, scratch: Option<&Path>, pod: &Path, all: &[Volume]) -> Result<(), String> {
+    let who = identity(wanted);
+    let said =
+        |path: &Path, error: std::io::Error| format!("cannot give {} to user {}: {error}", path.display(), who.user);
+    if let Some(scratch) = scratch {
+        std::os::unix::fs::chown(scratch, Some(who.user), Some(who.group)).map_err(|error| said(scratch, error))?;
+    }
+    fs::write(message, "").map_err(|error| said(message, error))?;
+    std::os::unix::fs::chown(message, Some(who.user), Some(who.group)).map_err(|error| said(message, error))?;
+    let Some(group) = wanted.files else { return Ok(()) };
+    let is_given = |volume: &&Volume| !matches!(volume.source, Source::Host { .. });
+    for volume in all.iter().filter(is_given) {
+        let root = volumes::root_of(pod, &volume.name, all);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = openat(CWD, &root, flags, Mode::empty()).map_err(|error| said(&root, error.into()))?;
+        give(&opened, group).map_err(|error| said(&root, error.into()))?;
+    }
+    Ok(())
+}
+
+/// Kubernetes: the group owns everything, may do what the owner may, and what is made in folders is the group's too.
+fn give(folder: impl AsFd, group: u32) -> rustix::io::Result<()> {
+    give_one(&folder, c".", 0o2000, group)?;
+    let mut space = [MaybeUninit::uninit(); 4096];
+    let mut entries = RawDir::new(&folder, &mut space);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if [c".", c".."].contains(&name) {
+            continue;
+        }
+        match entry.file_type() {
+            FileType::Directory => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                give(openat(&folder, name, flags, Mode::empty())?, group)?;
+            }
+            FileType::RegularFile => give_one(&folder, name, 0, group)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn give_one(folder: &impl AsFd, name: &std::ffi::CStr, more: u32, group: u32) -> rustix::io::Result<()> {
+    let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    chownat(folder, name, None::<Uid>, Some(Gid::from_raw(group)), AtFlags::SYMLINK_NOFOLLOW)?;
+    let mode = found.st_mode & 0o7777;
+    let wanted = mode | ((mode & 0o600) >> 3) | more | if more > 0 { 0o070 } else { 0 };
+    chmodat(folder, name, Mode::from_raw_mode(wanted), AtFlags::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_the_group_that_the_machine_knows() {
+        let passwd = "root:x:0:0::/root:/bin/sh\nodd\nnobody:x:65534:65533::/:/bin/false\n";
+        for (user, group) in [(0, Some(0)), (65534, Some(65533)), (5, None)] {
+            assert_eq!(primary_group(passwd, user), group);
+        }
+    }
+}

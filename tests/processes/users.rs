@@ -1,0 +1,57 @@
+//! Containers that run as somebody else.
+
+use crate::cluster::Cluster;
+
+fn pod(name: &str, context: &str, script: &str) -> String {
+    let script = serde_json::Value::from(script);
+    format!(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  securityContext: {context}
+  volumes: [{{name: data, emptyDir: {{}}}}]
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, {script}]
+    volumeMounts: [{{name: data, mountPath: /data}}]
+"#
+    )
+}
+
+#[test]
+fn root_runs_containers_as_who_they_say_and_commands_beside_them() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can run processes as another user");
+    }
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let script = "id -u; id -g; id -G; umask; touch /data/new && stat -c %u:%g /data/new; touch ./mine && echo kept; \
+                  printf last > /dev/termination-log; until test -e /data/end; do sleep 0.02; done; exit 3";
+    let context = "{runAsUser: 65534, runAsGroup: 1234, supplementalGroups: [77], fsGroup: 88, runAsNonRoot: true}";
+    cluster.apply(&pod("other", context, script));
+    cluster.until("it has said all", || cluster.kloop("logs other").out.contains("kept"));
+    assert_eq!(cluster.ok("logs other"), "65534\n1234\n1234 77 88\n0022\n65534:88\nkept\n");
+    assert_eq!(cluster.ok("exec other -- id -u"), "65534\n");
+    cluster.ok("exec other -- touch /data/end");
+    cluster.until_reads("pod/other", "{.status.phase}", "Failed");
+    assert_eq!(cluster.read("pod/other", "{.status.containerStatuses[0].state.terminated.message}"), "last");
+    cluster.ok("delete pod other");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn who_is_not_root_runs_nobody_else_and_is_told_so() {
+    let is_root = rustix::process::geteuid().is_root();
+    let cluster = if is_root { Cluster::of_user(65534) } else { Cluster::new() };
+    let _plane = cluster.watch();
+    cluster.apply(&pod("other", "{runAsUser: 4321}", "exec sleep 1000"));
+    let waiting = "{.status.containerStatuses[0].state.waiting.reason}";
+    cluster.until_reads("pod/other", waiting, "CreateContainerConfigError");
+    let why = cluster.read("pod/other", "{.status.containerStatuses[0].state.waiting.message}");
+    assert!(why.starts_with("runAsUser 4321: kloop runs as user "), "{why}");
+}
