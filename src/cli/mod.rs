@@ -12,6 +12,7 @@ mod change;
 mod completion;
 mod config;
 mod context;
+mod cp;
 mod create;
 mod delete;
 mod describe;
@@ -101,6 +102,7 @@ enum Verb {
     Expose(expose::Args),
     Logs(logs::Args),
     Exec(exec::Args),
+    Cp(cp::Args),
     PortForward(port_forward::Args),
     Events(events::Args),
     Label(mark::label::Args),
@@ -164,6 +166,7 @@ impl Verb {
             Verb::Expose(args) => expose::run(args, context),
             Verb::Logs(args) => logs::run(args, context),
             Verb::Exec(args) => exec::run(args, context),
+            Verb::Cp(args) => cp::run(args, context),
             Verb::PortForward(args) => port_forward::run(args, context),
             Verb::Events(args) => events::run(args, context),
             Verb::Label(args) => mark::label::run(args, context),

@@ -11,6 +11,7 @@
 
 pub mod bury;
 pub mod capacity;
+pub mod copy;
 pub mod folder;
 pub mod image;
 pub mod logs;

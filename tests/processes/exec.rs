@@ -95,3 +95,35 @@ fn a_session_ends_with_who_asked_and_with_its_container() {
     assert_eq!(asker.ended(), 137);
     cluster.nothing_is_left();
 }
+
+#[test]
+fn files_are_copied_both_ways_as_the_container_sees_them() {
+    let mut clusters = vec![Cluster::new()];
+    clusters.extend(rustix::process::geteuid().is_root().then(|| Cluster::of_user(65_534)));
+    for cluster in clusters {
+        let plane = cluster.watch();
+        let private = pod("box", "Never", 1, "mkdir -p /tmp/of/it; echo theirs > /tmp/of/it/file; exec sleep 1000");
+        let private = private.replace("labels: {", "annotations: {kloop.dev/filesystem: private}, labels: {");
+        cluster.apply(&private);
+        cluster.until("it has written", || cluster.kloop("exec box -- cat /tmp/of/it/file").out == "theirs\n");
+        assert_eq!(plane.end("TERM"), 0);
+        let home = cluster.home();
+        let (got, mine) = (home.join("got"), home.join("mine"));
+        cluster.ok(&format!("cp box:/tmp/of {}", got.display()));
+        assert_eq!(std::fs::read_to_string(got.join("it/file")).expect("copied"), "theirs\n");
+        std::fs::write(&mine, "mine\n").expect("written");
+        let name = format!("kloop-cp-{}", std::process::id());
+        cluster.ok(&format!("cp {} default/box:/tmp/{name} -c main", mine.display()));
+        assert_eq!(cluster.ok(&format!("exec box -- cat /tmp/{name}")), "mine\n");
+        assert!(!std::path::Path::new("/tmp").join(name).exists(), "the machine's files are as they were");
+        let refusals = [
+            ("cp a b".to_owned(), "error: one of src or dest must be a remote file specification\n"),
+            ("cp box:a box:b".to_owned(), "error: one of src or dest must be a local file specification\n"),
+            ("cp /no/such box:/tmp".to_owned(), "error: /no/such doesn't exist in local filesystem\n"),
+            (format!("cp box:/no/such {}", got.display()), "error: /no/such: No such file or directory (os error 2)\n"),
+        ];
+        for (line, told) in refusals {
+            assert_eq!(cluster.kloop(&line).err, told, "{line}");
+        }
+    }
+}

@@ -5,12 +5,12 @@
 //! the command gets a new one, whose other side we hold, and else pipes.
 //! Start reading at [`run`].
 
-mod copy;
+mod copying;
 mod terminal;
 
 use super::wire::{self, Answer, Envelope, ExecOutcome, Request};
 use super::{folder, spawn};
-use copy::Copy;
+use copying::Copy;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};

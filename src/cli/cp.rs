@@ -1,0 +1,114 @@
+//! `kloop cp`: files and folders to and from containers, as these see them; neither tar nor a control plane is needed.
+
+use super::{Context, Failure, Outcome, one_pod};
+use crate::runtime::copy::Place;
+use std::path::Path;
+
+/// Copy files and directories to and from containers.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "<file-spec-src> <file-spec-dest>",
+    after_help = "\
+# Copy /tmp/foo_dir local directory to /tmp/bar_dir in a remote pod in the default namespace
+kloop cp /tmp/foo_dir <some-pod>:/tmp/bar_dir
+
+# Copy /tmp/foo local file to /tmp/bar in a remote pod in a specific container
+kloop cp /tmp/foo <some-pod>:/tmp/bar -c <specific-container>
+
+# Copy /tmp/foo local file to /tmp/bar in a remote pod in namespace <some-namespace>
+kloop cp /tmp/foo <some-namespace>/<some-pod>:/tmp/bar
+
+# Copy /tmp/foo from a remote pod to /tmp/bar locally
+kloop cp <some-namespace>/<some-pod>:/tmp/foo /tmp/bar"
+)]
+pub struct Args {
+    /// From where, and to where: a path, or [NAMESPACE/]POD:PATH.
+    words: Vec<String>,
+    /// Container name. If omitted, the first container in the pod will be chosen.
+    #[arg(short, long, value_name = "CONTAINER")]
+    container: Option<String>,
+    /// Accepted for kubectl's sake: ownership is the container's user's, and modes are kept.
+    #[arg(long)]
+    no_preserve: bool,
+    /// Accepted for kubectl's sake: nothing goes over a network here.
+    #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
+    retries: i32,
+}
+
+/// One end of a copy.
+#[derive(Debug, PartialEq)]
+struct Spec<'a> {
+    namespace: Option<&'a str>,
+    /// None for a path of ours.
+    pod: Option<&'a str>,
+    path: &'a str,
+}
+
+fn spec(word: &str) -> Outcome<Spec<'_>> {
+    let malformed = || Failure::plain("filespec must match the canonical format: [[namespace/]pod:]file/path");
+    let Some((pod, path)) = word.split_once(':') else { return Ok(Spec { namespace: None, pod: None, path: word }) };
+    match pod.split('/').collect::<Vec<_>>()[..] {
+        [""] => Err(malformed()),
+        [pod] => Ok(Spec { namespace: None, pod: Some(pod), path }),
+        [namespace, pod] => Ok(Spec { namespace: Some(namespace), pod: Some(pod), path }),
+        _ => Err(malformed()),
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let [from, to] = &args.words[..] else {
+        return Err(Failure::Usage("cp".into(), "source and destination are required".into()));
+    };
+    let (from, to) = (spec(from)?, spec(to)?);
+    let plain = |text: &str| Err(Failure::plain(text));
+    let remote = match (from.pod, to.pod) {
+        (Some(_), Some(_)) => return plain("one of src or dest must be a local file specification"),
+        (None, None) => return plain("one of src or dest must be a remote file specification"),
+        _ if from.path.is_empty() || to.path.is_empty() => return plain("filepath can not be empty"),
+        (Some(_), None) => &from,
+        (None, Some(_)) => {
+            if !Path::new(from.path).exists() {
+                return Err(Failure::plain(format!("{} doesn't exist in local filesystem", from.path)));
+            }
+            &to
+        }
+    };
+    let place = place(&args, remote, context)?;
+    let failed = |error: std::io::Error| Failure::plain(error.to_string());
+    if from.pod.is_none() {
+        return place.put(Path::new(from.path), Path::new(to.path)).map_err(failed);
+    }
+    for link in place.take(Path::new(from.path), Path::new(to.path)).map_err(failed)? {
+        context.tell(&format!("warning: skipping symlink: {:?}", link.display().to_string()));
+    }
+    Ok(())
+}
+
+fn place(args: &Args, remote: &Spec, context: &mut Context) -> Outcome<Place> {
+    if let Some(namespace) = remote.namespace {
+        context.globals.namespace = Some(namespace.to_owned());
+    }
+    let pod = one_pod::find(remote.pod.unwrap_or_default(), "0s", context)?;
+    let container = one_pod::container(&pod, args.container.as_ref(), false, "exec into", context)?;
+    let state = context.api()?.store().home().to_owned();
+    let missing = || Failure::plain(format!("unable to upgrade connection: container not found ({container:?})"));
+    Place::of(&state, pod.uid(), &container)?.ok_or_else(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_apart() {
+        let of = |namespace, pod, path| Spec { namespace, pod, path };
+        let read = |word| spec(word).map_err(|failure| failure.to_string());
+        assert_eq!(read("a/b"), Ok(of(None, None, "a/b")));
+        assert_eq!(read("web:/a"), Ok(of(None, Some("web"), "/a")));
+        assert_eq!(read("ns/web:a"), Ok(of(Some("ns"), Some("web"), "a")));
+        for word in [":a", "a/b/c:d"] {
+            assert!(read(word).is_err(), "{word}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Files into and out of a container, as it sees them.
+//!
+//! A container's view is reached through its main process's root in `/proc`; every path is resolved below that root, as the container
+//! itself would, and what is walked through is opened by name below an open folder: no link and no `..` leads out, on neither side.
+//! Start reading at [`Place::of`].
+
+use super::folder;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, fchmod, fchown, mkdirat, openat, openat2, stat,
+    statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// A running container's files.
+pub struct Place {
+    root: OwnedFd,
+    cwd: PathBuf,
+    /// Who gets what is copied there, where we may give it away.
+    owner: Option<(u32, u32)>,
+}
+
+impl Place {
+    /// Of a container; none when it does not run.
+    pub fn of(state: &Path, uid: &str, container: &str) -> io::Result<Option<Place>> {
+        let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
+        let process = record.and_then(|record| record.containers.get(container)?.process());
+        let Some(process) = process.filter(|process| process.lives()) else { return Ok(None) };
+        let proc = PathBuf::from(format!("/proc/{}", process.pid));
+        let root = openat(CWD, proc.join("root"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let cwd = fs::read_link(proc.join("cwd"))?;
+        let found = stat(&proc)?;
+        let owner = rustix::process::geteuid().is_root().then_some((found.st_uid, found.st_gid));
+        // Its number may have been given to another one meanwhile.
+        Ok(process.lives().then_some(Place { root, cwd, owner }))
+    }
+
+    fn open(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let stay = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        openat2(&self.root, self.cwd.join(path), flags | OFlags::CLOEXEC, Mode::empty(), stay)
+    }
+
+    /// Copies a file or a folder to a path of ours; gives the links that were left out.
+    pub fn take(&self, path: &Path, to: &Path) -> io::Result<Vec<PathBuf>> {
+        let from = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|error| said(path, error))?;
+        let mut links = Vec::new();
+        match kind(&from)? {
+            FileType::Directory => take_folder(&from, to, &mut links)?,
+            FileType::RegularFile if to.is_dir() => take_file(from, &to.join(path.file_name().unwrap_or_default()))?,
+            FileType::RegularFile => take_file(from, to)?,
+            _ => return Err(io::Error::other(format!("{}: neither a file nor a folder", path.display()))),
+        }
+        Ok(links)
+    }
+
+    /// Copies a file or a folder of ours to a path, or below it when it is a folder.
+    pub fn put(&self, from: &Path, path: &Path) -> io::Result<()> {
+        let folder = OFlags::PATH | OFlags::DIRECTORY;
+        if let Ok(to) = self.open(path, folder) {
+            let name = fs::canonicalize(from)?.file_name().map(OsStr::to_owned);
+            return self.put_at(&to, &name.unwrap_or_default(), from);
+        }
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let to = self.open(parent, folder).map_err(|error| said(parent, error))?;
+        let name = path.file_name().ok_or_else(|| io::Error::other(format!("{}: no name", path.display())))?;
+        self.put_at(&to, name, from)
+    }
+
+    fn put_at(&self, folder: &OwnedFd, name: &OsStr, from: &Path) -> io::Result<()> {
+        let found = fs::symlink_metadata(from)?;
+        let mode = Mode::from_raw_mode(found.permissions().mode() & 0o777);
+        if found.is_symlink() {
+            let _ = unlinkat(folder, name, AtFlags::empty());
+            return Ok(symlinkat(fs::read_link(from)?, folder, name)?);
+        }
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if found.is_dir() {
+            match mkdirat(folder, name, mode) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(said(Path::new(name), error)),
+            }
+            let inner = openat(folder, name, flags | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+                .map_err(|error| said(Path::new(name), error))?;
+            self.give(&inner);
+            for entry in fs::read_dir(from)? {
+                let entry = entry?;
+                self.put_at(&inner, &entry.file_name(), &entry.path())?;
+            }
+            return Ok(());
+        }
+        if !found.is_file() {
+            return Ok(());
+        }
+        let flags = flags | OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NONBLOCK;
+        let to = openat(folder, name, flags, mode).map_err(|error| said(Path::new(name), error))?;
+        io::copy(&mut File::open(from)?, &mut File::from(to.try_clone()?))?;
+        self.give(&to);
+        Ok(fchmod(&to, mode)?)
+    }
+
+    /// As tar in the container would have made it: its user's.
+    fn give(&self, fd: &OwnedFd) {
+        if let Some((user, group)) = self.owner {
+            let _ = fchown(fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+        }
+    }
+}
+
+fn kind(fd: &OwnedFd) -> io::Result<FileType> {
+    Ok(FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode))
+}
+
+fn take_folder(from: &OwnedFd, to: &Path, links: &mut Vec<PathBuf>) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in Dir::read_from(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if [c".", c".."].contains(&name) {
+            continue;
+        }
+        let target = to.join(OsStr::from_bytes(name.to_bytes()));
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        match FileType::from_raw_mode(statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode) {
+            FileType::Directory => {
+                let inner = openat(from, name, flags | OFlags::DIRECTORY, Mode::empty())?;
+                take_folder(&inner, &target, links)?;
+            }
+            FileType::RegularFile => take_file(openat(from, name, flags, Mode::empty())?, &target)?,
+            FileType::Symlink => links.push(target),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn take_file(from: OwnedFd, to: &Path) -> io::Result<()> {
+    let from = File::from(from);
+    let found = from.metadata()?;
+    // Whoever swapped the file for something else meanwhile gets nothing copied.
+    if !found.is_file() {
+        return Ok(());
+    }
+    // What was a link of ours becomes a file: a second copy never writes through what somebody else laid there.
+    if fs::symlink_metadata(to).is_ok_and(|known| known.is_symlink()) {
+        fs::remove_file(to)?;
+    }
+    let mut target =
+        File::create(to).map_err(|error| io::Error::new(error.kind(), format!("open {}: {error}", to.display())))?;
+    io::copy(&mut &from, &mut target)?;
+    target.set_permissions(fs::Permissions::from_mode(found.permissions().mode() & 0o777))
+}
+
+fn said(path: &Path, error: Errno) -> io::Error {
+    let error = io::Error::from(error);
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn place(root: &Path) -> Place {
+        let root = openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).expect("a root");
+        Place { root, cwd: "/work".into(), owner: None }
+    }
+
+    #[test]
+    fn nothing_leads_out_of_the_container() {
+        let (inside, outside) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let (root, out) = (inside.path(), outside.path());
+        fs::create_dir_all(root.join("work")).expect("made");
+        fs::write(out.join("secret"), "secret").expect("written");
+        fs::write(out.join("mine"), "mine").expect("written");
+        symlink(out, root.join("work/away")).expect("linked");
+        symlink(out.join("secret"), root.join("work/file")).expect("linked");
+        let place = place(root);
+        for path in ["away/secret", "file", "../../../../../../../../etc/passwd", "/work/away/secret"] {
+            assert!(place.take(Path::new(path), &root.join("got")).is_err(), "{path}");
+        }
+        assert!(place.put(&out.join("mine"), Path::new("away/secret")).is_err());
+        assert!(place.put(&out.join("mine"), Path::new("file")).is_err());
+        assert_eq!(fs::read_to_string(out.join("secret")).expect("there"), "secret");
+        // What is above the root is the root, as for the container itself.
+        place.put(&out.join("mine"), Path::new("../../../up")).expect("put");
+        assert_eq!(fs::read_to_string(root.join("up")).expect("there"), "mine");
+    }
+
+    #[test]
+    fn trees_go_both_ways_and_links_only_in() {
+        let (inside, outside) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let (root, out) = (inside.path(), outside.path());
+        fs::create_dir_all(root.join("work")).expect("made");
+        fs::create_dir_all(out.join("tree/deep")).expect("made");
+        fs::write(out.join("tree/deep/run"), "run").expect("written");
+        fs::set_permissions(out.join("tree/deep/run"), fs::Permissions::from_mode(0o750)).expect("set");
+        symlink("deep/run", out.join("tree/link")).expect("linked");
+        let place = place(root);
+        place.put(&out.join("tree"), Path::new("fresh")).expect("put");
+        place.put(&out.join("tree"), Path::new("/work")).expect("put below");
+        assert!(root.join("work/fresh/deep/run").is_file() && root.join("work/tree/deep/run").is_file());
+        assert_eq!(fs::read_link(root.join("work/tree/link")).expect("a link"), Path::new("deep/run"));
+        let links = place.take(Path::new("tree"), &out.join("back")).expect("taken");
+        assert_eq!(links, [out.join("back/link")]);
+        let mode = fs::metadata(out.join("back/deep/run")).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o750);
+    }
+}
