@@ -135,10 +135,14 @@ async fn forward(target: Rc<Target>, pairs: Vec<Pair>, addresses: Vec<IpAddr>) -
             })?;
             say(&format!("Forwarding from {here} -> {remote}"));
             let (target, port) = (target.clone(), pair.remote.clone());
-            open.push(spawn_local(relay::serve(listener, move |_| {
+            let places = move |_| {
                 say(&format!("Handling connection for {}", here.port()));
                 ready(target.place(&port).into_iter().collect())
-            })));
+            };
+            let failed = move |why: &str| {
+                let _ = writeln!(std::io::stderr(), "an error occurred forwarding {} -> {remote}: {why}", here.port());
+            };
+            open.push(spawn_local(relay::serve(listener, places, failed)));
         }
     }
     for each in open {

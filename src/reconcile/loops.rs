@@ -3,9 +3,11 @@
 use crate::world::Loop;
 use crate::{controllers, kubelet, network, scheduler};
 
-/// Every loop: the controllers, the scheduler, the kubelet, the routes of Services.
+/// Every loop: the controllers, the routes of Services, the controllers, the scheduler, the kubelet.
 pub fn all() -> Vec<&'static Loop> {
-    let mut all: Vec<&'static Loop> = controllers::ALL.to_vec();
-    all.extend([&scheduler::LOOP, &kubelet::LOOP, &network::LOOP]);
+    // Routes first: at a start, what runs already is to be found before anything new is made.
+    let mut all: Vec<&'static Loop> = vec![&network::LOOP];
+    all.extend(controllers::ALL);
+    all.extend([&scheduler::LOOP, &kubelet::LOOP]);
     all
 }

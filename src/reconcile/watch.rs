@@ -209,6 +209,8 @@ impl Control {
         let pulse = Pulse { now, epoch, budget: Budget::default(), chance: &mut chance };
         let (done, busy) = self.heart.beat(self.api.store_mut(), pulse, narrator)?;
         self.carry_out(done.effects);
+        // The first beat has planned the routes of Services.
+        self.machine.iter_mut().for_each(Machine::answer_names);
         Ok(busy)
     }
 

@@ -9,9 +9,13 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
-/// Serves a listener until it is dropped: each connection goes to the first place that takes it. Give it to a `LocalSet`.
-pub async fn serve<F>(listener: TcpListener, mut places: impl FnMut(SocketAddr) -> F)
-where
+/// Serves a listener until it is dropped: each connection goes to the first place that takes it, and `failed` is told why when none
+/// does. Give it to a `LocalSet`.
+pub async fn serve<F>(
+    listener: TcpListener,
+    mut places: impl FnMut(SocketAddr) -> F,
+    failed: impl Fn(&str) + Clone + 'static,
+) where
     F: Future<Output = Vec<SocketAddr>> + 'static,
 {
     loop {
@@ -20,17 +24,28 @@ where
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             continue;
         };
-        let places = places(from);
-        spawn_local(async move { carry(client, places.await).await });
+        let (places, failed) = (places(from), failed.clone());
+        spawn_local(async move {
+            if let Err(why) = carry(client, places.await).await {
+                failed(&why);
+            }
+        });
     }
 }
 
 /// A client for whom nobody is there is hung up on.
-async fn carry(mut client: TcpStream, places: Vec<SocketAddr>) {
+async fn carry(mut client: TcpStream, places: Vec<SocketAddr>) -> Result<(), String> {
+    let mut why = "nobody is there".to_owned();
     for place in places {
-        let Ok(mut server) = TcpStream::connect(place).await else { continue };
-        let _ = (client.set_nodelay(true), server.set_nodelay(true));
-        let _ = copy_bidirectional(&mut client, &mut server).await;
-        return;
+        match TcpStream::connect(place).await {
+            Ok(mut server) => {
+                let _ = (client.set_nodelay(true), server.set_nodelay(true));
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+                return Ok(());
+            }
+            Err(error) => why = format!("dial tcp {place}: {error}"),
+        }
     }
+    let _ = client.set_zero_linger();
+    Err(why)
 }

@@ -107,12 +107,27 @@ fn localhost_is_the_pods_own_and_else_the_hosts() {
     let port = host.local_addr().unwrap().port();
     let talk = format!(
         r#"
-import os, socket
+import os, signal, socket
 server = socket.create_server(("127.0.0.1", 9090))
 client = socket.create_connection(("localhost", 9090))
 client.sendall(os.environ["HOSTNAME"].encode())
 print(server.accept()[0].recv(100).decode())
 socket.create_connection(("127.0.0.1", {port})).sendall(b"hello")
+socket.create_connection(("127.0.0.1", {port}), timeout=60).sendall(b"hello again")
+any = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(any.getsockname(), timeout=60)
+client = socket.create_connection(("127.0.0.1", any.getsockname()[1]), timeout=60)
+full = socket.create_server(("127.0.0.1", 9091), backlog=0)
+waiting = [socket.socket() for _ in range(4)]
+for each in waiting:
+    each.setblocking(False)
+    each.connect_ex(("127.0.0.1", 9091))
+signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+try:
+    socket.socket().connect(("127.0.0.1", 9091))
+except ZeroDivisionError:
+    print("interrupted")
 try:
     socket.create_connection((os.environ["KUBERNETES_SERVICE_HOST"], 81))
 except ConnectionRefusedError:
@@ -124,10 +139,12 @@ except ConnectionRefusedError:
     }
     for name in ["one", "other"] {
         cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Succeeded");
-        assert_eq!(cluster.log(name, "main"), format!("{name}\nrefused\n"));
-        let mut said = String::new();
-        host.accept().unwrap().0.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "hello");
+        assert_eq!(cluster.log(name, "main"), format!("{name}\ninterrupted\nrefused\n"));
+        for expected in ["hello", "hello again"] {
+            let mut said = String::new();
+            host.accept().unwrap().0.read_to_string(&mut said).unwrap();
+            assert_eq!(said, expected);
+        }
     }
 }
 
@@ -247,6 +264,8 @@ fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
             *seen.borrow() == servers
         });
     }
+    let nobody = format!("{}:443", cluster.read("service/kubernetes", "{.spec.clusterIP}"));
+    assert!(TcpStream::connect(nobody).is_err(), "nobody is behind it");
     let forward = cluster.background(&["port-forward", "deployment/web", ":8080"]);
     forward.until_says("Forwarding from 127.0.0.1:");
     let said = forward.said();

@@ -52,7 +52,7 @@ pub struct Machine {
     probes: probe::Pool,
     /// What the resolver answers from.
     directory: network::resolver::Shared,
-    /// The resolver's end; none where it could not be started.
+    /// The resolver's end; none before it answers.
     resolver: Option<UdpSocket>,
     /// Where the rest of the machine comes in; none where it could not be started.
     proxy: Option<network::proxy::Teller>,
@@ -79,8 +79,6 @@ impl Machine {
         let environment = image::Environment::of_this_process();
         let context = Arc::new(Context { state, epoch, program: program.to_owned(), environment, report });
         let directory = network::resolver::Shared::default();
-        // Where it cannot be, pods go on with the machine's own.
-        let resolver = network::resolver::start(&context.state, directory.clone()).ok();
         let proxy = network::proxy::start(context.state.clone()).ok();
         let mut machine = Machine {
             context,
@@ -88,7 +86,7 @@ impl Machine {
             threads: Vec::new(),
             probes: probe::Pool::default(),
             directory,
-            resolver,
+            resolver: None,
             proxy,
         };
         for number in 0..SHARDS {
@@ -149,6 +147,14 @@ impl Machine {
 
     fn names(&self) -> MutexGuard<'_, Directory> {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers names from now on: call it once routes are known, and again at any time. Where it cannot be, pods go on with the
+    /// machine's own resolver.
+    pub fn answer_names(&mut self) {
+        if self.resolver.is_none() {
+            self.resolver = network::resolver::start(&self.context.state, self.directory.clone()).ok();
+        }
     }
 
     /// Who asks for a name is known by its address.

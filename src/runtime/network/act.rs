@@ -1,7 +1,7 @@
 //! Binding, connecting and sending for somebody else, on a duplicate of their socket.
 
 use super::address::for_family;
-use super::notice::{self, Notice};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -10,17 +10,11 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// How long a connection may take before it is waited for elsewhere. On loopback one is there, or refused, at once, unless the other
-/// side's queue is full.
+/// How long a connection may take here. On loopback one is there, or refused, at once, unless the other side's queue is full.
 const AT_ONCE: Duration = Duration::from_millis(2);
 
-/// What came of a call.
-pub enum Outcome {
-    /// This, at once.
-    Done(Result<i64, Errno>),
-    /// The connection takes its time, and the caller wants to wait for it.
-    Waits(OwnedFd, SocketAddr),
-}
+/// What came of a call: what it gives or its error; none when the kernel is to go on with it.
+pub type Outcome = Option<Result<i64, Errno>>;
 
 /// Whether it is a TCP socket.
 pub fn is_stream(socket: &OwnedFd) -> bool {
@@ -54,38 +48,45 @@ pub fn bind(socket: &OwnedFd, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
     }
 }
 
-/// Connects from the pod's own address.
+/// Connects from the pod's own address. A connection that takes its time is under way then: the kernel, told to go on, waits for it
+/// as it waits for any, to be disturbed by signals, and looks at no address.
 pub fn connect(socket: &OwnedFd, own: Ipv4Addr, to: SocketAddrV4) -> Outcome {
     let v6 = is_v6(socket);
     if to.ip().is_loopback() {
         from(socket, own, v6);
     }
     let to = for_family(to, v6);
-    let blocks = fcntl_getfl(socket).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK)) && is_stream(socket);
-    if !blocks {
-        return Outcome::Done(net::connect(socket, &to).map(|()| 0));
+    if !is_stream(socket) {
+        return Some(net::connect(socket, &to).map(|()| 0));
     }
-    let patience = sockopt::socket_timeout(socket, sockopt::Timeout::Send).unwrap_or(None);
-    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, Some(AT_ONCE));
-    let connected = net::connect(socket, &to);
-    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, patience);
-    match (connected, rustix::io::fcntl_dupfd_cloexec(socket, 3)) {
-        (Err(Errno::INPROGRESS), Ok(socket)) => Outcome::Waits(socket, to),
-        (connected, _) => Outcome::Done(connected.map(|()| 0)),
+    let blocks = fcntl_getfl(socket).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK));
+    let connected = if blocks { patiently(socket, &to) } else { hastily(socket, &to) };
+    match connected {
+        Err(Errno::INPROGRESS | Errno::ALREADY | Errno::AGAIN) if blocks => None,
+        connected => Some(connected.map(|()| 0)),
     }
 }
 
-/// Waits for a connection in a process of its own, which then gives the answer.
-pub fn wait(listener: &OwnedFd, notice: &Notice, socket: &OwnedFd, to: SocketAddr) {
-    // SAFETY: a shim has one thread, so the child has whatever the parent had, in a whole state.
-    match unsafe { libc::fork() } {
-        0 => {
-            notice::answer(listener, notice, net::connect(socket, &to).map(|()| 0));
-            // SAFETY: ends the child without running anything that belongs to the parent.
-            unsafe { libc::_exit(0) }
-        }
-        pid if pid < 0 => notice::answer(listener, notice, Err(Errno::AGAIN)),
-        _ => {}
+/// For a caller that wants to wait: a short while is waited here.
+fn patiently(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
+    let patience = sockopt::socket_timeout(socket, sockopt::Timeout::Send).unwrap_or(None);
+    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, Some(AT_ONCE));
+    let connected = net::connect(socket, to);
+    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, patience);
+    connected
+}
+
+/// For a caller that does not: an answer that is as good as there is taken with it, a refusal above all.
+fn hastily(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
+    match net::connect(socket, to) {
+        Err(Errno::INPROGRESS) => {}
+        other => return other,
+    }
+    let timeout = Timespec { tv_sec: 0, tv_nsec: AT_ONCE.subsec_nanos().into() };
+    let _ = poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&timeout));
+    match net::connect(socket, to) {
+        Err(Errno::ALREADY) => Err(Errno::INPROGRESS),
+        other => other,
     }
 }
 

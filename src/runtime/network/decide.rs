@@ -21,7 +21,7 @@ pub enum Decision {
     GoOn,
     /// The pod's own address is bound instead.
     Bind {
-        /// The port.
+        /// The port; 0 for any.
         port: u16,
     },
     /// The pod's own listener at this port, or else the host's.
@@ -64,10 +64,11 @@ pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr) -> Decision {
     let [loopback, network, third, _] = ip.octets();
     let is_ours = loopback == 127 && network == own.octets()[1];
     match call {
-        // A port of the kernel's choice meets nobody's, and a client that binds nothing else may want to go out into the world.
-        Call::Bind if is_here && port > 0 => Decision::Bind { port },
+        // Any port of any address meets nobody's, and a client that binds nothing else may want to go out into the world.
+        Call::Bind if ip.is_unspecified() && port == 0 => Decision::GoOn,
+        Call::Bind if is_here => Decision::Bind { port },
         Call::Bind => Decision::GoOn,
-        _ if port == DNS_PORT && !(is_ours && PODS.contains(&third)) => Decision::Names,
+        _ if port == DNS_PORT && !is_ours => Decision::Names,
         _ if is_here => Decision::Within { port },
         _ if is_ours && SERVICES.contains(&third) => Decision::Service(SocketAddrV4::new(ip, port)),
         _ if is_ours && PODS.contains(&third) => Decision::Pod(SocketAddrV4::new(ip, port)),
@@ -91,6 +92,9 @@ mod tests {
             (Call::Bind, "[::]:80", Decision::Bind { port: 80 }),
             (Call::Bind, "127.0.0.1:80", Decision::Bind { port: 80 }),
             (Call::Bind, "0.0.0.0:0", Decision::GoOn),
+            (Call::Bind, "[::]:0", Decision::GoOn),
+            (Call::Bind, "127.0.0.1:0", Decision::Bind { port: 0 }),
+            (Call::Send, "127.9.128.7:53", Decision::Service(to("127.9.128.7:53"))),
             (Call::Bind, "[::1]:80", Decision::Bind { port: 80 }),
             (Call::Bind, "[::ffff:0.0.0.0]:80", Decision::Bind { port: 80 }),
             (Call::Bind, "127.9.1.4:80", Decision::GoOn),

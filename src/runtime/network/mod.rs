@@ -53,7 +53,7 @@ impl Guard {
         self.listener.as_fd()
     }
 
-    /// Answers one call, if there is one. Never blocks: what has to wait does so in a process of its own. False when nobody is
+    /// Answers one call, if there is one. Waits for nothing longer than a moment. False when nobody is
     /// left who could call.
     pub fn serve(&self) -> bool {
         let mut fd = [PollFd::new(&self.listener, PollFlags::IN)];
@@ -69,13 +69,12 @@ impl Guard {
         let Ok(notice) = notice::receive(&self.listener) else { return };
         match self.carry_out(&notice) {
             None => notice::go_on(&self.listener, &notice),
-            Some(Outcome::Done(result)) => notice::answer(&self.listener, &notice, result),
-            Some(Outcome::Waits(socket, to)) => act::wait(&self.listener, &notice, &socket, to),
+            Some(result) => notice::answer(&self.listener, &notice, result),
         }
     }
 
     /// None: the kernel is to carry it out as it was asked.
-    fn carry_out(&self, notice: &Notice) -> Option<Outcome> {
+    fn carry_out(&self, notice: &Notice) -> Outcome {
         let asked = notice.address()?;
         let decision = decide::decide(notice.call, asked, self.own);
         if decision == Decision::GoOn {
@@ -84,39 +83,39 @@ impl Guard {
         let socket = notice.socket(&self.listener)?;
         match decision {
             Decision::GoOn => None,
-            Decision::Bind { port } => Some(Outcome::Done(act::bind(&socket, self.own, port))),
+            Decision::Bind { port } => Some(act::bind(&socket, self.own, port)),
             Decision::Within { port } => {
                 if !act::is_stream(&socket) && !act::is_bound_here(self.own, port) {
                     return None;
                 }
                 match self.reach(notice, &socket, SocketAddrV4::new(self.own, port)) {
                     // Nobody in the pod listens there: the host's localhost, as the program asked.
-                    Outcome::Done(Err(Errno::CONNREFUSED)) => None,
-                    other => Some(other),
+                    Some(Err(Errno::CONNREFUSED)) => None,
+                    other => other,
                 }
             }
-            Decision::Pod(to) => Some(self.reach(notice, &socket, to)),
+            Decision::Pod(to) => self.reach(notice, &socket, to),
             Decision::Service(to) => {
                 let stream = act::is_stream(&socket);
                 let endpoints = routes::endpoints(&self.routes, &to.ip().to_string(), to.port(), stream, self.own);
-                Some(self.route(notice, &socket, endpoints))
+                self.route(notice, &socket, endpoints)
             }
             Decision::Names => {
                 let stream = act::is_stream(&socket);
                 let mut servers = routes::endpoints(&self.routes, routes::DNS, routes::DNS_PORT, stream, self.own);
                 // Without a control plane the machine's own resolver answers.
                 servers.retain(|server| act::is_bound_here(*server.ip(), server.port()));
-                (!servers.is_empty()).then(|| self.route(notice, &socket, servers))
+                if servers.is_empty() { None } else { self.route(notice, &socket, servers) }
             }
         }
     }
 
     /// To one of these endpoints; the next one when that has just gone.
     fn route(&self, notice: &Notice, socket: &OwnedFd, endpoints: Vec<SocketAddrV4>) -> Outcome {
-        let mut last = Outcome::Done(Err(Errno::CONNREFUSED));
+        let mut last = Some(Err(Errno::CONNREFUSED));
         for endpoint in endpoints {
             last = self.reach(notice, socket, endpoint);
-            if !matches!(last, Outcome::Done(Err(Errno::CONNREFUSED))) {
+            if !matches!(last, Some(Err(Errno::CONNREFUSED))) {
                 break;
             }
         }
@@ -125,9 +124,9 @@ impl Guard {
 
     fn reach(&self, notice: &Notice, socket: &OwnedFd, to: SocketAddrV4) -> Outcome {
         match notice.call {
-            Call::Send => Outcome::Done(
-                notice.message().and_then(|message| act::send(socket, self.own, to, &message, notice.flags())),
-            ),
+            Call::Send => {
+                Some(notice.message().and_then(|message| act::send(socket, self.own, to, &message, notice.flags())))
+            }
             Call::Bind | Call::Connect => act::connect(socket, self.own, to),
         }
     }

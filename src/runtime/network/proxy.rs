@@ -55,7 +55,7 @@ async fn listen(mut told: UnboundedReceiver<(Key, Route)>, folder: PathBuf) {
                 let endpoints = routes::endpoints(&folder, &address, port, true, client);
                 ready(endpoints.into_iter().map(SocketAddr::V4).collect())
             };
-            open.insert(door, spawn_local(relay::serve(listener, places)).abort_handle());
+            open.insert(door, spawn_local(relay::serve(listener, places, |_| {})).abort_handle());
         }
         services.retain(|_, doors| !doors.is_empty());
     }
@@ -64,7 +64,8 @@ async fn listen(mut told: UnboundedReceiver<(Key, Route)>, folder: PathBuf) {
 /// Where a Service is to be found from outside, each place with the port of the Service that it stands for.
 fn doors(route: &Route) -> Vec<(SocketAddrV4, u16)> {
     let addresses: Vec<Ipv4Addr> = route.addresses().filter_map(|address| address.parse().ok()).collect();
-    let ports = route.ports.iter().filter(|port| *port.protocol == *"TCP");
+    // Where nobody is, a client is refused at the door.
+    let ports = route.ports.iter().filter(|port| *port.protocol == *"TCP" && !port.endpoints.is_empty());
     let doors = ports.flat_map(|port| {
         let own = addresses.iter().map(|address| (SocketAddrV4::new(*address, port.port), port.port));
         let node = port.node_port.map(|node| (SocketAddrV4::new(Ipv4Addr::LOCALHOST, node), port.port));
