@@ -16,8 +16,10 @@ pub struct Asks<'a> {
     pub fields: PodFields,
     /// Its host ports: address, protocol, port.
     host_ports: Vec<(String, String, i64)>,
-    neighbours: Neighbours,
-    spread: Spread,
+    /// Near which pods it wants to be.
+    pub neighbours: Neighbours,
+    /// How it wants to be spread.
+    pub spread: Spread,
 }
 
 impl<'a> Asks<'a> {

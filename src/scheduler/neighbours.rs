@@ -5,7 +5,7 @@ use crate::object::Object;
 use crate::object::selector::Selector;
 use crate::world::{Row, World};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// A place: the label of nodes that names it, and its value.
 type Place = (String, String);
@@ -25,6 +25,8 @@ pub struct Neighbours {
     far: Vec<Term>,
     /// Where pods are that do not want this one near.
     shunned: HashSet<Place>,
+    /// How much the pod would like to be, or not to be, where others are.
+    liked: HashMap<Place, i64>,
 }
 
 impl Neighbours {
@@ -44,12 +46,23 @@ impl Neighbours {
             near: near.into_iter().map(|(term, _)| term).collect(),
             far: far.into_iter().map(|(term, _)| term).collect(),
             shunned: shunned(world, row, nodes),
+            liked: liked(world, pod, nodes),
         }
     }
 
     /// Whether no term is about the pod.
     pub fn is_empty(&self) -> bool {
         self.near.is_empty() && self.far.is_empty() && self.shunned.is_empty()
+    }
+
+    /// Scores of nodes, 0 to 100, by the pod's own preferences.
+    pub fn scores(&self, nodes: &[&Candidate<'_>]) -> Vec<i64> {
+        let liking = |node: &Row| -> i64 {
+            self.liked.iter().filter(|((key, value), _)| node.label(key) == Some(value)).map(|(_, weight)| weight).sum()
+        };
+        let sums: Vec<i64> = nodes.iter().map(|node| liking(node.row)).collect();
+        let (least, most) = (sums.iter().min().copied().unwrap_or(0), sums.iter().max().copied().unwrap_or(0));
+        sums.into_iter().map(|sum| if most > least { 100 * (sum - least) / (most - least) } else { 0 }).collect()
     }
 
     /// Why a node is refused, and whether for good.
@@ -69,6 +82,23 @@ impl Neighbours {
 
 fn required<'a>(pod: &'a Object, field: &str) -> &'a [Value] {
     pod.items(&["spec", "affinity", field, "requiredDuringSchedulingIgnoredDuringExecution"])
+}
+
+/// The weights of places by the preferred terms of a pod: each pod there that a term selects counts.
+fn liked(world: &World, pod: &Object, nodes: &[Candidate<'_>]) -> HashMap<Place, i64> {
+    let mut liked = HashMap::new();
+    for (field, sign) in [("podAffinity", 1), ("podAntiAffinity", -1)] {
+        for preferred in pod.items(&["spec", "affinity", field, "preferredDuringSchedulingIgnoredDuringExecution"]) {
+            let (term, weight) = (&preferred["podAffinityTerm"], preferred["weight"].as_i64().unwrap_or(0) * sign);
+            let key = term["topologyKey"].as_str().unwrap_or_default();
+            for node in nodes {
+                let Some(value) = node.row.label(key) else { continue };
+                let count = node.pods().filter(|other| selects(world, term, pod.namespace(), other)).count() as i64;
+                *liked.entry((key.to_owned(), value.to_owned())).or_default() += weight * count;
+            }
+        }
+    }
+    liked
 }
 
 /// The places of all pods that a term selects.

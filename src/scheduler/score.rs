@@ -19,10 +19,11 @@ fn totals(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<i64> {
 }
 
 /// What each plugin gives each node, its weight included.
-pub fn parts(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<[(&'static str, i64); 4]> {
+pub fn parts(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<[(&'static str, i64); 6]> {
     let preferred: Vec<i64> = nodes.iter().map(|node| affinity::preference(asks.pod, node.row)).collect();
     let disliked: Vec<i64> = nodes.iter().map(|node| disliked_taints(asks, node)).collect();
     let (most_preferred, most_disliked) = (max(&preferred), max(&disliked));
+    let (spread, neighbours) = (asks.spread.scores(nodes), asks.neighbours.scores(nodes));
     let of_node = |(index, node): (usize, &&Candidate<'_>)| {
         let affinity = if most_preferred > 0 { preferred[index] * 100 / most_preferred } else { 0 };
         let taints = if most_disliked > 0 { 100 - disliked[index] * 100 / most_disliked } else { 100 };
@@ -31,6 +32,8 @@ pub fn parts(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<[(&'static str, i
             ("NodeResourcesBalancedAllocation", balanced(asks, node)),
             ("NodeAffinity", 2 * affinity),
             ("TaintToleration", 3 * taints),
+            ("PodTopologySpread", 2 * spread[index]),
+            ("InterPodAffinity", 2 * neighbours[index]),
         ]
     };
     nodes.iter().enumerate().map(of_node).collect()

@@ -1,12 +1,12 @@
-//! PodTopologySpread: a pod's constraints that must hold (`DoNotSchedule`).
+//! PodTopologySpread: a pod's constraints that must hold (`DoNotSchedule`), and those by which nodes are ranked (`ScheduleAnyway`).
 
-use super::affinity;
 use super::nodes::Candidate;
+use super::{affinity, tolerations};
 use crate::object::Object;
 use crate::object::selector::Selector;
 use crate::world::Row;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One constraint, and how many pods it counts in each place.
 struct Constraint {
@@ -20,51 +20,57 @@ struct Constraint {
 
 /// A pod's constraints, read once for all nodes.
 #[derive(Default)]
-pub struct Spread(Vec<Constraint>);
+pub struct Spread {
+    hard: Vec<Constraint>,
+    soft: Vec<Constraint>,
+}
 
 impl Spread {
     /// Reads them, and counts.
     pub fn of(pod: &Object, row: &Row, nodes: &[Candidate<'_>]) -> Spread {
-        let all = pod.items(&["spec", "topologySpreadConstraints"]).iter();
-        let hard: Vec<&Value> = all.filter(|one| one["whenUnsatisfiable"] == "DoNotSchedule").collect();
-        let keys: Vec<&str> = hard.iter().map(|one| one["topologyKey"].as_str().unwrap_or_default()).collect();
-        let is_counted = |constraint: &Value, node: &Candidate<'_>| {
-            let honours = |field: &str, default: &str| constraint[field].as_str().unwrap_or(default) == "Honor";
-            let fits = !honours("nodeAffinityPolicy", "Honor") || affinity::node_matches(pod, node.row);
-            fits && keys.iter().all(|key| node.row.label(key).is_some())
-        };
-        let read = |constraint: &&Value| {
-            let selector = selector(constraint, pod);
-            let key = constraint["topologyKey"].as_str().unwrap_or_default().to_owned();
-            let selects = |other: &Row| {
-                other.key.namespace == row.key.namespace
-                    && !other.is_deleting()
-                    && selector.matches(|key| other.label(key))
-            };
-            let mut counts: BTreeMap<String, i64> = BTreeMap::new();
-            for node in nodes.iter().filter(|node| is_counted(constraint, node)) {
-                let count = node.pods().filter(|other| selects(other)).count() as i64;
-                *counts.entry(node.row.label(&key).unwrap_or_default().to_owned()).or_default() += count;
-            }
-            Constraint {
-                max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
-                min_domains: constraint["minDomains"].as_u64().unwrap_or(1) as usize,
-                own: i64::from(selector.matches(|key| row.label(key))),
-                key,
-                counts,
-            }
-        };
-        Spread(hard.iter().map(read).collect())
+        let read = |mode: &str| constraints(pod, row, nodes, mode);
+        Spread { hard: read("DoNotSchedule"), soft: read("ScheduleAnyway") }
     }
 
-    /// Whether there are none.
+    /// Whether none has to hold.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.hard.is_empty()
+    }
+
+    /// How crowded each node's places are; none for nodes that lack one.
+    fn crowds(&self, nodes: &[&Candidate<'_>]) -> Vec<Option<i64>> {
+        let has_all = |node: &Row| self.soft.iter().all(|one| node.label(&one.key).is_some());
+        let there: Vec<&Row> = nodes.iter().map(|node| &**node.row).filter(|node| has_all(node)).collect();
+        let weight = |constraint: &Constraint| {
+            let places: BTreeSet<Option<&str>> = there.iter().map(|node| node.label(&constraint.key)).collect();
+            (places.len() as f64 + 2.0).ln()
+        };
+        let weights: Vec<f64> = self.soft.iter().map(weight).collect();
+        let crowd = |node: &Row| {
+            let one = |(constraint, weight): (&Constraint, &f64)| {
+                let here = node.label(&constraint.key).and_then(|place| constraint.counts.get(place));
+                here.copied().unwrap_or(0) as f64 * weight + (constraint.max_skew - 1) as f64
+            };
+            self.soft.iter().zip(&weights).map(one).sum::<f64>().round() as i64
+        };
+        nodes.iter().map(|node| has_all(node.row).then(|| crowd(node.row))).collect()
+    }
+
+    /// Scores of nodes, 0 to 100: the emptier their places the better. All 0 when nothing is asked for.
+    pub fn scores(&self, nodes: &[&Candidate<'_>]) -> Vec<i64> {
+        if self.soft.is_empty() {
+            return vec![0; nodes.len()];
+        }
+        let crowds = self.crowds(nodes);
+        let known = || crowds.iter().flatten().copied();
+        let (least, most) = (known().min().unwrap_or(0), known().max().unwrap_or(0));
+        let score = |crowd: i64| if most == 0 { 100 } else { 100 * (most + least - crowd) / most };
+        crowds.iter().map(|crowd| crowd.map_or(0, score)).collect()
     }
 
     /// Why a node is refused, and whether for good.
     pub fn refusal(&self, node: &Row) -> Option<(&'static str, bool)> {
-        for constraint in &self.0 {
+        for constraint in &self.hard {
             let Some(place) = node.label(&constraint.key) else {
                 return Some(("node(s) didn't match pod topology spread constraints (missing required label)", true));
             };
@@ -79,6 +85,41 @@ impl Spread {
         }
         None
     }
+}
+
+/// The constraints of one mode.
+fn constraints(pod: &Object, row: &Row, nodes: &[Candidate<'_>], mode: &str) -> Vec<Constraint> {
+    let all = pod.items(&["spec", "topologySpreadConstraints"]).iter();
+    let ours: Vec<&Value> = all.filter(|one| one["whenUnsatisfiable"] == mode).collect();
+    let keys: Vec<&str> = ours.iter().map(|one| one["topologyKey"].as_str().unwrap_or_default()).collect();
+    let is_counted = |constraint: &Value, node: &Candidate<'_>| {
+        let honours = |field: &str, default: &str| constraint[field].as_str().unwrap_or(default) == "Honor";
+        let hard = node.fields.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule");
+        let borne = || tolerations::untolerated(pod.items(&["spec", "tolerations"]), hard).is_none();
+        let fits = !honours("nodeAffinityPolicy", "Honor") || affinity::node_matches(pod, node.row);
+        fits && (!honours("nodeTaintsPolicy", "Ignore") || borne())
+            && keys.iter().all(|key| node.row.label(key).is_some())
+    };
+    let read = |constraint: &&Value| {
+        let selector = selector(constraint, pod);
+        let key = constraint["topologyKey"].as_str().unwrap_or_default().to_owned();
+        let selects = |other: &Row| {
+            other.key.namespace == row.key.namespace && !other.is_deleting() && selector.matches(|key| other.label(key))
+        };
+        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+        for node in nodes.iter().filter(|node| is_counted(constraint, node)) {
+            let count = node.pods().filter(|other| selects(other)).count() as i64;
+            *counts.entry(node.row.label(&key).unwrap_or_default().to_owned()).or_default() += count;
+        }
+        Constraint {
+            max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
+            min_domains: constraint["minDomains"].as_u64().unwrap_or(1) as usize,
+            own: i64::from(selector.matches(|key| row.label(key))),
+            key,
+            counts,
+        }
+    };
+    ours.iter().map(read).collect()
 }
 
 /// The constraint's selector, with the pod's own values of `matchLabelKeys`. None selects nothing.

@@ -306,3 +306,30 @@ fn pods_that_keep_it_away_make_room() {
     p["metadata"]["labels"] = json!({"app": "p"});
     assert_eq!(preempted(&[node("a", "4", json!({})), shunning, running("y", "a", "1", 1, 0), p]), "a: x");
 }
+
+#[test]
+fn wishes_about_other_pods_rank_nodes() {
+    let soft = |key: &str| {
+        json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "web"}}}]})
+    };
+    let wish = |field: &str, key: &str| {
+        json!({"affinity": {field: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 10,
+            "podAffinityTerm": {"topologyKey": key, "labelSelector": {"matchLabels": {"app": "web"}}}}]}}})
+    };
+    for seed in 0..6 {
+        let goes = |spec: Value| {
+            let mut world = world(&zones(&[of_app(spec)]));
+            world.seed = seed;
+            match &plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p")).writes[0].verb {
+                Verb::Bind { node, .. } => node.to_string(),
+                other => format!("{other:?}"),
+            }
+        };
+        assert_ne!(goes(soft("zone")), "c", "away from the crowd");
+        assert_eq!(goes(wish("podAffinity", "zone")), "c", "near the others");
+        assert_ne!(goes(wish("podAntiAffinity", "kubernetes.io/hostname")), "c", "away from the others");
+        // A wish that no node can be ranked by changes nothing.
+        assert!(["a", "b", "c"].contains(&goes(soft("rack")).as_str()));
+    }
+}

@@ -71,8 +71,16 @@ impl Witness {
     pub fn look(&mut self, sim: &Simulation) {
         let entries = sim.store().read().unwrap().log_after(self.world.revision, usize::MAX).unwrap();
         let wrote = !entries.is_empty();
+        let mut closed = Vec::new();
         for entry in entries {
+            let (key, removed) = (&entry.change.stored().key, matches!(entry.change, Change::Removed(_)));
+            closed.extend((removed && key.resource == "namespaces").then(|| key.name.clone()));
             self.take(entry);
+        }
+        // What went in one commit went together.
+        for name in closed.iter().filter(|name| self.world.find("namespaces", "", name).is_none()) {
+            let left = self.world.all().find(|row| row.key.namespace == *name).map(|row| &row.key);
+            assert!(left.is_none(), "C13: namespace {name} went before {left:?}");
         }
         self.world.now = sim.now();
         if wrote {
@@ -113,8 +121,6 @@ impl Witness {
                 let before = before.unwrap_or_else(|| panic!("{key} was removed and was not there"));
                 assert!(before.finalizers.is_empty() || now.finalizers().is_empty(), "{key} left with finalizers");
                 self.removed_rightly(&before);
-                let left = || self.world.all().find(|row| *row.key.namespace == *key.name);
-                assert!(key.resource != "namespaces" || left().is_none(), "C13: {key} went before what is in it");
                 self.gone.insert(stored.uid.to_string());
                 self.world.remove(&key);
             }
