@@ -7,6 +7,7 @@
 mod api_resources;
 mod api_versions;
 mod apply;
+mod attach;
 mod autoscale;
 mod change;
 mod completion;
@@ -101,6 +102,7 @@ enum Verb {
     Run(run::Args),
     Expose(expose::Args),
     Logs(logs::Args),
+    Attach(attach::Args),
     Exec(exec::Args),
     Cp(cp::Args),
     PortForward(port_forward::Args),
@@ -165,6 +167,7 @@ impl Verb {
             Verb::Run(args) => run::run(args, context),
             Verb::Expose(args) => expose::run(args, context),
             Verb::Logs(args) => logs::run(args, context),
+            Verb::Attach(args) => attach::run(args, context),
             Verb::Exec(args) => exec::run(args, context),
             Verb::Cp(args) => cp::run(args, context),
             Verb::PortForward(args) => port_forward::run(args, context),

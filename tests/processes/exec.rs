@@ -127,3 +127,21 @@ fn files_are_copied_both_ways_as_the_container_sees_them() {
         }
     }
 }
+
+#[test]
+fn attach_shows_what_is_written_from_now_on() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let script = "echo before; until test -e $HOME/go; do sleep 0.02; done; echo after; exit 2";
+    cluster.apply(&pod("talker", "Never", 1, script));
+    cluster.until("it has spoken", || cluster.kloop("logs talker").out == "before\n");
+    let attached = cluster.background(&["attach", "talker"]);
+    attached.until_says("If you don't see a command prompt, try pressing enter.\n");
+    std::fs::write(cluster.home().join("go"), "").expect("written");
+    assert_eq!(attached.ended(), 0);
+    assert_eq!(attached.said().lines().last(), Some("after"));
+    assert!(!attached.said().contains("before"), "{}", attached.said());
+    cluster.until_reads("pod/talker", "{.status.phase}", "Failed");
+    let said = cluster.kloop("attach talker");
+    assert_eq!(said.err, "error: cannot attach a container in a completed pod; current phase is Failed\n");
+}
