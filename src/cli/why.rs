@@ -5,14 +5,17 @@ use super::targets::{self, Scope};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::key_of;
 use crate::apiserver::front::NETWORK;
-use crate::object::{Time, time};
+use crate::object::{Str, Time, time};
+use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::watch::HEARD;
 use crate::reconcile::why::{Answer, Link, Plane, Standing, explain};
 use crate::reconcile::{leader, tail};
-use crate::runtime::logs;
+use crate::runtime::{folder, logs};
 use crate::store::Store;
-use crate::world::World;
+use crate::world::{Phase, Row, World};
 use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Tell why an object is not as it was asked for: where it is stuck, which loop owns that, and what to do next.
 ///
@@ -55,7 +58,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if let Some(api) = context.existing()? {
         let (mut world, plane) = look(api.store())?;
         for target in &found {
-            let answer = explain(&mut world, &key_of(target.kind, &target.object), plane);
+            let answer = explain(&mut world, &key_of(target.kind, &target.object), &plane);
             answers.extend(answer.map(|answer| with_logs(answer, api.store())));
         }
     }
@@ -90,7 +93,30 @@ fn look(store: &Store) -> Outcome<(World, Plane)> {
     let meta = |name: &str| crate::store::Read::meta(&snapshot, name).ok().flatten();
     world.settings.network = meta(NETWORK).and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
     let heard = meta(HEARD).and_then(|text| text.parse().ok());
-    Ok((world, Plane { runs: leader::leader_of(store.home()).is_some(), heard }))
+    let runs = leader::leader_of(store.home()).is_some();
+    let lost = if runs { HashSet::new() } else { lost(&world, store) };
+    Ok((world, Plane { runs, heard, lost }))
+}
+
+/// The pods of this machine whose status says that they run, and that have no shim any more.
+fn lost(world: &World, store: &Store) -> HashSet<Str> {
+    let pretends = |node: &str| {
+        let node = world.find("nodes", "", node).map(|node| node.object());
+        node.is_some_and(|node| node.annotation(RUNTIME) == Some(SIMULATED))
+    };
+    let pretended: HashSet<&str> =
+        world.list("nodes").map(|node| &*node.key.name).filter(|name| pretends(name)).collect();
+    let says_that_it_runs = |row: &&Arc<Row>| {
+        let node = row.pod().filter(|pod| pod.phase == Phase::Running).and_then(|pod| pod.node.as_deref());
+        node.is_some_and(|node| !pretended.contains(node))
+    };
+    let gone = |row: &&Arc<Row>| {
+        let pod = row.body();
+        let runs = |status: &Value| status["state"]["running"].is_object();
+        pod.items(&["status", "containerStatuses"]).iter().any(runs)
+            && folder::holder(&folder::pod(store.home(), &row.uid)).is_none()
+    };
+    world.list("pods").filter(says_that_it_runs).filter(gone).map(|row| row.uid.clone()).collect()
 }
 
 /// Adds the last lines of the logs that tell more.

@@ -132,9 +132,9 @@ impl Forecast {
         let settled = |world: &World| unmet(world).iter().all(|one| !is_new(&one.key));
         self.advance(until, &mut tell, &settled)?;
         let took = self.simulation.now().duration_since(begin);
-        let plane = Plane { runs: true, heard: None };
+        let plane = Plane { runs: true, ..Plane::default() };
         let world = &mut self.simulation.heart.world;
-        let answers = applied.iter().filter_map(|key| explain(world, key, plane)).collect();
+        let answers = applied.iter().filter_map(|key| explain(world, key, &plane)).collect();
         let (before, after) = (&self.before, objects(world));
         let created = after.keys().filter(|key| !before.contains_key(key)).cloned().collect();
         let changed = after.iter().filter(|(key, body)| before.get(key).is_some_and(|old| old != *body));

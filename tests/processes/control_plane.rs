@@ -303,7 +303,12 @@ fn why_names_what_it_is_stuck_at_and_who_owns_that() {
     let cause = said.out.lines().find(|line| line.starts_with('>')).expect("a cause");
     assert!(cause.contains("container main") && cause.contains("code 3") && cause.ends_with("[kubelet]"), "{said:?}");
     assert!(said.out.contains("log: oops\n"), "{said:?}");
-    drop(plane);
+    plane.end("INT");
+    assert_eq!(cluster.kloop("why deployment/web").code, 0, "its process goes on");
+    cluster.processes().into_iter().for_each(|pid| signal(pid, "KILL"));
+    cluster.until("nothing of it is left", || cluster.processes().is_empty());
+    let said = cluster.kloop("why deployment/web");
+    assert!(said.code == 1 && said.out.contains("its processes are gone"), "{said:?}");
     let said: serde_json::Value = serde_json::from_str(&cluster.kloop("why pod/crash -o json").out).expect("JSON");
     assert_eq!((&said["standing"], &said["about"]), (&"stuck".into(), &"pod/crash".into()), "{said}");
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 const DEPTH: usize = 8;
 
 /// The chain of one object. None when there is no such object.
-pub fn explain(world: &mut World, key: &Key, of: Plane) -> Option<Answer> {
+pub fn explain(world: &mut World, key: &Key, of: &Plane) -> Option<Answer> {
     let row = world.get(key)?.clone();
     let mut links: Vec<Link> = owners(world, &row).iter().map(|owner| link(world, owner, of)).collect();
     let above = links.len();
@@ -28,7 +28,7 @@ fn owners(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
 }
 
 /// The object's own link.
-fn link(world: &mut World, row: &Arc<Row>, of: Plane) -> Link {
+fn link(world: &mut World, row: &Arc<Row>, of: &Plane) -> Link {
     let link = match row.key.resource.0 {
         "pods" => pod::link(world, row, of),
         "nodes" => node::link(row),
@@ -74,7 +74,7 @@ pub fn in_namespace(key: &Key) -> String {
 }
 
 /// The object and what it leads to: at each step the child that is furthest from what was asked for.
-fn below(world: &mut World, row: &Arc<Row>, of: Plane, depth: usize) -> Vec<Link> {
+fn below(world: &mut World, row: &Arc<Row>, of: &Plane, depth: usize) -> Vec<Link> {
     let own = link(world, row, of);
     let mut links = vec![own];
     if row.key.resource == "pods" {

@@ -20,6 +20,7 @@ mod tests;
 use crate::kinds;
 use crate::object::{Key, Str, Time, time};
 use crate::world::{Row, World};
+use std::collections::HashSet;
 
 pub use chain::explain;
 
@@ -47,12 +48,14 @@ impl Standing {
 }
 
 /// Who runs the loops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plane {
     /// Whether a control plane runs.
     pub runs: bool,
     /// When one was last heard of.
     pub heard: Option<Time>,
+    /// Pods, by uid, whose processes are gone although their status, which nobody keeps, says that they run.
+    pub lost: HashSet<Str>,
 }
 
 /// One link of the chain.
@@ -143,7 +146,7 @@ fn is_plane(link: &Link) -> bool {
 
 /// The link about the control plane itself. That none runs keeps nothing from being as it was asked for; where something is missing,
 /// it is the first cause.
-fn plane(plane: Plane, now: Time, missing: bool) -> Link {
+fn plane(plane: &Plane, now: Time, missing: bool) -> Link {
     let heard = plane.heard.map(|heard| {
         let ago = time::age((now.as_second() - heard.as_second()).max(0));
         format!("none runs; one was last heard of {ago} ago")

@@ -12,7 +12,7 @@ use serde_json::Value;
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The link of a pod.
-pub fn link(world: &mut World, row: &Row, of: Plane) -> Link {
+pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
     let object = row.object();
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
     let runs_to_its_end = object.text(&["spec", "restartPolicy"]).is_some_and(|policy| policy != "Always");
@@ -22,6 +22,10 @@ pub fn link(world: &mut World, row: &Row, of: Plane) -> Link {
     let link = Link { wanted: wanted.into(), seen, ..Link::of(row) };
     if row.is_deleting() {
         return ending(world, row, link);
+    }
+    if of.lost.contains(&row.uid) {
+        let seen = format!("its processes are gone; its status, from before that, says {}", link.seen);
+        return Link { seen, standing: Standing::Converging, ..link };
     }
     match phase {
         "Succeeded" => return link,
@@ -79,7 +83,7 @@ fn gated(object: &Object, link: Link) -> Link {
 }
 
 /// Nobody has given it a node yet.
-fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: Plane) -> Link {
+fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: &Plane) -> Link {
     let gates = object.items(&["spec", "schedulingGates"]);
     if !gates.is_empty() {
         let names: Vec<&str> = gates.iter().filter_map(|gate| gate["name"].as_str()).collect();

@@ -34,7 +34,7 @@ fn ask(objects: &[Value], about: &str, runs: bool) -> Answer {
     let kind = kinds::by_name(kind).unwrap();
     let namespace = if kind.namespaced { "default" } else { "" };
     let mut world = world(objects);
-    explain(&mut world, &Key::new(kind.resource, namespace, name), Plane { runs, heard: None }).expect("an answer")
+    explain(&mut world, &Key::new(kind.resource, namespace, name), &Plane { runs, ..Plane::default() }).expect("an answer")
 }
 
 fn node(ready: &str) -> Value {
@@ -231,7 +231,7 @@ fn what_is_refused_is_told_without_anybody_having_tried() {
     let objects = [set, account, namespace, quota];
     let mut world = world(&objects);
     let key = Key::new(crate::object::Resource("replicasets.apps"), "default", "r");
-    let answer = explain(&mut world, &key, Plane { runs: true, heard: None }).unwrap();
+    let answer = explain(&mut world, &key, &Plane { runs: true, ..Plane::default() }).unwrap();
     let error = answer.links[1].error.as_deref().unwrap_or_default();
     assert!(error.contains("exceeded quota: q"), "{answer:#?}");
     assert!(answer.next().contains("kloop describe quota"), "{}", answer.next());
@@ -261,4 +261,18 @@ fn each_node_is_told_with_the_plugin_that_refused_it_or_its_scores() {
     assert!(more[0].starts_with("node/n: fits, score ") && more[0].contains("NodeResourcesFit "), "{more:?}");
     assert_eq!(more[1], "node/small: NodeResourcesFit: Insufficient cpu");
     assert_eq!(answer.cause().unwrap().what, "persistentvolumeclaim/none");
+}
+
+#[test]
+fn a_status_that_nobody_keeps_is_not_believed() {
+    let mut runs = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
+    runs["status"]["phase"] = "Running".into();
+    runs["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    runs["status"]["containerStatuses"][0]["ready"] = true.into();
+    let key = Key::new(crate::object::Resource("pods"), "default", "p");
+    for (lost, expected) in [(None, Standing::Converged), (Some("Pod-p".into()), Standing::Stuck)] {
+        let plane = Plane { lost: lost.into_iter().collect(), ..Plane::default() };
+        let answer = explain(&mut world(&[node("True"), runs.clone()]), &key, &plane).unwrap();
+        assert_eq!(answer.standing(), expected, "{answer:#?}");
+    }
 }
