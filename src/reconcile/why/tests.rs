@@ -34,7 +34,8 @@ fn ask(objects: &[Value], about: &str, runs: bool) -> Answer {
     let kind = kinds::by_name(kind).unwrap();
     let namespace = if kind.namespaced { "default" } else { "" };
     let mut world = world(objects);
-    explain(&mut world, &Key::new(kind.resource, namespace, name), &Plane { runs, ..Plane::default() }).expect("an answer")
+    explain(&mut world, &Key::new(kind.resource, namespace, name), &Plane { runs, ..Plane::default() })
+        .expect("an answer")
 }
 
 fn node(ready: &str) -> Value {
