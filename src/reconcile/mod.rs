@@ -3,7 +3,8 @@
 //! Knows: which loops there are ([`loops`]), what is due ([`queue`]), how many plans become one transaction ([`beat`]), who may
 //! lead ([`leader`]), and when to look again. Wake-ups are hints; what counts is the store's log and the resync.
 //! Never: decides what should be (the loops do), never writes around the API server, never prints (it tells a [`Narrator`]).
-//! Start reading at [`Control`], then [`heart`], then [`beat`].
+//! Start reading at [`Control`], then [`heart`], then [`beat`]. What is missing and why is told by [`convergence`] and [`why`]; the same
+//! loops are run on a pretended machine by [`simulate`], and over a copy of the state by [`forecast`].
 
 pub mod beat;
 pub mod convergence;
