@@ -274,5 +274,5 @@ fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
     assert!(servers.contains(&first));
     cluster.ok(&format!("delete pod {first}"));
     cluster.until("another pod answers", || fetch(&place).is_some_and(|said| !said.starts_with(&first)));
-    assert_eq!(forward.end("INT"), 256, "ended by the signal itself");
+    assert_eq!(forward.end("TERM"), 256, "ended by the signal itself");
 }

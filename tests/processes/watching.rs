@@ -36,7 +36,7 @@ fn a_watch_shows_each_change_as_a_row() {
     let kinds: Vec<String> = stream.map_while(|one| Some(one.ok()?["kind"].as_str()?.to_owned())).collect();
     assert!(kinds.len() >= 3 && kinds.iter().all(|kind| kind == "Pod"), "{kinds:?}");
     for watch in [rows, names, objects, paths] {
-        watch.end("INT");
+        watch.end("TERM");
     }
 }
 
