@@ -276,7 +276,7 @@ fn what_a_container_leaves_behind_ends_with_it() {
                 while [ ! -s escaped ]; do sleep 0.01; done; exit 7";
     rig.start(script("tree", 0, text));
     assert_eq!(rig.ended("tree", 0).code, 7);
-    let escaped = fs::read_to_string(rig.pod("tree").join("c/work/escaped")).expect("it ran");
+    let escaped = fs::read_to_string(rig.pod("tree").join("c/scratch/escaped")).expect("it ran");
     assert!(!lives(escaped.trim().parse().expect("a pid")));
     assert!(marked(rig.folder.path()).is_empty());
 }
@@ -340,7 +340,7 @@ fn the_child_gets_its_environment_and_three_descriptors_and_nothing_else() {
     }
     assert!(lines.contains(&"4"), "descriptors 0 to 2, and the folder that ls reads: {log}");
     assert!(!log.contains("CARGO"), "nothing of this process's environment: {log}");
-    assert!(lines.last().is_some_and(|cwd| cwd.ends_with("pods/child/c/work")), "{log}");
+    assert!(lines.last().is_some_and(|cwd| cwd.ends_with("pods/child/c/scratch")), "{log}");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn a_new_control_plane_finds_everything_as_it_is() {
     let pid = rig.running("stays", 0);
     rig.start(script("stays", 0, "exec sleep 1000"));
     rig.machine = None;
-    fs::write(rig.pod("ends").join("goes/work/go"), "").expect("written");
+    fs::write(rig.pod("ends").join("goes/scratch/go"), "").expect("written");
     eventually("its end is recorded", || {
         folder::read_record(&rig.pod("ends"))
             .is_some_and(|record| record.containers.values().any(|known| known.ended().is_some()))
@@ -629,7 +629,7 @@ fn exec_probes_run_beside_the_container() {
     rig.start(start);
     rig.running("probed", 0);
     eventually("it is up", || {
-        fs::read_to_string(rig.pod("probed").join("c/work/state")).is_ok_and(|text| text == "up\n")
+        fs::read_to_string(rig.pod("probed").join("c/scratch/state")).is_ok_and(|text| text == "up\n")
     });
     let big = "head -c 100000 /dev/zero | tr '\\0' x; exit 1";
     let table = [

@@ -1,7 +1,7 @@
 //! `kloop logs`: what containers have written, straight from their files; no control plane needs to run.
 
 use super::flags;
-use super::one_pod::{self, Containers};
+use super::one_pod::{self, Containers, Restarts};
 use super::patience::Patience;
 use super::targets;
 use super::{Context, Failure, Outcome};
@@ -234,7 +234,7 @@ fn pods_of(args: &Args, context: &mut Context, kind: &Kind, owner: &Object) -> O
             return Err(Failure::plain("timed out waiting for the condition"));
         }
     };
-    found.sort_by_cached_key(likelihood);
+    found.sort_by_cached_key(|pod| one_pod::rank(pod, Restarts::Many));
     if !args.all_pods {
         let several = found.len() > 1;
         found.truncate(1);
@@ -244,24 +244,6 @@ fn pods_of(args: &Args, context: &mut Context, kind: &Kind, owner: &Object) -> O
         }
     }
     Ok(found)
-}
-
-/// Smallest for the pod whose log is wanted most: assigned, running, ready, ready longest, restarted most, oldest.
-/// Kubernetes: `podutils.ByLogging`.
-fn likelihood(pod: &Object) -> (bool, u8, bool, Option<Time>, i64, Option<Time>) {
-    let phase = match pod.text(&["status", "phase"]) {
-        Some("Running") => 0,
-        Some("Unknown") | None => 1,
-        Some("Pending") => 2,
-        Some(_) => 3,
-    };
-    let conditions = pod.items(&["status", "conditions"]);
-    let ready = conditions.iter().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
-    let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()?.parse().ok());
-    let restarts =
-        pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64()).max();
-    let unassigned = pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty);
-    (unassigned, phase, ready.is_none(), since, -restarts.unwrap_or(0), pod.created())
 }
 
 /// The containers of a pod whose logs are wanted.
@@ -386,27 +368,4 @@ fn together(args: &Args, folder: &Path, requests: &[Request], options: &Options)
         }
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn the_ready_pod_that_runs_longest_comes_first() {
-        let pod = |name: &str, phase: &str, ready: Option<&str>| {
-            let ready = ready.map(|at| json!([{"type": "Ready", "status": "True", "lastTransitionTime": at}]));
-            Object(json!({"metadata": {"name": name}, "spec": {"nodeName": "n"},
-                "status": {"phase": phase, "conditions": ready}}))
-        };
-        let mut pods = [
-            pod("ended", "Succeeded", None),
-            pod("young", "Running", Some("2026-01-02T00:00:00Z")),
-            pod("old", "Running", Some("2026-01-01T00:00:00Z")),
-            pod("unready", "Running", None),
-        ];
-        pods.sort_by_cached_key(likelihood);
-        assert_eq!(pods.map(|pod| pod.name().to_owned()), ["old", "young", "unready", "ended"]);
-    }
 }

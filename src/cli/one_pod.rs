@@ -35,7 +35,7 @@ pub fn find(word: &str, timeout: &str, context: &mut Context) -> Outcome<Object>
     let wanted = Wanted { labels: Some(selector), fields: None };
     loop {
         let found = context.look(|ledger| read::list(ledger, pods, Some(object.namespace()), &wanted))?;
-        if let Some(best) = found.into_iter().min_by_key(rank) {
+        if let Some(best) = found.into_iter().min_by_key(|pod| rank(pod, Restarts::Few)) {
             return Ok(best);
         }
         if !patience.wait() {
@@ -44,22 +44,33 @@ pub fn find(word: &str, timeout: &str, context: &mut Context) -> Outcome<Object>
     }
 }
 
-/// Smallest for the pod that would be deleted last: assigned, running, ready, ready longest, restarted least, oldest.
-/// Kubernetes: `podutils.ActivePods`, reversed.
-fn rank(pod: &Object) -> (bool, u8, bool, Option<Time>, i64, Option<Time>) {
+/// Of pods that are alike in everything else, which one counts more.
+#[derive(Clone, Copy)]
+pub enum Restarts {
+    /// The one that restarted least (Kubernetes: `podutils.ActivePods`, reversed).
+    Few,
+    /// The one that restarted most: its log has something to tell (`podutils.ByLogging`).
+    Many,
+}
+
+/// Smallest for the pod that a command is about most likely: assigned, running, ready, ready longest, by restarts, oldest.
+pub fn rank(pod: &Object, prefer: Restarts) -> (bool, u8, bool, Option<Time>, i64, Option<Time>) {
     let phase = match pod.text(&["status", "phase"]) {
         Some("Running") => 0,
-        Some("Unknown") => 1,
-        Some("Succeeded" | "Failed") => 3,
-        _ => 2,
+        Some("Unknown") | None => 1,
+        Some("Pending") => 2,
+        Some(_) => 3,
     };
     let conditions = pod.items(&["status", "conditions"]);
     let ready = conditions.iter().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()?.parse().ok());
-    let restarts =
-        pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64()).max();
+    let counts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
+    let restarts = match prefer {
+        Restarts::Few => counts.max().unwrap_or(0),
+        Restarts::Many => -counts.max().unwrap_or(0),
+    };
     let unassigned = pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty);
-    (unassigned, phase, ready.is_none(), since, restarts.unwrap_or(0), pod.created())
+    (unassigned, phase, ready.is_none(), since, restarts, pod.created())
 }
 
 /// The names of a pod's containers.
@@ -153,7 +164,34 @@ mod tests {
             pod("ended", Some("n"), "Succeeded", 0),
             pod("steady", Some("n"), "Running", 0),
         ];
-        pods.sort_by_key(rank);
+        pods.sort_by_key(|pod| rank(pod, Restarts::Few));
         assert_eq!(pods.map(|pod| pod.name().to_owned()), ["steady", "shaky", "starting", "ended", "unassigned"]);
+    }
+
+    #[test]
+    fn the_ready_pod_that_runs_longest_comes_first() {
+        let pod = |name: &str, phase: &str, ready: Option<&str>| {
+            let ready = ready.map(|at| json!([{"type": "Ready", "status": "True", "lastTransitionTime": at}]));
+            Object(json!({"metadata": {"name": name}, "spec": {"nodeName": "n"},
+                "status": {"phase": phase, "conditions": ready}}))
+        };
+        let mut pods = [
+            pod("ended", "Succeeded", None),
+            pod("young", "Running", Some("2026-01-02T00:00:00Z")),
+            pod("old", "Running", Some("2026-01-01T00:00:00Z")),
+            pod("unready", "Running", None),
+        ];
+        pods.sort_by_cached_key(|pod| rank(pod, Restarts::Many));
+        assert_eq!(pods.map(|pod| pod.name().to_owned()), ["old", "young", "unready", "ended"]);
+    }
+
+    #[test]
+    fn restarts_count_for_a_log_and_against_a_command() {
+        let pod = |restarts: i64| {
+            let status = json!({"phase": "Running", "containerStatuses": [{"restartCount": restarts}]});
+            Object(json!({"spec": {"nodeName": "n"}, "status": status}))
+        };
+        assert!(rank(&pod(0), Restarts::Few) < rank(&pod(3), Restarts::Few));
+        assert!(rank(&pod(3), Restarts::Many) < rank(&pod(0), Restarts::Many));
     }
 }

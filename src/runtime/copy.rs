@@ -168,20 +168,20 @@ mod tests {
 
     fn place(root: &Path) -> Place {
         let root = openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).expect("a root");
-        Place { root, cwd: "/work".into(), owner: None }
+        Place { root, cwd: "/place".into(), owner: None }
     }
 
     #[test]
     fn nothing_leads_out_of_the_container() {
         let (inside, outside) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
         let (root, out) = (inside.path(), outside.path());
-        fs::create_dir_all(root.join("work")).expect("made");
+        fs::create_dir_all(root.join("place")).expect("made");
         fs::write(out.join("secret"), "secret").expect("written");
         fs::write(out.join("mine"), "mine").expect("written");
-        symlink(out, root.join("work/away")).expect("linked");
-        symlink(out.join("secret"), root.join("work/file")).expect("linked");
+        symlink(out, root.join("place/away")).expect("linked");
+        symlink(out.join("secret"), root.join("place/file")).expect("linked");
         let place = place(root);
-        for path in ["away/secret", "file", "../../../../../../../../etc/passwd", "/work/away/secret"] {
+        for path in ["away/secret", "file", "../../../../../../../../etc/passwd", "/place/away/secret"] {
             assert!(place.take(Path::new(path), &root.join("got")).is_err(), "{path}");
         }
         assert!(place.put(&out.join("mine"), Path::new("away/secret")).is_err());
@@ -196,16 +196,16 @@ mod tests {
     fn trees_go_both_ways_and_links_only_in() {
         let (inside, outside) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
         let (root, out) = (inside.path(), outside.path());
-        fs::create_dir_all(root.join("work")).expect("made");
+        fs::create_dir_all(root.join("place")).expect("made");
         fs::create_dir_all(out.join("tree/deep")).expect("made");
         fs::write(out.join("tree/deep/run"), "run").expect("written");
         fs::set_permissions(out.join("tree/deep/run"), fs::Permissions::from_mode(0o750)).expect("set");
         symlink("deep/run", out.join("tree/link")).expect("linked");
         let place = place(root);
         place.put(&out.join("tree"), Path::new("fresh")).expect("put");
-        place.put(&out.join("tree"), Path::new("/work")).expect("put below");
-        assert!(root.join("work/fresh/deep/run").is_file() && root.join("work/tree/deep/run").is_file());
-        assert_eq!(fs::read_link(root.join("work/tree/link")).expect("a link"), Path::new("deep/run"));
+        place.put(&out.join("tree"), Path::new("/place")).expect("put below");
+        assert!(root.join("place/fresh/deep/run").is_file() && root.join("place/tree/deep/run").is_file());
+        assert_eq!(fs::read_link(root.join("place/tree/link")).expect("a link"), Path::new("deep/run"));
         let links = place.take(Path::new("tree"), &out.join("back")).expect("taken");
         assert_eq!(links, [out.join("back/link")]);
         let mode = fs::metadata(out.join("back/deep/run")).expect("there").permissions().mode();

@@ -7,7 +7,7 @@
 //!                    shim.sock       the shim's socket
 //!                    <container>/<attempt>.log       CRI log; older parts `.1` to `.4`
 //!                    <container>/<attempt>.message   the termination message, as the container wrote it
-//!                    <container>/work                where a container starts that names no folder
+//!                    <container>/scratch             where a container starts that names no folder
 //! ```
 //!
 //! Paths of sockets have at most 108 bytes, so sockets are named relative to an open folder.

@@ -90,8 +90,8 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
     let cwd = match &launch.cwd {
         Some(cwd) => PathBuf::from(cwd),
         None => {
-            folder::private_folder(&own.join("work")).map_err(|error| format!("{error:#}"))?;
-            pod.join(own).join("work")
+            folder::private_folder(&own.join("scratch")).map_err(|error| format!("{error:#}"))?;
+            pod.join(own).join("scratch")
         }
     };
     launch.cwd = Some(cwd.to_string_lossy().into_owned());
