@@ -654,8 +654,8 @@ fn exec_probes_run_beside_the_container() {
         };
         rig.order(Effect::Probe(Box::new(probe)));
         let (ok, message) = loop {
-            if let Report::Probe { ok, message, .. } = rig.next() {
-                break (ok, message);
+            if let Report::Probe { verdict, message, .. } = rig.next() {
+                break (verdict == kloop::world::Verdict::Success, message);
             }
         };
         assert_eq!(ok, expected, "{text}: {message}");

@@ -2,7 +2,9 @@
 
 use super::LOOP;
 use crate::object::{Key, Object, Resource, Str, Time};
-use crate::world::{ContainerFacts, ContainerState, Effect, Ended, Event, NodeFacts, Plan, Report, Start, Verb, World};
+use crate::world::{
+    ContainerFacts, ContainerState, Effect, Ended, Event, NodeFacts, Plan, Report, Start, Verb, Verdict, World,
+};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -35,7 +37,7 @@ pub struct Machine {
     /// How many statuses were written.
     pub writes: usize,
     acts: BTreeMap<String, Act>,
-    probes: BTreeMap<String, bool>,
+    probes: BTreeMap<String, Verdict>,
     /// Reports to come, and when.
     news: Vec<(Time, Report)>,
     /// Live processes by pod and container.
@@ -115,7 +117,12 @@ impl Machine {
 
     /// Says what the probes of a kind answer from now on: `liveness`.
     pub fn probe(&mut self, kind: &str, ok: bool) -> &mut Machine {
-        self.probes.insert(kind.into(), ok);
+        self.verdict(kind, if ok { Verdict::Success } else { Verdict::Failure })
+    }
+
+    /// What probes of a kind come to from now on.
+    pub fn verdict(&mut self, kind: &str, verdict: Verdict) -> &mut Machine {
+        self.probes.insert(kind.into(), verdict);
         self
     }
 
@@ -387,7 +394,8 @@ impl Machine {
             }
             Effect::Probe(probe) => {
                 let kind = format!("{:?}", probe.kind).to_lowercase();
-                let ok = self.probes.get(&kind).copied().unwrap_or(true);
+                let verdict = self.probes.get(&kind).copied().unwrap_or(Verdict::Success);
+                let ok = verdict == Verdict::Success;
                 self.story.push(format!("{} {kind} {}", self.second(), if ok { "ok" } else { "fails" }));
                 let message = if ok { String::new() } else { "no".to_owned() };
                 let sleeps = probe.handler.get("sleep").is_some();
@@ -396,7 +404,7 @@ impl Machine {
                 }
                 let at = self.world.now;
                 let (pod_uid, container, attempt, kind) = (probe.pod_uid, probe.container, probe.attempt, probe.kind);
-                self.news.push((at, Report::Probe { pod_uid, container, attempt, kind, ok, message, at }));
+                self.news.push((at, Report::Probe { pod_uid, container, attempt, kind, verdict, message, at }));
             }
         }
     }

@@ -7,7 +7,7 @@ use super::containers::Step;
 use super::hooks;
 use super::pod::{LocalPod, Member, State};
 use crate::object::Time;
-use crate::world::{Effect, Event, EventType, Plan, Probe as Order, ProbeFacts, ProbeKind};
+use crate::world::{Effect, Event, EventType, Plan, Probe as Order, ProbeFacts, ProbeKind, Verdict};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Probe;
 use serde::Serialize;
@@ -92,19 +92,21 @@ pub fn ask(pod: &LocalPod, member: &Member, kind: ProbeKind, spec: &impl Seriali
 /// Tells of every failure of the container's probes that was not told of yet.
 pub fn tell_failures(pod: &LocalPod, member: &Member, plan: &mut Plan) {
     for kind in KINDS.into_iter().chain([ProbeKind::PostStart, ProbeKind::PreStop]) {
-        let Some(results) = member.probe(kind).filter(|results| results.untold) else { continue };
+        let Some((results, verdict)) = member.probe(kind).and_then(|results| Some((results, results.untold?))) else {
+            continue;
+        };
         plan.events.push(Event {
             about: pod.row.key.clone(),
             uid: pod.row.uid.clone(),
             field_path: super::events::field_path(member),
             kind: EventType::Warning,
-            reason: reason(kind),
+            reason: reason(kind, verdict),
             message: match kind {
                 ProbeKind::PostStart | ProbeKind::PreStop if results.message.is_empty() => {
                     format!("{} failed", name(kind))
                 }
                 ProbeKind::PostStart | ProbeKind::PreStop => format!("{} failed: {}", name(kind), results.message),
-                _ => format!("{} probe failed: {}", name(kind), results.message),
+                _ => format!("{} probe {}: {}", name(kind), outcome(verdict), results.message),
             },
         });
         let (pod_uid, container) = (pod.row.uid.clone(), member.spec.name.as_str().into());
@@ -162,11 +164,21 @@ fn name(kind: ProbeKind) -> &'static str {
     }
 }
 
-fn reason(kind: ProbeKind) -> &'static str {
-    match kind {
-        ProbeKind::PostStart => "FailedPostStartHook",
-        ProbeKind::PreStop => "FailedPreStopHook",
+fn reason(kind: ProbeKind, verdict: Verdict) -> &'static str {
+    match (kind, verdict) {
+        (ProbeKind::PostStart, _) => "FailedPostStartHook",
+        (ProbeKind::PreStop, _) => "FailedPreStopHook",
+        (_, Verdict::Warning) => "ProbeWarning",
         _ => "Unhealthy",
+    }
+}
+
+/// The kubelet's words (prober.go).
+fn outcome(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Unknown => "errored and resulted in unknown state",
+        Verdict::Warning => "warning",
+        Verdict::Success | Verdict::Failure => "failed",
     }
 }
 
@@ -194,6 +206,7 @@ fn port_number(member: &Member, name: &str) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::super::machine::{Act, Machine, pod};
+    use crate::world::Verdict;
     use serde_json::{Value, json};
 
     fn probed(probes: Value) -> Machine {
@@ -249,6 +262,21 @@ mod tests {
         let told: Vec<_> = machine.events.iter().map(|event| &*event.message).skip(3).take(3).collect();
         let killing = "Container c failed liveness probe, will be restarted";
         assert_eq!(told, ["Liveness probe failed: no", "Liveness probe failed: no", killing]);
+    }
+
+    #[test]
+    fn a_probe_that_could_not_be_made_counts_for_nothing_and_a_warning_is_a_success() {
+        let mut machine = probed(json!({"livenessProbe": http(json!({"failureThreshold": 1}))}));
+        machine.verdict("liveness", Verdict::Unknown).run_to(25);
+        assert_eq!(machine.summary(), "Running c+=running/0");
+        let told = |machine: &Machine| {
+            machine.events.iter().skip(3).map(|event| format!("{} {}", event.reason, event.message)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&machine), ["Unhealthy Liveness probe errored and resulted in unknown state: no"; 3]);
+        let mut machine = probed(json!({"readinessProbe": http(json!({}))}));
+        machine.verdict("readiness", Verdict::Warning).run_to(5);
+        assert_eq!(machine.condition("Ready"), "True");
+        assert_eq!(told(&machine), ["ProbeWarning Readiness probe warning: no"]);
     }
 
     #[test]

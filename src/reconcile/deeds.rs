@@ -9,7 +9,7 @@ use super::{Line, Weight};
 use crate::kinds;
 use crate::object::{Key, Time};
 use crate::world::{
-    ContainerFacts, ContainerState, Ended, Event, EventType, Facts, Plan, ProbeKind, Report, Row, Verb, World,
+    ContainerFacts, ContainerState, Ended, Event, EventType, Facts, Plan, ProbeKind, Report, Row, Verb, Verdict, World,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -278,9 +278,10 @@ pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
                 (reason == "StartError").then(|| format!("{container} cannot be started: {message}"))
             }
         },
-        Report::Probe { pod_uid, container, kind, ok, message, .. } => {
+        Report::Probe { pod_uid, container, kind, verdict, message, .. } => {
             let known = facts.pods.get(pod_uid)?.containers.get(container)?.probes.get(kind);
             let (successes, failures) = known.map_or((0, 0), |known| (known.successes, known.failures));
+            let is_new = known.is_none_or(|known| known.message != *message);
             let name = match kind {
                 ProbeKind::Startup => "startup probe",
                 ProbeKind::Liveness => "liveness probe",
@@ -288,13 +289,16 @@ pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
                 ProbeKind::PostStart => "postStart hook",
                 ProbeKind::PreStop => "preStop hook",
             };
-            match ok {
-                false if failures == 0 => match message.lines().next() {
+            match verdict {
+                Verdict::Unknown if is_new => Some(format!("{name} of {container} cannot be made: {message}")),
+                Verdict::Failure if failures == 0 => match message.lines().next() {
                     None => Some(format!("{name} of {container} fails")),
                     Some(line) => Some(format!("{name} of {container} fails: {line}")),
                 },
                 // That a program lives from the start is nothing new.
-                true if failures > 0 || (successes == 0 && *kind != ProbeKind::Liveness) => {
+                Verdict::Success | Verdict::Warning
+                    if failures > 0 || (successes == 0 && *kind != ProbeKind::Liveness) =>
+                {
                     Some(format!("{name} of {container} succeeds"))
                 }
                 _ => None,

@@ -6,7 +6,7 @@
 use super::Host;
 use crate::object::{Str, Time};
 use crate::world::plan::{Probe, Start};
-use crate::world::{ContainerFacts, ContainerState, Effect, Ended, PodFacts, ProbeKind, Report, Stopping};
+use crate::world::{ContainerFacts, ContainerState, Effect, Ended, PodFacts, ProbeKind, Report, Stopping, Verdict};
 use jiff::SignedDuration;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem::discriminant;
@@ -329,7 +329,7 @@ impl Simulated {
             container: probe.container.clone(),
             attempt: probe.attempt,
             kind: probe.kind,
-            ok: failing.is_none(),
+            verdict: if failing.is_none() { Verdict::Success } else { Verdict::Failure },
             message: failing.unwrap_or_default(),
             at: at + self.skew,
         };
@@ -408,7 +408,7 @@ mod tests {
                 ContainerState::Refused { reason, .. } => format!("{attempt} {reason}"),
                 ContainerState::Starting { .. } => "starting".into(),
             },
-            Report::Probe { ok, .. } => format!("probe {ok}"),
+            Report::Probe { verdict, .. } => format!("probe {}", verdict == Verdict::Success),
             Report::Removed { .. } => "removed".into(),
         };
         machine.due(at(until)).into_iter().map(word).collect()

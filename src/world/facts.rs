@@ -239,8 +239,21 @@ pub struct ProbeFacts {
     pub successes: i32,
     /// Failures in a row.
     pub failures: i32,
-    /// What the last failure said, at most 10 KiB.
+    /// What the last answer said, at most 10 KiB.
     pub message: String,
-    /// The last answer was a failure, and no event has told of it yet.
-    pub untold: bool,
+    /// The last answer, when it was no plain success and no event has told of it yet.
+    pub untold: Option<Verdict>,
+}
+
+/// What one answer of a probe comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All is well.
+    Success,
+    /// A success that is worth a word.
+    Warning,
+    /// It is not well.
+    Failure,
+    /// The probe itself could not be made: it counts for nothing.
+    Unknown,
 }

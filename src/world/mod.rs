@@ -18,7 +18,7 @@ pub mod workload;
 
 pub use control::Loop;
 pub use facts::{
-    ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Stopping,
+    ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Stopping, Verdict,
 };
 pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Script, Start, User, Verb, Write};
 pub use report::Report;

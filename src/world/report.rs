@@ -1,6 +1,6 @@
 //! What the machine reports, and how a report changes the facts.
 
-use super::facts::{ContainerFacts, ContainerState, Facts, PodFacts, ProbeFacts, ProbeKind, Stopping};
+use super::facts::{ContainerFacts, ContainerState, Facts, PodFacts, ProbeFacts, ProbeKind, Stopping, Verdict};
 use super::plan::{Effect, Start};
 use super::volume::fingerprint;
 use crate::object::{Key, Resource, Str, Time};
@@ -30,9 +30,9 @@ pub enum Report {
         attempt: u32,
         /// Which probe.
         kind: ProbeKind,
-        /// Whether it succeeded.
-        ok: bool,
-        /// What it said when it failed.
+        /// What it comes to.
+        verdict: Verdict,
+        /// What it said when it was no plain success.
         message: String,
         /// When.
         at: Time,
@@ -62,19 +62,24 @@ impl Facts {
                 known.state = state;
                 Some(pod.key())
             }
-            Report::Probe { pod_uid, container, attempt, kind, ok, message, at } => {
+            Report::Probe { pod_uid, container, attempt, kind, verdict, message, at } => {
                 let pod = self.pods.get_mut(&pod_uid)?;
                 let known = pod.containers.get_mut(&container).filter(|known| known.attempt == attempt)?;
                 // An answer that nothing waits for is a late or a second one: counted, it would be a probe that never was due.
                 let probe = known.probes.get_mut(&kind).filter(|probe| probe.in_flight.is_some())?;
+                let (successes, failures) = match verdict {
+                    Verdict::Success | Verdict::Warning => (probe.successes + 1, 0),
+                    Verdict::Failure => (0, probe.failures + 1),
+                    Verdict::Unknown => (probe.successes, probe.failures),
+                };
                 *probe = ProbeFacts {
                     since: probe.since,
                     in_flight: None,
                     last: Some(at),
-                    successes: if ok { probe.successes + 1 } else { 0 },
-                    failures: if ok { 0 } else { probe.failures + 1 },
+                    successes,
+                    failures,
                     message,
-                    untold: !ok,
+                    untold: Some(verdict).filter(|verdict| *verdict != Verdict::Success),
                 };
                 Some(pod.key())
             }
@@ -124,7 +129,7 @@ impl Facts {
     fn told(&mut self, pod_uid: &Str, container: &Str, attempt: u32, kind: ProbeKind) {
         let known = self.container(pod_uid, container, attempt);
         if let Some(probe) = known.and_then(|known| known.probes.get_mut(&kind)) {
-            probe.untold = false;
+            probe.untold = None;
         }
     }
 
@@ -244,12 +249,28 @@ mod tests {
         let containers = [(container.clone(), known)].into();
         let mut facts = Facts::default();
         facts.pods.insert(uid.clone(), PodFacts { containers, ..PodFacts::default() });
-        let (kind, ok, message) = (ProbeKind::Liveness, false, String::new());
-        let answer = Report::Probe { pod_uid: uid, container, attempt: 0, kind, ok, message, at: at(2) };
-        assert!(facts.take(answer.clone()).is_some());
-        assert!(facts.take(answer).is_none(), "nothing waits for a second answer");
-        let known = &facts.pods.get("uid").unwrap().containers["c"].probes[&ProbeKind::Liveness];
-        assert_eq!((known.failures, known.untold), (1, true));
+        let (kind, message) = (ProbeKind::Liveness, String::new());
+        let answer = |verdict| Report::Probe {
+            pod_uid: uid.clone(),
+            container: container.clone(),
+            attempt: 0,
+            kind,
+            verdict,
+            message: message.clone(),
+            at: at(2),
+        };
+        assert!(facts.take(answer(Verdict::Failure)).is_some());
+        assert!(facts.take(answer(Verdict::Failure)).is_none(), "nothing waits for a second answer");
+        let known = |facts: &Facts| facts.pods.get("uid").unwrap().containers["c"].probes[&kind].clone();
+        assert_eq!((known(&facts).failures, known(&facts).untold), (1, Some(Verdict::Failure)));
+        let containers = &mut facts.pods.get_mut("uid").unwrap().containers;
+        containers.get_mut("c").unwrap().probes.get_mut(&kind).unwrap().in_flight = Some(at(3));
+        assert!(facts.take(answer(Verdict::Unknown)).is_some());
+        assert_eq!(
+            (known(&facts).failures, known(&facts).untold),
+            (1, Some(Verdict::Unknown)),
+            "it counts for nothing"
+        );
     }
 
     #[test]

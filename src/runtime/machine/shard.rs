@@ -3,6 +3,7 @@
 //! A pod has wishes (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
 
+use super::super::probe::Finding;
 use super::super::wire::{Answer, Exec, Launch, PodName, Record, Request, State, VERSION};
 use super::super::{bury, folder, image, probe, volumes, wire};
 use super::link::{Fate, Link};
@@ -277,7 +278,7 @@ impl Shard {
     fn exec(&mut self, probe: Box<Probe>) {
         let pod = self.pods.entry(probe.pod_uid.clone()).or_default();
         let Some(link) = &mut pod.link else {
-            return (self.context.report)(probe::answer(&probe, Err("the pod's shim is not reachable".into())));
+            return (self.context.report)(probe::answer(&probe, Finding::unknown("the pod's shim is not reachable")));
         };
         let (container, attempt) = (probe.container.to_string(), probe.attempt);
         let timeout = (probe.timeout_seconds.max(1) as u64).saturating_mul(1000);
@@ -362,7 +363,7 @@ impl Shard {
     fn settled(&mut self, uid: &Str, record: &Record) {
         let pod = pod_mut(&mut self.pods, uid);
         for (_, probe) in pod.execs.drain() {
-            (self.context.report)(probe::answer(&probe, Err("the container has ended".into())));
+            (self.context.report)(probe::answer(&probe, Finding::unknown("the container has ended")));
         }
         let mut running = std::mem::take(&mut pod.running);
         running.extend(pod.stops.drain(..).map(|(container, attempt, _)| (container, attempt)));

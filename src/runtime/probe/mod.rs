@@ -1,21 +1,53 @@
 //! Running probes: a handler goes in, a report comes out, worded as the kubelet words it.
 //!
-//! `exec` goes through the pod's shim, in the container's environment; `httpGet` and `tcpSocket` run on a few threads of their own.
-//! Never: decides what a failure means; that is for the `kubelet` room.
+//! `exec` goes through the pod's shim, in the container's environment; `httpGet`, `tcpSocket` and `grpc` run on a few threads of their
+//! own. Never: decides what a failure means; that is for the `kubelet` room.
 
-mod network;
+mod dial;
+mod grpc;
+mod http;
 mod pool;
 
 pub use pool::Pool;
 
 use super::wire::ExecOutcome;
-use crate::object::Time;
+use crate::object::{Time, time};
 use crate::world::plan::Probe;
-use crate::world::{ProbeKind, Report};
+use crate::world::{ProbeKind, Report, Verdict};
+use jiff::SignedDuration;
 use serde_json::Value;
+use std::time::Duration;
 
-/// What a failing probe may say at most.
+/// What an answer may say at most.
 const MESSAGE: usize = 10 * 1024;
+/// As which client probes come.
+const USER_AGENT: &str = "kube-probe/1.36";
+
+/// What one probe has found.
+#[derive(Debug, PartialEq)]
+pub struct Finding {
+    /// What it comes to.
+    pub verdict: Verdict,
+    /// What there is to say.
+    pub message: String,
+}
+
+impl Finding {
+    /// All is well.
+    fn success() -> Finding {
+        Finding { verdict: Verdict::Success, message: String::new() }
+    }
+
+    /// It is not well.
+    fn failure(message: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Failure, message: message.into() }
+    }
+
+    /// The probe itself could not be made.
+    pub fn unknown(message: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Unknown, message: message.into() }
+    }
+}
 
 /// Whether a probe runs in the container and so goes through its shim.
 pub fn needs_shim(probe: &Probe) -> bool {
@@ -29,52 +61,50 @@ pub fn command(handler: &Value) -> Vec<String> {
 }
 
 /// What the end of an exec probe's command means.
-pub fn judge(probe: &Probe, outcome: ExecOutcome, output: String) -> Result<(), String> {
+pub fn judge(probe: &Probe, outcome: ExecOutcome, output: String) -> Finding {
     match outcome {
-        ExecOutcome::Exited(0) => Ok(()),
-        ExecOutcome::Exited(_) => Err(output),
+        ExecOutcome::Exited(0) => Finding::success(),
+        ExecOutcome::Exited(_) => Finding::failure(output),
         ExecOutcome::TimedOut => {
             let command = command(&probe.handler).join(" ");
-            Err(format!("command timed out: {command:?} timed out after {}s", probe.timeout_seconds.max(1)))
+            let after = time::format_duration(SignedDuration::from_secs(probe.timeout_seconds.max(1)));
+            Finding::failure(format!("command timed out: {command:?} timed out after {after}"))
         }
-        ExecOutcome::Failed(message) => Err(message),
+        ExecOutcome::Failed(message) => Finding::unknown(message),
     }
 }
 
-/// The report of a probe's result.
-pub fn answer(probe: &Probe, result: Result<(), String>) -> Report {
-    let ok = result.is_ok();
-    let mut message = result.err().unwrap_or_default();
+/// The report of what a probe has found. A hook that could not be run has failed.
+pub fn answer(probe: &Probe, finding: Finding) -> Report {
+    let Finding { verdict, mut message } = finding;
     message.truncate(message.floor_char_boundary(MESSAGE));
     Report::Probe {
         pod_uid: probe.pod_uid.clone(),
         container: probe.container.clone(),
         attempt: probe.attempt,
         kind: probe.kind,
-        ok,
+        verdict: if is_hook(probe) && verdict == Verdict::Unknown { Verdict::Failure } else { verdict },
         message,
         at: Time::now(),
     }
 }
 
+fn is_hook(probe: &Probe) -> bool {
+    matches!(probe.kind, ProbeKind::PostStart | ProbeKind::PreStop)
+}
+
 /// Runs a probe over the network; waits for its answer.
-fn over_network(probe: &Probe) -> Result<(), String> {
+fn over_network(probe: &Probe) -> Finding {
     let handler = &probe.handler;
-    let timeout = std::time::Duration::from_secs(probe.timeout_seconds.clamp(1, 3600) as u64);
-    let is_hook = matches!(probe.kind, ProbeKind::PostStart | ProbeKind::PreStop);
-    if let Some(get) = handler.get("httpGet") {
-        match is_hook {
-            // A hook is content with any answer (Kubernetes: lifecycle/handlers.go).
-            true => network::answer(get, &probe.ip, timeout).map(drop),
-            false => network::http(get, &probe.ip, timeout),
+    let timeout = Duration::from_secs(probe.timeout_seconds.clamp(1, 24 * 60 * 60) as u64);
+    match (handler.get("httpGet"), handler.get("tcpSocket"), handler.get("grpc")) {
+        (Some(get), ..) if is_hook(probe) => http::hook(get, &probe.ip, timeout),
+        (Some(get), ..) => http::probe(get, &probe.ip, timeout),
+        (_, Some(_), _) if is_hook(probe) => {
+            Finding::unknown("tcpSocket is no lifecycle hook: write exec, httpGet or sleep")
         }
-    } else if is_hook && handler.get("tcpSocket").is_some() {
-        Err("tcpSocket is no lifecycle hook: write exec, httpGet or sleep".into())
-    } else if let Some(socket) = handler.get("tcpSocket") {
-        network::tcp(socket, &probe.ip, timeout)
-    } else if handler.get("grpc").is_some() {
-        Err("grpc probes are not supported; write an exec, httpGet or tcpSocket probe instead".into())
-    } else {
-        Err("missing probe handler".into())
+        (_, Some(socket), _) => dial::probe(socket, &probe.ip, timeout),
+        (.., Some(call)) => grpc::probe(call, &probe.ip, timeout),
+        (None, None, None) => Finding::unknown("missing probe handler"),
     }
 }

@@ -42,7 +42,7 @@ impl Pool {
             return;
         }
         let shared = self.0.clone();
-        let started = std::thread::Builder::new().name("probe".into()).stack_size(256 * 1024);
+        let started = std::thread::Builder::new().name("probe".into()).stack_size(1024 * 1024);
         // Without a thread the probe waits for one of the others; the kubelet takes a probe that stays unanswered as failed.
         line.workers += usize::from(started.spawn(move || shared.work()).is_ok());
     }

@@ -1,0 +1,72 @@
+//! `tcpSocket`, and what all probes over the network have in common: where they go, and Go's words for not getting there.
+
+use super::Finding;
+use serde_json::Value;
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Connects; that is all.
+pub fn probe(socket: &Value, ip: &str, timeout: Duration) -> Finding {
+    let host = socket["host"].as_str().filter(|host| !host.is_empty()).unwrap_or(ip);
+    let authority = match port(socket) {
+        Ok(port) => authority(host, port),
+        Err(why) => return Finding::unknown(why),
+    };
+    let Some(address) = resolve(&authority) else {
+        return Finding::failure(format!("dial tcp: lookup {host}: no such host"));
+    };
+    match TcpStream::connect_timeout(&address, timeout) {
+        Ok(_) => Finding::success(),
+        Err(error) => Finding::failure(error_of(&authority, &error)),
+    }
+}
+
+/// The first address behind a name.
+pub fn resolve(authority: &str) -> Option<SocketAddr> {
+    authority.to_socket_addrs().ok()?.next()
+}
+
+/// Why there is no connection, as Go's network library says it.
+pub fn error_of(authority: &str, error: &io::Error) -> String {
+    let why = match error.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "i/o timeout".to_owned(),
+        io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+        io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
+        io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
+        _ => format!("connect: {}", error.to_string().to_lowercase()),
+    };
+    format!("dial tcp {authority}: {why}")
+}
+
+/// `host:port`.
+pub fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// The port of a handler, whose name was resolved before.
+pub fn port(handler: &Value) -> Result<u16, String> {
+    let number = handler["port"].as_u64().or_else(|| handler["port"].as_str()?.parse().ok());
+    let fits = number.and_then(|number| u16::try_from(number).ok()).filter(|number| *number > 0);
+    fits.ok_or_else(|| format!("invalid port number: {}", handler["port"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_connection_is_all_it_takes() {
+        let second = Duration::from_secs(1);
+        let port = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound").port();
+        let refused = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
+        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", second), Finding::failure(refused));
+        let silent = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = silent.local_addr().expect("bound").port();
+        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", second), Finding::success());
+        assert_eq!(probe(&json!({"port": port, "host": "127.0.0.1"}), "192.0.2.1", second), Finding::success());
+        assert_eq!(probe(&json!({"port": 0}), "127.0.0.1", second), Finding::unknown("invalid port number: 0"));
+    }
+}

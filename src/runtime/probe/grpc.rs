@@ -1,0 +1,323 @@
+//! `grpc`: the health checking protocol of gRPC over plain HTTP/2, with the messages of the kubelet (probe/grpc/grpc.go).
+
+use super::{Finding, USER_AGENT, dial};
+use crate::object::time;
+use h2::client;
+use jiff::SignedDuration;
+use serde_json::Value;
+use std::io::Cursor;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use ureq::http::{HeaderMap, Request, Response};
+
+/// Between two tries to reach the server; it may come up while the probe waits.
+const RETRY: Duration = Duration::from_millis(100);
+/// An answer is never longer than this, or it is no health check's.
+const LONGEST: usize = 4096;
+
+/// gRPC's status codes from 0.
+const CODES: [&str; 17] = [
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
+const UNKNOWN: usize = 2;
+const DEADLINE_EXCEEDED: usize = 4;
+const UNIMPLEMENTED: usize = 12;
+const INTERNAL: usize = 13;
+const UNAVAILABLE: usize = 14;
+
+/// A call that failed: its code and its words.
+struct Failed {
+    code: usize,
+    message: String,
+}
+
+/// Asks whether the service is SERVING.
+pub fn probe(call: &Value, ip: &str, timeout: Duration) -> Finding {
+    let authority = match dial::port(call) {
+        Ok(port) => dial::authority(ip, port),
+        Err(why) => return Finding::unknown(why),
+    };
+    let Some(address) = dial::resolve(&authority) else {
+        return Finding::failure(format!("error: failed to connect service at {authority:?}: no such host"));
+    };
+    let service = call["service"].as_str().unwrap_or_default();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Finding::unknown(error.to_string()),
+    };
+    let patience = time::format_duration(SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX));
+    runtime.block_on(async {
+        let deadline = tokio::time::Instant::now() + timeout;
+        let connected = tokio::time::timeout_at(deadline, connect(address)).await;
+        let Ok(connection) = connected else {
+            return Finding::failure(format!(
+                "timeout: failed to connect service {authority:?} within {patience}: context deadline exceeded"
+            ));
+        };
+        let late = Failed { code: DEADLINE_EXCEEDED, message: "context deadline exceeded".into() };
+        let answer = tokio::time::timeout_at(deadline, check(connection, &authority, service));
+        judge(answer.await.unwrap_or(Err(late)), &patience)
+    })
+}
+
+/// Tries until there is a connection: whoever waits for it says how long.
+async fn connect(address: SocketAddr) -> TcpStream {
+    loop {
+        match TcpStream::connect(address).await {
+            Ok(connection) => return connection,
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+}
+
+fn judge(answer: Result<i64, Failed>, patience: &str) -> Finding {
+    let Failed { code, message } = match answer {
+        Ok(1) => return Finding::success(),
+        Ok(status) => {
+            let known = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
+            let named = usize::try_from(status).ok().and_then(|status| known.get(status));
+            let status = named.map_or_else(|| status.to_string(), |name| name.to_string());
+            return Finding::failure(format!("service unhealthy (responded with {status:?})"));
+        }
+        Err(failed) => failed,
+    };
+    Finding::failure(match code {
+        UNIMPLEMENTED => {
+            format!("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}")
+        }
+        DEADLINE_EXCEEDED => format!("timeout: health rpc did not complete within {patience}"),
+        _ => {
+            let code = CODES.get(code).map_or_else(|| format!("Code({code})"), |name| name.to_string());
+            format!("error: health rpc probe failed: rpc error: code = {code} desc = {message}")
+        }
+    })
+}
+
+/// One call of `grpc.health.v1.Health/Check`; gives the status that it answers.
+async fn check(connection: TcpStream, authority: &str, service: &str) -> Result<i64, Failed> {
+    let (sender, connection) =
+        client::Builder::new().handshake::<_, Cursor<Vec<u8>>>(connection).await.map_err(broken)?;
+    tokio::spawn(async move {
+        // Its errors come out at the call.
+        let _ = connection.await;
+    });
+    let mut sender = sender.ready().await.map_err(broken)?;
+    let request = Request::post(format!("http://{authority}/grpc.health.v1.Health/Check"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("user-agent", USER_AGENT)
+        .body(())
+        .map_err(|error| Failed { code: INTERNAL, message: error.to_string() })?;
+    let (response, mut stream) = sender.send_request(request, false).map_err(broken)?;
+    stream.send_data(Cursor::new(framed(service)), true).map_err(broken)?;
+    let (head, mut body) = response.await.map_err(broken)?.into_parts();
+    // An answer of headers alone has its status there.
+    status_of(&head.headers).unwrap_or(Ok(()))?;
+    refuse_other(&Response::from_parts(head, ()))?;
+    let mut message = Vec::new();
+    while let Some(part) = body.data().await {
+        let part = part.map_err(broken)?;
+        let _ = body.flow_control().release_capacity(part.len());
+        message.extend_from_slice(&part);
+        if message.len() > LONGEST {
+            return Err(Failed { code: INTERNAL, message: "the answer is too long".into() });
+        }
+    }
+    let trailers = body.trailers().await.map_err(broken)?.unwrap_or_default();
+    status_of(&trailers).unwrap_or_else(|| {
+        Err(Failed { code: INTERNAL, message: "server closed the stream without sending trailers".into() })
+    })?;
+    status(message.get(5..).unwrap_or_default())
+        .ok_or_else(|| Failed { code: INTERNAL, message: "grpc: failed to unmarshal the received message".into() })
+}
+
+fn broken(error: h2::Error) -> Failed {
+    match error.reason().filter(|_| error.is_reset()) {
+        Some(reason) => {
+            let message = format!("stream terminated by RST_STREAM with error code: {reason:?}");
+            Failed { code: INTERNAL, message }
+        }
+        None => Failed { code: UNAVAILABLE, message: format!("connection error: desc = \"{error}\"") },
+    }
+}
+
+/// A server that answers as no gRPC server does.
+fn refuse_other(response: &Response<()>) -> Result<(), Failed> {
+    let status = response.status();
+    if status.as_u16() != 200 {
+        let code = if status.as_u16() == 404 { UNIMPLEMENTED } else { UNKNOWN };
+        return Err(Failed { code, message: format!("unexpected HTTP status code received from server: {status}") });
+    }
+    let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    match kind.starts_with("application/grpc") {
+        true => Ok(()),
+        false => {
+            let message = format!("unexpected content-type received from server: {kind:?}");
+            Err(Failed { code: UNKNOWN, message })
+        }
+    }
+}
+
+/// What `grpc-status` says, if it is there.
+fn status_of(headers: &HeaderMap) -> Option<Result<(), Failed>> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let code = text("grpc-status")?.parse().unwrap_or(UNKNOWN);
+    Some(if code == 0 { Ok(()) } else { Err(Failed { code, message: decoded(text("grpc-message").unwrap_or("")) }) })
+}
+
+/// `%20` and its like, as gRPC writes messages.
+fn decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok()).filter(|_| *first == b'%');
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// `HealthCheckRequest {service = 1}` with the five bytes that gRPC puts before a message.
+fn framed(service: &str) -> Vec<u8> {
+    let mut message = Vec::new();
+    if !service.is_empty() {
+        message.push(0x0a);
+        let mut length = service.len();
+        while length >= 0x80 {
+            message.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        message.push(length as u8);
+        message.extend_from_slice(service.as_bytes());
+    }
+    let length = (message.len() as u32).to_be_bytes();
+    [&[0][..], &length, &message].concat()
+}
+
+/// `HealthCheckResponse {status = 1}`; 0 when it is left out.
+fn status(message: &[u8]) -> Option<i64> {
+    match message {
+        [] => Some(0),
+        [0x08, number] if *number < 0x80 => Some(i64::from(*number)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::net::TcpListener;
+
+    /// How a server answers one call: the message's status, the status of the call, or nothing at all.
+    #[derive(Clone, Copy)]
+    enum Manner {
+        Says(u8),
+        Refuses(&'static str, &'static str),
+        IsPlainHttp,
+        IsSilent,
+    }
+
+    /// Serves one call; gives the port and, in the end, what was asked.
+    fn serve(manner: Manner) -> (u16, std::thread::JoinHandle<Vec<u8>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = listener.local_addr().expect("bound").port();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let (connection, _) = listener.accept().expect("a connection");
+                connection.set_nonblocking(true).expect("set");
+                let connection = TcpStream::from_std(connection).expect("taken");
+                let mut connection =
+                    h2::server::Builder::new().handshake::<_, Cursor<Vec<u8>>>(connection).await.expect("hands shaken");
+                let (request, mut respond) = connection.accept().await.expect("a call").expect("a call");
+                assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
+                let mut body = request.into_body();
+                let driver = tokio::spawn(async move { while connection.accept().await.is_some() {} });
+                let asked = body.data().await.expect("a message").expect("a message").to_vec();
+                let head = |status| Response::builder().status(status).header("content-type", "application/grpc");
+                match manner {
+                    Manner::Says(status) => {
+                        let mut stream = respond.send_response(head(200).body(()).expect("made"), false).expect("sent");
+                        let message = if status == 0 { vec![0; 5] } else { vec![0, 0, 0, 0, 2, 8, status] };
+                        stream.send_data(Cursor::new(message), false).expect("sent");
+                        let mut trailers = HeaderMap::new();
+                        trailers.insert("grpc-status", "0".parse().expect("a value"));
+                        stream.send_trailers(trailers).expect("sent");
+                    }
+                    Manner::Refuses(code, message) => {
+                        let head = head(200).header("grpc-status", code).header("grpc-message", message);
+                        respond.send_response(head.body(()).expect("made"), true).expect("sent");
+                    }
+                    Manner::IsPlainHttp => {
+                        respond.send_response(head(404).body(()).expect("made"), true).expect("sent");
+                    }
+                    Manner::IsSilent => {}
+                }
+                drop(driver.await);
+                asked
+            })
+        });
+        (port, thread)
+    }
+
+    #[test]
+    fn the_answer_is_judged_as_the_kubelet_judges_it() {
+        let unhealthy = |status: &str| format!("service unhealthy (responded with \"{status}\")");
+        let lacking = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ";
+        let not_found = "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service";
+        let table = [
+            (Manner::Says(1), None),
+            (Manner::Says(2), Some(unhealthy("NOT_SERVING"))),
+            (Manner::Says(0), Some(unhealthy("UNKNOWN"))),
+            (Manner::Refuses("5", "unknown%20service"), Some(not_found.into())),
+            (Manner::Refuses("12", "unknown method"), Some(format!("{lacking}unknown method"))),
+            (
+                Manner::IsPlainHttp,
+                Some(format!("{lacking}unexpected HTTP status code received from server: 404 Not Found")),
+            ),
+        ];
+        for (manner, expected) in table {
+            let (port, server) = serve(manner);
+            let found = probe(&json!({"port": port, "service": "db"}), "127.0.0.1", Duration::from_secs(20));
+            assert_eq!(found, expected.map_or_else(Finding::success, Finding::failure));
+            assert_eq!(server.join().expect("served"), [&[0, 0, 0, 0, 4, 10, 2][..], b"db"].concat());
+        }
+    }
+
+    #[test]
+    fn time_runs_out_before_the_connection_or_after_it() {
+        let (port, server) = serve(Manner::IsSilent);
+        let found = probe(&json!({"port": port}), "127.0.0.1", Duration::from_secs(1));
+        assert_eq!(found, Finding::failure("timeout: health rpc did not complete within 1s"));
+        assert_eq!(server.join().expect("served"), [0; 5]);
+        let found = probe(&json!({"port": port}), "127.0.0.1", Duration::from_millis(50));
+        let expected =
+            format!("timeout: failed to connect service \"127.0.0.1:{port}\" within 50ms: context deadline exceeded");
+        assert_eq!(found, Finding::failure(expected));
+    }
+}

@@ -1,0 +1,273 @@
+//! `httpGet`, over HTTP and HTTPS, with the messages of Go's network library, which the kubelet passes on.
+
+use super::{Finding, USER_AGENT, dial};
+use crate::world::Verdict;
+use serde_json::Value;
+use std::io;
+use std::time::{Duration, Instant};
+use ureq::tls::TlsConfig;
+
+/// Redirects that are followed.
+const REDIRECTS: usize = 10;
+/// What is read of an answer's body.
+const BODY: u64 = 10 * 1024;
+/// What Go adds when the client's own timer has fired.
+const TIMED_OUT: &str = "(Client.Timeout exceeded while awaiting headers)";
+
+/// What was answered.
+struct Answer {
+    status: u16,
+    location: Option<String>,
+    body: String,
+}
+
+/// Any status from 200 to 399 is a success. Redirects to another host are not followed: a success that is worth a word.
+pub fn probe(get: &Value, ip: &str, timeout: Duration) -> Finding {
+    let url = match url(get, ip) {
+        Ok(url) => url,
+        Err(why) => return Finding::unknown(why),
+    };
+    match follow(url, get, timeout) {
+        Ok(Answer { status: 200..300, .. }) => Finding::success(),
+        Ok(Answer { status: 300..400, body, .. }) => {
+            Finding { verdict: Verdict::Warning, message: format!("Probe terminated redirects, Response body: {body}") }
+        }
+        Ok(Answer { status, .. }) => Finding::failure(format!("HTTP probe failed with statuscode: {status}")),
+        Err(why) => Finding::failure(why),
+    }
+}
+
+/// A hook is content with any answer (Kubernetes: lifecycle/handlers.go), and asks once more over HTTP where HTTPS is not spoken.
+pub fn hook(get: &Value, ip: &str, timeout: Duration) -> Finding {
+    let asked = url(get, ip).and_then(|url| match follow(url.clone(), get, timeout) {
+        Err(why) if why.ends_with(PLAIN) => follow(url.replacen("https", "http", 1), get, timeout),
+        other => other,
+    });
+    asked.map_or_else(Finding::failure, |_| Finding::success())
+}
+
+fn url(get: &Value, ip: &str) -> Result<String, String> {
+    let scheme = get["scheme"].as_str().unwrap_or("HTTP").to_ascii_lowercase();
+    let host = get["host"].as_str().filter(|host| !host.is_empty()).unwrap_or(ip);
+    let path = get["path"].as_str().unwrap_or("/");
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    Ok(format!("{scheme}://{}{slash}{path}", dial::authority(host, dial::port(get)?)))
+}
+
+/// Asks, and follows where that leads on the same host, as Go's client does.
+fn follow(mut url: String, get: &Value, timeout: Duration) -> Result<Answer, String> {
+    let deadline = Instant::now() + timeout;
+    for _ in 0..=REDIRECTS {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let answer = ask(&url, get, left).map_err(|error| go_error(&url, &error))?;
+        match answer.location.as_ref().map(|location| redirected(&url, location)) {
+            Some(next) if matches!(answer.status, 301..=303 | 307 | 308) && host_of(&next) == host_of(&url) => {
+                url = next
+            }
+            _ => return Ok(answer),
+        }
+    }
+    Err(format!("Get {url:?}: stopped after {REDIRECTS} redirects"))
+}
+
+fn ask(url: &str, get: &Value, timeout: Duration) -> Result<Answer, ureq::Error> {
+    let headers = get["httpHeaders"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let own = |name: &str, otherwise: &str| {
+        let has =
+            headers.iter().any(|header| header["name"].as_str().is_some_and(|own| own.eq_ignore_ascii_case(name)));
+        if has { String::new() } else { otherwise.to_owned() }
+    };
+    let agent = ureq::Agent::config_builder()
+        .timeout_global(Some(timeout))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_idle_connections(0)
+        .proxy(None)
+        .tls_config(TlsConfig::builder().disable_verification(true).build())
+        .user_agent(own("User-Agent", USER_AGENT))
+        .accept(own("Accept", "*/*"))
+        .build()
+        .new_agent();
+    // An empty value means that the header is not sent.
+    let request = headers.iter().filter(|header| header["value"] != "").fold(agent.get(url), |request, header| {
+        request.header(header["name"].as_str().unwrap_or_default(), header["value"].as_str().unwrap_or_default())
+    });
+    let mut response = request.call()?;
+    let location = response.headers().get("location").and_then(|location| location.to_str().ok()).map(str::to_owned);
+    let status = response.status().as_u16();
+    let body = if (300..400).contains(&status) { text(response.body_mut()) } else { String::new() };
+    Ok(Answer { status, location, body })
+}
+
+fn text(body: &mut ureq::Body) -> String {
+    let mut bytes = Vec::new();
+    // What came before an error is all there is to say.
+    let _ = io::Read::read_to_end(&mut io::Read::take(body.as_reader(), BODY), &mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What Go says of a server that speaks plain HTTP where TLS was expected.
+const PLAIN: &str = "http: server gave HTTP response to HTTPS client";
+
+/// The error as Go's `http.Client` words it.
+fn go_error(url: &str, error: &ureq::Error) -> String {
+    let authority = authority_of(url);
+    let why = match error {
+        ureq::Error::Timeout(ureq::Timeout::Connect) => format!("dial tcp {authority}: i/o timeout {TIMED_OUT}"),
+        ureq::Error::Timeout(_) => format!("context deadline exceeded {TIMED_OUT}"),
+        ureq::Error::Rustls(error) => tls(&error.to_string()),
+        ureq::Error::Io(error) => match error.kind() {
+            io::ErrorKind::ConnectionReset => format!("read tcp {authority}: read: connection reset by peer"),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => "EOF".to_owned(),
+            io::ErrorKind::TimedOut => format!("dial tcp {authority}: i/o timeout {TIMED_OUT}"),
+            io::ErrorKind::InvalidData => tls(&error.to_string()),
+            _ => dial::error_of(authority, error),
+        },
+        ureq::Error::ConnectionFailed => format!("dial tcp {authority}: connect: connection refused"),
+        ureq::Error::HostNotFound => format!("dial tcp: lookup {}: no such host", host_of(url)),
+        ureq::Error::Protocol(_) => {
+            "net/http: HTTP/1.x transport connection broken: malformed HTTP response".to_owned()
+        }
+        other => other.to_string(),
+    };
+    format!("Get {url:?}: {why}")
+}
+
+fn tls(why: &str) -> String {
+    if why.contains("corrupt message") { PLAIN.into() } else { format!("tls: {why}") }
+}
+
+/// The target of a `Location`, which may be relative.
+fn redirected(url: &str, location: &str) -> String {
+    if location.contains("://") {
+        return location.to_owned();
+    }
+    let origin = url.match_indices('/').nth(2).map_or(url, |(at, _)| &url[..at]);
+    if location.starts_with('/') {
+        return format!("{origin}{location}");
+    }
+    let folder = url.rfind('/').filter(|at| *at >= origin.len()).map_or(origin, |at| &url[..at]);
+    format!("{folder}/{location}")
+}
+
+fn authority_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or(rest)
+}
+
+fn host_of(url: &str) -> &str {
+    let authority = authority_of(url);
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Serves these answers, one a connection, and gives the port and what was asked.
+    fn serve(answers: Vec<String>) -> (u16, std::thread::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = listener.local_addr().expect("bound").port();
+        let thread = std::thread::spawn(move || {
+            let serve_one = |answer: String| {
+                let (mut connection, _) = listener.accept().expect("a connection");
+                let mut block = [0; 4096];
+                let read = connection.read(&mut block).expect("a request");
+                connection.write_all(answer.as_bytes()).expect("answered");
+                String::from_utf8_lossy(&block[..read]).into_owned()
+            };
+            answers.into_iter().map(serve_one).collect()
+        });
+        (port, thread)
+    }
+
+    fn status(line: &str) -> String {
+        format!("HTTP/1.1 {line}\r\nContent-Length: 0\r\n\r\n")
+    }
+
+    #[test]
+    fn statuses_below_400_are_success() {
+        let table = [("200 OK", Finding::success())];
+        let failing = [("404 Not Found", 404), ("500 Oops", 500)];
+        let failing =
+            failing.map(|(line, code)| (line, Finding::failure(format!("HTTP probe failed with statuscode: {code}"))));
+        for (line, expected) in table.into_iter().chain(failing) {
+            let (port, server) = serve(vec![status(line)]);
+            assert_eq!(probe(&json!({"port": port, "path": "/x"}), "127.0.0.1", SECOND * 5), expected, "{line}");
+            server.join().expect("served");
+        }
+    }
+
+    #[test]
+    fn headers_are_sent_and_the_host_can_be_set() {
+        let (port, server) = serve(vec![status("200 OK")]);
+        let headers = json!([{"name": "Host", "value": "web.example"}, {"name": "X-A", "value": "b"}]);
+        let found = probe(&json!({"port": port, "httpHeaders": headers}), "127.0.0.1", SECOND * 5);
+        assert_eq!(found, Finding::success());
+        let asked = server.join().expect("served").remove(0).to_lowercase();
+        for line in ["get / http/1.1", "host: web.example", "x-a: b", "user-agent: kube-probe/1.36", "accept: */*"] {
+            assert!(asked.contains(line), "{line} in {asked}");
+        }
+    }
+
+    #[test]
+    fn redirects_are_followed_on_the_same_host_only() {
+        let away = "HTTP/1.1 302 Found\r\nLocation: http://elsewhere.example/\r\nContent-Length: 0\r\n\r\n";
+        let (port, server) = serve(vec![away.to_owned()]);
+        let message = "Probe terminated redirects, Response body: ".to_owned();
+        let expected = Finding { verdict: Verdict::Warning, message };
+        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", SECOND * 5), expected);
+        server.join().expect("served");
+        let here = "HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n".to_owned();
+        let (port, server) = serve(vec![here, status("503 Later")]);
+        let expected = Finding::failure("HTTP probe failed with statuscode: 503");
+        assert_eq!(probe(&json!({"port": port}), "127.0.0.1", SECOND * 5), expected);
+        assert!(server.join().expect("served")[1].starts_with("GET /next "));
+    }
+
+    #[test]
+    fn failures_to_connect_read_as_the_kubelet_says_them() {
+        let port = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound").port();
+        let refused = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
+        let expected = Finding::failure(format!("Get \"http://127.0.0.1:{port}/healthz\": {refused}"));
+        assert_eq!(probe(&json!({"port": port, "path": "healthz"}), "127.0.0.1", SECOND), expected);
+        let silent = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = silent.local_addr().expect("bound").port();
+        let slow = probe(&json!({"port": port}), "127.0.0.1", Duration::from_millis(50)).message;
+        assert!(slow.ends_with("context deadline exceeded (Client.Timeout exceeded while awaiting headers)"), "{slow}");
+        assert_eq!(probe(&json!({"port": 0}), "127.0.0.1", SECOND).verdict, Verdict::Unknown);
+    }
+
+    #[test]
+    fn a_server_without_tls_is_told_from_one_that_is_gone() {
+        let (port, server) = serve(vec![status("200 OK")]);
+        let found = probe(&json!({"port": port, "scheme": "HTTPS"}), "127.0.0.1", SECOND * 5);
+        server.join().expect("served");
+        assert_eq!(found, Finding::failure(format!("Get \"https://127.0.0.1:{port}/\": {PLAIN}")));
+        let (port, server) = serve(vec![status("200 OK"), status("500 Oops")]);
+        let found = hook(&json!({"port": port, "scheme": "HTTPS"}), "127.0.0.1", SECOND * 5);
+        server.join().expect("served");
+        assert_eq!(found, Finding::success(), "a hook asks once more without, and takes any answer");
+    }
+
+    #[test]
+    fn locations_are_resolved() {
+        let table = [
+            ("http://a:1/b/c", "/d", "http://a:1/d"),
+            ("http://a:1/b/c", "d", "http://a:1/b/d"),
+            ("http://a:1", "d", "http://a:1/d"),
+            ("http://a:1/b", "http://x/", "http://x/"),
+        ];
+        for (url, location, expected) in table {
+            assert_eq!(redirected(url, location), expected);
+        }
+    }
+}
