@@ -9,6 +9,7 @@ mod guestbook;
 mod healing;
 mod hooks;
 mod jobs;
+mod limits;
 mod logs;
 mod network;
 mod nodes;

@@ -44,6 +44,9 @@ pub struct Args {
     /// First pause before a crashed container is started again; doubled each time, up to 5 minutes.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     restart_backoff: String,
+    /// Most processes and threads that one pod may have; -1 for as many as the machine has.
+    #[arg(long, value_name = "NUMBER", default_value_t = crate::world::PIDS, allow_negative_numbers = true)]
+    pod_max_pids: i64,
     /// Say nothing but errors.
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
@@ -72,6 +75,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         node,
         shim: None,
         backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
+        pids_per_pod: Some(args.pod_max_pids).filter(|most| *most > 0),
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;

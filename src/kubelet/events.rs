@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, State};
-use super::{conditions, deadlines, hooks, probes, volumes};
+use super::{conditions, deadlines, hooks, probes, resources, volumes};
 use crate::kinds::pod::unsupported;
 use crate::world::{Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
@@ -31,6 +31,9 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
     }
     if new.reason != pod.status.reason && new.reason.as_deref() == Some(deadlines::REASON) {
         plan.event(pod.row, EventType::Normal, deadlines::REASON, deadlines::MESSAGE);
+    }
+    if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, Step::Start(_))) {
+        resources::tell_unlimited(pod, plan);
     }
     if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, Step::Start(_))) {
         volumes::tell_unmounted(pod, plan);

@@ -19,6 +19,7 @@ mod hooks;
 mod phase;
 mod pod;
 mod probes;
+mod resources;
 mod simulate;
 mod start;
 mod status;

@@ -1,7 +1,7 @@
 //! Everything that the start of an attempt needs.
 
 use super::pod::{LocalPod, Member};
-use super::{command, environment, simulate, user, volumes};
+use super::{command, environment, resources, simulate, user, volumes};
 use crate::object::Str;
 use crate::world::Start;
 use serde_json::json;
@@ -54,6 +54,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         termination_from_logs: spec.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
         stdin: spec.stdin.unwrap_or(false),
         tty: spec.tty.unwrap_or(false),
+        limits: resources::limits(pod, member),
         user: user::of(pod, member)?,
         stop_signal: stop_signal.unwrap_or_else(|| "SIGTERM".into()),
         spec: json!({"container": encoded(spec), "pod": encoded(&pod.spec)}),

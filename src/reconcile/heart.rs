@@ -91,6 +91,9 @@ impl Heart {
         world.settings.backoff_seconds = backoff_seconds;
         world.settings.private_files = self.world.settings.private_files;
         world.settings.runs_as = self.world.settings.runs_as;
+        world.settings.unlimited = self.world.settings.unlimited.clone();
+        world.settings.pids_per_pod = self.world.settings.pids_per_pod;
+        world.settings.memory = self.world.settings.memory;
         tail::load(read, &mut world)?;
         for (uid, pod) in inventory {
             world.facts.pods.insert(uid, pod);

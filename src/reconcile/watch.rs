@@ -34,6 +34,8 @@ pub struct Settings {
     pub shim: Option<PathBuf>,
     /// First pause of the restart backoff, in seconds.
     pub backoff_seconds: i64,
+    /// Most processes of one pod; none for as many as there can be.
+    pub pids_per_pod: Option<i64>,
     /// Is told each time when nothing is left to do for now.
     pub on_idle: Option<fn(Idle)>,
 }
@@ -133,7 +135,10 @@ impl Control {
         control.heart.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
         if let Some(machine) = &control.machine {
             control.heart.world.settings.runs_as = machine.runs_as();
+            control.heart.world.settings.unlimited = machine.unlimited();
         }
+        control.heart.world.settings.pids_per_pod = control.settings.pids_per_pod;
+        control.heart.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
         control.load()?;
         Ok(control)
     }

@@ -89,6 +89,8 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         }),
         volume_paths: start.volume_paths.clone(),
         cwd,
+        groups: Vec::new(),
+        oom_score: start.limits.oom_score,
         stdin: start.stdin,
         user: start.user.clone(),
         stop_signal: process::signal_number(&start.stop_signal).unwrap_or(15),

@@ -383,6 +383,7 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
         termination_from_logs: false,
         stdin: false,
         tty: false,
+        limits: Default::default(),
         user: None,
         stop_signal: "SIGTERM".into(),
         spec: serde_json::Value::Null,

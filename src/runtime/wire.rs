@@ -93,6 +93,12 @@ pub struct Launch {
     /// Who it runs as, when not as the shim.
     #[serde(default)]
     pub user: Option<User>,
+    /// The control groups that it and its pod are in, those above before those below.
+    #[serde(default)]
+    pub groups: Vec<Group>,
+    /// How soon the kernel ends it when the machine runs out of memory.
+    #[serde(default)]
+    pub oom_score: Option<i32>,
     /// Whether standard input stays open.
     pub stdin: bool,
     /// The signal that asks it to end.
@@ -102,6 +108,42 @@ pub struct Launch {
     pub message_path: String,
     /// Whether the tail of the log stands in for an empty termination message on errors.
     pub message_from_logs: bool,
+}
+
+/// A control group: a folder of the kernel's, and what is written there.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// Where it is.
+    pub folder: String,
+    /// What it bounds.
+    pub knobs: Vec<Knob>,
+    /// The file that takes processes in; none when it only has other groups below.
+    pub entrance: Option<String>,
+    /// The file that counts processes ended for want of memory.
+    pub oom: Option<String>,
+}
+
+/// A file of a control group and what it is to hold.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct Knob {
+    /// The file.
+    pub file: String,
+    /// Its content.
+    pub value: String,
+    /// Whether it does no harm when the kernel does not take it.
+    pub optional: bool,
+}
+
+impl Knob {
+    /// One that has to be set.
+    pub fn must(file: &str, value: &str) -> Knob {
+        Knob { file: file.into(), value: value.into(), optional: false }
+    }
+
+    /// One that not every kernel has.
+    pub fn may(file: &str, value: &str) -> Knob {
+        Knob { optional: true, ..Knob::must(file, value) }
+    }
 }
 
 /// How a container sees files when not as the machine does.

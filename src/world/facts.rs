@@ -202,6 +202,8 @@ pub struct Ended {
 impl Ended {
     /// The reason of an end that nobody saw.
     pub const UNKNOWN: &str = "ContainerStatusUnknown";
+    /// The reason of an end by the kernel, because the container had no memory left.
+    pub const OOM_KILLED: &str = "OOMKilled";
     /// The reason of an end before the beginning: the program was found and could not be run.
     pub const START_ERROR: &str = "StartError";
 

@@ -7,6 +7,7 @@
 
 pub mod control;
 pub mod facts;
+pub mod limits;
 pub mod plan;
 pub mod report;
 pub mod resources;
@@ -33,6 +34,9 @@ use std::sync::Arc;
 /// One resource's rows, by namespace and name.
 type Rows = BTreeMap<(Str, Str), Arc<Row>>;
 
+/// Most processes and threads of one pod, unless settings say otherwise.
+pub const PIDS: i64 = 4096;
+
 /// Settings of the cluster that plans go by.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -47,6 +51,12 @@ pub struct Settings {
     pub closing: bool,
     /// Whether this machine lets a container have a view of files of its own.
     pub private_files: bool,
+    /// Most processes and threads of one pod; none for as many as the machine has.
+    pub pids_per_pod: Option<i64>,
+    /// Bytes of memory that this machine has.
+    pub memory: i64,
+    /// Why limits of pods are not enforced on this machine; none where they are.
+    pub unlimited: Option<Str>,
     /// The user and the group that this control plane, and so its processes, run as.
     pub runs_as: (u32, u32),
 }
@@ -59,6 +69,9 @@ impl Default for Settings {
             backoff_cap_seconds: 300,
             closing: false,
             private_files: true,
+            pids_per_pod: Some(PIDS),
+            memory: 0,
+            unlimited: None,
             runs_as: (0, 0),
         }
     }

@@ -1,6 +1,7 @@
 //! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
 
 use super::facts::ProbeKind;
+use super::limits::Limits;
 use super::volume::{Files, Volume};
 use crate::object::{Key, Object, Str, Time};
 use serde::{Deserialize, Serialize};
@@ -249,6 +250,8 @@ pub struct Start {
     pub stdin: bool,
     /// `tty`.
     pub tty: bool,
+    /// What it may use.
+    pub limits: Limits,
     /// Who it runs as, when not as whoever runs kloop.
     pub user: Option<User>,
     /// The signal that asks the container to end, `SIGTERM` unless `lifecycle.stopSignal` says otherwise.

@@ -20,7 +20,6 @@ const OF_CONTAINER: &[(&[&str], &str)] = &[
     (&["securityContext", "privileged"], AS_YOU),
     (&["securityContext", "capabilities"], AS_YOU),
     (&["securityContext", "readOnlyRootFilesystem"], "the host's files are open as they are to you"),
-    (&["resources", "limits"], "limits are not enforced"),
 ];
 
 /// Fields of a volume, and what happens instead.
@@ -82,7 +81,6 @@ mod tests {
             "spec.hostNetwork",
             "spec.securityContext.sysctls",
             "spec.volumes[1].emptyDir.sizeLimit",
-            "spec.initContainers[0].resources.limits",
             "spec.containers[1].securityContext.privileged",
         ];
         let found: Vec<String> = fields(&spec, "spec").into_iter().map(|(path, _)| path).collect();

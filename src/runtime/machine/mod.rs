@@ -9,10 +9,11 @@ mod link;
 mod nursery;
 mod shard;
 
-use super::{bury, folder, image, network, probe, view};
+use super::wire::Group;
+use super::{bury, folder, image, limits, network, probe, view};
 use crate::network::names::Directory;
 use crate::object::{Str, Time};
-use crate::world::{Effect, PodFacts, Report};
+use crate::world::{Effect, PodFacts, Report, Start};
 use anyhow::{Context as _, Result};
 use shard::{Inbox, Order, Shard};
 use std::collections::HashMap;
@@ -41,7 +42,17 @@ struct Context {
     /// The program that shims are: this one.
     program: PathBuf,
     environment: image::Environment,
+    /// Where limits are enforced, or why they are not.
+    limits: Result<limits::Tree, String>,
     report: Box<dyn Fn(Report) + Send + Sync>,
+}
+
+impl Context {
+    /// The control groups that a start needs.
+    fn groups(&self, start: &Start) -> Vec<Group> {
+        let tree = self.limits.as_ref();
+        tree.map_or(Vec::new(), |tree| tree.groups(&start.pod_uid, &start.container, &start.limits))
+    }
 }
 
 /// The real machine.
@@ -77,7 +88,8 @@ impl Machine {
         anyhow::ensure!(epoch >= last, "epoch {epoch} is over: {last} has used {} since", state.display());
         folder::write_epoch(&state, epoch).with_context(|| format!("cannot write in {}", state.display()))?;
         let environment = image::Environment::of_this_process();
-        let context = Arc::new(Context { state, epoch, program: program.to_owned(), environment, report });
+        let limits = limits::Tree::find(&state);
+        let context = Arc::new(Context { limits, state, epoch, program: program.to_owned(), environment, report });
         let directory = network::resolver::Shared::default();
         let proxy = network::proxy::start(context.state.clone()).ok();
         let mut machine = Machine {
@@ -126,12 +138,24 @@ impl Machine {
             found.entry(uid_of(path)).or_insert_with(silent);
         }
         found.values().for_each(|pod| self.meet(&pod.ip, &pod.namespace));
+        if let Ok(tree) = &self.context.limits {
+            tree.sweep(|uid| found.contains_key(uid));
+        }
         found
     }
 
     /// Whether containers can have views of files of their own here.
     pub fn has_private_files(&self) -> bool {
         view::is_possible(&self.context.program)
+    }
+
+    /// Why limits of pods are not enforced here; none where they are.
+    pub fn unlimited(&self) -> Option<Str> {
+        let lacks = match &self.context.limits {
+            Ok(tree) => tree.lacks(),
+            Err(why) => Some(why.clone()),
+        };
+        lacks.map(Str::from)
     }
 
     /// The user and the group whose processes the pods' are.

@@ -234,7 +234,7 @@ impl Shard {
 
     fn start(&mut self, start: &Start) {
         let launch = match image::resolve(start, &self.context.environment) {
-            Ok(launch) => launch,
+            Ok(launch) => Launch { groups: self.context.groups(start), ..launch },
             Err(refusal) => return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal),
         };
         if !folder::is_plain_name(&start.pod_uid) {
@@ -385,6 +385,9 @@ impl Shard {
     }
 
     fn removed(&mut self, uid: &Str) {
+        if let Ok(tree) = &self.context.limits {
+            tree.forget(uid);
+        }
         self.forget(uid);
         (self.context.report)(Report::Removed { pod_uid: uid.clone() });
     }

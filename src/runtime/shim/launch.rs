@@ -1,5 +1,6 @@
 //! From a launch to a process: the program is found, its pipes are laid, it is started.
 
+use super::super::limits::group::{self, Entrance};
 use super::super::network::Gate;
 use super::super::wire::{Launch, View, now};
 use super::super::{folder, process::Identity, spawn, user, view, volumes};
@@ -75,6 +76,17 @@ pub struct Surroundings<'a> {
     pub terminal: bool,
     /// Who it runs as, when not as we do.
     pub user: Option<&'a User>,
+    /// The control groups that it enters.
+    pub groups: &'a Entrance,
+    /// How soon the kernel ends it when the machine runs out of memory.
+    pub oom_score: Option<i32>,
+}
+
+impl Surroundings<'_> {
+    /// Whether nothing has to be done between fork and exec. A score alone is not worth that.
+    fn are_plain(&self) -> bool {
+        !self.terminal && self.user.is_none() && self.groups.is_empty()
+    }
 }
 
 /// Starts an attempt in a pod's folder, which is also the working folder of this process.
@@ -122,7 +134,9 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
         user::own(user, &message, is_scratch.then_some(&*cwd), pod, &launch.volumes)?;
     }
     let user = launch.user.as_ref();
-    let surroundings = Surroundings { env: &launch.env, cwd: &cwd, stdio, terminal: false, user };
+    let groups = &group::make(&launch.groups)?;
+    let oom_score = launch.oom_score;
+    let surroundings = Surroundings { env: &launch.env, cwd: &cwd, stdio, terminal: false, user, groups, oom_score };
     let pid = run(&launch.argv, &surroundings, place, gate)?;
     // What is in them may be secret, and large.
     launch.volumes.clear();
@@ -153,12 +167,18 @@ fn forget_older(launch: &Launch) {
 pub fn run(argv: &[String], surroundings: &Surroundings, place: Place, gate: Option<&Gate>) -> Result<i32, String> {
     let prepare = || program(argv, surroundings);
     let pid = match (place, gate) {
-        (Place::Here, None) if !surroundings.terminal && surroundings.user.is_none() => {
+        (Place::Here, None) if surroundings.are_plain() => {
             let program = prepare()?;
             spawn::spawn(&program).map_err(|error| not_executed(&program, &error))?
         }
         (place, gate) => {
             let enter = || {
+                // Before the view is entered, in which the groups may not be seen.
+                surroundings.groups.enter()?;
+                if let Some(score) = surroundings.oom_score {
+                    // The kernel lets nobody but root lower it: then it stays as it is.
+                    let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
+                }
                 match place {
                     Place::Here => Ok(()),
                     Place::Own { pod, own, message, view, volumes } => {
@@ -181,7 +201,7 @@ fn not_executed(program: &spawn::Program, error: &io::Error) -> String {
 }
 
 fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn::Program<'a>, String> {
-    let Surroundings { env, cwd, stdio, terminal, user } = *surroundings;
+    let Surroundings { env, cwd, stdio, terminal, user, .. } = *surroundings;
     let name = argv.first().ok_or("no command specified")?;
     if !cwd.is_dir() {
         return Err(format!("chdir to cwd ({:?}) failed: no such file or directory", cwd.display()));

@@ -16,9 +16,11 @@ mod nursery;
 mod requests;
 mod tree;
 
+use super::limits::group;
 use super::network::Guard;
 use super::process::{self, Identity};
-use super::wire::{Answer, Container, End, Launch, Record, State, now};
+use super::wire::{Answer, Container, End, Group, Launch, Record, State, now};
+use crate::world::Ended;
 use super::{bury, folder, volumes};
 pub use nursery::main;
 
@@ -66,6 +68,8 @@ struct Live {
     deadline: Option<Instant>,
     /// How the main process ended.
     end: Option<End>,
+    /// What its groups had counted when it began.
+    oom_kills: u64,
 }
 
 /// Everything a shim has in its hands.
@@ -309,11 +313,22 @@ impl Shim {
         }
         let Some(mut end) = live.end.take() else { return };
         end.message = live.message(&end);
+        if group::oom_kills(&live.launch.groups) > live.oom_kills {
+            end.reason = Some(Ended::OOM_KILLED.into());
+        }
+        self.leave_groups(&live);
         if let Some(known) = self.record.containers.get_mut(&live.name) {
             known.state = State::Ended(end);
         }
         self.idle = Instant::now();
         self.publish(&live.name);
+    }
+
+    /// A container's own groups go with it, those of the pod with the last container.
+    fn leave_groups(&self, ended: &Live) {
+        let is_shared = |group: &Group| self.live.iter().any(|other| other.launch.groups.iter().any(|one| one.folder == group.folder));
+        let own = ended.launch.groups.iter().rev();
+        own.filter(|group| !is_shared(group)).for_each(group::remove);
     }
 
     /// Records where a container stands, then tells everybody: what was told is never forgotten.

@@ -1,5 +1,6 @@
 //! What a shim is asked, and how it answers.
 
+use super::super::limits::group;
 use super::super::network::{self, Gate};
 use super::super::process::{Identity, signal_from};
 use super::super::wire::{
@@ -117,6 +118,7 @@ impl Shim {
                     _stdin: started.stdin,
                     deadline: None,
                     end: None,
+                    oom_kills: group::oom_kills(&launch.groups),
                 });
                 state
             }
@@ -228,8 +230,9 @@ impl Shim {
         let gate = self.gate();
         let cwd = Path::new(launch.cwd.as_deref().unwrap_or("/"));
         let user = launch.user.as_ref();
-        let pid =
-            launch::run(argv, &Surroundings { user, env: &launch.env, cwd, stdio, terminal }, place, gate.as_ref())?;
+        let (groups, oom_score) = (&group::make(&launch.groups)?, launch.oom_score);
+        let surroundings = Surroundings { user, env: &launch.env, cwd, stdio, terminal, groups, oom_score };
+        let pid = launch::run(argv, &surroundings, place, gate.as_ref())?;
         self.keep_guard(gate);
         Identity::of(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }

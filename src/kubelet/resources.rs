@@ -1,0 +1,116 @@
+//! What the containers of a pod may use, from what their specs request and limit.
+
+use super::pod::{LocalPod, Member, Role};
+use crate::kinds::pod::facts::{Requests, requests};
+use crate::kinds::pod::qos_class;
+use crate::object::Quantity;
+use crate::world::limits::{Caps, Limits};
+use crate::world::{EventType, Plan};
+use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
+
+/// Bounds of one container and of its pod, as the kubelet sets them: a limit holds for the pod only when every container has it,
+/// requests add up, and the number of processes is bounded for the pod as a whole.
+pub fn limits(pod: &LocalPod, member: &Member) -> Limits {
+    let settings = &pod.world.settings;
+    let pids = settings.pids_per_pod.filter(|most| *most > 0);
+    let container = caps(member.spec.resources.as_ref());
+    let oom_score = Some(oom_score(pod, &member.spec));
+    let asks = pod.members.iter().any(|member| !caps(member.spec.resources.as_ref()).is_empty());
+    if !asks && pod.spec.resources.is_none() {
+        return Limits { pod: Caps { pids, ..Caps::default() }, container, oom_score };
+    }
+    let own = caps(pod.spec.resources.as_ref());
+    let together = requests(&pod.spec);
+    let cpu_request_milli = own.cpu_request_milli.or(Some(together.cpu_milli));
+    let of_pod = Caps {
+        cpu_milli: own.cpu_milli.or_else(|| sum(pod, |caps| caps.cpu_milli)),
+        cpu_request_milli,
+        memory: own.memory.or_else(|| sum(pod, |caps| caps.memory)),
+        pids,
+    };
+    Limits { pod: of_pod, container, oom_score }
+}
+
+/// Limits that this machine cannot enforce are told when the pod begins.
+pub fn tell_unlimited(pod: &LocalPod, plan: &mut Plan) {
+    let Some(why) = &pod.world.settings.unlimited else { return };
+    let is_limited = |resources: Option<&ResourceRequirements>| {
+        let caps = caps(resources);
+        caps.cpu_milli.or(caps.memory).is_some()
+    };
+    if is_limited(pod.spec.resources.as_ref()) || pod.members.iter().any(|one| is_limited(one.spec.resources.as_ref())) {
+        plan.event(pod.row, EventType::Warning, "LimitsNotEnforced", format!("Limits are not enforced here: {why}"));
+    }
+}
+
+/// The sum of a limit over what may run together, or the most that an init container may use alone; none when one has no limit.
+fn sum(pod: &LocalPod, limit: fn(&Caps) -> Option<i64>) -> Option<i64> {
+    let of = |member: &Member| limit(&caps(member.spec.resources.as_ref()));
+    let together = pod.members.iter().filter(|member| member.role != Role::Init).map(of).sum::<Option<i64>>()?;
+    let initially = pod.of(Role::Init).map(of).collect::<Option<Vec<i64>>>()?;
+    Some(initially.into_iter().fold(together, i64::max))
+}
+
+/// What a list of requests and limits bounds. A limit of zero is none.
+pub fn caps(resources: Option<&ResourceRequirements>) -> Caps {
+    let limits = Requests::of(resources.and_then(|all| all.limits.as_ref()));
+    let requested = resources.and_then(|all| all.requests.as_ref()).and_then(|all| all.get("cpu"));
+    let request = requested.and_then(|text| Quantity::parse(&text.0).ok()).map(|amount| amount.milli());
+    let some = |amount: i64| Some(amount).filter(|amount| *amount > 0);
+    let cpu_milli = some(limits.cpu_milli);
+    Caps { cpu_milli, cpu_request_milli: request.and_then(some).or(cpu_milli), memory: some(limits.memory), pids: None }
+}
+
+/// Kubernetes' score, but that nothing is put before the machine's own processes: a guaranteed pod counts as they do.
+fn oom_score(pod: &LocalPod, container: &Container) -> i32 {
+    match qos_class(&pod.spec) {
+        "Guaranteed" => 0,
+        "BestEffort" => 1000,
+        _ => {
+            let asked = Requests::of(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
+            let capacity = pod.world.settings.memory.max(1);
+            let part = i128::from(asked) * 1000 / i128::from(capacity);
+            i32::try_from(1000 - part).unwrap_or(2).clamp(2, 999)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, pod};
+    use crate::world::limits::Caps;
+    use serde_json::{Value, json};
+
+    fn started(spec: Value) -> Vec<(Caps, Caps, i32)> {
+        let mut machine = Machine::new(pod(spec));
+        machine.world.settings.memory = 1 << 30;
+        machine.settle();
+        let limits = machine.starts.iter().map(|start| start.limits.clone());
+        limits.map(|limits| (limits.pod, limits.container, limits.oom_score.unwrap_or(-1))).collect()
+    }
+
+    fn container(name: &str, requests: Value, limits: Value) -> Value {
+        json!({"name": name, "image": "a", "resources": {"requests": requests, "limits": limits}})
+    }
+
+    #[test]
+    fn a_pod_that_asks_for_nothing_is_bounded_in_processes_alone() {
+        let found = started(json!({"containers": [{"name": "c", "image": "a"}]}));
+        assert_eq!(found, [(Caps { pids: Some(4096), ..Caps::default() }, Caps::default(), 1000)]);
+    }
+
+    #[test]
+    fn limits_hold_for_the_pod_when_every_container_has_them() {
+        let limited = || container("c", json!({}), json!({"cpu": "500m", "memory": "64Mi"}));
+        let other = container("d", json!({"cpu": "250m", "memory": "512Mi"}), json!({"memory": "1Gi"}));
+        let found = started(json!({"containers": [limited(), other]}));
+        let (of_pod, of_first, _) = &found[0];
+        assert_eq!((of_pod.cpu_milli, of_pod.memory), (None, Some((64 << 20) + (1 << 30))));
+        assert_eq!((of_first.cpu_milli, of_first.cpu_request_milli, of_first.memory), (Some(500), Some(500), Some(64 << 20)));
+        let (_, of_second, score) = &found[1];
+        assert_eq!((of_second.cpu_milli, of_second.cpu_request_milli, *score), (None, Some(250), 500));
+        let both = json!({"cpu": "1", "memory": "64Mi"});
+        let sure = started(json!({"containers": [container("c", both.clone(), both)]}));
+        assert_eq!((sure[0].0.cpu_milli, sure[0].0.cpu_request_milli, sure[0].2), (Some(1000), Some(1000), 0));
+    }
+}

@@ -1,0 +1,225 @@
+//! Where groups can be made: what this process's own group and the mounted hierarchies tell, never a fixed path.
+//!
+//! Everything is made below this process's own group, or, in version 2, below the nearest one above it that may have groups of its own
+//! (there, a group that holds processes may not hand controllers down). So whatever bounds this process bounds its pods.
+
+use super::{Branch, Tree};
+use rustix::fs::{Access, access};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The controllers that limits need.
+pub const WANTED: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// One mounted hierarchy.
+struct Mounted {
+    /// The group that is mounted.
+    root: String,
+    /// Where.
+    at: PathBuf,
+    /// Version 2.
+    unified: bool,
+    /// Its controllers, in version 1.
+    options: String,
+}
+
+/// Finds the hierarchies below a root folder, `/` but in tests.
+pub fn tree(root: &Path, name: &str) -> Result<Tree, String> {
+    let read = |file: &str| {
+        let path = root.join(file);
+        fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    };
+    let mounts = mounts(root, &read("proc/self/mountinfo")?);
+    let own = read("proc/self/cgroup")?;
+    let mut reasons = Vec::new();
+    for mounted in mounts.iter().filter(|mounted| mounted.unified) {
+        match two(mounted, &own, name) {
+            Ok(branch) => return Ok(Tree { branches: vec![branch], unified: true }),
+            Err(why) => reasons.push(why),
+        }
+    }
+    let mut branches: Vec<Branch> = Vec::new();
+    for mounted in mounts.iter().filter(|mounted| !mounted.unified) {
+        match one(mounted, &own, name) {
+            Ok(Some(branch)) => branches.push(branch),
+            Ok(None) => {}
+            Err(why) => reasons.push(why),
+        }
+    }
+    if !branches.is_empty() {
+        return Ok(Tree { branches, unified: false });
+    }
+    Err(if reasons.is_empty() { "no cgroup file system is mounted".into() } else { reasons.join("; ") })
+}
+
+fn mounts(root: &Path, mountinfo: &str) -> Vec<Mounted> {
+    let line = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut before = before.split(' ').skip(3);
+        let (group, at) = (before.next()?, before.next()?);
+        let mut after = after.splitn(3, ' ');
+        let (kind, _, options) = (after.next()?, after.next()?, after.next()?);
+        let unified = kind == "cgroup2";
+        (unified || kind == "cgroup").then(|| Mounted {
+            root: group.to_owned(),
+            at: root.join(at.trim_start_matches('/')),
+            unified,
+            options: options.to_owned(),
+        })
+    };
+    mountinfo.lines().filter_map(line).collect()
+}
+
+/// Where this process's own group of a hierarchy is, by the line of `/proc/self/cgroup` with those controllers.
+fn own_folder(mounted: &Mounted, own: &str, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
+    let path = own.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        is_it(parts.next()?).then(|| parts.next())?
+    })?;
+    let below = path.strip_prefix(mounted.root.trim_end_matches('/'))?.trim_start_matches('/');
+    // A group outside of what is mounted is told with "..".
+    let inside = !below.split('/').any(|part| part == "..");
+    inside.then(|| mounted.at.join(below))
+}
+
+fn one(mounted: &Mounted, own: &str, name: &str) -> Result<Option<Branch>, String> {
+    let options: Vec<&str> = mounted.options.split(',').collect();
+    let controllers: Vec<&'static str> = WANTED.into_iter().filter(|wanted| options.contains(wanted)).collect();
+    let Some(first) = controllers.first() else { return Ok(None) };
+    let Some(folder) = own_folder(mounted, own, |listed| listed.split(',').any(|one| one == *first)) else {
+        return Err(format!("this process's {first} cgroup is not below {}", mounted.at.display()));
+    };
+    let base = folder.join(name);
+    make(&base).map_err(|why| format!("the {first} cgroup {} is not ours to divide: {why}", folder.display()))?;
+    Ok(Some(Branch { controllers, base }))
+}
+
+fn two(mounted: &Mounted, own: &str, name: &str) -> Result<Branch, String> {
+    let own = own_folder(mounted, own, str::is_empty)
+        .ok_or_else(|| format!("this process's cgroup is not below {}", mounted.at.display()))?;
+    let mut last = String::new();
+    for folder in own.ancestors().take_while(|folder| folder.starts_with(&mounted.at)) {
+        match divide(folder) {
+            Ok(controllers) => {
+                let base = folder.join(name);
+                make(&base).map_err(|why| format!("cannot make {}: {why}", base.display()))?;
+                let enable = format!("+{}", controllers.join(" +"));
+                fs::write(base.join("cgroup.subtree_control"), enable)
+                    .map_err(|error| format!("cannot hand controllers down in {}: {error}", base.display()))?;
+                return Ok(Branch { controllers, base });
+            }
+            Err(why) => last = format!("cgroup {}: {why}", folder.display()),
+        }
+    }
+    Err(format!("{last} (where systemd runs, `systemd-run --user --scope -p Delegate=yes kloop ...` gives it one)"))
+}
+
+/// Has a group hand controllers down, which it may only when nothing runs in it. Gives those that it hands down.
+fn divide(folder: &Path) -> Result<Vec<&'static str>, String> {
+    let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
+    let listed = |text: &str, wanted: &str| text.split_ascii_whitespace().any(|one| one.trim_start_matches('+') == wanted);
+    let offered = read("cgroup.controllers");
+    let controllers: Vec<&'static str> = WANTED.into_iter().filter(|wanted| listed(&offered, wanted)).collect();
+    if !controllers.contains(&"memory") {
+        return Err("it has no memory controller".into());
+    }
+    for file in [folder.to_owned(), folder.join("cgroup.procs")] {
+        access(&file, Access::WRITE_OK).map_err(|error| format!("not delegated to this user: {error}"))?;
+    }
+    let control = folder.join("cgroup.subtree_control");
+    let enabled = read("cgroup.subtree_control");
+    if !controllers.iter().all(|wanted| listed(&enabled, wanted)) {
+        fs::write(&control, format!("+{}", controllers.join(" +")))
+            .map_err(|error| format!("it cannot hand controllers down: {error}"))?;
+    }
+    Ok(controllers)
+}
+
+fn make(folder: &Path) -> std::io::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    access(folder, Access::WRITE_OK).map_err(std::io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine of nothing but files.
+    fn machine(mountinfo: &[&str], own: &str, files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/self/mountinfo", &mountinfo.join("\n"));
+        write("proc/self/cgroup", own);
+        files.iter().for_each(|(path, text)| write(path, text));
+        root
+    }
+
+    const TWO: &str = "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw,nsdelegate";
+
+    #[test]
+    fn a_delegated_group_is_divided() {
+        let own = "0::/user/app/me.scope\n";
+        let files = [
+            ("cg/user/app/me.scope/cgroup.controllers", "memory pids"),
+            ("cg/user/app/me.scope/cgroup.procs", "7\n"),
+            ("cg/user/app/me.scope/cgroup.subtree_control", ""),
+        ];
+        let root = machine(&[TWO], own, &files);
+        let found = tree(root.path(), "k").unwrap();
+        let base = root.path().join("cg/user/app/me.scope/k");
+        assert_eq!((found.unified, &found.branches[0].base), (true, &base));
+        assert_eq!(found.branches[0].controllers, ["memory", "pids"]);
+        assert_eq!(fs::read_to_string(base.join("cgroup.subtree_control")).unwrap(), "+memory +pids");
+        assert_eq!(found.lacks().as_deref(), Some("no cgroup controller for cpu can be used"));
+    }
+
+    #[test]
+    fn a_group_with_processes_leaves_it_to_the_one_above() {
+        let files = [
+            ("cg/app/me.scope/cgroup.controllers", "cpu memory pids"),
+            ("cg/app/me.scope/cgroup.procs", "7\n"),
+            // What the kernel refuses to write is a folder here.
+            ("cg/app/me.scope/cgroup.subtree_control/x", ""),
+            ("cg/app/cgroup.controllers", "cpu memory pids"),
+            ("cg/app/cgroup.procs", ""),
+            ("cg/app/cgroup.subtree_control", "cpu memory pids"),
+        ];
+        let root = machine(&[TWO], "0::/app/me.scope\n", &files);
+        let found = tree(root.path(), "k").unwrap();
+        assert_eq!(found.branches[0].base, root.path().join("cg/app/k"));
+    }
+
+    #[test]
+    fn the_old_hierarchies_are_taken_where_the_new_one_has_no_controllers() {
+        let mounts = [
+            TWO,
+            "32 31 0:29 / /v1/cpu rw - cgroup cgroup rw,cpu,cpuacct",
+            "35 31 0:32 /box /v1/memory rw - cgroup cgroup rw,memory",
+            "36 31 0:33 / /v1/devices rw - cgroup cgroup rw,devices",
+        ];
+        let own = "4:memory:/box/me\n2:cpu,cpuacct:/\n1:devices:/\n0::/\n";
+        let files = [("cg/cgroup.controllers", "hugetlb"), ("v1/cpu/tasks", ""), ("v1/memory/me/tasks", "")];
+        let root = machine(&mounts, own, &files);
+        let found = tree(root.path(), "k").unwrap();
+        let bases: Vec<_> = found.branches.iter().map(|branch| branch.base.strip_prefix(root.path()).unwrap()).collect();
+        assert_eq!(bases, [Path::new("v1/cpu/k"), Path::new("v1/memory/me/k")]);
+        assert!(!found.unified);
+    }
+
+    #[test]
+    fn without_any_it_says_why() {
+        let nothing = machine(&[], "0::/\n", &[]);
+        assert_eq!(tree(nothing.path(), "k"), Err("no cgroup file system is mounted".into()));
+        let empty = machine(&[TWO], "0::/\n", &[("cg/cgroup.controllers", "")]);
+        assert!(tree(empty.path(), "k").unwrap_err().contains("it has no memory controller"));
+        let outside = machine(&[TWO], "0::/../other\n", &[("cg/cgroup.controllers", "memory")]);
+        assert!(tree(outside.path(), "k").unwrap_err().contains("is not below"));
+    }
+}

@@ -1,0 +1,109 @@
+//! One group of processes: made, entered, asked and removed by the shim of its pod.
+
+use super::super::wire::Group;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// The way into groups, for a process that has one thread and is about to become a container.
+#[derive(Default)]
+pub struct Entrance(Vec<OwnedFd>);
+
+impl Entrance {
+    /// Whether there is nothing to enter.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes this process in. "0" is whoever writes it.
+    pub fn enter(&self) -> Result<(), String> {
+        for file in &self.0 {
+            rustix::io::write(file, b"0").map_err(|error| format!("cannot enter the container's cgroup: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes groups, or brings them up to date, and opens the way into them.
+pub fn make(groups: &[Group]) -> Result<Entrance, String> {
+    let mut entrance = Entrance::default();
+    for group in groups {
+        let folder = Path::new(&group.folder);
+        make_folder(folder).map_err(|error| format!("cannot make the cgroup {}: {error}", folder.display()))?;
+        set(group)?;
+        if let Some(file) = &group.entrance {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let file = openat(CWD, folder.join(file), flags, Mode::empty())
+                .map_err(|error| format!("cannot open the cgroup {}: {error}", folder.display()))?;
+            entrance.0.push(file);
+        }
+    }
+    Ok(entrance)
+}
+
+/// Sets what a group bounds.
+pub fn set(group: &Group) -> Result<(), String> {
+    for knob in &group.knobs {
+        let path = Path::new(&group.folder).join(&knob.file);
+        match write(&path, &knob.value) {
+            Err(error) if !knob.optional => {
+                return Err(format!("cannot write {} to {}: {error}", knob.value, path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    let file = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+    rustix::io::write(file, value.as_bytes())?;
+    Ok(())
+}
+
+/// The cluster's own folder goes when its last control plane ends without pods, so it may have to be made again.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(folder),
+        other => other,
+    }
+}
+
+/// How often the kernel has ended a process of these groups because they had no memory left.
+pub fn oom_kills(groups: &[Group]) -> u64 {
+    let count = |group: &Group| {
+        let text = fs::read_to_string(Path::new(&group.folder).join(group.oom.as_ref()?)).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok())
+    };
+    groups.iter().filter_map(count).sum()
+}
+
+/// Whether a process is in the group of this container alone, if that has one.
+pub fn holds(groups: &[Group], container: &str, pid: i32) -> bool {
+    let own = groups.iter().find(|group| Path::new(&group.folder).ends_with(folder_of(container)));
+    let members = |group: &Group| fs::read_to_string(Path::new(&group.folder).join("cgroup.procs")).unwrap_or_default();
+    own.is_some_and(|group| members(group).lines().any(|line| line.parse() == Ok(pid)))
+}
+
+/// What a container's group is called in its pod's; with a dot, so that it is no file of the kernel's.
+pub fn folder_of(container: &str) -> String {
+    format!("c.{container}")
+}
+
+/// Removes a group in which nothing runs any more.
+pub fn remove(group: &Group) {
+    let _ = fs::remove_dir(&group.folder);
+}
+
+/// Removes a folder of groups with those below it; what still holds processes stays.
+pub fn remove_tree(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_tree(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(folder);
+}

@@ -1,0 +1,242 @@
+//! What processes may use, enforced by the kernel's control groups.
+//!
+//! Knows: where groups can be made on this machine ([`Tree::find`]), which ones a container needs ([`Tree::groups`]), and how they are
+//! made, entered, asked and removed ([`group`]). The control plane chooses them; the pod's shim makes them, and the container's process
+//! enters them before it becomes the container. A group is made only for what is bounded: a pod without limits has one at most,
+//! which bounds its number of processes.
+//! Never: bounds memory or CPU by rlimits, which mean something else (address space of one process, seconds of a life).
+
+mod find;
+pub mod group;
+
+use super::wire::{Group, Knob};
+use crate::world::limits::{Caps, Limits};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The time that a share of CPU is measured over, in microseconds.
+const PERIOD: i64 = 100_000;
+
+/// Where a cluster's groups are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree {
+    /// One hierarchy for everything (v2), or one for each controller (v1).
+    branches: Vec<Branch>,
+    unified: bool,
+}
+
+/// One hierarchy that a cluster has a folder in.
+#[derive(Clone, Debug, PartialEq)]
+struct Branch {
+    /// What it controls: `cpu`, `memory`, `pids`.
+    controllers: Vec<&'static str>,
+    /// The cluster's folder.
+    base: PathBuf,
+}
+
+impl Tree {
+    /// Finds where groups can be made, and makes the cluster's folders; else says why there are none.
+    pub fn find(state: &Path) -> Result<Tree, String> {
+        find::tree(Path::new("/"), &name(state))
+    }
+
+    /// What cannot be bounded here, in words; none when everything can.
+    pub fn lacks(&self) -> Option<String> {
+        let has = |wanted: &&str| self.branches.iter().any(|branch| branch.controllers.contains(wanted));
+        let missing: Vec<&str> = find::WANTED.into_iter().filter(|wanted| !has(wanted)).collect();
+        (!missing.is_empty()).then(|| format!("no cgroup controller for {} can be used", missing.join(" and ")))
+    }
+
+    /// The groups of a container, those of its pod before its own.
+    pub fn groups(&self, pod: &str, container: &str, limits: &Limits) -> Vec<Group> {
+        let mut groups = Vec::new();
+        for branch in &self.branches {
+            branch.groups(self.unified, pod, container, limits, &mut groups);
+        }
+        groups
+    }
+
+    /// Removes whatever groups of a pod are left, once nothing of it runs.
+    pub fn forget(&self, pod: &str) {
+        self.branches.iter().for_each(|branch| group::remove_tree(&branch.pod(pod)));
+    }
+
+    /// Removes the groups of pods that are not there any more.
+    pub fn sweep(&self, lives: impl Fn(&str) -> bool) {
+        for branch in &self.branches {
+            for entry in fs::read_dir(&branch.base).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                if let Some(uid) = name.to_str().and_then(|name| name.strip_prefix("pod")).filter(|uid| !lives(uid)) {
+                    group::remove_tree(&branch.pod(uid));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Branch {
+    /// The cluster's own folder goes with the last pod: nothing is left of a control plane that has ended with its pods.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.base);
+    }
+}
+
+impl Branch {
+    fn pod(&self, uid: &str) -> PathBuf {
+        self.base.join(format!("pod{uid}"))
+    }
+
+    fn has(&self, controller: &str) -> bool {
+        self.controllers.contains(&controller)
+    }
+
+    fn groups(&self, unified: bool, pod: &str, container: &str, limits: &Limits, groups: &mut Vec<Group>) {
+        let of = |caps| if unified { self.knobs_of_two(caps) } else { self.knobs_of_one(caps) };
+        let (of_pod, of_container) = (of(&limits.pod), of(&limits.container));
+        if of_pod.is_empty() && of_container.is_empty() {
+            return;
+        }
+        // In the one hierarchy processes are only where no groups are below: each container has its own.
+        let is_split = unified || !of_container.is_empty();
+        let folder = self.pod(pod);
+        let own = folder.join(group::folder_of(container));
+        let entrance = if unified { "cgroup.procs" } else { "tasks" };
+        let mut knobs = of_pod;
+        if unified {
+            knobs.push(Knob::must("cgroup.subtree_control", &format!("+{}", self.controllers.join(" +"))));
+        }
+        groups.push(Group {
+            folder: folder.to_string_lossy().into_owned(),
+            knobs,
+            entrance: (!is_split).then(|| entrance.to_owned()),
+            oom: None,
+        });
+        if is_split {
+            let counter = if unified { "memory.events" } else { "memory.oom_control" };
+            groups.push(Group {
+                folder: own.to_string_lossy().into_owned(),
+                knobs: of_container,
+                entrance: Some(entrance.to_owned()),
+                oom: self.has("memory").then(|| counter.to_owned()),
+            });
+        }
+    }
+
+    /// Of a hierarchy of version 1.
+    fn knobs_of_one(&self, caps: &Caps) -> Vec<Knob> {
+        let mut knobs = Vec::new();
+        if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
+            knobs.push(Knob::must("cpu.shares", &shares(milli).to_string()));
+        }
+        if let Some(milli) = caps.cpu_milli.filter(|_| self.has("cpu")) {
+            knobs.push(Knob::must("cpu.cfs_period_us", &PERIOD.to_string()));
+            knobs.push(Knob::must("cpu.cfs_quota_us", &quota(milli).to_string()));
+        }
+        if let Some(bytes) = caps.memory.filter(|_| self.has("memory")) {
+            // Memory and swap together may never be less than memory: which goes first depends on what was before.
+            knobs.push(Knob::may("memory.limit_in_bytes", &bytes.to_string()));
+            knobs.push(Knob::may("memory.memsw.limit_in_bytes", &bytes.to_string()));
+            knobs.push(Knob::must("memory.limit_in_bytes", &bytes.to_string()));
+        }
+        if let Some(most) = caps.pids.filter(|_| self.has("pids")) {
+            knobs.push(Knob::must("pids.max", &most.to_string()));
+        }
+        knobs
+    }
+
+    /// Of the hierarchy of version 2.
+    fn knobs_of_two(&self, caps: &Caps) -> Vec<Knob> {
+        let mut knobs = Vec::new();
+        if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
+            knobs.push(Knob::must("cpu.weight", &weight(milli).to_string()));
+        }
+        if let Some(milli) = caps.cpu_milli.filter(|_| self.has("cpu")) {
+            knobs.push(Knob::must("cpu.max", &format!("{} {PERIOD}", quota(milli))));
+        }
+        if let Some(bytes) = caps.memory.filter(|_| self.has("memory")) {
+            knobs.push(Knob::must("memory.max", &bytes.to_string()));
+            knobs.push(Knob::may("memory.swap.max", "0"));
+            knobs.push(Knob::may("memory.oom.group", "1"));
+        }
+        if let Some(most) = caps.pids.filter(|_| self.has("pids")) {
+            knobs.push(Knob::must("pids.max", &most.to_string()));
+        }
+        knobs
+    }
+}
+
+/// What a cluster's folder is called.
+fn name(state: &Path) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    state.hash(&mut hasher);
+    format!("kloop-{:016x}", hasher.finish())
+}
+
+/// Kubernetes: MilliCPUToShares.
+fn shares(milli: i64) -> i64 {
+    (milli.saturating_mul(1024) / 1000).clamp(2, 262_144)
+}
+
+/// Shares on the scale of version 2 (KEP-2254).
+fn weight(milli: i64) -> i64 {
+    1 + (shares(milli) - 2) * 9999 / 262_142
+}
+
+/// Kubernetes: MilliCPUToQuota; the kernel takes no less than a millisecond.
+fn quota(milli: i64) -> i64 {
+    (milli.saturating_mul(PERIOD) / 1000).max(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn branch(controllers: &[&'static str], base: &str) -> Branch {
+        Branch { controllers: controllers.to_vec(), base: base.into() }
+    }
+
+    fn told(tree: &Tree, limits: &Limits) -> Vec<String> {
+        let line = |group: Group| {
+            let knobs: Vec<String> = group.knobs.iter().map(|knob| format!("{}={}", knob.file, knob.value)).collect();
+            format!("{} [{}] {}", group.folder, knobs.join(", "), group.entrance.unwrap_or_default())
+        };
+        tree.groups("u", "c", limits).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn groups_are_made_for_what_is_bounded() {
+        let one = Tree {
+            unified: false,
+            branches: vec![branch(&["cpu"], "/no/cpu"), branch(&["memory"], "/no/mem"), branch(&["pids"], "/no/pids")],
+        };
+        let mut limits = Limits { pod: Caps { pids: Some(50), ..Caps::default() }, ..Limits::default() };
+        assert_eq!(told(&one, &Limits::default()), [""; 0]);
+        assert_eq!(told(&one, &limits), ["/no/pids/podu [pids.max=50] tasks"]);
+        limits.container = Caps { cpu_milli: Some(250), cpu_request_milli: Some(100), memory: Some(4096), pids: None };
+        let memory = "memory.limit_in_bytes=4096, memory.memsw.limit_in_bytes=4096, memory.limit_in_bytes=4096";
+        let expected = [
+            "/no/cpu/podu [] ".to_owned(),
+            "/no/cpu/podu/c.c [cpu.shares=102, cpu.cfs_period_us=100000, cpu.cfs_quota_us=25000] tasks".into(),
+            "/no/mem/podu [] ".into(),
+            format!("/no/mem/podu/c.c [{memory}] tasks"),
+            "/no/pids/podu [pids.max=50] tasks".into(),
+        ];
+        assert_eq!(told(&one, &limits), expected);
+        let two = Tree { unified: true, branches: vec![branch(&["cpu", "memory", "pids"], "/no/two")] };
+        let expected = [
+            "/no/two/podu [pids.max=50, cgroup.subtree_control=+cpu +memory +pids] ",
+            "/no/two/podu/c.c [cpu.weight=4, cpu.max=25000 100000, memory.max=4096, memory.swap.max=0, memory.oom.group=1] cgroup.procs",
+        ];
+        assert_eq!(told(&two, &limits), expected);
+    }
+
+    #[test]
+    fn kubernetes_numbers() {
+        for (milli, expected) in [(0, 2), (1, 2), (100, 102), (1000, 1024), (4000, 4096)] {
+            assert_eq!(shares(milli), expected, "{milli}");
+        }
+        assert_eq!((weight(0), weight(1000), weight(256_000)), (1, 39, 10_000));
+        assert_eq!((quota(1), quota(500), quota(2000)), (1000, 50_000, 200_000));
+    }
+}

@@ -1,0 +1,128 @@
+//! What containers may use, enforced by control groups where this machine has some.
+
+use crate::cluster::Cluster;
+use std::fs;
+
+/// A pod of one container with these resources.
+fn pod(name: &str, resources: &str, script: &str) -> String {
+    let script = serde_json::Value::from(script);
+    format!(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, {script}]
+    resources: {resources}
+"#
+    )
+}
+
+/// Whether this machine bounds pods, by what a pod is told; said when it does not.
+fn bounds(cluster: &Cluster) -> bool {
+    let probe = pod("probe", "{limits: {cpu: 1, memory: 1Gi}}", "exec sleep 1000");
+    cluster.apply(&probe);
+    cluster.until_reads("pod/probe", "{.status.phase}", "Running");
+    let told = cluster.ok("get events");
+    let is_bounded = !told.contains("LimitsNotEnforced");
+    if !is_bounded {
+        eprintln!("skipped: limits are not enforced here: {told}");
+    }
+    assert!(is_bounded != groups(cluster.pid("probe")).is_empty());
+    cluster.ok("delete pod probe");
+    is_bounded
+}
+
+/// The control groups of kloop's that a process is in.
+fn groups(pid: u32) -> Vec<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    text.lines().filter(|line| line.contains("/kloop-")).map(str::to_owned).collect()
+}
+
+/// Folders of a pod's control groups, wherever they are mounted.
+fn folders(uid: &str) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounted = mounts.lines().filter(|line| line.contains(" - cgroup")).filter_map(|line| line.split(' ').nth(4));
+    let found = mounted.flat_map(|at| below(at.as_ref(), 4));
+    found.filter(|path| path.contains(&format!("pod{uid}"))).collect()
+}
+
+fn below(folder: &std::path::Path, depth: u32) -> Vec<String> {
+    let folders = fs::read_dir(folder).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir());
+    let all = folders.flat_map(|entry| {
+        let deeper = if depth > 0 { below(&entry.path(), depth - 1) } else { Vec::new() };
+        deeper.into_iter().chain([entry.path().to_string_lossy().into_owned()])
+    });
+    all.collect()
+}
+
+#[test]
+fn who_takes_more_memory_than_allowed_is_ended_and_told_so() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    if !bounds(&cluster) {
+        return;
+    }
+    cluster.apply(&pod("hog", "{limits: {memory: 32Mi}}", "exec tail /dev/zero"));
+    cluster.until_reads("pod/hog", "{.status.phase}", "Failed");
+    let ended = cluster.read("pod/hog", "{.status.containerStatuses[0].state.terminated}");
+    assert!(ended.contains("\"reason\":\"OOMKilled\"") && ended.contains("\"exitCode\":137"), "{ended}");
+    assert!(cluster.ok("describe pod hog").contains("OOMKilled"));
+    assert!(cluster.ok("get pod hog").contains("OOMKilled"));
+    let uid = cluster.read("pod/hog", "{.metadata.uid}");
+    assert_eq!(folders(&uid), [""; 0], "the groups went with the container");
+    cluster.ok("delete pod hog");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn a_fork_bomb_dies_under_its_cap() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch_with(&["--pod-max-pids", "50"]);
+    if !bounds(&cluster) {
+        return;
+    }
+    // Bounded by itself too, should the cap not hold.
+    let bomb = "i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i+1)); done; echo all of them; wait";
+    cluster.apply(&pod("bomb", "{}", bomb));
+    cluster.until_reads("pod/bomb", "{.status.phase}", "Failed");
+    let said = cluster.ok("logs bomb");
+    assert!(said.to_lowercase().contains("cannot fork") && !said.contains("all of them"), "{said}");
+    cluster.apply(&pod("calm", "{}", "exec sleep 1000"));
+    cluster.until_reads("pod/calm", "{.status.phase}", "Running");
+    let uid = cluster.read("pod/calm", "{.metadata.uid}");
+    let group = folders(&uid).into_iter().find(|path| fs::read_to_string(format!("{path}/pids.max")).is_ok());
+    let cap = fs::read_to_string(format!("{}/pids.max", group.expect("a group of its own"))).unwrap();
+    assert_eq!(cap.trim(), "50");
+    cluster.ok("delete pod bomb calm");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn commands_beside_a_container_share_its_bounds_and_nothing_stays_of_a_killed_shim() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    if !bounds(&cluster) {
+        return;
+    }
+    let limits = "{requests: {cpu: 100m}, limits: {cpu: 500m, memory: 64Mi}}";
+    cluster.apply(&pod("web", limits, "exec sleep 1000"));
+    cluster.until_reads("pod/web", "{.status.phase}", "Running");
+    let own = groups(cluster.pid("web"));
+    let beside = cluster.ok("exec web -- cat /proc/self/cgroup");
+    assert!(!own.is_empty() && own.iter().all(|group| beside.contains(group)), "{own:?}\n{beside}");
+    let uid = cluster.read("pod/web", "{.metadata.uid}");
+    assert!(!folders(&uid).is_empty());
+    let parent = fs::read_to_string(format!("/proc/{}/stat", cluster.pid("web"))).unwrap();
+    let shim = parent.rsplit(')').next().unwrap().split(' ').nth(2).unwrap().parse().unwrap();
+    crate::cluster::signal(shim, "KILL");
+    cluster.until_reads("pod/web", "{.status.phase}", "Failed");
+    cluster.ok("delete pod web");
+    assert_eq!(folders(&uid), [""; 0]);
+    cluster.nothing_is_left();
+}
