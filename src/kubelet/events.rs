@@ -189,12 +189,12 @@ mod tests {
 
     #[test]
     fn fields_that_nothing_acts_on_are_told_once() {
-        let container = json!({"name": "c", "image": "a", "resources": {"limits": {"cpu": "1"}}});
-        let mut machine = Machine::new(pod(json!({"hostNetwork": true, "containers": [container]})));
+        let spec = json!({"hostNetwork": true, "runtimeClassName": "x", "containers": [{"name": "c", "image": "a"}]});
+        let mut machine = Machine::new(pod(spec));
         machine.run_to(100);
         assert_eq!(machine.reasons(), ["Unsupported", "Pulled", "Created", "Started"]);
         let told = "Not supported by kloop yet: spec.hostNetwork (the pod has an address of its own all the same), \
-                    spec.containers[0].resources.limits (limits are not enforced)";
+                    spec.runtimeClassName (there is one way to run a pod)";
         assert_eq!(machine.events[0].message, told);
     }
 }

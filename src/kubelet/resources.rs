@@ -113,4 +113,15 @@ mod tests {
         let sure = started(json!({"containers": [container("c", both.clone(), both)]}));
         assert_eq!((sure[0].0.cpu_milli, sure[0].0.cpu_request_milli, sure[0].2), (Some(1000), Some(1000), 0));
     }
+
+    #[test]
+    fn limits_that_are_not_enforced_are_told() {
+        for (limits, told) in [(json!({"cpu": "1"}), true), (json!({}), false)] {
+            let mut machine = Machine::new(pod(json!({"containers": [container("c", json!({}), limits)]})));
+            machine.world.settings.unlimited = Some("no cgroup".into());
+            machine.run_to(100);
+            let count = machine.events.iter().filter(|event| event.message == "Limits are not enforced here: no cgroup");
+            assert_eq!(count.count(), usize::from(told));
+        }
+    }
 }
