@@ -38,7 +38,8 @@ pub fn tell_unlimited(pod: &LocalPod, plan: &mut Plan) {
         let caps = caps(resources);
         caps.cpu_milli.or(caps.memory).is_some()
     };
-    if is_limited(pod.spec.resources.as_ref()) || pod.members.iter().any(|one| is_limited(one.spec.resources.as_ref())) {
+    if is_limited(pod.spec.resources.as_ref()) || pod.members.iter().any(|one| is_limited(one.spec.resources.as_ref()))
+    {
         plan.event(pod.row, EventType::Warning, "LimitsNotEnforced", format!("Limits are not enforced here: {why}"));
     }
 }
@@ -106,7 +107,10 @@ mod tests {
         let found = started(json!({"containers": [limited(), other]}));
         let (of_pod, of_first, _) = &found[0];
         assert_eq!((of_pod.cpu_milli, of_pod.memory), (None, Some((64 << 20) + (1 << 30))));
-        assert_eq!((of_first.cpu_milli, of_first.cpu_request_milli, of_first.memory), (Some(500), Some(500), Some(64 << 20)));
+        assert_eq!(
+            (of_first.cpu_milli, of_first.cpu_request_milli, of_first.memory),
+            (Some(500), Some(500), Some(64 << 20))
+        );
         let (_, of_second, score) = &found[1];
         assert_eq!((of_second.cpu_milli, of_second.cpu_request_milli, *score), (None, Some(250), 500));
         let both = json!({"cpu": "1", "memory": "64Mi"});
@@ -120,7 +124,8 @@ mod tests {
             let mut machine = Machine::new(pod(json!({"containers": [container("c", json!({}), limits)]})));
             machine.world.settings.unlimited = Some("no cgroup".into());
             machine.run_to(100);
-            let count = machine.events.iter().filter(|event| event.message == "Limits are not enforced here: no cgroup");
+            let count =
+                machine.events.iter().filter(|event| event.message == "Limits are not enforced here: no cgroup");
             assert_eq!(count.count(), usize::from(told));
         }
     }

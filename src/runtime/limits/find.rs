@@ -117,7 +117,8 @@ fn two(mounted: &Mounted, own: &str, name: &str) -> Result<Branch, String> {
 /// Has a group hand controllers down, which it may only when nothing runs in it. Gives those that it hands down.
 fn divide(folder: &Path) -> Result<Vec<&'static str>, String> {
     let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
-    let listed = |text: &str, wanted: &str| text.split_ascii_whitespace().any(|one| one.trim_start_matches('+') == wanted);
+    let listed =
+        |text: &str, wanted: &str| text.split_ascii_whitespace().any(|one| one.trim_start_matches('+') == wanted);
     let offered = read("cgroup.controllers");
     let controllers: Vec<&'static str> = WANTED.into_iter().filter(|wanted| listed(&offered, wanted)).collect();
     if !controllers.contains(&"memory") {
@@ -208,7 +209,8 @@ mod tests {
         let files = [("cg/cgroup.controllers", "hugetlb"), ("v1/cpu/tasks", ""), ("v1/memory/me/tasks", "")];
         let root = machine(&mounts, own, &files);
         let found = tree(root.path(), "k").unwrap();
-        let bases: Vec<_> = found.branches.iter().map(|branch| branch.base.strip_prefix(root.path()).unwrap()).collect();
+        let bases: Vec<_> =
+            found.branches.iter().map(|branch| branch.base.strip_prefix(root.path()).unwrap()).collect();
         assert_eq!(bases, [Path::new("v1/cpu/k"), Path::new("v1/memory/me/k")]);
         assert!(!found.unified);
     }

@@ -20,8 +20,8 @@ use super::limits::group;
 use super::network::Guard;
 use super::process::{self, Identity};
 use super::wire::{Answer, Container, End, Group, Launch, Record, State, now};
-use crate::world::Ended;
 use super::{bury, folder, volumes};
+use crate::world::Ended;
 pub use nursery::main;
 
 use client::Client;
@@ -326,7 +326,9 @@ impl Shim {
 
     /// A container's own groups go with it, those of the pod with the last container.
     fn leave_groups(&self, ended: &Live) {
-        let is_shared = |group: &Group| self.live.iter().any(|other| other.launch.groups.iter().any(|one| one.folder == group.folder));
+        let is_shared = |group: &Group| {
+            self.live.iter().any(|other| other.launch.groups.iter().any(|one| one.folder == group.folder))
+        };
         let own = ended.launch.groups.iter().rev();
         own.filter(|group| !is_shared(group)).for_each(group::remove);
     }

@@ -1,7 +1,7 @@
 //! Whatever the pod's processes have started, and how it is ended.
 
-use super::super::process::{self, Identity, Stat};
 use super::super::limits::group;
+use super::super::process::{self, Identity, Stat};
 use super::super::{bury, folder};
 use super::{Live, Shim};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -56,7 +56,10 @@ impl Shim {
         let is_exec = self.execs.iter().any(|exec| exec.pid() == stat.identity.pid && exec.is_of(&live.name));
         let mark = self.pod.join(folder::message(&live.name, live.launch.attempt));
         let in_group = group::holds(&live.launch.groups, &live.name, stat.identity.pid);
-        is_exec || in_group || stat.session == live.process.pid || bury::mark(stat.identity.pid).as_deref() == Some(&*mark)
+        is_exec
+            || in_group
+            || stat.session == live.process.pid
+            || bury::mark(stat.identity.pid).as_deref() == Some(&*mark)
     }
 }
 
