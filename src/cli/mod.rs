@@ -29,6 +29,7 @@ mod flags;
 mod get;
 mod grammar;
 mod help;
+mod image;
 mod logs;
 mod mark;
 mod node;
@@ -129,6 +130,7 @@ kloop uncordon foo"
     Taint(node::taint::Args),
     Drain(node::drain::Args),
     Node(node::Args),
+    Image(image::Args),
     ApiResources(api_resources::Args),
     ApiVersions(api_versions::Args),
     Wait(wait::Args),
@@ -180,6 +182,7 @@ impl Verb {
             Verb::Taint(args) => node::taint::run(args, context),
             Verb::Drain(args) => node::drain::run(args, context),
             Verb::Node(args) => node::run(args, context),
+            Verb::Image(args) => image::run(args, context),
             Verb::ApiResources(args) => api_resources::run(args, context),
             Verb::ApiVersions(args) => api_versions::run(args, context),
             Verb::Wait(args) => wait::run(args, context),

@@ -4,6 +4,7 @@
 //! something relative is named, so that other manifests stay what they are.
 
 use super::files::Manifest;
+use crate::kinds::image::KIND;
 use crate::object::Object;
 use serde_json::Value;
 
@@ -16,6 +17,17 @@ const TEMPLATES: [&[&str]; 3] = [&["spec", "jobTemplate", "spec", "template"], &
 /// Records the manifest's folder in the object's pod template, when the template names something relative.
 pub fn record_folder(object: &mut Object, manifest: &Manifest) {
     let Some(folder) = manifest.folder.as_deref().and_then(|folder| folder.to_str()) else { return };
+    record(object, folder);
+}
+
+/// Records a folder in an Image object, or in an object's pod template, that names something relative.
+pub fn record(object: &mut Object, folder: &str) {
+    if object.kind() == KIND.kind && object.api_version() == KIND.api_version() {
+        if image_is_relative(&object.0["spec"]) {
+            object.set(&["metadata", "annotations", FOLDER], folder);
+        }
+        return;
+    }
     for template in TEMPLATES {
         let below = |rest: &[&'static str]| [template, rest].concat();
         let lists = [below(&["spec", "containers"]), below(&["spec", "initContainers"])];
@@ -25,6 +37,14 @@ pub fn record_folder(object: &mut Object, manifest: &Manifest) {
             return;
         }
     }
+}
+
+/// Whether an Image object names a folder or a file that is not absolute. Programs on PATH do not count.
+fn image_is_relative(spec: &Value) -> bool {
+    let text = |value: &Value| value.as_str().is_some_and(|text| !text.starts_with('/'));
+    let program = spec["entrypoint"][0].as_str().is_some_and(|text| text.starts_with("./") || text.starts_with("../"));
+    let globs = spec["watch"].as_array().into_iter().flatten().any(text);
+    program || globs || text(&spec["workingDir"]) || spec["build"].is_object()
 }
 
 fn is_relative(container: &Value) -> bool {

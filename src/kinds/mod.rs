@@ -38,6 +38,7 @@ pub mod endpoints;
 pub mod event;
 pub mod flow_schema;
 pub mod horizontal_pod_autoscaler;
+pub mod image;
 pub mod ingress;
 pub mod ingress_class;
 pub mod job;
@@ -220,6 +221,7 @@ pub static ALL: &[&Kind] = &[
     &csi_node::KIND,
     &storage_class::KIND,
     &volume_attachment::KIND,
+    &image::KIND,
 ];
 
 /// The kind of an object by its `apiVersion` and `kind`.

@@ -2,7 +2,7 @@
 
 use super::pod::{LocalPod, Member, Role, State};
 use super::start::{self, Unready};
-use super::{address, backoff, deadlines, hooks, probes, simulate, termination, volumes};
+use super::{address, backoff, deadlines, hooks, image, probes, simulate, termination, volumes};
 use crate::object::{Str, Time};
 use crate::world::{Effect, Plan, Start, Verb};
 use jiff::SignedDuration;
@@ -160,7 +160,10 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
             let refusals = member.facts.as_ref().map_or(1, |facts| facts.refusals);
             let due = *at + SignedDuration::from_secs(backoff::image(settings, refusals));
             order.wakes.extend(backoff::image_error_fades(*at).filter(|fades| *fades > now));
-            if due > now { order.wakes.push(due) } else { start(pod, place, member.attempt, order) }
+            // What is said of the image is another thing now: nobody waits for the end of the pause.
+            let tried = member.facts.as_ref().map_or("", |facts| &facts.image);
+            let is_new = image::state(pod, member.spec.image.as_deref().unwrap_or_default()) != tried;
+            if due > now && !is_new { order.wakes.push(due) } else { start(pod, place, member.attempt, order) }
         }
         State::Ended(_) if member.role != Role::Main && member.facts.is_none() => {
             start(pod, place, member.attempt + 1, order)

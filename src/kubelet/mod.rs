@@ -16,6 +16,7 @@ mod environment;
 mod events;
 mod fields;
 mod hooks;
+pub mod image;
 mod phase;
 mod pod;
 mod probes;
@@ -41,7 +42,7 @@ use pod::LocalPod;
 pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan };
 
 /// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready, which may wait for it, and
-/// those that name it, which may show it in a volume. A claim concerns pods that may wait for it.
+/// those that name it, which may show it in a volume. A claim concerns pods that may wait for it, and so does an Image object.
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let of_ours = |pod: &Row| pod.pod().is_some_and(|pod| pod.node.as_ref().is_some_and(|node| is_ours(world, node)));
     match row.key.resource.0 {
@@ -55,6 +56,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
             let pods = world.list_in("pods", &row.key.namespace);
             pods.filter(|pod| of_ours(pod) && minds(pod)).map(|pod| pod.key.clone()).collect()
         }
+        crate::kinds::image::RESOURCE => image::concerns(world, of_ours),
         "persistentvolumeclaims" => {
             let waits = |pod: &Row| pod.pod().is_some_and(|fields| !fields.ready && !fields.phase.is_terminal());
             let pods = world.list_in("pods", &row.key.namespace);

@@ -1,13 +1,11 @@
 //! Everything that the start of an attempt needs.
 
 use super::pod::{LocalPod, Member};
+use super::image::{self, MANIFEST_DIR};
 use super::{command, environment, resources, simulate, user, volumes};
 use crate::object::Str;
 use crate::world::Start;
 use serde_json::json;
-
-/// The annotation by which `apply` records the manifest's folder.
-const MANIFEST_DIR: &str = "kloop.dev/manifest-dir";
 
 /// Why nothing of the pod can be started, as the event that says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +20,9 @@ pub struct Unready {
 pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<Start, String> {
     let env = environment::of(pod, member, ip)?;
     let spec = &member.spec;
+    let name = spec.image.clone().unwrap_or_default();
+    let image = if pod.simulated { None } else { image::of(pod.world, &name) };
+    let of_image: Vec<_> = image.iter().flat_map(image::Image::env).collect();
     let hostname = hostname(pod);
     let files = volumes::files(pod, member, &env, ip, &hostname)?;
     let expanded = |words: &Option<Vec<String>>| {
@@ -37,15 +38,16 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         ip: ip.clone(),
         container: spec.name.as_str().into(),
         attempt,
-        image: spec.image.clone().unwrap_or_default(),
+        image: name,
+        brought: image.as_ref().map(|image| image.start(&[&of_image[..], &env].concat())),
         manifest_dir: pod.object.annotation(MANIFEST_DIR).map(str::to_owned),
         command: expanded(&spec.command),
         args: expanded(&spec.args),
-        env: [vec![("HOSTNAME".to_owned(), hostname.to_string())], env].concat(),
+        env: [of_image, vec![("HOSTNAME".to_owned(), hostname.to_string())], env].concat(),
         hostname,
         files,
-        volume_paths: volumes::paths(pod),
-        working_dir: spec.working_dir.clone(),
+        volume_paths: volumes::paths(pod, member),
+        working_dir: spec.working_dir.clone().or_else(|| image.as_ref()?.working_dir()),
         pull_policy: spec.image_pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into()),
         termination_message_path: spec
             .termination_message_path

@@ -24,7 +24,14 @@ pub fn of(pod: &LocalPod, member: &Member) -> Result<Option<User>, String> {
 
     let (me, mine) = pod.world.settings.runs_as;
     let non_root = own.and_then(|own| own.run_as_non_root).or(shared.and_then(|shared| shared.run_as_non_root));
-    if non_root == Some(true) && user.unwrap_or(me) == 0 {
+    let of_image = super::image::user(pod, member).filter(|_| user.is_none() && me == 0);
+    let of_image = of_image.as_deref().map(|named| named.split(':').next().unwrap_or(named).parse::<u32>());
+    if non_root == Some(true) && matches!(of_image, Some(Err(_))) {
+        return Err("container has runAsNonRoot and image has non-numeric user, cannot verify user is non-root: \
+                    write a number as the Image's user, or runAsUser"
+            .into());
+    }
+    if non_root == Some(true) && user.or(of_image.and_then(Result::ok)).unwrap_or(me) == 0 {
         // Kubernetes' words for a user that is written, and for one that the image brings.
         let why = if user.is_some() { "container's runAsUser breaks non-root policy" } else { AS_ROOT };
         return Err(format!("{why} (pod: \"{}\", container: {})", pod.full_name(), member.spec.name));

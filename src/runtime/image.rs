@@ -1,13 +1,16 @@
 //! From an image to a command: images are resolved, not pulled.
 //!
-//! `./server` is a program beside the manifest, `/usr/bin/x` one of the machine. Bare base images (busybox, debian ...) bring a shell
-//! and nothing else. Any other image is the program on PATH that is named like the last part of its repository.
-//! A container that sets `command` needs its image only to be well-formed.
+//! An Image object that says what the program is comes first. Then the images that are known anyway ([`BUILT_IN`]): bare base images
+//! (busybox, debian ...) bring a shell and nothing else. `./server` is a program beside the manifest, `/usr/bin/x` one of the machine.
+//! Any other image is the program on PATH that is named like the last part of its repository.
+//! A container that sets `command` needs its image only to be well-formed. Start reading at [`resolve`], then [`find`].
 
 use super::wire::{Launch, View};
-use super::{folder, process, reference};
-use crate::world::plan::Start;
-use crate::world::volume;
+use super::{folder, process, user};
+use crate::kinds::image::pattern::is_path;
+use crate::kinds::image::reference;
+use crate::world::plan::{Image, Start};
+use crate::world::{User, volume};
 use rustix::fs::{Access, access};
 use std::path::{Path, PathBuf};
 
@@ -33,70 +36,235 @@ impl Environment {
         Environment(vars.filter(|(name, _)| is_passed_on(name)).collect())
     }
 
-    fn path(&self) -> &str {
+    /// Where programs are looked for.
+    pub fn path(&self) -> &str {
         self.0.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value)
     }
 }
 
-/// Programs by the last part of a repository, where they differ from it, and what the image's own command adds.
-const KNOWN: [(&str, &[&str], &[&str]); 20] = [
-    ("alpine", &["sh"], &[]),
-    ("bash", &["bash", "sh"], &[]),
-    ("busybox", &["sh"], &[]),
-    ("debian", &["bash", "sh"], &[]),
-    ("eclipse-temurin", &["java"], &[]),
-    ("golang", &["go"], &[]),
-    ("httpd", &["httpd", "apache2"], &["-DFOREGROUND"]),
-    ("mariadb", &["mariadbd", "mysqld"], &[]),
-    ("mongo", &["mongod"], &[]),
-    ("mysql", &["mysqld"], &[]),
-    ("nginx", &["nginx"], &["-g", "daemon off;"]),
-    ("nginx-unprivileged", &["nginx"], &["-g", "daemon off;"]),
-    ("node", &["node", "nodejs"], &[]),
-    ("openjdk", &["java"], &[]),
-    ("pause", &["sleep"], &["infinity"]),
-    ("pause-amd64", &["sleep"], &["infinity"]),
-    ("postgres", &["postgres"], &[]),
-    ("python", &["python3", "python"], &[]),
-    ("redis", &["redis-server"], &[]),
-    ("ubuntu", &["bash", "sh"], &[]),
+/// An image that is known without an Image object, by the last part of its repository.
+pub struct BuiltIn {
+    /// That part.
+    pub name: &'static str,
+    /// The program: the first of these that is there.
+    pub programs: &'static [&'static str],
+    /// The arguments of a container that has none.
+    pub command: &'static [&'static str],
+    /// Whether it has no entrypoint, so that `args` alone are the whole command.
+    pub is_bare: bool,
+}
+
+const fn program(name: &'static str, programs: &'static [&'static str], command: &'static [&'static str]) -> BuiltIn {
+    BuiltIn { name, programs, command, is_bare: false }
+}
+
+const fn bare(name: &'static str, programs: &'static [&'static str]) -> BuiltIn {
+    BuiltIn { name, programs, command: &[], is_bare: true }
+}
+
+/// The built-in images: base images, and programs that are not named like their image.
+pub const BUILT_IN: [BuiltIn; 20] = [
+    bare("alpine", &["sh"]),
+    bare("bash", &["bash", "sh"]),
+    bare("busybox", &["sh"]),
+    bare("debian", &["bash", "sh"]),
+    program("eclipse-temurin", &["java"], &[]),
+    program("golang", &["go"], &[]),
+    program("httpd", &["httpd", "apache2"], &["-DFOREGROUND"]),
+    program("mariadb", &["mariadbd", "mysqld"], &[]),
+    program("mongo", &["mongod"], &[]),
+    program("mysql", &["mysqld"], &[]),
+    program("nginx", &["nginx"], &["-g", "daemon off;"]),
+    program("nginx-unprivileged", &["nginx"], &["-g", "daemon off;"]),
+    program("node", &["node", "nodejs"], &[]),
+    program("openjdk", &["java"], &[]),
+    program("pause", &["sleep"], &["infinity"]),
+    program("pause-amd64", &["sleep"], &["infinity"]),
+    program("postgres", &["postgres"], &[]),
+    program("python", &["python3", "python"], &[]),
+    program("redis", &["redis-server"], &[]),
+    bare("ubuntu", &["bash", "sh"]),
 ];
 
-/// Images without an entrypoint: `args` alone are the whole command.
-const BARE: [&str; 5] = ["busybox", "alpine", "debian", "ubuntu", "bash"];
+/// What an image is looked for with.
+pub struct Asked<'a> {
+    /// The image as written.
+    pub image: &'a str,
+    /// What an Image object says of it.
+    pub object: Option<&'a Image>,
+    /// The folder of the pod's manifest.
+    pub manifest_dir: Option<&'a str>,
+    /// Where programs are looked for.
+    pub path: &'a str,
+    /// `args` of the container.
+    pub args: &'a [String],
+}
+
+/// What an image is.
+#[derive(Debug, Default, PartialEq)]
+pub struct Found {
+    /// Which rule has won, and with what: `Image web`.
+    pub rule: String,
+    /// The program and its arguments, those of the container included.
+    pub argv: Vec<String>,
+    /// The folder that it is relative to, which the container also starts in.
+    pub folder: Option<String>,
+}
+
+/// The rules that were asked before, and why they did not do; the last one is the one that failed when nothing was found.
+pub type Tried = Vec<(&'static str, String)>;
 
 /// What to execute for a start.
 pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refusal> {
-    let is_path = is_path(&start.image);
-    let repository = if is_path { "" } else { repository(&start.image)? };
-    let argv = if start.command.is_empty() {
-        from_image(start, repository, environment)?
-    } else {
-        [start.command.clone(), start.args.clone()].concat()
-    };
-    let beside = is_path || argv.first().is_some_and(|name| name.starts_with("./") || name.starts_with("../"));
+    let found = if start.command.is_empty() { by_image(start, environment)? } else { by_command(start)? };
     let cwd = start.working_dir.clone().filter(|folder| !folder.is_empty());
-    let cwd = cwd.or_else(|| start.manifest_dir.clone().filter(|_| beside));
+    let cwd = cwd.or_else(|| found.folder.clone());
+    let (user, home) = user(start)?;
+    let mut env = merged(environment, start);
+    if let (Some(home), Some((_, known))) = (home, env.iter_mut().find(|(name, _)| name == "HOME"))
+        && start.env.iter().all(|(name, _)| name != "HOME")
+    {
+        *known = home;
+    }
     Ok(Launch {
         container: start.container.to_string(),
         attempt: start.attempt,
-        argv,
-        env: merged(environment, start),
+        argv: found.argv,
+        env,
         volumes: start.files.volumes.to_vec(),
-        view: (start.files.view == volume::View::Private).then(|| View {
-            mounts: start.files.mounts.clone(),
-            own: start.manifest_dir.clone().filter(|_| beside).into_iter().collect(),
-        }),
+        view: (start.files.view == volume::View::Private)
+            .then(|| View { mounts: start.files.mounts.clone(), own: own(start, found.folder) }),
         volume_paths: start.volume_paths.clone(),
         cwd,
         groups: Vec::new(),
         oom_score: start.limits.oom_score,
         stdin: start.stdin,
-        user: start.user.clone(),
+        user,
         stop_signal: process::signal_number(&start.stop_signal).unwrap_or(15),
         message_path: start.termination_message_path.clone(),
         message_from_logs: start.termination_from_logs,
     })
+}
+
+/// Who the container runs as, and where their home is when its Image object says who it is. Only root can be anybody else.
+fn user(start: &Start) -> Result<(Option<User>, Option<String>), Refusal> {
+    let said = start.user.as_ref().is_some_and(|user| user.user.is_some());
+    let of_image = start.brought.as_ref().and_then(|image| image.user.as_deref());
+    let Some(named) = of_image.filter(|_| !said && rustix::process::geteuid().is_root()) else {
+        return Ok((start.user.clone(), None));
+    };
+    let (user, home) = user::of_image(named, start.user.clone().unwrap_or_default())
+        .map_err(|message| Refusal { reason: "CreateContainerError", message })?;
+    Ok((Some(user), home))
+}
+
+/// Folders of the machine that a container with a view of its own sees, and changes, as they are.
+fn own(start: &Start, beside: Option<String>) -> Vec<String> {
+    let of_image = start.brought.as_ref().and_then(|image| image.folder.clone());
+    let within = |folder: &String| start.working_dir.as_ref().is_some_and(|dir| Path::new(dir).starts_with(folder));
+    let mut own: Vec<String> = beside.into_iter().chain(of_image.filter(within)).collect();
+    own.dedup();
+    own
+}
+
+/// A container that says itself what to run needs its image only to be well-formed.
+fn by_command(start: &Start) -> Result<Found, Refusal> {
+    check(&start.image)?;
+    let argv = [start.command.clone(), start.args.clone()].concat();
+    let beside = is_path(&start.image) || argv.first().is_some_and(|name| is_relative(name));
+    Ok(Found { rule: "command".into(), argv, folder: start.manifest_dir.clone().filter(|_| beside) })
+}
+
+fn by_image(start: &Start, environment: &Environment) -> Result<Found, Refusal> {
+    check(&start.image)?;
+    let declared = start.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_str());
+    let asked = Asked {
+        image: &start.image,
+        object: start.brought.as_ref(),
+        manifest_dir: start.manifest_dir.as_deref(),
+        path: declared.unwrap_or_else(|| environment.path()),
+        args: &start.args,
+    };
+    let (found, tried) = find(&asked);
+    let why = tried.last().map(|(_, why)| why.as_str()).unwrap_or_default();
+    let found = found.ok_or_else(|| refusal(start, why))?;
+    if found.argv.is_empty() {
+        return Err(Refusal { reason: "CreateContainerError", message: "no command specified".into() });
+    }
+    Ok(found)
+}
+
+/// Finds out what an image is. The order is: an Image object that says what the program is; the built-in images; the path of a program;
+/// the program on PATH that is named like the last part of the repository.
+pub fn find(asked: &Asked) -> (Option<Found>, Tried) {
+    let mut tried = Tried::new();
+    let defaults = asked.object.map(|object| object.command.as_slice()).unwrap_or_default();
+    match asked.object.map(|object| (object, &object.entrypoint)) {
+        None => tried.push(("Image objects", "none has a pattern that fits".into())),
+        Some((object, None)) => {
+            tried.push(("Image objects", format!("Image {} does not say what the entrypoint is", object.name)));
+        }
+        Some((object, Some(entrypoint))) => {
+            return match of_object(asked, object, entrypoint) {
+                Ok(found) => (Some(found), tried),
+                Err(why) => (None, [tried, vec![("Image objects", format!("Image {}: {why}", object.name))]].concat()),
+            };
+        }
+    }
+    let with = |rule: String, program: String, own: &[&str], folder| {
+        let own = own.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let own = if defaults.is_empty() { own } else { defaults.to_vec() };
+        let args = if asked.args.is_empty() { own } else { asked.args.to_vec() };
+        Some(Found { rule, argv: [vec![program], args].concat(), folder })
+    };
+    if is_path(asked.image) {
+        return match beside(asked.image, asked.manifest_dir) {
+            Ok(program) => {
+                let folder = asked.manifest_dir.map(str::to_owned);
+                (with("path of a program".into(), program, &[], folder), tried)
+            }
+            Err(why) => (None, [tried, vec![("path of a program", why)]].concat()),
+        };
+    }
+    let name = last_part(asked.image);
+    if let Some(known) = BUILT_IN.iter().find(|known| known.name == name) {
+        let rule = format!("built-in image {name}");
+        let args = if asked.args.is_empty() { defaults } else { asked.args };
+        if known.is_bare && !args.is_empty() {
+            return (Some(Found { rule, argv: args.to_vec(), folder: None }), tried);
+        }
+        return match known.programs.iter().find(|name| is_on_path(name, asked.path)) {
+            Some(program) => (with(rule, (*program).to_owned(), known.command, None), tried),
+            None => (None, [tried, vec![("built-in images", absent(asked.image, known.programs[0]))]].concat()),
+        };
+    }
+    tried.push(("built-in images", format!("none is named {name}")));
+    tried.push(("path of a program", "the image does not begin with ./ or /".into()));
+    if is_on_path(name, asked.path) {
+        return (with("program on PATH".into(), name.to_owned(), &[], None), tried);
+    }
+    tried.push(("program on PATH", absent(asked.image, name)));
+    (None, tried)
+}
+
+/// What an Image object says is done as it says, or not at all.
+fn of_object(asked: &Asked, object: &Image, entrypoint: &[String]) -> Result<Found, String> {
+    let args = if asked.args.is_empty() { &object.command } else { asked.args };
+    let mut found = Found { rule: format!("Image {}", object.name), ..Found::default() };
+    let mut entrypoint = entrypoint.to_vec();
+    if let Some(program) = entrypoint.first_mut() {
+        if is_path(program) {
+            found.folder = object.folder.clone().filter(|_| is_relative(program));
+            *program = beside(program, object.folder.as_deref())?;
+        } else if !is_on_path(program, asked.path) {
+            return Err(format!(
+                "there is no {program:?} on the PATH of kloop reconcile; install it, or correct spec.entrypoint: kloop edit image {}",
+                object.name
+            ));
+        }
+    }
+    found.argv = [&entrypoint[..], args].concat();
+    Ok(found)
 }
 
 /// The base first, then what is declared; a name that is declared again keeps its last value.
@@ -113,72 +281,64 @@ fn merged(environment: &Environment, start: &Start) -> Vec<(String, String)> {
     env
 }
 
-fn is_path(image: &str) -> bool {
-    ["./", "../", "/"].iter().any(|start| image.starts_with(start))
+/// Whether the image is well-formed, in Kubernetes' words for one that is not.
+fn check(image: &str) -> Result<(), Refusal> {
+    let Err(why) = (if is_path(image) { Ok(()) } else { reference::parse(image).map(drop) }) else { return Ok(()) };
+    let message = format!("Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {why}");
+    Err(Refusal { reason: "InvalidImageName", message })
 }
 
-/// The last part of the repository of a well-formed image.
-fn repository(image: &str) -> Result<&str, Refusal> {
-    match reference::parse(image) {
-        Ok(parsed) => Ok(parsed.path.rsplit('/').next().unwrap_or(parsed.path)),
-        Err(why) => Err(Refusal {
-            reason: "InvalidImageName",
-            message: format!("Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {why}"),
-        }),
-    }
+fn is_relative(program: &str) -> bool {
+    program.starts_with("./") || program.starts_with("../")
 }
 
-fn from_image(start: &Start, repository: &str, environment: &Environment) -> Result<Vec<String>, Refusal> {
-    if is_path(&start.image) {
-        let program = beside(start)?;
-        return Ok([vec![program], start.args.clone()].concat());
-    }
-    if BARE.contains(&repository) && !start.args.is_empty() {
-        return Ok(start.args.clone());
-    }
-    let own = [repository];
-    let known = KNOWN.iter().find(|(name, ..)| *name == repository);
-    let (programs, defaults) = known.map_or((&own[..], &[][..]), |(_, programs, defaults)| (*programs, *defaults));
-    let program = programs.iter().find(|name| is_on_path(name, environment.path()));
-    let Some(program) = program else { return Err(absent(start, programs[0])) };
-    let args =
-        if start.args.is_empty() { defaults.iter().map(|arg| arg.to_string()).collect() } else { start.args.clone() };
-    Ok([vec![program.to_string()], args].concat())
+/// The last part of an image's repository.
+fn last_part(image: &str) -> &str {
+    let path = reference::parse(image).map_or(image, |parsed| parsed.path);
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// The program of an image that is a path; `./server:v2` is `./server` when there is no file of that whole name.
-fn beside(start: &Start) -> Result<String, Refusal> {
-    let image = &start.image;
-    let base = match (&start.manifest_dir, image.starts_with('/')) {
+fn beside(image: &str, folder: Option<&str>) -> Result<String, String> {
+    let base = match (folder, image.starts_with('/')) {
         (_, true) => PathBuf::new(),
         (Some(folder), _) => PathBuf::from(folder),
         (None, _) => {
-            let why = "its manifest was not applied from a file, so nobody knows what it is relative to; write an absolute path";
-            return Err(refusal(start, why));
+            return Err("its manifest was not applied from a file, so nobody knows what it is relative to; \
+                        write an absolute path"
+                .into());
         }
     };
-    let untagged = image.rsplit_once(':').map_or(image.as_str(), |(path, _)| path);
-    let file = [image.as_str(), untagged].into_iter().map(|path| base.join(path)).find(|path| path.exists());
+    let untagged = image.rsplit_once(':').map_or(image, |(path, _)| path);
+    let file = [image, untagged].into_iter().map(|path| base.join(path)).find(|path| path.exists());
     let Some(file) = file else {
-        let why = format!("there is no file {}; build it, or correct the path", base.join(image).display());
-        return Err(refusal(start, &why));
+        return Err(format!("there is no file {}; build it, or correct the path", base.join(image).display()));
     };
     let shown = file.display();
     if file.is_dir() {
-        return Err(refusal(start, &format!("{shown} is a folder; write the path of a program in it")));
+        return Err(format!("{shown} is a folder; write the path of a program in it"));
     }
     if !may_run(&file) {
-        return Err(refusal(start, &format!("{shown} may not be executed; run: chmod +x {shown}")));
+        return Err(format!("{shown} may not be executed; run: chmod +x {shown}"));
     }
     Ok(file.to_string_lossy().into_owned())
 }
 
-fn absent(start: &Start, program: &str) -> Refusal {
-    let why = format!(
-        "kloop runs images as local programs, and there is no {program:?} on the PATH of kloop reconcile; \
-         install it, set `command:`, or write the path of a program as the image (`image: ./{program}`)"
+/// What to write when nothing was found: an Image object, whole, for one.
+fn absent(image: &str, program: &str) -> String {
+    let name = last_part(image);
+    let parsed = reference::parse(image);
+    let pattern = parsed.map_or_else(
+        |_| image.to_owned(),
+        |parsed| parsed.domain.map_or(parsed.path.to_owned(), |domain| format!("{domain}/{}", parsed.path)),
     );
-    refusal(start, &why)
+    let object = name.replace('_', "-");
+    format!(
+        "kloop runs images as local programs, and there is no {program:?} on the PATH of kloop reconcile; \
+         install it, set `command:`, or say what the image is: kloop image set {pattern} --entrypoint PROGRAM, which is \
+         {{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {{name: {object}}}, \
+         spec: {{patterns: [\"{pattern}\"], entrypoint: [PROGRAM]}}}}"
+    )
 }
 
 fn refusal(start: &Start, why: &str) -> Refusal {
@@ -211,6 +371,62 @@ mod tests {
     fn start(image: &str, command: &[&str], args: &[&str]) -> Start {
         let owned = |list: &[&str]| list.iter().map(|item| item.to_string()).collect();
         Start { image: image.into(), command: owned(command), args: owned(args), ..a_start("u", "c", 0) }
+    }
+
+    /// What an Image object says, in a folder.
+    fn object(entrypoint: Option<&[&str]>, command: &[&str]) -> Image {
+        let owned = |list: &[&str]| list.iter().map(|item| item.to_string()).collect::<Vec<_>>();
+        Image {
+            name: "x".into(),
+            entrypoint: entrypoint.map(owned),
+            command: owned(command),
+            folder: Some("/bin".into()),
+            ..Image::default()
+        }
+    }
+
+    #[test]
+    fn an_image_object_comes_first() {
+        /// Image, entrypoint and command of the object, arguments, and what they come to.
+        type Row = (&'static str, Option<&'static [&'static str]>, &'static [&'static str], &'static [&'static str], &'static str);
+        let table: [Row; 9] = [
+            ("nosuch", Some(&["sleep", "1"]), &["2"], &[], "sleep 1 2"),
+            ("nosuch", Some(&["sleep"]), &["2"], &["3"], "sleep 3"),
+            ("busybox", Some(&["cat"]), &[], &[], "cat"),
+            ("./nosuch", Some(&["./true"]), &[], &["a"], "/bin/./true a"),
+            ("nosuch", Some(&[]), &["echo", "a"], &[], "echo a"),
+            ("nosuch", Some(&[]), &["echo", "a"], &["true"], "true"),
+            ("sleep", None, &["5"], &[], "sleep 5"),
+            ("busybox", None, &["true"], &[], "true"),
+            ("sleep", None, &["5"], &["6"], "sleep 6"),
+        ];
+        for (image, entrypoint, command, args, argv) in table {
+            let start = Start { brought: Some(object(entrypoint, command)), ..start(image, &[], args) };
+            let launch = resolve(&start, &here()).unwrap_or_else(|refusal| panic!("{image}: {refusal:?}"));
+            assert_eq!(launch.argv.join(" "), argv, "{image}");
+        }
+        let own = Start { brought: Some(object(Some(&["nosuch"]), &[])), ..start("a", &["true"], &[]) };
+        assert_eq!(resolve(&own, &here()).expect("the container says it").argv, ["true"]);
+    }
+
+    #[test]
+    fn what_an_image_object_says_is_done_or_refused() {
+        let table = [
+            (Some(&["nosuchprogram"][..]), "ErrImagePull", "Image x: there is no \"nosuchprogram\" on the PATH"),
+            (Some(&["./nosuch"]), "ErrImagePull", "there is no file /bin/./nosuch"),
+            (Some(&[]), "CreateContainerError", "no command specified"),
+        ];
+        for (entrypoint, reason, part) in table {
+            // `sleep` is on the PATH: the object has the last word all the same.
+            let start = Start { brought: Some(object(entrypoint, &[])), ..start("sleep", &[], &[]) };
+            let refusal = resolve(&start, &here()).expect_err(part);
+            assert_eq!(refusal.reason, reason);
+            assert!(refusal.message.contains(part), "{}", refusal.message);
+        }
+        let refusal = resolve(&start("ghcr.io/my_team/my_app:1", &[], &[]), &here()).expect_err("not there");
+        let ready = "{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {name: my-app}, \
+                     spec: {patterns: [\"ghcr.io/my_team/my_app\"], entrypoint: [PROGRAM]}}";
+        assert!(refusal.message.ends_with(ready), "{}", refusal.message);
     }
 
     /// An image, command, arguments, and what they come to.

@@ -20,7 +20,6 @@ pub mod machine;
 mod network;
 mod probe;
 pub mod process;
-pub mod reference;
 pub mod relay;
 pub mod session;
 mod shim;

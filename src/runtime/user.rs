@@ -18,6 +18,32 @@ pub fn identity(wanted: &User) -> Identity {
     Identity { user, group, groups: [&[group][..], &wanted.groups].concat() }
 }
 
+/// The user of an Image object, `postgres` or `999:999`, where the container does not say more, and where their home is.
+pub fn of_image(named: &str, said: User) -> Result<(User, Option<String>), String> {
+    let (user, group) = named.split_once(':').map_or((named, None), |(user, group)| (user, Some(group)));
+    let lines = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let passwd = lines("/etc/passwd");
+    let number = user.parse().ok();
+    let entry = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| {
+        fields.len() > 5 && (fields[0] == user || number.is_some_and(|number: u32| fields[2].parse() == Ok(number)))
+    });
+    let id = number.or_else(|| entry.as_ref()?[2].parse().ok());
+    let id = id.ok_or_else(|| format!("unable to find user {user}: no matching entries in passwd file"))?;
+    let of_name = |name: &str| {
+        let groups = lines("/etc/group");
+        let fields = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let mut found = fields.filter(|fields| fields.first() == Some(&name));
+        found.next().and_then(|fields| fields.get(2)?.parse().ok())
+    };
+    let group = match group.filter(|_| said.group.is_none()) {
+        Some(name) => Some(
+            name.parse().ok().or_else(|| of_name(name)).ok_or_else(|| format!("unable to find group {name}: no matching entries in group file"))?,
+        ),
+        None => said.group,
+    };
+    Ok((User { user: Some(id), group, ..said }, entry.map(|fields| fields[5].to_owned())))
+}
+
 fn primary_group(passwd: &str, user: u32) -> Option<u32> {
     passwd.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();

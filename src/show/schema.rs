@@ -2,6 +2,7 @@
 //!
 //! They come from `k8s-openapi`, packed by the test in `tests/schema.rs`, and are unpacked only when asked for.
 
+use crate::kinds::image;
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use std::io::Read;
@@ -11,6 +12,8 @@ const PACKED: &[u8] = include_bytes!("schema.json.gz");
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
+const IMAGE: &str = "dev.kloop.v1alpha1.Image";
+
 /// The schemas of all built-in kinds, which refer to each other by name.
 pub struct Schemas(Value);
 
@@ -19,7 +22,13 @@ impl Schemas {
     pub fn built_in() -> Schemas {
         let mut text = String::new();
         let unpacked = GzDecoder::new(PACKED).read_to_string(&mut text);
-        Schemas(unpacked.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default())
+        let mut all: Value = unpacked.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
+        // Our own kind is written as a schema to begin with.
+        let mut schema: Value = serde_json::from_str(image::SCHEMA).unwrap_or_default();
+        schema["properties"]["metadata"]["$ref"] = json!(format!("#/$defs/{OBJECT_META}"));
+        all["definitions"][IMAGE] = schema;
+        all["kinds"][format!("{}/{}", image::KIND.api_version(), image::KIND.kind)] = json!(IMAGE);
+        Schemas(all)
     }
 
     /// The schema of a built-in kind in one version.

@@ -137,6 +137,8 @@ pub struct ContainerFacts {
     pub stopping: Option<Stopping>,
     /// How the attempt before this one ended.
     pub last: Option<Ended>,
+    /// The state of the Image object that it was last tried with; empty without one.
+    pub image: String,
     /// How often this attempt was refused; the backoff of image resolution counts by it.
     pub refusals: u32,
     /// Results of probes of this attempt.

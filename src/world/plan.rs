@@ -205,6 +205,23 @@ pub struct User {
     pub files: Option<u32>,
 }
 
+/// What an Image object says of a start's image. Its variables and its view of files are in the start already.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Image {
+    /// The object's name.
+    pub name: Str,
+    /// Differs when the object does.
+    pub state: String,
+    /// The program and its first arguments; none when it does not say, empty when there is no program.
+    pub entrypoint: Option<Vec<String>>,
+    /// The arguments for want of the container's own.
+    pub command: Vec<String>,
+    /// The folder of the object's manifest, which relative paths are relative to.
+    pub folder: Option<String>,
+    /// Who the container runs as, when it does not say itself.
+    pub user: Option<String>,
+}
+
 /// Everything that a start needs; resolved by kubelet as far as it can without looking at the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Start {
@@ -226,6 +243,8 @@ pub struct Start {
     pub attempt: u32,
     /// The image as written.
     pub image: String,
+    /// What an Image object says of it, if there is one.
+    pub brought: Option<Image>,
     /// The folder that a relative image path is relative to, when the manifest's folder is known.
     pub manifest_dir: Option<String>,
     /// `command`, expanded; empty for the image's own.

@@ -154,7 +154,8 @@ impl Facts {
             pod.volumes = Some(fingerprint(&start.files.volumes));
         }
         let state = ContainerState::Starting { since: now };
-        let fresh = ContainerFacts::new(start.attempt, state);
+        let image = start.brought.as_ref().map(|image| image.state.clone()).unwrap_or_default();
+        let fresh = ContainerFacts { image, ..ContainerFacts::new(start.attempt, state) };
         let fresh = match pod.containers.get(&start.container) {
             Some(known) if known.attempt > start.attempt => return,
             // Nothing of this attempt has run: it is tried once more under the same number.
@@ -196,7 +197,7 @@ impl PodFacts {
 impl ContainerFacts {
     /// An attempt of which nothing more is known.
     pub fn new(attempt: u32, state: ContainerState) -> ContainerFacts {
-        ContainerFacts { attempt, state, stopping: None, last: None, refusals: 0, probes: Default::default() }
+        ContainerFacts { attempt, state, stopping: None, last: None, image: String::new(), refusals: 0, probes: Default::default() }
     }
 
     /// How the attempt ended, if it has.

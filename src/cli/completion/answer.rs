@@ -124,6 +124,7 @@ fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueC
         ("words", "explain") => listed(kinds::ALL.iter().map(|kind| kind.resource.plural().to_owned()).collect()),
         ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => ask(State::pods),
         ("names", "cordon" | "uncordon" | "drain") => ask(|state, _| state.names("nodes")),
+        ("image", "image") => ask(|state, _| state.images()),
         ("words", _) => ask(State::targets),
         _ => None,
     }

@@ -4,6 +4,7 @@ use crate::apiserver::Api;
 use crate::cli::context::{default_namespace, state_path};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Resource};
+use crate::runtime::image::BUILT_IN;
 use crate::store::Access;
 use clap::ArgMatches;
 use std::path::PathBuf;
@@ -68,6 +69,21 @@ impl State {
     /// All namespaces.
     pub fn namespaces(&self) -> Vec<String> {
         self.names("namespaces")
+    }
+
+    /// The images of pods, and those that are known anyway.
+    pub fn images(&self) -> Vec<String> {
+        let pods = self.open().and_then(|api| {
+            let (kind, wanted) = (&kinds::pod::KIND, Default::default());
+            api.look(|ledger| crate::apiserver::read::list(ledger, kind, None, &wanted)).ok()
+        });
+        let pods = pods.unwrap_or_default();
+        let containers = pods.iter().flat_map(|pod| pod.items(&["spec", "containers"]));
+        let used = containers.filter_map(|container| container["image"].as_str()).map(str::to_owned);
+        let mut images: Vec<String> = used.chain(BUILT_IN.iter().map(|known| known.name.to_owned())).collect();
+        images.sort();
+        images.dedup();
+        images
     }
 
     /// The containers of the pod that was named.

@@ -26,6 +26,7 @@ mod disruption_budget;
 mod endpoints;
 mod event;
 mod generic;
+mod image;
 mod ingress;
 mod job;
 mod limit_range;
@@ -49,6 +50,7 @@ mod table_only;
 
 pub use column::{Cell, Column};
 pub use describe::Describe;
+pub use image::words as view_words;
 pub use related::Related;
 
 use crate::object::{Object, Time};
@@ -77,6 +79,7 @@ static ALL: &[&View] = &[
     &endpoints::SLICE,
     &event::CORE,
     &event::EVENTS,
+    &image::VIEW,
     &ingress::CLASS,
     &ingress::VIEW,
     &job::VIEW,

@@ -3,7 +3,7 @@
 //! A view of its own costs a container's start one to two milliseconds (measured), so a pod gets one when it needs one: it has a volume that it
 //! asked for itself or host aliases, or its annotation says so. The token that every pod is given is no reason.
 
-use super::super::command;
+use super::super::{command, image};
 use super::super::pod::{LocalPod, Member};
 use super::{hosts, source};
 use crate::object::Str;
@@ -48,6 +48,12 @@ fn is_private(pod: &LocalPod) -> bool {
     wish(pod) == Wish::Private && pod.world.settings.private_files
 }
 
+/// Whether a container of a pod with a view of its own sees the machine's files all the same: its Image object says so, and the pod
+/// does not say otherwise.
+fn stays_outside(pod: &LocalPod, member: &Member) -> bool {
+    pod.object.annotation(ANNOTATION) != Some("private") && image::wants_host_files(pod, member)
+}
+
 /// The files of one container; or what cannot be said of them, in Kubernetes' words.
 pub fn files(
     pod: &LocalPod,
@@ -57,7 +63,7 @@ pub fn files(
     hostname: &str,
 ) -> Result<Files, String> {
     let volumes = volumes(pod, ip, hostname);
-    if !is_private(pod) {
+    if !is_private(pod) || stays_outside(pod, member) {
         return Ok(Files { view: View::Host, volumes: volumes.into(), mounts: Vec::new() });
     }
     let mut mounts = mounts(pod, member, env, &volumes)?;
@@ -112,8 +118,8 @@ fn sub_path(plain: Option<&str>, expression: Option<&str>, env: &[(String, Strin
 }
 
 /// Variables that tell where volumes are that are not mounted, by the name of the volume. The machine makes paths of the names.
-pub fn paths(pod: &LocalPod) -> Vec<(String, String)> {
-    if wish(pod) == Wish::Nothing || is_private(pod) {
+pub fn paths(pod: &LocalPod, member: &Member) -> Vec<(String, String)> {
+    if wish(pod) == Wish::Nothing || (is_private(pod) && !stays_outside(pod, member)) {
         return Vec::new();
     }
     let variable = |name: &str| format!("{VARIABLE}{}", name.to_uppercase().replace('-', "_"));

@@ -1,0 +1,46 @@
+//! Verbs about images: what is known of them, what one is on this machine, and how to say it.
+//!
+//! Knows: how Image objects and built-in images are found. Start reading at [`resolve`](mod@resolve).
+
+mod list;
+mod resolve;
+mod set;
+
+use super::{Context, Outcome};
+use clap::Subcommand;
+
+/// Say what the images of containers are on this machine.
+///
+/// Nothing is pulled here. An image is looked for in this order: the Image object with the most specific pattern that fits it; the
+/// images that kloop knows by itself, base images such as busybox among them; a path such as ./server or /usr/bin/server; and the
+/// program on PATH that is named like the last part of the image's repository.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "SUBCOMMAND",
+    after_help = "\
+# What is nginx:1.25 here, and why?
+kloop image resolve nginx:1.25
+
+# Let the images of a team be a script beside this one
+kloop image set registry.example.com/team/web --entrypoint './web.py --port 8080'"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    List(list::Args),
+    Resolve(resolve::Args),
+    Set(set::Args),
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    match args.verb {
+        Verb::List(args) => list::run(args, context),
+        Verb::Resolve(args) => resolve::run(args, context),
+        Verb::Set(args) => set::run(args, context),
+    }
+}

@@ -1,0 +1,73 @@
+//! `kloop image resolve`: what an image is on this machine, by which rule, and what else was tried.
+
+use crate::apiserver::read::{self, Wanted};
+use crate::cli::{Context, Failure, Outcome};
+use crate::kinds::image::{KIND, pattern::is_path, reference};
+use crate::kinds::view::{Describe, view_words};
+use crate::kubelet::image;
+use crate::runtime::image::{Asked, Environment, find};
+use crate::show::describe::render;
+
+/// Show what an image is on this machine, by which rule, and what else was tried.
+///
+/// Programs are looked for on the PATH of this command; for pods it is the one of kloop reconcile. Relative paths are relative to the
+/// current folder, as they are to the folder of a manifest.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "IMAGE [-- ARGS...]",
+    after_help = "\
+# What does a container with this image run?
+kloop image resolve nginx:1.25
+
+# And with these args?
+kloop image resolve busybox -- sleep 5"
+)]
+pub struct Args {
+    /// IMAGE.
+    #[arg(value_name = "IMAGE")]
+    image: String,
+    /// What the container's args are.
+    #[arg(last = true, value_name = "ARGS")]
+    args: Vec<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if !is_path(&args.image)
+        && let Err(why) = reference::parse(&args.image)
+    {
+        return Err(Failure::plain(format!("couldn't parse image name {:?}: {why}", args.image)));
+    }
+    let objects = context.look(|ledger| read::list(ledger, &KIND, None, &Wanted::default()))?;
+    let object = image::among(objects.iter(), &args.image);
+    let environment = Environment::of_this_process();
+    let brought = object.map(|image| image.start(&image.env().collect::<Vec<_>>()));
+    let here = std::env::current_dir().ok();
+    let asked = Asked {
+        image: &args.image,
+        object: brought.as_ref(),
+        manifest_dir: here.as_deref().and_then(|folder| folder.to_str()),
+        path: environment.path(),
+        args: &args.args,
+    };
+    let (found, mut tried) = find(&asked);
+    let mut out = Describe::new();
+    out.field(0, "Image", &args.image);
+    let failed = if found.is_none() { tried.pop() } else { None };
+    match found {
+        Some(found) => {
+            out.field(0, "Rule", &found.rule);
+            let program = found.argv.first().map_or("<none>", String::as_str);
+            out.field(0, "Program", program);
+            let words: Vec<&str> = found.argv.iter().skip(1).map(String::as_str).collect();
+            out.field(0, "Arguments", if words.is_empty() { "<none>".into() } else { view_words(&words) });
+            if let Some(folder) = &found.folder {
+                out.field(0, "Working Dir", folder);
+            }
+        }
+        None => out.field(0, "Rule", "<none>"),
+    }
+    out.values(0, "Tried", tried.iter().map(|(rule, why)| format!("{rule}: {why}")));
+    context.print(&render(&out))?;
+    failed.map_or(Ok(()), |(rule, why)| Err(Failure::plain(format!("{rule}: {why}"))))
+}

@@ -1,0 +1,219 @@
+//! `kloop image set`: an Image object made of flags, or changed by them.
+
+use crate::apiserver::create::create;
+use crate::cli::change::change;
+use crate::cli::flags::{self, ChangeFlags, DryRun};
+use crate::cli::relative::record;
+use crate::cli::targets::Target;
+use crate::cli::{Context, Failure, Outcome, pairs};
+use crate::kinds::image::{KIND, pattern};
+use crate::object::{Key, Object};
+use serde_json::{Value, json};
+
+/// Say what an image is on this machine.
+///
+/// Writes the Image object of that name, or changes what the flags name when it is there already. An empty text takes a field away.
+/// Words are split as a shell splits them.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "PATTERN [--entrypoint=WORDS] [--command=WORDS] [--env=KEY=VALUE] [--user=USER]",
+    after_help = "\
+# Every nginx is this program with these arguments
+kloop image set nginx --entrypoint /usr/sbin/nginx --command \"-g 'daemon off;'\"
+
+# A script of one's own, started again whenever it changes
+kloop image set registry.example.com/team/web --entrypoint './web.py' --watch 'web.py' --watch 'templates/**'
+
+# A program that is built first
+kloop image set team/api:dev --name api --entrypoint ./target/debug/api --build 'cargo build' --watch 'src/**/*.rs'
+
+# Print the object without writing it
+kloop image set postgres --user postgres --dry-run=client -o yaml"
+)]
+pub struct Args {
+    /// PATTERN: an image, with * for any text.
+    #[arg(value_name = "PATTERN")]
+    pattern: String,
+    /// The object's name; the last part of the pattern when left out.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The program and its first arguments.
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    entrypoint: Option<String>,
+    /// The arguments of a container that has none.
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    command: Option<String>,
+    /// A variable, KEY=VALUE; may be given several times.
+    #[arg(short, long, value_name = "KEY=VALUE")]
+    env: Vec<String>,
+    /// The folder to start in.
+    #[arg(long, value_name = "FOLDER")]
+    working_dir: Option<String>,
+    /// Who it runs as when kloop is root.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// A port that it listens on; may be given several times.
+    #[arg(long, value_name = "PORT")]
+    port: Vec<i32>,
+    /// host for a container that sees and changes the machine's files, or private.
+    #[arg(long, value_name = "WHICH")]
+    filesystem: Option<String>,
+    /// The command that is run once before the first start.
+    #[arg(long, value_name = "WORDS")]
+    build: Option<String>,
+    /// Files whose change restarts the containers; may be given several times.
+    #[arg(long, value_name = "GLOB")]
+    watch: Vec<String>,
+    #[command(flatten)]
+    change: ChangeFlags,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let dry_run = args.change.dry_run(context)?;
+    if let Err(why) = pattern::parse(&args.pattern) {
+        return Err(Failure::plain(format!("invalid pattern {:?}: {why}", args.pattern)));
+    }
+    let name = args.name.clone().unwrap_or_else(|| name_of(&args.pattern));
+    let key = Key::new(KIND.resource, "", &name);
+    let fields = args.fields()?;
+    let known = context.look(|ledger| Ok(crate::apiserver::read::get(ledger, &key).ok()))?;
+    if let Some(object) = known {
+        let target = Target { kind: &KIND, object };
+        let reply = change(context, &target, dry_run, |object| {
+            args.fill(object, &fields);
+            Ok(())
+        })?;
+        let done = if reply.changed { "configured" } else { "unchanged" };
+        return args.change.tell(context, &KIND, &reply.object, done, dry_run);
+    }
+    let mut object =
+        Object(json!({"apiVersion": KIND.api_version(), "kind": KIND.kind, "metadata": {"name": name}, "spec": {}}));
+    args.fill(&mut object, &fields);
+    let options = flags::options(Default::default(), dry_run);
+    let object = match dry_run {
+        DryRun::Client => object,
+        _ => context.api()?.write(options.dry_run, |ledger| create(ledger, &KIND, &object, &options))?.object,
+    };
+    args.change.tell(context, &KIND, &object, "created", dry_run)
+}
+
+impl Args {
+    /// What the flags say of each field; null takes it away.
+    fn fields(&self) -> Outcome<Vec<(&'static str, Value)>> {
+        let mut fields = Vec::new();
+        let mut words = |field: &'static str, flag: &str, text: &Option<String>| -> Outcome {
+            if let Some(text) = text {
+                let words = split(text).map_err(|why| {
+                    Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {why}"))
+                })?;
+                fields.push((field, if words.is_empty() { Value::Null } else { json!(words) }));
+            }
+            Ok(())
+        };
+        words("entrypoint", "entrypoint", &self.entrypoint)?;
+        words("command", "command", &self.command)?;
+        words("build", "build", &self.build)?;
+        for (field, value) in &mut fields {
+            if *field == "build" && !value.is_null() {
+                *value = json!({"command": value.take()});
+            }
+        }
+        let texts = [("workingDir", &self.working_dir), ("user", &self.user), ("filesystem", &self.filesystem)];
+        for (field, text) in texts {
+            let value = |text: &String| if text.is_empty() { Value::Null } else { json!(text) };
+            fields.extend(text.as_ref().map(|text| (field, value(text))));
+        }
+        if !self.env.is_empty() {
+            let env = pairs::parse(&self.env, "env", false)?.set;
+            let env: Vec<Value> = env.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+            fields.push(("env", json!(env)));
+        }
+        if !self.port.is_empty() {
+            fields.push(("ports", self.port.iter().map(|port| json!({"containerPort": port})).collect()));
+        }
+        if !self.watch.is_empty() {
+            let globs: Vec<&String> = self.watch.iter().filter(|glob| !glob.is_empty()).collect();
+            fields.push(("watch", if globs.is_empty() { Value::Null } else { json!(globs) }));
+        }
+        Ok(fields)
+    }
+
+    fn fill(&self, object: &mut Object, fields: &[(&str, Value)]) {
+        let patterns = object.items(&["spec", "patterns"]).to_vec();
+        if !patterns.iter().any(|known| known == &self.pattern) {
+            object.set(&["spec", "patterns"], [patterns, vec![json!(self.pattern)]].concat());
+        }
+        for (field, value) in fields {
+            match value {
+                Value::Null => drop(object.unset(&["spec", field])),
+                value => object.set(&["spec", field], value.clone()),
+            }
+        }
+        if let Some(here) = std::env::current_dir().ok().as_deref().and_then(|folder| folder.to_str()) {
+            record(object, here);
+        }
+    }
+}
+
+/// `team/my_api:dev` is named `my-api-dev`.
+fn name_of(pattern: &str) -> String {
+    let text = pattern.split('@').next().unwrap_or(pattern);
+    let last = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text).to_ascii_lowercase();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.';
+    let name: String = last.chars().map(|letter| if plain(letter) { letter } else { '-' }).collect();
+    let name = name.trim_matches(['-', '.']);
+    if name.is_empty() { "any".to_owned() } else { name.to_owned() }
+}
+
+/// Words as a shell splits them: blanks between, quotes around, a backslash before what is meant as it is.
+fn split(text: &str) -> Result<Vec<String>, String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, quote) {
+            (letter, Some(open)) if letter == open => quote = None,
+            ('\\', None | Some('"')) => word.get_or_insert_default().extend(letters.next()),
+            ('\'' | '"', None) => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (letter, None) if letter.is_whitespace() => words.extend(word.take()),
+            (letter, _) => word.get_or_insert_default().push(letter),
+        }
+    }
+    match quote {
+        Some(open) => Err(format!("a {open} is not closed")),
+        None => Ok(words.into_iter().chain(word).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_as_a_shell_does() {
+        let table: [(&str, &[&str]); 6] = [
+            ("", &[]),
+            ("  a   b ", &["a", "b"]),
+            ("-g 'daemon off;'", &["-g", "daemon off;"]),
+            (r#"a\ b "c \" d" '' "$X""#, &["a b", "c \" d", "", "$X"]),
+            ("a'b'c", &["abc"]),
+            ("'\\'", &["\\"]),
+        ];
+        for (text, words) in table {
+            assert_eq!(split(text).expect(text), words, "{text}");
+        }
+        assert_eq!(split("a 'b"), Err("a ' is not closed".into()));
+    }
+
+    #[test]
+    fn objects_are_named_like_their_images() {
+        for (pattern, name) in
+            [("nginx", "nginx"), ("ghcr.io/team/my_api:dev", "my-api-dev"), ("nginx:1.*", "nginx-1"), ("./server", "server"), ("*", "any")]
+        {
+            assert_eq!(name_of(pattern), name);
+        }
+    }
+}

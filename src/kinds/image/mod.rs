@@ -1,0 +1,328 @@
+//! Image (kloop.dev/v1alpha1): what the images of containers are on this machine, where nothing is pulled.
+//!
+//! Knows: the kind's fields, and which images its patterns stand for ([`pattern`]).
+//! Never: looks whether a program is there; `runtime` does. Start reading at [`ImageSpec`].
+
+pub mod pattern;
+pub mod reference;
+
+use super::{Errors, Kind, Path, Typed, omit};
+use crate::object::Object;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind { namespaced: false, ..Kind::of::<Image>(RESOURCE, "v1alpha1", "Image") };
+
+/// The resource's name.
+pub const RESOURCE: &str = "images.kloop.dev";
+
+/// The fields and what they mean, as OpenAPI says it: what `explain` shows.
+pub const SCHEMA: &str = include_str!("schema.json");
+
+/// What is said of images of some names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Image {
+    /// `kloop.dev/v1alpha1`.
+    pub api_version: String,
+    /// `Image`.
+    pub kind: String,
+    /// Name, labels, annotations.
+    pub metadata: ObjectMeta,
+    /// What people write.
+    pub spec: ImageSpec,
+    /// What kloop has seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<ImageStatus>,
+}
+
+/// What an image is here. What is left out is as if no Image object were there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageSpec {
+    /// Which images it is about: `nginx`, `nginx:1.*`, `*/team/app@sha256:*`.
+    pub patterns: Vec<String>,
+    /// The program and its first arguments. Empty: the container's `args`, or `command`, are the whole command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entrypoint: Option<Vec<String>>,
+    /// The arguments of a container that has no `args`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    /// Variables; those of the container win.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env: Option<Vec<Variable>>,
+    /// The folder to start in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// Who it runs as when kloop is root: `postgres`, `999`, `999:999`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Where it listens, for people to read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Vec<Port>>,
+    /// `private`, or `host` for a container that sees and changes the machine's files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filesystem: Option<String>,
+    /// A command that is run once before the first start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<Build>,
+    /// Files whose change restarts the containers: `src/**/*.rs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<Vec<String>>,
+}
+
+/// One variable.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// One port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Port {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The number.
+    pub container_port: i32,
+    /// `TCP` or `UDP`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+}
+
+/// How the program is made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Build {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// The folder to run it in, when not the manifest's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+}
+
+/// What kloop has seen of an image.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageStatus {
+    /// The files that `watch` names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Sources>,
+}
+
+/// The content of watched files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Sources {
+    /// Differs when their content does.
+    pub digest: String,
+    /// How many there are.
+    pub files: i64,
+    /// What is wrong with them.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+impl Typed for Image {
+    fn default(&mut self) {
+        self.api_version = KIND.api_version();
+        self.kind = KIND.kind.to_owned();
+        omit::metadata(&mut self.metadata);
+        let spec = &mut self.spec;
+        // An entrypoint that is there and empty says something: there is no program.
+        omit::empty(&mut spec.command);
+        omit::empty(&mut spec.env);
+        omit::empty(&mut spec.working_dir);
+        omit::empty(&mut spec.user);
+        omit::empty(&mut spec.ports);
+        omit::empty(&mut spec.filesystem);
+        omit::empty(&mut spec.watch);
+        for port in spec.ports.iter_mut().flatten() {
+            omit::empty(&mut port.name);
+            port.protocol.get_or_insert_with(|| "TCP".to_owned());
+        }
+        if let Some(build) = &mut spec.build {
+            omit::empty(&mut build.working_dir);
+        }
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        if old.is_none() {
+            new.unset(&["status"]);
+        }
+    }
+
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let path = Path::root("spec");
+        let spec = &self.spec;
+        if spec.patterns.is_empty() {
+            errors.required(&path.child("patterns"), "name the images that it is about, such as nginx or nginx:1.*");
+        }
+        let mut seen = BTreeSet::new();
+        for (index, text) in spec.patterns.iter().enumerate() {
+            let at = path.child("patterns").index(index);
+            if let Err(problem) = pattern::parse(text) {
+                errors.invalid(&at, text.as_str(), &problem);
+            }
+            if !seen.insert(text) {
+                errors.duplicate(&at, text.as_str());
+            }
+        }
+        if spec.entrypoint.as_ref().and_then(|words| words.first()).is_some_and(String::is_empty) {
+            errors.required(&path.child("entrypoint").index(0), "the program");
+        }
+        self.validate_env(&path.child("env"), errors);
+        self.validate_ports(&path.child("ports"), errors);
+        if let Some(user) = spec.user.as_deref().filter(|user| !is_user(user)) {
+            errors.invalid(&path.child("user"), user, "must be a user or user:group, by name or number");
+        }
+        if let Some(other) = spec.filesystem.as_deref().filter(|word| !["host", "private"].contains(word)) {
+            errors.unsupported(&path.child("filesystem"), other, &["host", "private"]);
+        }
+        if spec.build.as_ref().is_some_and(|build| build.command.first().is_none_or(String::is_empty)) {
+            errors.required(&path.child("build").child("command"), "the program that builds, and its arguments");
+        }
+        for (index, glob) in spec.watch.iter().flatten().enumerate() {
+            if glob.trim_matches('/').is_empty() {
+                let detail = "must name files, relative to the manifest's folder, such as src/**/*.py";
+                errors.invalid(&path.child("watch").index(index), glob.as_str(), detail);
+            }
+        }
+    }
+}
+
+impl Image {
+    fn validate_env(&self, path: &Path, errors: &mut Errors) {
+        for (index, variable) in self.spec.env.iter().flatten().enumerate() {
+            let at = path.index(index).child("name");
+            match variable.name.as_str() {
+                "" => errors.required(&at, ""),
+                name if name.contains(['=', '\0']) => {
+                    errors.invalid(&at, name, "a valid environment variable name must not contain '='");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn validate_ports(&self, path: &Path, errors: &mut Errors) {
+        for (index, port) in self.spec.ports.iter().flatten().enumerate() {
+            let at = path.index(index);
+            if !(1..=65535).contains(&port.container_port) {
+                errors.invalid(&at.child("containerPort"), port.container_port, "must be between 1 and 65535, inclusive");
+            }
+            let protocols = ["SCTP", "TCP", "UDP"];
+            if let Some(other) = port.protocol.as_deref().filter(|word| !protocols.contains(word)) {
+                errors.unsupported(&at.child("protocol"), other, &protocols);
+            }
+        }
+    }
+}
+
+/// A user, and maybe a group after a colon: each a name or a number.
+fn is_user(text: &str) -> bool {
+    let fits = |part: &str| {
+        let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"._-$".contains(&byte);
+        !part.is_empty() && !part.starts_with('-') && part.bytes().all(letters)
+    };
+    let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
+    fits(user) && group.is_none_or(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn complaints(spec: Value) -> Vec<String> {
+        let body = json!({"apiVersion": "kloop.dev/v1alpha1", "kind": "Image", "metadata": {"name": "x"}, "spec": spec});
+        let mut unknown = Vec::new();
+        let stored = (KIND.normalize)(&body, &mut |field| unknown.push(field.complaint()));
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(error) => return vec![error.message],
+        };
+        let errors = (KIND.validate)(&Object(stored), None);
+        unknown.into_iter().chain(errors.iter().map(ToString::to_string)).collect()
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_field() {
+        let whole = json!({"patterns": ["nginx", "*/web:1.*"], "entrypoint": [], "command": ["-g"],
+            "env": [{"name": "A", "value": "1"}], "user": "www-data:33", "ports": [{"containerPort": 80}],
+            "filesystem": "host", "build": {"command": ["make"]}, "watch": ["src/**"], "workingDir": "./x"});
+        assert_eq!(complaints(whole), [""; 0]);
+        let table = [
+            (json!({}), "spec.patterns: Required value: name the images that it is about, such as nginx or nginx:1.*"),
+            (json!({"patterns": ["a b"]}), "spec.patterns[0]: Invalid value: \"a b\": invalid reference format"),
+            (json!({"patterns": ["a", "a"]}), "spec.patterns[1]: Duplicate value: \"a\""),
+            (json!({"patterns": ["a"], "entrypint": ["x"]}), "unknown field \"spec.entrypint\""),
+            (json!({"patterns": ["a"], "env": [{"value": "x"}]}), "spec.env[0].name: Required value"),
+            (
+                json!({"patterns": ["a"], "user": "a b"}),
+                "spec.user: Invalid value: \"a b\": must be a user or user:group, by name or number",
+            ),
+            (
+                json!({"patterns": ["a"], "filesystem": "mine"}),
+                "spec.filesystem: Unsupported value: \"mine\": supported values: \"host\", \"private\"",
+            ),
+            (
+                json!({"patterns": ["a"], "build": {}}),
+                "spec.build.command: Required value: the program that builds, and its arguments",
+            ),
+            (
+                json!({"patterns": ["a"], "ports": [{"containerPort": 70000}]}),
+                "spec.ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
+            ),
+            (
+                json!({"patterns": "a"}),
+                "json: cannot unmarshal string into Go struct field ImageSpec.spec.patterns of type []string",
+            ),
+        ];
+        for (spec, expected) in table {
+            assert_eq!(complaints(spec.clone()), [expected], "{spec}");
+        }
+    }
+
+    #[test]
+    fn the_schema_knows_every_field() {
+        let schema: Value = serde_json::from_str(SCHEMA).expect("a schema");
+        let whole = Image {
+            spec: ImageSpec {
+                entrypoint: Some(vec![]),
+                command: Some(vec![]),
+                env: Some(vec![Variable::default()]),
+                working_dir: Some(String::new()),
+                user: Some(String::new()),
+                ports: Some(vec![Port { name: Some(String::new()), protocol: Some(String::new()), ..Port::default() }]),
+                filesystem: Some(String::new()),
+                build: Some(Build { working_dir: Some(String::new()), ..Build::default() }),
+                watch: Some(vec![]),
+                ..ImageSpec::default()
+            },
+            status: Some(ImageStatus { sources: Some(Sources { message: "m".into(), ..Sources::default() }) }),
+            api_version: String::new(),
+            kind: String::new(),
+            metadata: ObjectMeta::default(),
+        };
+        fn compare(value: &Value, schema: &Value, path: &str) {
+            if let Value::Array(items) = value {
+                return items.iter().for_each(|item| compare(item, &schema["items"], path));
+            }
+            let Value::Object(fields) = value else { return };
+            for (name, value) in fields.iter().filter(|(name, _)| *name != "metadata") {
+                let known = &schema["properties"][name];
+                assert!(known["description"].is_string(), "{path}.{name} is not explained");
+                compare(value, known, &format!("{path}.{name}"));
+            }
+        }
+        compare(&serde_json::to_value(whole).expect("JSON"), &schema, "");
+    }
+}

@@ -1,0 +1,83 @@
+//! Images.
+
+use super::age::since;
+use super::body::{Body, or};
+use super::{Cell, Column, Describe, Related, View, events};
+use crate::object::{Object, Time};
+
+/// The view of Images.
+pub static VIEW: View = View { resource: crate::kinds::image::RESOURCE, columns: COLUMNS, cells, describe };
+
+const COLUMNS: &[Column] = &[
+    Column::text("Name"),
+    Column::text("Patterns"),
+    Column::text("Entrypoint"),
+    Column::text("Command"),
+    Column::text("Age"),
+    Column::wide("User"),
+    Column::wide("Working-Dir"),
+    Column::wide("Filesystem"),
+    Column::wide("Watch"),
+];
+
+fn cells(image: &Object, now: Time) -> Vec<Cell> {
+    let spec = image.0.at("spec");
+    vec![
+        image.name().into(),
+        spec.texts("patterns").join(",").into(),
+        entrypoint(image).into(),
+        Cell::or_none(&words(&spec.texts("command"))),
+        since(image.created(), now).into(),
+        Cell::or_none(spec.text("user")),
+        Cell::or_none(spec.text("workingDir")),
+        or(spec.text("filesystem"), "private").into(),
+        Cell::or_none(&spec.texts("watch").join(",")),
+    ]
+}
+
+/// `<none>` when it says that there is no program, `<found>` when it says nothing of it.
+fn entrypoint(image: &Object) -> String {
+    match image.0.at("spec.entrypoint").as_array() {
+        None => "<found>".into(),
+        Some(words) if words.is_empty() => "<none>".into(),
+        Some(_) => words(&image.0.texts("spec.entrypoint")),
+    }
+}
+
+/// Words as a shell reads them.
+pub fn words(words: &[&str]) -> String {
+    let plain = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,@%+$()".contains(&byte));
+    let quoted = |word: &&str| if plain(word) { (*word).to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+fn describe(image: &Object, related: &dyn Related, out: &mut Describe) {
+    let spec = image.0.at("spec");
+    out.field(0, "Name", image.name());
+    out.labels_and_annotations(image);
+    out.values(0, "Patterns", spec.texts("patterns"));
+    out.field(0, "Entrypoint", entrypoint(image));
+    out.field(0, "Command", or(&words(&spec.texts("command")), "<none>"));
+    out.field(0, "Working Dir", or(spec.text("workingDir"), "<none>"));
+    out.field(0, "User", or(spec.text("user"), "<none>"));
+    out.field(0, "Filesystem", or(spec.text("filesystem"), "private"));
+    let variables = spec.list("env").iter().map(|one| format!("{}={}", one.text("name"), one.text("value")));
+    out.values(0, "Environment", variables);
+    let ports = spec.list("ports").iter().map(|one| format!("{}/{}", one.int("containerPort"), or(one.text("protocol"), "TCP")));
+    out.values(0, "Ports", ports);
+    if spec.has("build") {
+        out.heading(0, "Build");
+        out.field(1, "Command", words(&spec.texts("build.command")));
+        out.field(1, "Working Dir", or(spec.text("build.workingDir"), "<none>"));
+    }
+    if spec.has("watch") {
+        out.values(0, "Watch", spec.texts("watch"));
+        out.heading(0, "Sources");
+        out.field(1, "Digest", or(image.0.text("status.sources.digest"), "<none>"));
+        out.field(1, "Files", image.0.int("status.sources.files"));
+        if image.0.has("status.sources.message") {
+            out.field(1, "Message", image.0.text("status.sources.message"));
+        }
+    }
+    events::of(image, related, out);
+}
