@@ -1,7 +1,7 @@
 //! Everything that the start of an attempt needs.
 
-use super::pod::{LocalPod, Member};
 use super::image::{self, MANIFEST_DIR};
+use super::pod::{LocalPod, Member};
 use super::{command, environment, resources, simulate, user, volumes};
 use crate::object::Str;
 use crate::world::Start;

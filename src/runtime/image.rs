@@ -388,7 +388,13 @@ mod tests {
     #[test]
     fn an_image_object_comes_first() {
         /// Image, entrypoint and command of the object, arguments, and what they come to.
-        type Row = (&'static str, Option<&'static [&'static str]>, &'static [&'static str], &'static [&'static str], &'static str);
+        type Row = (
+            &'static str,
+            Option<&'static [&'static str]>,
+            &'static [&'static str],
+            &'static [&'static str],
+            &'static str,
+        );
         let table: [Row; 9] = [
             ("nosuch", Some(&["sleep", "1"]), &["2"], &[], "sleep 1 2"),
             ("nosuch", Some(&["sleep"]), &["2"], &["3"], "sleep 3"),

@@ -37,7 +37,10 @@ pub fn of_image(named: &str, said: User) -> Result<(User, Option<String>), Strin
     };
     let group = match group.filter(|_| said.group.is_none()) {
         Some(name) => Some(
-            name.parse().ok().or_else(|| of_name(name)).ok_or_else(|| format!("unable to find group {name}: no matching entries in group file"))?,
+            name.parse()
+                .ok()
+                .or_else(|| of_name(name))
+                .ok_or_else(|| format!("unable to find group {name}: no matching entries in group file"))?,
         ),
         None => said.group,
     };

@@ -197,7 +197,15 @@ impl PodFacts {
 impl ContainerFacts {
     /// An attempt of which nothing more is known.
     pub fn new(attempt: u32, state: ContainerState) -> ContainerFacts {
-        ContainerFacts { attempt, state, stopping: None, last: None, image: String::new(), refusals: 0, probes: Default::default() }
+        ContainerFacts {
+            attempt,
+            state,
+            stopping: None,
+            last: None,
+            image: String::new(),
+            refusals: 0,
+            probes: Default::default(),
+        }
     }
 
     /// How the attempt ended, if it has.

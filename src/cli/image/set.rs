@@ -104,9 +104,8 @@ impl Args {
         let mut fields = Vec::new();
         let mut words = |field: &'static str, flag: &str, text: &Option<String>| -> Outcome {
             if let Some(text) = text {
-                let words = split(text).map_err(|why| {
-                    Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {why}"))
-                })?;
+                let words = split(text)
+                    .map_err(|why| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {why}")))?;
                 fields.push((field, if words.is_empty() { Value::Null } else { json!(words) }));
             }
             Ok(())
@@ -210,9 +209,13 @@ mod tests {
 
     #[test]
     fn objects_are_named_like_their_images() {
-        for (pattern, name) in
-            [("nginx", "nginx"), ("ghcr.io/team/my_api:dev", "my-api-dev"), ("nginx:1.*", "nginx-1"), ("./server", "server"), ("*", "any")]
-        {
+        for (pattern, name) in [
+            ("nginx", "nginx"),
+            ("ghcr.io/team/my_api:dev", "my-api-dev"),
+            ("nginx:1.*", "nginx-1"),
+            ("./server", "server"),
+            ("*", "any"),
+        ] {
             assert_eq!(name_of(pattern), name);
         }
     }

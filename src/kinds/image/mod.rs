@@ -216,7 +216,11 @@ impl Image {
         for (index, port) in self.spec.ports.iter().flatten().enumerate() {
             let at = path.index(index);
             if !(1..=65535).contains(&port.container_port) {
-                errors.invalid(&at.child("containerPort"), port.container_port, "must be between 1 and 65535, inclusive");
+                errors.invalid(
+                    &at.child("containerPort"),
+                    port.container_port,
+                    "must be between 1 and 65535, inclusive",
+                );
             }
             let protocols = ["SCTP", "TCP", "UDP"];
             if let Some(other) = port.protocol.as_deref().filter(|word| !protocols.contains(word)) {
@@ -242,7 +246,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn complaints(spec: Value) -> Vec<String> {
-        let body = json!({"apiVersion": "kloop.dev/v1alpha1", "kind": "Image", "metadata": {"name": "x"}, "spec": spec});
+        let body =
+            json!({"apiVersion": "kloop.dev/v1alpha1", "kind": "Image", "metadata": {"name": "x"}, "spec": spec});
         let mut unknown = Vec::new();
         let stored = (KIND.normalize)(&body, &mut |field| unknown.push(field.complaint()));
         let stored = match stored {

@@ -42,9 +42,11 @@ pub fn parse(text: &str) -> Result<Pattern<'_>, String> {
     };
     // Whatever a star stands for, the rest has to look like an image.
     reference::parse(&rest.replace('*', "x"))?;
-    let is_digest = |digest: &str| digest.split_once(':').is_some_and(|(algorithm, hex)| {
-        !algorithm.is_empty() && !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'*')
-    });
+    let is_digest = |digest: &str| {
+        digest.split_once(':').is_some_and(|(algorithm, hex)| {
+            !algorithm.is_empty() && !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'*')
+        })
+    };
     if !digest.is_none_or(|digest| digest == "*" || is_digest(digest)) {
         return Err("the digest must look like sha256:0123abc* ".trim_end().to_owned());
     }
@@ -152,7 +154,18 @@ mod tests {
     fn the_most_specific_wins() {
         let image = format!("nginx:1.25@{DIGEST}");
         let exact = format!("nginx@{DIGEST}");
-        let rising = ["*", "*:1.25", "*/nginx", "nginx*", "nginx", "nginx:*", "nginx:1.*", "nginx:1.25", "nginx@sha256:01*", &exact];
+        let rising = [
+            "*",
+            "*:1.25",
+            "*/nginx",
+            "nginx*",
+            "nginx",
+            "nginx:*",
+            "nginx:1.*",
+            "nginx:1.25",
+            "nginx@sha256:01*",
+            &exact,
+        ];
         for pair in rising.windows(2) {
             assert!(rank(pair[0], &image) < rank(pair[1], &image), "{pair:?}");
             assert!(rank(pair[0], &image).is_some(), "{pair:?}");

@@ -46,8 +46,11 @@ fn entrypoint(image: &Object) -> String {
 
 /// Words as a shell reads them.
 pub fn words(words: &[&str]) -> String {
-    let plain = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,@%+$()".contains(&byte));
-    let quoted = |word: &&str| if plain(word) { (*word).to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) };
+    let plain = |word: &str| {
+        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,@%+$()".contains(&byte))
+    };
+    let quoted =
+        |word: &&str| if plain(word) { (*word).to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) };
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
@@ -63,7 +66,10 @@ fn describe(image: &Object, related: &dyn Related, out: &mut Describe) {
     out.field(0, "Filesystem", or(spec.text("filesystem"), "private"));
     let variables = spec.list("env").iter().map(|one| format!("{}={}", one.text("name"), one.text("value")));
     out.values(0, "Environment", variables);
-    let ports = spec.list("ports").iter().map(|one| format!("{}/{}", one.int("containerPort"), or(one.text("protocol"), "TCP")));
+    let ports = spec
+        .list("ports")
+        .iter()
+        .map(|one| format!("{}/{}", one.int("containerPort"), or(one.text("protocol"), "TCP")));
     out.values(0, "Ports", ports);
     if spec.has("build") {
         out.heading(0, "Build");

@@ -3,8 +3,8 @@
 //! A view of its own costs a container's start one to two milliseconds (measured), so a pod gets one when it needs one: it has a volume that it
 //! asked for itself or host aliases, or its annotation says so. The token that every pod is given is no reason.
 
-use super::super::{command, image};
 use super::super::pod::{LocalPod, Member};
+use super::super::{command, image};
 use super::{hosts, source};
 use crate::object::Str;
 use crate::world::volume::{Files, Mount, View, Volume, fingerprint};
