@@ -33,7 +33,7 @@ pub struct Args {
 enum Verb {
     List(list::Args),
     Resolve(resolve::Args),
-    Set(set::Args),
+    Set(Box<set::Args>),
 }
 
 /// Runs the verb.
@@ -41,6 +41,6 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     match args.verb {
         Verb::List(args) => list::run(args, context),
         Verb::Resolve(args) => resolve::run(args, context),
-        Verb::Set(args) => set::run(args, context),
+        Verb::Set(args) => set::run(*args, context),
     }
 }
