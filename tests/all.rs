@@ -15,6 +15,7 @@ mod replay;
 mod runtime;
 #[cfg(feature = "schema")]
 mod schema;
+mod screen;
 mod show;
 mod sim;
 mod store;

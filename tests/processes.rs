@@ -14,6 +14,7 @@ mod logs;
 mod network;
 mod nodes;
 mod rollouts;
+mod terminals;
 mod users;
 mod volumes;
 mod watching;

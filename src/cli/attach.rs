@@ -1,8 +1,12 @@
-//! `kloop attach`: what a container writes from now on, line by line, from its log; no control plane needs to run.
+//! `kloop attach`: in front of a running container, reading what it writes and typing what it reads; no control plane needs to run.
 
-use super::{Context, Failure, Outcome, one_pod};
+use super::one_pod::{SessionFlags, Wish};
+use super::{Context, Failure, Outcome};
+use crate::object::Object;
 use crate::runtime::logs::{self, Options};
-use std::io::{IsTerminal, Write};
+use crate::runtime::session::{self, Ended, Joining, Streams};
+use serde_json::Value;
+use std::io::Write;
 
 /// Attach to a process that is already running inside an existing container.
 #[derive(clap::Args)]
@@ -16,27 +20,17 @@ kloop attach mypod
 # Get output from ruby-container from pod mypod
 kloop attach mypod -c ruby-container
 
+# Switch to raw terminal mode; sends stdin to 'bash' in ruby-container from pod mypod and sends stdout/stderr from 'bash' back
+kloop attach mypod -c ruby-container -i -t
+
 # Get output from the first pod of a replica set named nginx
 kloop attach rs/nginx"
 )]
 pub struct Args {
     /// POD or TYPE/NAME.
     words: Vec<String>,
-    /// Container name. If omitted, the first container in the pod will be chosen.
-    #[arg(short, long, value_name = "CONTAINER")]
-    container: Option<String>,
-    /// Pass stdin to the container. Not supported yet.
-    #[arg(short = 'i', long)]
-    stdin: bool,
-    /// Stdin is a TTY. Without stdin it changes nothing.
-    #[arg(short, long)]
-    tty: bool,
-    /// Only print output from the remote session.
-    #[arg(short, long)]
-    quiet: bool,
-    /// The length of time (like 5s, 2m, or 3h, higher than zero) to wait until at least one pod is running.
-    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
-    pod_running_timeout: String,
+    #[command(flatten)]
+    session: SessionFlags,
 }
 
 /// Runs the verb.
@@ -52,26 +46,91 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             ));
         }
     };
-    if args.stdin {
-        return Err(Failure::plain(
-            "attach passes no standard input yet: use 'kloop exec -i', which runs a command of its own",
-        ));
+    let (pod, container) = args.session.find(word, "attach", context)?;
+    match join(&pod, &container, args.session.wish(), false, context)? {
+        Joined::Done => Ok(()),
+        Joined::Missing => {
+            Err(Failure::plain(format!("unable to upgrade connection: container not found ({container:?})")))
+        }
     }
-    let pod = one_pod::find(word, &args.pod_running_timeout, context)?;
-    let container = one_pod::container(&pod, args.container.as_ref(), args.quiet, "attach", context)?;
+}
+
+/// How it went.
+#[derive(PartialEq)]
+pub enum Joined {
+    /// The container has ended, or there was nothing more to type.
+    Done,
+    /// It did not run any more, or not yet.
+    Missing,
+}
+
+/// Attaches us to a container, with `replay` from the first of its words on.
+pub fn join(pod: &Object, container: &str, wish: Wish, replay: bool, context: &mut Context) -> Outcome<Joined> {
+    let (spec, is_ephemeral) = find(pod, container);
+    let has = |field: &str| spec.is_some_and(|spec| spec[field] == true);
+    if wish.stdin && !has("stdin") {
+        return Err(Failure::plain(format!(
+            "unable to use stdin - container {container} did not open one: set stdin: true for it, or use 'kloop exec -i'"
+        )));
+    }
+    if wish.tty && !has("tty") && !wish.quiet {
+        context.tell(&format!("error: Unable to use a TTY - container {container} did not allocate one"));
+    }
+    // A container with a terminal is met in one, asked for or not.
+    let streams = Wish { tty: has("tty"), ..wish }.streams(context);
     let state = context.api()?.store().home().to_owned();
-    let options = Options { follow: true, tail: Some(0), ..Options::default() };
-    let output = logs::open(&state, pod.uid(), &container, options)
-        .map_err(|_| Failure::plain(format!("unable to upgrade connection: container not found ({container:?})")))?;
-    if !args.quiet {
-        context.tell("If you don't see a command prompt, try pressing enter.");
+    let ready = || {
+        if !wish.quiet {
+            context.tell(PROMPT);
+        }
+    };
+    match session::attach(&state, pod.uid(), container, Joining { streams, replay }, ready)? {
+        Ended::Missing => Ok(Joined::Missing),
+        Ended::Failed(why) => Err(Failure::plain(format!("unable to upgrade connection: {why}"))),
+        Ended::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
+        Ended::Exited(_) | Ended::Detached => {
+            if let Some(how) = how_to_come_back(pod, container, is_ephemeral, streams).filter(|_| !wish.quiet) {
+                context.say(&how)?;
+            }
+            Ok(Joined::Done)
+        }
     }
-    let mut out = std::io::stdout().lock();
-    for piece in output {
-        let piece = piece?;
-        let piece = if out.is_terminal() { crate::show::escape::output(&piece) } else { piece };
-        out.write_all(&piece)?;
+}
+
+/// Attaches us to a container that we have started, from its first word on; of one that has ended already only the words are left.
+pub fn meet(pod: &Object, container: &str, wish: Wish, context: &mut Context) -> Outcome {
+    if join(pod, container, wish, true, context)? == Joined::Missing {
+        let state = context.api()?.store().home().to_owned();
+        let Ok(log) = logs::open(&state, pod.uid(), container, Options::default()) else { return Ok(()) };
+        let mut out = std::io::stdout().lock();
+        for piece in log {
+            out.write_all(&piece?)?;
+        }
         out.flush()?;
     }
     Ok(())
+}
+
+/// kubectl's words since 1.34.
+const PROMPT: &str = "All commands and output from this session will be recorded in container logs, including credentials and sensitive information passed through the command prompt.\n\
+If you don't see a command prompt, try pressing enter.";
+
+/// A container's spec, and whether it is an ephemeral one.
+fn find<'a>(pod: &'a Object, container: &str) -> (Option<&'a Value>, bool) {
+    let of = |list: &str| pod.items(&["spec", list]).iter().find(|one| one["name"] == container);
+    let ephemeral = of("ephemeralContainers");
+    (ephemeral.or_else(|| of("containers")).or_else(|| of("initContainers")), ephemeral.is_some())
+}
+
+fn how_to_come_back(pod: &Object, container: &str, is_ephemeral: bool, streams: Streams) -> Option<String> {
+    if !streams.terminal || pod.text(&["spec", "restartPolicy"]).unwrap_or("Always") != "Always" {
+        return None;
+    }
+    let command = format!("kloop attach {} -c {container} -i -t", pod.name());
+    Some(match is_ephemeral {
+        true => format!(
+            "Session ended, the ephemeral container will not be restarted but may be reattached using '{command}' if it is still running"
+        ),
+        false => format!("Session ended, resume using '{command}' command when the pod is running"),
+    })
 }

@@ -248,8 +248,13 @@ fn one(args: &Args, context: &mut Context, target: &Target, options: &DeleteOpti
         return context.say(&name);
     }
     let word = if args.force { "force deleted" } else { "deleted" };
+    context.say(&format!("{}{}", told(kind, &key, word), dry_run.suffix()))
+}
+
+/// `pod "web" deleted from default namespace`.
+pub fn told(kind: &Kind, key: &Key, word: &str) -> String {
     let place = if kind.namespaced { format!(" from {} namespace", key.namespace) } else { String::new() };
-    context.say(&format!("{} {:?} {word}{place}{}", kind.qualified_singular(), object.name(), dry_run.suffix()))
+    format!("{} {:?} {word}{place}", kind.qualified_singular(), &*key.name)
 }
 
 /// Waits until the objects are gone (another of the same name is another). With no control plane running, nothing would end

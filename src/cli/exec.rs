@@ -1,6 +1,7 @@
 //! `kloop exec`: a command beside a running container; the pod's shim starts it, no control plane needs to run.
 
-use super::{Context, Failure, Outcome, one_pod};
+use super::one_pod::SessionFlags;
+use super::{Context, Failure, Outcome};
 use crate::object::Object;
 use crate::runtime::session::{self, Ended, Streams};
 
@@ -30,21 +31,8 @@ kloop exec svc/myservice -- date"
 pub struct Args {
     /// POD or TYPE/NAME.
     words: Vec<String>,
-    /// Container name. If omitted, the first container in the pod will be chosen.
-    #[arg(short, long, value_name = "CONTAINER")]
-    container: Option<String>,
-    /// Pass stdin to the container.
-    #[arg(short = 'i', long)]
-    stdin: bool,
-    /// Stdin is a TTY.
-    #[arg(short, long)]
-    tty: bool,
-    /// Only print output from the remote session.
-    #[arg(short, long)]
-    quiet: bool,
-    /// The length of time (like 5s, 2m, or 3h, higher than zero) to wait until at least one pod is running.
-    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
-    pod_running_timeout: String,
+    #[command(flatten)]
+    session: SessionFlags,
     /// The command and its arguments.
     #[arg(last = true)]
     command: Vec<String>,
@@ -61,26 +49,16 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         [word] => word,
         _ => return usage("exec [POD] [COMMAND] is not supported anymore. Use exec [POD] -- [COMMAND] instead"),
     };
-    let pod = one_pod::find(word, &args.pod_running_timeout, context)?;
-    let container = one_pod::container(&pod, args.container.as_ref(), args.quiet, "exec into", context)?;
-    let streams = streams(args.stdin, args.tty, context);
+    let (pod, container) = args.session.find(word, "exec into", context)?;
+    let streams = args.session.wish().streams(context);
     run_in(&pod, &container, &args.command, streams, context)
-}
-
-/// The streams that the flags ask for: a terminal only for who has one to give.
-pub fn streams(stdin: bool, tty: bool, context: &mut Context) -> Streams {
-    let terminal = stdin && tty && session::is_terminal();
-    if stdin && tty && !terminal {
-        context.tell("Unable to use a TTY - input is not a terminal or the right kind of file");
-    }
-    Streams { stdin, terminal }
 }
 
 /// Runs a command beside a container and passes its exit code on.
 fn run_in(pod: &Object, container: &str, command: &[String], streams: Streams, context: &mut Context) -> Outcome {
     let state = context.api()?.store().home().to_owned();
     match session::run(&state, pod.uid(), container, command, streams)? {
-        Ended::Exited(0) => Ok(()),
+        Ended::Exited(0) | Ended::Detached => Ok(()),
         Ended::Exited(code) => {
             context.tell(&format!("command terminated with exit code {code}"));
             Err(Failure::Code(u8::try_from(code).unwrap_or(1)))

@@ -6,6 +6,64 @@ use super::{Context, Failure, Outcome, flags};
 use crate::apiserver::read::{self, Wanted};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Time};
+use crate::runtime::session::{self, Streams};
+
+/// Flags of verbs that put somebody in front of a container.
+#[derive(clap::Args)]
+pub struct SessionFlags {
+    /// Container name. If omitted, the first container in the pod will be chosen.
+    #[arg(short, long, value_name = "CONTAINER")]
+    container: Option<String>,
+    /// Pass stdin to the container.
+    #[arg(short = 'i', long)]
+    stdin: bool,
+    /// Stdin is a TTY.
+    #[arg(short, long)]
+    tty: bool,
+    /// Only print output from the remote session.
+    #[arg(short, long)]
+    quiet: bool,
+    /// The length of time (like 5s, 2m, or 3h, higher than zero) to wait until at least one pod is running.
+    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
+    pod_running_timeout: String,
+}
+
+impl SessionFlags {
+    /// The pod and the container that are meant; see [`container`].
+    pub fn find(&self, word: &str, doing: &str, context: &mut Context) -> Outcome<(Object, String)> {
+        let pod = find(word, &self.pod_running_timeout, context)?;
+        let container = container(&pod, self.container.as_ref(), self.quiet, doing, context)?;
+        Ok((pod, container))
+    }
+
+    /// What is asked for.
+    pub fn wish(&self) -> Wish {
+        Wish { stdin: self.stdin, tty: self.tty, quiet: self.quiet }
+    }
+}
+
+/// What somebody in front of a container asks for.
+#[derive(Clone, Copy)]
+pub struct Wish {
+    /// To type.
+    pub stdin: bool,
+    /// In a terminal.
+    pub tty: bool,
+    /// No words beside the container's.
+    pub quiet: bool,
+}
+
+impl Wish {
+    /// The streams that can be had: a terminal only for who types and has one to give.
+    pub fn streams(self, context: &mut Context) -> Streams {
+        let wanted = self.stdin && self.tty;
+        let terminal = wanted && session::is_terminal();
+        if wanted && !terminal && !self.quiet {
+            context.tell("Unable to use a TTY - input is not a terminal or the right kind of file");
+        }
+        Streams { stdin: self.stdin, terminal }
+    }
+}
 
 /// What POD or TYPE/NAME names.
 pub fn named(word: &str, pods: &'static Kind) -> Outcome<(&'static Kind, String)> {

@@ -1,7 +1,15 @@
-//! `kloop run`: one pod, from flags.
+//! `kloop run`: one pod, from flags, and who asks for it in front of it.
 
 use super::create::generate::{Making, Overrides};
-use super::{Context, Failure, Outcome, pairs};
+use super::flags::DryRun;
+use super::one_pod::Wish;
+use super::patience::Patience;
+use super::{Context, Failure, Outcome, attach, delete, flags, pairs};
+use crate::apiserver::create::key_of;
+use crate::apiserver::delete::{DeleteOptions, delete as remove};
+use crate::apiserver::read;
+use crate::kinds;
+use crate::object::{Object, Reason};
 use serde_json::{Map, Value, json};
 
 /// Create and run a particular image in a pod.
@@ -23,6 +31,9 @@ kloop run nginx --image=nginx --dry-run=client -o yaml
 
 # Start a nginx pod, but overload the spec with a partial set of values parsed from JSON
 kloop run nginx --image=nginx --overrides='{ \"apiVersion\": \"v1\", \"spec\": { \"nodeName\": \"node-a\" } }'
+
+# Start a busybox pod and keep it in the foreground, don't restart it if it exits
+kloop run -i -t busybox --image=busybox --restart=Never
 
 # Start the nginx pod using the default command, but use custom arguments (arg1 .. argN) for that command
 kloop run nginx --image=nginx -- arg1 arg2 argN
@@ -68,6 +79,31 @@ pub struct Args {
     /// If true, run the container in privileged mode.
     #[arg(long)]
     privileged: bool,
+    /// Keep stdin open on the container in the pod, even if nothing is attached.
+    #[arg(short = 'i', long)]
+    stdin: bool,
+    /// Allocate a TTY for the container in the pod.
+    #[arg(short, long)]
+    tty: bool,
+    /// If true, wait for the Pod to start running, and then attach to the Pod as if 'kloop attach ...' were called. Default false,
+    /// unless '-i/--stdin' is set, in which case the default is true. With '--restart=Never' the exit code of the container
+    /// process is returned.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    attach: Option<bool>,
+    /// If the pod is started in interactive mode or with stdin, leave stdin open after the first attach completes. By default,
+    /// stdin will be closed after the first attach completes.
+    #[arg(long)]
+    leave_stdin_open: bool,
+    /// If true, delete the pod after it exits. Only valid when attaching to the container, e.g. with '--attach' or with
+    /// '-i/--stdin'.
+    #[arg(long)]
+    rm: bool,
+    /// If true, suppress prompt messages.
+    #[arg(short, long)]
+    quiet: bool,
+    /// The length of time (like 5s, 2m, or 3h, higher than zero) to wait until at least one pod is running.
+    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
+    pod_running_timeout: String,
     /// Arguments of the container, or its command.
     #[arg(last = true)]
     arguments: Vec<String>,
@@ -88,19 +124,20 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if args.expose && args.port.is_none() {
         return Err(usage("--port must be set when exposing a service".into()));
     }
+    let attaches = args.attach.unwrap_or(args.stdin);
+    check_attach(&args, attaches, context)?;
     let words: Vec<String> = more.iter().chain(&args.arguments).cloned().collect();
     let labels = match &args.labels[..] {
         [] => json!({"run": name}),
         labels => map(labels, "label")?,
     };
-    if let Some(port) = args.port.filter(|_| args.expose) {
-        let service = json!({
+    let service = args.port.filter(|_| args.expose).map(|port| {
+        json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
             "spec": {"ports": [{"port": port, "protocol": "TCP", "targetPort": port}], "selector": labels},
             "status": {"loadBalancer": {}},
-        });
-        args.making.create(context, service, "created")?;
-    }
+        })
+    });
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"labels": labels, "name": name},
         "spec": {
@@ -111,7 +148,97 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if !args.annotations.is_empty() {
         pod["metadata"]["annotations"] = map(&args.annotations, "annotation")?;
     }
-    args.making.create(context, args.overrides.apply(pod)?, "created")
+    let bodies = service.into_iter().chain([args.overrides.apply(pod)?]);
+    if !attaches {
+        return bodies.into_iter().try_for_each(|body| args.making.create(context, body, "created"));
+    }
+    let made = bodies.map(|body| args.making.create_quietly(context, body)).collect::<Outcome<Vec<Object>>>()?;
+    let done = made.last().map_or(Ok(()), |pod| stand_before(&args, pod, context));
+    if args.rm {
+        made.iter().rev().try_for_each(|object| clean_up(&args, object, context))?;
+    }
+    done
+}
+
+fn check_attach(args: &Args, attaches: bool, context: &mut Context) -> Outcome {
+    let refusal = match () {
+        () if args.tty && !args.stdin => "-i/--stdin is required for containers with -t/--tty=true",
+        () if args.rm && !attaches => "--rm should only be used for attached containers",
+        () if attaches && args.making.dry_run(context)? != DryRun::None => {
+            "--dry-run=[server|client] can't be used with attached containers options (--attach, --stdin, or --tty)"
+        }
+        () => return Ok(()),
+    };
+    Err(Failure::Usage("run".into(), refusal.into()))
+}
+
+/// Attaches to the pod's container once it runs, and has its exit code when it is not started again.
+fn stand_before(args: &Args, pod: &Object, context: &mut Context) -> Outcome {
+    let pod = wait_until(args, pod, context, |pod| has_ended(pod) || is_ready(pod))?;
+    let container = pod.items(&["spec", "containers"]).first().and_then(|one| one["name"].as_str());
+    let wish = Wish { stdin: args.stdin, tty: args.tty, quiet: args.quiet };
+    attach::meet(&pod, container.unwrap_or_default(), wish, context)?;
+    let once = pod.text(&["spec", "restartPolicy"]).filter(|policy| *policy != "Always");
+    let Some(policy) = once.filter(|_| !args.leave_stdin_open) else { return Ok(()) };
+    let is_over = |pod: &Object| phase(pod) == "Succeeded" || (policy == "Never" && phase(pod) == "Failed");
+    exit_code(&wait_until(args, &pod, context, is_over)?, context)
+}
+
+fn exit_code(pod: &Object, context: &mut Context) -> Outcome {
+    if phase(pod) == "Succeeded" {
+        return Ok(());
+    }
+    let name = format!("{}/{}", pod.namespace(), pod.name());
+    let ended = pod.items(&["status", "containerStatuses"]).first().map(|one| &one["state"]["terminated"]);
+    let code = ended.and_then(|ended| ended["exitCode"].as_i64()).filter(|code| *code != 0);
+    let (Some(ended), Some(code)) = (ended, code) else {
+        return Err(Failure::plain(format!("pod {name} failed with unknown exit code")));
+    };
+    let text = |field: &str| ended[field].as_str().unwrap_or_default();
+    context.tell(format!("pod {name} terminated ({})\n{}", text("reason"), text("message")).trim_end());
+    Err(Failure::Code(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Waits until the pod, as it stands, is as it should be.
+fn wait_until(args: &Args, pod: &Object, context: &mut Context, is_so: impl Fn(&Object) -> bool) -> Outcome<Object> {
+    let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
+    let patience = Patience::with_control_plane(context, timeout)?;
+    let kind = kinds::by_name("pods").ok_or_else(|| Failure::plain("there are no pods"))?;
+    let key = key_of(kind, pod);
+    loop {
+        let found = context.look(|ledger| read::get(ledger, &key))?;
+        if is_so(&found) {
+            return Ok(found);
+        }
+        if !patience.wait() {
+            return Err(Failure::plain("timed out waiting for the condition"));
+        }
+    }
+}
+
+fn phase(pod: &Object) -> &str {
+    pod.text(&["status", "phase"]).unwrap_or_default()
+}
+
+fn has_ended(pod: &Object) -> bool {
+    ["Succeeded", "Failed"].contains(&phase(pod))
+}
+
+fn is_ready(pod: &Object) -> bool {
+    let conditions = pod.items(&["status", "conditions"]);
+    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// Deletes what was made; that it is gone already is as good.
+fn clean_up(args: &Args, object: &Object, context: &mut Context) -> Outcome {
+    let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
+    let key = key_of(kind, object);
+    match context.api()?.write(false, |ledger| remove(ledger, kind, &key, &DeleteOptions::default())) {
+        Err(status) if status.reason == Reason::NotFound => Ok(()),
+        Err(status) => Err(status.into()),
+        Ok(_) if args.quiet => Ok(()),
+        Ok(_) => context.say(&delete::told(kind, &key, "deleted")),
+    }
 }
 
 fn map(words: &[String], what: &str) -> Outcome<Value> {
@@ -134,6 +261,15 @@ fn container(args: &Args, name: &str, words: Vec<String>) -> Outcome<Value> {
     }
     if let Some(port) = args.port {
         container["ports"] = json!([{"containerPort": port}]);
+    }
+    if args.stdin {
+        container["stdin"] = true.into();
+    }
+    if args.stdin && !args.leave_stdin_open {
+        container["stdinOnce"] = true.into();
+    }
+    if args.tty {
+        container["tty"] = true.into();
     }
     if let Some(policy) = &args.image_pull_policy {
         container["imagePullPolicy"] = policy.as_str().into();

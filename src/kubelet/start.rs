@@ -55,6 +55,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
             .unwrap_or_else(|| "/dev/termination-log".into()),
         termination_from_logs: spec.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
         stdin: spec.stdin.unwrap_or(false),
+        stdin_once: spec.stdin_once.unwrap_or(false),
         tty: spec.tty.unwrap_or(false),
         limits: resources::limits(pod, member),
         user: user::of(pod, member)?,

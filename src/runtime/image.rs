@@ -139,6 +139,8 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         groups: Vec::new(),
         oom_score: start.limits.oom_score,
         stdin: start.stdin,
+        stdin_once: start.stdin_once,
+        tty: start.tty,
         user,
         stop_signal: process::signal_number(&start.stop_signal).unwrap_or(15),
         message_path: start.termination_message_path.clone(),

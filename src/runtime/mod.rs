@@ -20,6 +20,7 @@ pub mod machine;
 mod network;
 mod probe;
 pub mod process;
+mod pty;
 pub mod relay;
 pub mod session;
 mod shim;

@@ -383,6 +383,7 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
         termination_message_path: "/dev/termination-log".into(),
         termination_from_logs: false,
         stdin: false,
+        stdin_once: false,
         tty: false,
         limits: Default::default(),
         user: None,

@@ -8,7 +8,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 use std::ffi::CString;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 /// What to start.
@@ -23,8 +23,8 @@ pub struct Program<'a> {
     pub cwd: CString,
     /// Standard input, output and error. The child gets these and nothing else: every other descriptor of ours closes on exec.
     pub stdio: [BorrowedFd<'a>; 3],
-    /// Whether standard input is to be its controlling terminal; only [`fork`] can see to that.
-    pub terminal: bool,
+    /// The terminal that it gets as all three of them and as its controlling one; only [`fork`] can see to that.
+    pub terminal: Option<OwnedFd>,
     /// Who it is to be, when not who we are; only [`fork`] can see to that.
     pub identity: Option<Identity>,
 }
@@ -101,7 +101,8 @@ pub fn fork<'a>(
 fn execute(program: &Program) -> io::Error {
     let argv = pointers(&program.argv);
     let envp = pointers(&program.env);
-    for (target, fd) in program.stdio.iter().enumerate() {
+    let stdio = program.terminal.as_ref().map_or(program.stdio, |terminal| [terminal.as_fd(); 3]);
+    for (target, fd) in stdio.iter().enumerate() {
         // SAFETY: both are numbers; those of the program are above the three that are replaced.
         if unsafe { libc::dup2(fd.as_raw_fd(), target as i32) } < 0 {
             return io::Error::last_os_error();
@@ -110,7 +111,7 @@ fn execute(program: &Program) -> io::Error {
     // SAFETY: every pointer is to a live, nul-terminated string; both arrays end with a null pointer; the set is initialised.
     unsafe {
         libc::setsid();
-        if program.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+        if program.terminal.is_some() && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
             return io::Error::last_os_error();
         }
         if libc::chdir(program.cwd.as_ptr()) < 0 {

@@ -44,8 +44,14 @@ pub enum Request {
     /// Runs a command beside a running container, in its environment.
     Exec(Box<Exec>),
     /// Runs a command beside a running container for whoever asks, a leader or not. Its standard input, output and error come as
-    /// descriptors with this request; it is killed when the asker goes. Answered by [`Answer::ExecDone`].
+    /// descriptors with this request, or else a socket to which the other side of its terminal is sent; it is killed when the asker
+    /// goes. Answered by [`Answer::ExecDone`].
     Session(Session),
+    /// Joins what a running container reads and writes, for whoever asks. Three pipes come as descriptors with this request: one to
+    /// read its input from, two to write its outputs to. Answered by [`Answer::Attached`], and in the end by [`Answer::Detached`].
+    Attach(Attach),
+    /// The size of a container's terminal, from one who is attached to it.
+    Resize(Size),
     /// Brings the content of volumes up to date.
     Refresh(Vec<Volume>),
     /// Kills everything, deletes the pod's folder and ends the shim.
@@ -101,6 +107,12 @@ pub struct Launch {
     pub oom_score: Option<i32>,
     /// Whether standard input stays open.
     pub stdin: bool,
+    /// Whether it is closed when the first one who was attached to it has gone.
+    #[serde(default)]
+    pub stdin_once: bool,
+    /// Whether standard input, output and error are a terminal.
+    #[serde(default)]
+    pub tty: bool,
     /// The signal that asks it to end.
     pub stop_signal: i32,
     /// Where a container with a view of its own leaves its termination message.
@@ -177,8 +189,31 @@ pub struct Session {
     pub container: String,
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Whether standard input is a terminal, which is to be its controlling one.
+    /// Whether it gets a terminal, which is to be its controlling one.
     pub terminal: bool,
+    /// The size of that terminal.
+    #[serde(default)]
+    pub size: Size,
+}
+
+/// Joining a container.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Attach {
+    /// The container.
+    pub container: String,
+    /// Whether it reads what comes.
+    pub stdin: bool,
+    /// Whether what it has written before is told first.
+    pub replay: bool,
+}
+
+/// The size of a terminal; all zero when nobody knows it.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
+pub struct Size {
+    /// Lines.
+    pub rows: u16,
+    /// Letters in a line.
+    pub columns: u16,
 }
 
 /// What a shim answers and reports.
@@ -202,6 +237,10 @@ pub enum Answer {
         /// What it wrote, at most 10 KiB.
         output: String,
     },
+    /// From now on whatever the container writes is passed on.
+    Attached,
+    /// The container has ended, or nothing more is passed on for another reason. Everything until then was.
+    Detached,
     /// The request was not carried out.
     Refused {
         /// Why.

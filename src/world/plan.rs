@@ -267,6 +267,8 @@ pub struct Start {
     pub termination_from_logs: bool,
     /// `stdin`.
     pub stdin: bool,
+    /// `stdinOnce`.
+    pub stdin_once: bool,
     /// `tty`.
     pub tty: bool,
     /// What it may use.

@@ -52,10 +52,21 @@ pub struct Making {
 impl Making {
     /// Creates the object and says `service/web <word>`, or prints it.
     pub fn create(&self, context: &mut Context, body: Value, word: &str) -> Outcome {
-        let dry_run = self.make.change.dry_run(context)?;
+        let dry_run = self.dry_run(context)?;
         let object = self.commit(context, Object(body), dry_run)?;
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
         self.make.change.tell(context, kind, &object, word, dry_run)
+    }
+
+    /// What `--dry-run` says.
+    pub fn dry_run(&self, context: &mut Context) -> Outcome<DryRun> {
+        self.make.change.dry_run(context)
+    }
+
+    /// Creates the object and says nothing.
+    pub fn create_quietly(&self, context: &mut Context, body: Value) -> Outcome<Object> {
+        let dry_run = self.dry_run(context)?;
+        self.commit(context, Object(body), dry_run)
     }
 
     fn commit(&self, context: &mut Context, mut object: Object, dry_run: DryRun) -> Outcome<Object> {

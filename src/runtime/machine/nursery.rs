@@ -46,7 +46,7 @@ impl Nursery {
                 env: Vec::new(),
                 cwd: c"/".to_owned(),
                 stdio: [theirs.as_fd(), nothing.as_fd(), nothing.as_fd()],
-                terminal: false,
+                terminal: None,
                 identity: None,
             };
             let child =

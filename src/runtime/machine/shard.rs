@@ -494,6 +494,8 @@ impl Shard {
             }
             // Another leader has taken over: it is for that one to act.
             Answer::Refused { .. } => {}
+            // Those are for who attaches, which this is not.
+            Answer::Attached | Answer::Detached => {}
             Answer::Leaving => pod_mut(&mut self.pods, uid).leaving = true,
             Answer::Removed => self.removed(uid),
         }

@@ -1,20 +1,25 @@
-//! A command beside a container for whoever sits in front of it: `exec`, and what stands on it.
+//! A command beside a container, or the container itself, for whoever sits in front of it: `exec`, `attach`, and what stands on them.
 //!
-//! The pod's shim starts it and tells its exit code; nothing else needs to run. Files, pipes and sockets of ours become the command's
-//! own standard input, output and error, so that nothing of them is copied. A terminal of ours never does: with [`Streams::terminal`]
-//! the command gets a new one, whose other side we hold, and else pipes.
-//! Start reading at [`run`].
+//! The pod's shim does it; nothing else needs to run. Files, pipes and sockets of ours become a command's own standard input, output
+//! and error, so that nothing of them is copied. A terminal of ours never does: with [`Streams::terminal`] the command gets a new
+//! one, made where the container's files are, whose other side comes to us, and else pipes. Of a container itself the shim reads and
+//! logs the outputs, and passes them on through pipes.
+//! Start reading at [`run`] and [`attach`].
 
 mod copying;
 mod terminal;
 
-use super::wire::{self, Answer, Envelope, ExecOutcome, Request};
-use super::{folder, spawn};
+use super::wire::{self, Answer, Attach, Envelope, ExecOutcome, Request, Size};
+use super::{folder, pty, spawn};
 use copying::Copy;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
+    socketpair,
+};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::isatty;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -36,6 +41,8 @@ pub struct Streams {
 pub enum Ended {
     /// The command, with this code.
     Exited(i32),
+    /// The container that we were attached to has ended, or there is nothing more to type.
+    Detached,
     /// The container does not run.
     Missing,
     /// It was not started, or its shim has gone.
@@ -46,80 +53,206 @@ pub enum Ended {
 
 /// Whether our standard input is a terminal.
 pub fn is_terminal() -> bool {
-    isatty(rustix::stdio::stdin())
+    isatty(stdin())
 }
 
 /// Runs a command beside a running container of a pod, with our standard input, output and error.
 pub fn run(state: &Path, uid: &str, container: &str, argv: &[String], streams: Streams) -> io::Result<Ended> {
-    let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
-    if record.is_none_or(|record| record.containers.get(container).and_then(|known| known.process()).is_none()) {
-        return Ok(Ended::Missing);
-    }
-    let socket = match folder::dial(&folder::pod(state, uid)) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            return Ok(Ended::Missing);
-        }
-        socket => socket?,
-    };
-    let (stdio, copies, terminal) = if streams.terminal { on_terminal()? } else { on_pipes(streams.stdin)? };
+    let Some(mut shim) = Shim::of(state, uid, container)? else { return Ok(Ended::Missing) };
+    let size = if streams.terminal { Terminal::size() } else { Size::default() };
     let (container, argv) = (container.to_owned(), argv.to_vec());
-    let session = wire::Session { container, argv, terminal: streams.terminal };
-    ask(&socket, Request::Session(session), &stdio)?;
-    // From here on the command alone has them: when it closes them they end.
-    drop(stdio);
-    attend(&socket, copies, terminal.as_ref())
-}
-
-type Laid = ([OwnedFd; 3], Vec<Copy>, Option<Terminal>);
-
-fn on_terminal() -> io::Result<Laid> {
-    let (terminal, theirs) = Terminal::open()?;
+    let session = Request::Session(wire::Session { container, argv, terminal: streams.terminal, size });
+    if !streams.terminal {
+        let (stdio, copies) = on_pipes(streams.stdin)?;
+        shim.ask(session, stdio)?;
+        return shim.attend(copies, None);
+    }
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    shim.ask(session, [theirs])?;
+    // Without one the command was not started, and the shim tells why.
+    let Ok(screen) = pty::receive(&ours) else { return shim.attend(Vec::new(), None) };
+    rustix::io::ioctl_fionbio(&screen, true)?;
     let copies = vec![
-        Copy::new(duplicate(rustix::stdio::stdin())?, terminal.ours.try_clone()?, false),
-        Copy::new(terminal.ours.try_clone()?, duplicate(rustix::stdio::stdout())?, true),
+        Copy::new(duplicate(stdin())?, screen.try_clone()?, false),
+        Copy::new(screen.try_clone()?, duplicate(stdout())?, true),
     ];
-    let stdio = [theirs.try_clone()?, theirs.try_clone()?, theirs];
-    Ok((stdio, copies, Some(terminal)))
+    let terminal = Terminal::raw()?;
+    let fit = |_: &OwnedFd, size: Size| Ok(pty::resize(&screen, size)?);
+    fit(&shim.socket, Terminal::size())?;
+    shim.attend(copies, Some((&terminal, &fit)))
 }
 
-fn on_pipes(stdin: bool) -> io::Result<Laid> {
+/// How we are attached to a container.
+#[derive(Clone, Copy)]
+pub struct Joining {
+    /// What of us it gets.
+    pub streams: Streams,
+    /// Whether what it has written before comes first.
+    pub replay: bool,
+}
+
+/// Attaches our standard input, output and error to a running container; `ready` is called when we are.
+pub fn attach(state: &Path, uid: &str, container: &str, joining: Joining, ready: impl FnOnce()) -> io::Result<Ended> {
+    let Some(mut shim) = Shim::of(state, uid, container)? else { return Ok(Ended::Missing) };
+    let Joining { streams, replay } = joining;
     let mut copies = Vec::new();
-    let input = rustix::stdio::stdin();
-    let input = match (stdin, isatty(input)) {
-        (false, _) => spawn::nothing()?,
-        (true, false) => duplicate(input)?,
-        (true, true) => {
-            let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
-            rustix::io::ioctl_fionbio(&ours, true)?;
-            copies.push(Copy::new(duplicate(input)?, ours, false));
-            theirs
-        }
+    let mut lay = |own: BorrowedFd, is_output: bool| -> io::Result<OwnedFd> {
+        let (theirs, copy) = laid(own, is_output)?;
+        copies.push(copy);
+        Ok(theirs)
     };
-    let mut output = |own: BorrowedFd| -> io::Result<OwnedFd> {
+    let input = if streams.stdin { lay(stdin(), false)? } else { spawn::nothing()? };
+    let pipes = [input, lay(stdout(), true)?, lay(stderr(), true)?];
+    let attach = Attach { container: container.to_owned(), stdin: streams.stdin, replay };
+    shim.ask(Request::Attach(attach), pipes)?;
+    match shim.next_answer()? {
+        Answer::Attached => ready(),
+        other => return Ok(ended(&other).unwrap_or_else(unheard)),
+    }
+    if !streams.terminal {
+        return shim.attend(copies, None);
+    }
+    let terminal = Terminal::raw()?;
+    let fit = |socket: &OwnedFd, size| send(socket, Request::Resize(size), &[]);
+    let size = Terminal::size();
+    // One line more and back again, as kubectl does it: whatever draws on the terminal draws it anew.
+    fit(&shim.socket, Size { rows: size.rows.saturating_add(1), columns: size.columns.saturating_add(1) })?;
+    fit(&shim.socket, size)?;
+    shim.attend(copies, Some((&terminal, &fit)))
+}
+
+fn on_pipes(with_input: bool) -> io::Result<([OwnedFd; 3], Vec<Copy>)> {
+    let mut copies = Vec::new();
+    let mut shared = |own: BorrowedFd, is_output: bool| -> io::Result<OwnedFd> {
         if !isatty(own) {
             return duplicate(own);
         }
-        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-        rustix::io::ioctl_fionbio(&ours, true)?;
-        copies.push(Copy::new(ours, duplicate(own)?, true));
+        let (theirs, copy) = laid(own, is_output)?;
+        copies.push(copy);
         Ok(theirs)
     };
-    let stdio = [input, output(rustix::stdio::stdout())?, output(rustix::stdio::stderr())?];
-    Ok((stdio, copies, None))
+    let input = if with_input { shared(stdin(), false)? } else { spawn::nothing()? };
+    let stdio = [input, shared(stdout(), true)?, shared(stderr(), true)?];
+    Ok((stdio, copies))
+}
+
+/// A pipe between one of our streams and somebody else: their end, and what is to be copied.
+fn laid(own: BorrowedFd, is_output: bool) -> io::Result<(OwnedFd, Copy)> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (ours, theirs) = if is_output { (read, write) } else { (write, read) };
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    let own = duplicate(own)?;
+    Ok((theirs, if is_output { Copy::new(ours, own, true) } else { Copy::new(own, ours, false) }))
 }
 
 fn duplicate(fd: BorrowedFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(fd, 3)?)
 }
 
-/// Sends a request with descriptors. It is small: a fresh socket takes it whole, or hardly less.
-fn ask(socket: &OwnedFd, request: Request, stdio: &[OwnedFd; 3]) -> io::Result<()> {
+/// A connection to the shim of a pod.
+struct Shim {
+    socket: OwnedFd,
+    inbox: Vec<u8>,
+}
+
+/// What follows the size of our terminal.
+type Fit<'a> = &'a dyn Fn(&OwnedFd, Size) -> io::Result<()>;
+
+impl Shim {
+    /// None when the container does not run.
+    fn of(state: &Path, uid: &str, container: &str) -> io::Result<Option<Shim>> {
+        let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
+        if record.is_none_or(|record| record.containers.get(container).and_then(|known| known.process()).is_none()) {
+            return Ok(None);
+        }
+        match folder::dial(&folder::pod(state, uid)) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                Ok(None)
+            }
+            socket => Ok(Some(Shim { socket: socket?, inbox: Vec::new() })),
+        }
+    }
+
+    /// From here on the shim alone has the descriptors: when it closes them they end.
+    fn ask<const N: usize>(&mut self, request: Request, descriptors: [OwnedFd; N]) -> io::Result<()> {
+        rustix::io::ioctl_fionbio(&self.socket, false)?;
+        send(&self.socket, request, &descriptors.each_ref().map(|fd| fd.as_fd()))
+    }
+
+    /// Waits for what it says next; that it has gone is an answer, too.
+    fn next_answer(&mut self) -> io::Result<Answer> {
+        loop {
+            if let Some(answer) = self.hear()? {
+                return Ok(answer);
+            }
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], None) {
+                Err(Errno::INTR) => {}
+                found => drop(found?),
+            }
+        }
+    }
+
+    /// Copies what is to be copied until the shim says how it ended.
+    fn attend(&mut self, mut copies: Vec<Copy>, terminal: Option<(&Terminal, Fit)>) -> io::Result<Ended> {
+        loop {
+            while let Some(answer) = self.hear()? {
+                if let Some(ended) = ended(&answer) {
+                    // What was written is all there; who else holds the outputs is not waited for.
+                    copies.iter_mut().filter(|copy| copy.is_output).for_each(Copy::drain);
+                    return Ok(ended);
+                }
+            }
+            let mut fds = vec![PollFd::new(&self.socket, PollFlags::IN)];
+            fds.extend(terminal.map(|(terminal, _)| PollFd::new(&terminal.signals, PollFlags::IN)));
+            let first = fds.len();
+            fds.extend(copies.iter().map(Copy::wanted));
+            match poll(&mut fds, None) {
+                Err(Errno::INTR) => continue,
+                found => found?,
+            };
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            drop(fds);
+            for (copy, _) in copies.iter_mut().zip(&ready[first..]).filter(|(_, ready)| **ready) {
+                copy.step();
+            }
+            copies.retain(|copy| !copy.over);
+            if let Some((terminal, fit)) = terminal.filter(|_| ready[1]) {
+                if let Some(signal) = terminal.heed() {
+                    return Ok(Ended::Told(signal));
+                }
+                // Whoever has gone meanwhile says so himself.
+                let _ = fit(&self.socket, Terminal::size());
+            }
+        }
+    }
+
+    /// What it has said, if it has.
+    fn hear(&mut self) -> io::Result<Option<Answer>> {
+        let refused = |why: &str| Answer::Refused { why: why.into(), start: None };
+        let mut block = [0; 4096];
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.inbox) {
+                let line: Vec<u8> = self.inbox.drain(..=end).collect();
+                return Ok(Some(serde_json::from_slice(&line).unwrap_or_else(|_| refused(FOREIGN))));
+            }
+            match rustix::net::recv(&self.socket, &mut block[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(Some(refused("the pod's shim has gone"))),
+                Ok((read, _)) => self.inbox.extend_from_slice(&block[..read]),
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Sends a request. It is small: a fresh socket takes it whole, or hardly less.
+fn send(socket: &OwnedFd, request: Request, descriptors: &[BorrowedFd]) -> io::Result<()> {
     let line = wire::line(&Envelope { epoch: 0, request });
-    let fds = stdio.each_ref().map(|fd| fd.as_fd());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    rustix::io::ioctl_fionbio(socket, false)?;
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
     let mut sent = sendmsg(socket, &[IoSlice::new(&line)], &mut ancillary, SendFlags::NOSIGNAL)?;
     while sent < line.len() {
         sent += rustix::net::send(socket, &line[sent..], SendFlags::NOSIGNAL)?;
@@ -127,51 +260,21 @@ fn ask(socket: &OwnedFd, request: Request, stdio: &[OwnedFd; 3]) -> io::Result<(
     Ok(())
 }
 
-/// Copies what is to be copied until the shim says how the command ended.
-fn attend(socket: &OwnedFd, mut copies: Vec<Copy>, terminal: Option<&Terminal>) -> io::Result<Ended> {
-    let mut inbox = Vec::new();
-    loop {
-        let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
-        fds.extend(terminal.map(|terminal| PollFd::new(&terminal.signals, PollFlags::IN)));
-        let first = fds.len();
-        fds.extend(copies.iter().map(Copy::wanted));
-        match poll(&mut fds, None) {
-            Err(Errno::INTR) => continue,
-            found => found?,
-        };
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        drop(fds);
-        for (copy, _) in copies.iter_mut().zip(&ready[first..]).filter(|(_, ready)| **ready) {
-            copy.step();
-        }
-        copies.retain(|copy| !copy.over);
-        if let Some(signal) = terminal.filter(|_| ready[1]).and_then(Terminal::heed) {
-            return Ok(Ended::Told(signal));
-        }
-        if ready[0]
-            && let Some(ended) = hear(socket, &mut inbox)?
-        {
-            // What it has written is all there; who else holds its output is not waited for.
-            copies.iter_mut().filter(|copy| copy.is_output).for_each(Copy::drain);
-            return Ok(ended);
-        }
-    }
+const FOREIGN: &str = "its shim speaks another language: delete the pod, a new one gets a new shim";
+
+fn unheard() -> Ended {
+    Ended::Failed(FOREIGN.into())
 }
 
-fn hear(socket: &OwnedFd, inbox: &mut Vec<u8>) -> io::Result<Option<Ended>> {
-    let mut block = [0; 4096];
-    match rustix::net::recv(socket, &mut block[..], RecvFlags::DONTWAIT) {
-        Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(Some(Ended::Failed("the pod's shim has gone".into()))),
-        Ok((read, _)) => inbox.extend_from_slice(&block[..read]),
-        Err(Errno::AGAIN | Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let Some(end) = memchr::memchr(b'\n', inbox) else { return Ok(None) };
-    Ok(Some(match serde_json::from_slice(&inbox[..end]) {
-        Ok(Answer::ExecDone { outcome: ExecOutcome::Exited(code), .. }) => Ended::Exited(code),
-        Ok(Answer::ExecDone { outcome: ExecOutcome::Failed(why), .. } | Answer::Refused { why, .. }) => {
-            Ended::Failed(why)
+/// The end that an answer tells of, if it does.
+fn ended(answer: &Answer) -> Option<Ended> {
+    match answer {
+        Answer::ExecDone { outcome: ExecOutcome::Exited(code), .. } => Some(Ended::Exited(*code)),
+        Answer::ExecDone { outcome: ExecOutcome::Failed(why), .. } | Answer::Refused { why, .. } => {
+            Some(Ended::Failed(why.clone()))
         }
-        _ => Ended::Failed("its shim speaks another language: delete the pod, a new one gets a new shim".into()),
-    }))
+        Answer::Detached => Some(Ended::Detached),
+        Answer::Attached => None,
+        _ => Some(unheard()),
+    }
 }

@@ -3,12 +3,13 @@
 use super::super::limits::group::{self, Entrance};
 use super::super::network::Gate;
 use super::super::wire::{Launch, View, now};
-use super::super::{folder, process::Identity, spawn, user, view, volumes};
+use super::super::{folder, process::Identity, pty, spawn, user, view, volumes};
+use super::attach::Inlet;
+use super::lines::Lines;
 use super::log::{Log, Stream};
 use crate::world::User;
 use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
-use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -26,7 +27,7 @@ pub struct Started {
     /// Where they go.
     pub log: Log,
     /// The writing end of its standard input, when that stays open.
-    pub stdin: Option<OwnedFd>,
+    pub stdin: Option<Inlet>,
 }
 
 /// Why an attempt was not started.
@@ -72,8 +73,8 @@ pub struct Surroundings<'a> {
     pub cwd: &'a Path,
     /// Standard input, output and error.
     pub stdio: [&'a OwnedFd; 3],
-    /// Whether standard input is its controlling terminal.
-    pub terminal: bool,
+    /// The terminal that is to be made for it and takes the place of all three.
+    pub terminal: Option<pty::Asked<'a>>,
     /// Who it runs as, when not as we do.
     pub user: Option<&'a User>,
     /// The control groups that it enters.
@@ -85,7 +86,7 @@ pub struct Surroundings<'a> {
 impl Surroundings<'_> {
     /// Whether nothing has to be done between fork and exec. A score alone is not worth that.
     fn are_plain(&self) -> bool {
-        !self.terminal && self.user.is_none() && self.groups.is_empty()
+        self.terminal.is_none() && self.user.is_none() && self.groups.is_empty()
     }
 }
 
@@ -109,17 +110,10 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
     launch.cwd = Some(cwd.to_string_lossy().into_owned());
     let mut log = Log::new(folder::log(&launch.container, launch.attempt));
     log.create();
-    let failed = |error: io::Error| format!("cannot make a pipe: {error}");
-    let (out, stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
-    let (err, stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
-    for end in [&out, &err] {
-        rustix::io::ioctl_fionbio(end, true).map_err(|error| failed(error.into()))?;
+    if launch.tty {
+        add_term(&mut launch.env);
     }
-    let (stdin, input) = match launch.stdin {
-        true => pipe_with(PipeFlags::CLOEXEC).map(|(read, write)| (read, Some(write))),
-        false => spawn::nothing().map(|null| (null, None)),
-    }
-    .map_err(|error| failed(error.into()))?;
+    let lines = Lines::lay(launch.tty, launch.stdin).map_err(|error| format!("cannot make a pipe: {error}"))?;
     let since = now();
     let place = match &launch.view {
         Some(view) => {
@@ -129,20 +123,27 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
         }
         None => Place::Here,
     };
-    let stdio = [&stdin, &stdout, &stderr];
     if let Some(user) = &launch.user {
         user::own(user, &message, is_scratch.then_some(&*cwd), pod, &launch.volumes)?;
     }
     let user = launch.user.as_ref();
     let groups = &group::make(&launch.groups)?;
     let oom_score = launch.oom_score;
-    let surroundings = Surroundings { env: &launch.env, cwd: &cwd, stdio, terminal: false, user, groups, oom_score };
+    let (stdio, terminal) = (lines.theirs(), lines.terminal());
+    let surroundings = Surroundings { env: &launch.env, cwd: &cwd, stdio, terminal, user, groups, oom_score };
     let pid = run(&launch.argv, &surroundings, place, gate)?;
     // What is in them may be secret, and large.
     launch.volumes.clear();
     let process = Identity::of(pid).ok_or("the process cannot be seen in /proc".to_owned())?;
-    let streams = vec![Stream::new(out, "stdout"), Stream::new(err, "stderr")];
-    Ok(Started { process, since, streams, log, stdin: input })
+    let (streams, stdin) = lines.ours(launch.stdin).map_err(|error| format!("cannot use its pipes: {error}"))?;
+    Ok(Started { process, since, streams, log, stdin })
+}
+
+/// What container runtimes say of a terminal unless something else is declared.
+pub fn add_term(env: &mut Vec<(String, String)>) {
+    if env.iter().all(|(name, _)| name != "TERM") {
+        env.push(("TERM".into(), "xterm".into()));
+    }
 }
 
 /// Volumes that are not mounted are told by variables, unless the container declares them itself.
@@ -208,6 +209,7 @@ fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn
     }
     let path = env.iter().rev().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
     let file = find(name, path, cwd)?;
+    let terminal = terminal.map(|asked| pty::open(asked, user)).transpose()?;
     let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));
     Ok(spawn::Program {
         path: text(&file.to_string_lossy())?,

@@ -17,19 +17,27 @@ const PART: usize = 16 * 1024;
 const FILE_BYTES: u64 = 10 * 1024 * 1024;
 /// Files kept, the one being written included.
 const FILES: u32 = 5;
+/// What is told again at most of what was logged before.
+const REPLAY: usize = 1024 * 1024;
 /// Read at once.
 const BATCH: usize = 256 * 1024;
 
 /// Where output is read to and log lines are put together; one for all containers of a shim.
 pub struct Desk {
     input: Box<[u8]>,
+    read: usize,
     output: Vec<u8>,
 }
 
 impl Desk {
     /// An empty desk. Its pages cost nothing until a container prints.
     pub fn new() -> Desk {
-        Desk { input: vec![0; BATCH].into_boxed_slice(), output: Vec::new() }
+        Desk { input: vec![0; BATCH].into_boxed_slice(), read: 0, output: Vec::new() }
+    }
+
+    /// What was read last.
+    pub fn fresh(&self) -> &[u8] {
+        &self.input[..self.read]
     }
 }
 
@@ -110,6 +118,23 @@ impl Log {
         }
     }
 
+    /// Tells what was logged as it was written, and to which output: the newest file, of a large one the end.
+    pub fn replay(&self, mut tell: impl FnMut(&str, &[u8])) {
+        let whole = fs::read(&self.path).unwrap_or_default();
+        let recent = whole.len().saturating_sub(REPLAY);
+        let from =
+            if recent == 0 { 0 } else { memchr::memchr(b'\n', &whole[recent..]).map_or(0, |at| recent + at + 1) };
+        for line in whole[from..].split_inclusive(|byte| *byte == b'\n') {
+            let mut parts = line.splitn(4, |byte| *byte == b' ');
+            let (Some(_), Some(tag), Some(kind), Some(text)) = (parts.next(), parts.next(), parts.next(), parts.next())
+            else {
+                continue;
+            };
+            let text = if kind == b"P" { text.strip_suffix(b"\n").unwrap_or(text) } else { text };
+            tell(if tag == b"stderr" { "stderr" } else { "stdout" }, text);
+        }
+    }
+
     /// The end of what was logged, without the marks of the format: at most 80 lines and 2,048 bytes.
     pub fn tail(&self) -> String {
         let whole = fs::read(&self.path).unwrap_or_default();
@@ -171,6 +196,16 @@ impl Stream {
         Stream { fd, tag, held: Vec::new(), pressed: 0 }
     }
 
+    /// Which of the two.
+    pub fn tag(&self) -> &'static str {
+        self.tag
+    }
+
+    /// What was read and is not logged yet: the beginning of a line.
+    pub fn held(&self) -> &[u8] {
+        &self.held
+    }
+
     /// Reads once and logs what came.
     pub fn pump(&mut self, desk: &mut Desk, log: &mut Log) -> Flow {
         let read = match rustix::io::read(&self.fd, &mut desk.input[..]) {
@@ -179,6 +214,7 @@ impl Stream {
             Err(Errno::AGAIN | Errno::INTR) => return Flow::Dry,
             Err(_) => return Flow::Closed,
         };
+        desk.read = read;
         self.widen(read);
         desk.output.clear();
         frame(self.tag, &stamp(), &desk.input[..read], &mut self.held, &mut desk.output);

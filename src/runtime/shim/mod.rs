@@ -9,8 +9,10 @@
 //! stays and the next shim goes on from it), or when it is told to remove the pod.
 //! Shims are forked from the [`nursery`]. Start reading at [`Shim::run`].
 
+mod attach;
 mod client;
 mod launch;
+mod lines;
 mod log;
 mod nursery;
 mod requests;
@@ -24,6 +26,7 @@ use super::{bury, folder, volumes};
 use crate::world::Ended;
 pub use nursery::main;
 
+use attach::{Attached, Inlet, Watched};
 use client::Client;
 use log::{Desk, Flow, Log, Stream};
 use requests::Running;
@@ -63,7 +66,7 @@ struct Live {
     streams: Vec<Stream>,
     log: Log,
     /// Held open for a container that wants its standard input open.
-    _stdin: Option<OwnedFd>,
+    stdin: Option<Inlet>,
     /// When SIGKILL follows.
     deadline: Option<Instant>,
     /// How the main process ended.
@@ -78,6 +81,7 @@ struct Shim {
     record: Record,
     live: Vec<Live>,
     execs: Vec<Running>,
+    attached: Vec<Attached>,
     /// What its programs ask of the pod's network comes in here.
     guards: Vec<Guard>,
     clients: Vec<Client>,
@@ -93,13 +97,13 @@ struct Shim {
 }
 
 /// What a descriptor that became ready stands for.
-#[derive(Clone, Copy)]
 enum Source {
     Signals,
     Listener,
     Client(u64),
     Output(i32, usize),
     Exec(i32),
+    Attached(Watched),
     Guard,
 }
 
@@ -120,6 +124,7 @@ impl Shim {
             record,
             live: Vec::new(),
             execs: Vec::new(),
+            attached: Vec::new(),
             guards: Vec::new(),
             clients: vec![Client::new(0, leader)],
             signals,
@@ -145,6 +150,7 @@ impl Shim {
             self.finish_ended();
             self.clients.retain(|client| !client.gone);
             self.end_sessions();
+            self.settle_attached();
             if self.removing && self.is_empty() {
                 volumes::remove(&self.pod);
                 self.tell_all(&Answer::Removed);
@@ -179,7 +185,7 @@ impl Shim {
             fds.push(PollFd::new(&client.socket, flags));
             sources.push(Source::Client(client.id));
         }
-        for live in &self.live {
+        for live in self.live.iter().filter(|live| !attach::is_held_up(&self.attached, live)) {
             for (at, stream) in live.streams.iter().enumerate() {
                 fds.push(PollFd::new(&stream.fd, PollFlags::IN));
                 sources.push(Source::Output(live.process.pid, at));
@@ -188,6 +194,10 @@ impl Shim {
         for exec in self.execs.iter().filter(|exec| exec.is_open()) {
             fds.push(PollFd::new(exec.output_fd(), PollFlags::IN));
             sources.push(Source::Exec(exec.pid()));
+        }
+        for (fd, watched) in self.watch_attached() {
+            fds.push(fd);
+            sources.push(Source::Attached(watched));
         }
         for guard in &self.guards {
             fds.push(PollFd::from_borrowed_fd(guard.fd(), PollFlags::IN));
@@ -233,6 +243,7 @@ impl Shim {
             }
             Source::Client(id) => self.hear(id),
             Source::Output(pid, at) => self.pump(pid, at),
+            Source::Attached(watched) => self.serve_attached(&watched),
             Source::Guard => self.guards.retain(Guard::serve),
             Source::Exec(pid) => {
                 if let Some(exec) = self.execs.iter_mut().find(|exec| exec.pid() == pid) {
@@ -253,9 +264,16 @@ impl Shim {
     fn pump(&mut self, pid: i32, at: usize) {
         let Some(live) = self.live.iter_mut().find(|live| live.process.pid == pid) else { return };
         let Some(stream) = live.streams.get_mut(at) else { return };
-        if stream.pump(&mut self.desk, &mut live.log) == Flow::Closed {
-            stream.finish(&mut live.log);
-            live.streams.remove(at);
+        match stream.pump(&mut self.desk, &mut live.log) {
+            Flow::Closed => {
+                stream.finish(&mut live.log);
+                live.streams.remove(at);
+            }
+            Flow::More => {
+                let tag = stream.tag();
+                attach::tell(&mut self.attached, live, tag, self.desk.fresh());
+            }
+            Flow::Dry => {}
         }
     }
 
@@ -302,15 +320,17 @@ impl Shim {
     }
 
     fn finish(&mut self, mut live: Live) {
-        for stream in &mut live.streams {
+        for mut stream in std::mem::take(&mut live.streams) {
             // Bounded: somebody outside the pod may hold the pipe and go on writing.
             for _ in 0..64 {
                 if stream.pump(&mut self.desk, &mut live.log) != Flow::More {
                     break;
                 }
+                attach::tell(&mut self.attached, &live, stream.tag(), self.desk.fresh());
             }
             stream.finish(&mut live.log);
         }
+        self.detach_all(&live);
         let Some(mut end) = live.end.take() else { return };
         end.message = live.message(&end);
         if group::oom_kills(&live.launch.groups) > live.oom_kills {

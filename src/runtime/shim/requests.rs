@@ -6,11 +6,12 @@ use super::super::process::{Identity, signal_from};
 use super::super::wire::{
     Answer, Container, Envelope, Exec, ExecOutcome, Launch, Request, Session, State, Stopping, now,
 };
-use super::super::{spawn, volumes};
+use super::super::{pty, spawn, volumes};
 use super::launch::{self, Place, Surroundings};
 use super::{Live, Shim, tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitStatus};
+use std::borrow::Cow;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -39,8 +40,8 @@ pub struct Running {
 
 impl Shim {
     pub(super) fn request(&mut self, client: u64, envelope: Envelope) {
-        // A session is no leader's: it neither needs an epoch nor brings one.
-        let is_led = !matches!(envelope.request, Request::Session(_));
+        // A session is no leader's, and no attachment is: it neither needs an epoch nor brings one.
+        let is_led = !matches!(envelope.request, Request::Session(_) | Request::Attach(_) | Request::Resize(_));
         if is_led && envelope.epoch < self.record.epoch {
             let why = format!("epoch {} is over, {} leads", envelope.epoch, self.record.epoch);
             return self.tell(client, &Answer::Refused { why, start: None });
@@ -65,6 +66,8 @@ impl Shim {
             Request::Refresh(volumes) => drop(volumes::lay_out(&self.pod, &volumes)),
             Request::Exec(exec) => self.exec(client, &exec),
             Request::Session(session) => self.session(client, &session),
+            Request::Attach(attach) => self.attach(client, &attach),
+            Request::Resize(size) => self.resize(client, size),
             Request::Remove => {
                 self.removing = true;
                 tree::kill_all();
@@ -72,7 +75,7 @@ impl Shim {
         }
     }
 
-    fn tell(&mut self, client: u64, answer: &Answer) {
+    pub(super) fn tell(&mut self, client: u64, answer: &Answer) {
         if let Some(client) = self.clients.iter_mut().find(|known| known.id == client) {
             client.tell(answer);
         }
@@ -115,7 +118,7 @@ impl Shim {
                     since: started.since,
                     streams: started.streams,
                     log: started.log,
-                    _stdin: started.stdin,
+                    stdin: started.stdin,
                     deadline: None,
                     end: None,
                     oom_kills: group::oom_kills(&launch.groups),
@@ -182,7 +185,7 @@ impl Shim {
         let is_it = |at: &usize| self.live[*at].launch.attempt == exec.attempt;
         let running = self.running(&exec.container).filter(is_it);
         let missing = || format!("container {:?} does not run attempt {}", exec.container, exec.attempt);
-        let process = self.run_beside(running.ok_or_else(missing)?, &exec.argv, [&nothing, &output, &output], false)?;
+        let process = self.run_beside(running.ok_or_else(missing)?, &exec.argv, [&nothing, &output, &output], None)?;
         let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(LONGEST)));
         self.execs.push(Running {
             pipe: Some(pipe),
@@ -201,19 +204,21 @@ impl Shim {
     fn start_session(&mut self, client: u64, session: &Session) -> Result<(), String> {
         let asker = self.clients.iter_mut().find(|known| known.id == client).ok_or("nobody asks")?;
         let stdio = std::mem::take(&mut asker.descriptors);
-        let [input, output, error] = &stdio[..] else {
-            return Err("standard input, output and error have to come with a session".into());
+        let nothing = spawn::nothing().map_err(|error| error.to_string())?;
+        let (stdio, terminal) = match &stdio[..] {
+            [to] if session.terminal => ([&nothing; 3], Some(pty::Asked { to, size: session.size })),
+            [input, output, error] if !session.terminal => ([input, output, error], None),
+            _ => return Err("standard input, output and error have to come with a session".into()),
         };
         let running = self.running(&session.container);
         let missing = || format!("container not found ({:?})", session.container);
-        let process =
-            self.run_beside(running.ok_or_else(missing)?, &session.argv, [input, output, error], session.terminal)?;
+        let process = self.run_beside(running.ok_or_else(missing)?, &session.argv, stdio, terminal)?;
         let running = Running { is_session: true, ..Running::new(0, &session.container, client, process) };
         self.execs.push(running);
         Ok(())
     }
 
-    fn running(&self, container: &str) -> Option<usize> {
+    pub(super) fn running(&self, container: &str) -> Option<usize> {
         self.live.iter().position(|live| live.name == container && live.end.is_none())
     }
 
@@ -223,15 +228,19 @@ impl Shim {
         at: usize,
         argv: &[String],
         stdio: [&OwnedFd; 3],
-        terminal: bool,
+        terminal: Option<pty::Asked>,
     ) -> Result<Identity, String> {
         let (process, launch) = (self.live[at].process, &self.live[at].launch);
         let place = if launch.view.is_some() { Place::Of(process.pid) } else { Place::Here };
         let gate = self.gate();
         let cwd = Path::new(launch.cwd.as_deref().unwrap_or("/"));
         let user = launch.user.as_ref();
+        let mut env = Cow::Borrowed(&launch.env);
+        if terminal.is_some() {
+            launch::add_term(env.to_mut());
+        }
         let (groups, oom_score) = (&group::make(&launch.groups)?, launch.oom_score);
-        let surroundings = Surroundings { user, env: &launch.env, cwd, stdio, terminal, groups, oom_score };
+        let surroundings = Surroundings { user, env: &env, cwd, stdio, terminal, groups, oom_score };
         let pid = launch::run(argv, &surroundings, place, gate.as_ref())?;
         self.keep_guard(gate);
         Identity::of(pid).ok_or_else(|| "the process cannot be seen in /proc".into())

@@ -1,0 +1,76 @@
+//! New terminals, made among the files that a container sees, so that their names are true there.
+//!
+//! The process that is about to become the program makes the terminal, because it alone is in the container's view of `/dev/pts`;
+//! the side that a screen and a keyboard are attached to goes to whoever asked, over a socket. Start reading at [`open`].
+
+use super::user;
+use super::wire::Size;
+use crate::world::User;
+use rustix::fs::{Uid, fchown};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A terminal that somebody waits for.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// Where its other side goes.
+    pub to: &'a OwnedFd,
+    /// Its size.
+    pub size: Size,
+}
+
+/// Makes a terminal, for this user when for another than us. The side that the program gets.
+pub fn open(asked: Asked, user: Option<&User>) -> Result<OwnedFd, String> {
+    make(asked, user).map_err(|error| format!("cannot make a terminal: {error}"))
+}
+
+fn make(asked: Asked, user: Option<&User>) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let ours = openpt(flags)?;
+    grantpt(&ours)?;
+    unlockpt(&ours)?;
+    let theirs = ioctl_tiocgptpeer(&ours, flags)?;
+    if let Some(user) = user {
+        fchown(&theirs, Some(Uid::from_raw(user::identity(user).user)), None)?;
+    }
+    resize(&ours, asked.size)?;
+    let fds = [ours.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(asked.to, &[IoSlice::new(b"t")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(theirs)
+}
+
+/// The side of a new terminal that was sent here; waits for it unless the socket does not wait.
+pub fn receive(from: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut letter = [0; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    while let Err(error) = recvmsg(from, &mut [IoSliceMut::new(&mut letter)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        if error != Errno::INTR {
+            return Err(error.into());
+        }
+    }
+    let sent = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    sent.ok_or_else(|| io::Error::other("no terminal was made"))
+}
+
+/// Tells a terminal, and the programs in it, how large it is. An unknown size changes nothing.
+pub fn resize(terminal: impl AsFd, size: Size) -> rustix::io::Result<()> {
+    if size == Size::default() {
+        return Ok(());
+    }
+    tcsetwinsize(terminal, Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 })
+}

@@ -1,0 +1,84 @@
+//! What a container's standard input, output and error are: a terminal, or pipes and nothing to read.
+
+use super::super::pty::{self, Asked};
+use super::super::spawn::nothing;
+use super::super::wire::Size;
+use super::attach::Inlet;
+use super::log::Stream;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Both ends, laid before the start.
+pub enum Lines {
+    /// The terminal is made by the process that becomes the container; our side of it comes back over a socket.
+    Terminal {
+        /// For all that the terminal takes the place of.
+        nothing: OwnedFd,
+        /// Where it comes out.
+        from: OwnedFd,
+        /// Where it is put in.
+        to: OwnedFd,
+    },
+    /// Pipes, one for each output.
+    Pipes {
+        /// The container's ends.
+        theirs: [OwnedFd; 3],
+        /// The other ends of its outputs.
+        outputs: [OwnedFd; 2],
+        /// The other end of its input, unless that is nothing.
+        input: Option<OwnedFd>,
+    },
+}
+
+impl Lines {
+    /// Lays them.
+    pub fn lay(tty: bool, stdin: bool) -> io::Result<Lines> {
+        if tty {
+            let (from, to) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            return Ok(Lines::Terminal { nothing: nothing()?, from, to });
+        }
+        let (out, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (err, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (input, ours) = match stdin {
+            true => pipe_with(PipeFlags::CLOEXEC).map(|(read, write)| (read, Some(write)))?,
+            false => (nothing()?, None),
+        };
+        Ok(Lines::Pipes { theirs: [input, stdout, stderr], outputs: [out, err], input: ours })
+    }
+
+    /// What the container gets.
+    pub fn theirs(&self) -> [&OwnedFd; 3] {
+        match self {
+            Lines::Terminal { nothing, .. } => [nothing; 3],
+            Lines::Pipes { theirs, .. } => theirs.each_ref(),
+        }
+    }
+
+    /// The terminal that is to be made. Its size is told by those who attach.
+    pub fn terminal(&self) -> Option<Asked<'_>> {
+        match self {
+            Lines::Terminal { to, .. } => Some(Asked { to, size: Size::default() }),
+            Lines::Pipes { .. } => None,
+        }
+    }
+
+    /// What we keep of a container that has started: its outputs, and its input when that stays open.
+    pub fn ours(self, stdin: bool) -> io::Result<(Vec<Stream>, Option<Inlet>)> {
+        let (streams, input) = match self {
+            Lines::Terminal { from, .. } => {
+                let terminal = pty::receive(&from)?;
+                let input = if stdin { Some(terminal.try_clone()?) } else { None };
+                (vec![Stream::new(terminal, "stdout")], input)
+            }
+            Lines::Pipes { outputs: [out, err], input, .. } => {
+                (vec![Stream::new(out, "stdout"), Stream::new(err, "stderr")], input)
+            }
+        };
+        for stream in &streams {
+            rustix::io::ioctl_fionbio(&stream.fd, true)?;
+        }
+        Ok((streams, input.map(Inlet::new).transpose()?))
+    }
+}

@@ -1,0 +1,175 @@
+//! Containers with somebody in front of them: attached, run in the foreground, in a terminal or at the end of a pipe.
+
+use super::pod;
+use crate::cluster::Cluster;
+use crate::screen::Screen;
+
+/// A pod whose one container reads what is typed, with these fields.
+fn shell(name: &str, fields: &str, command: &str) -> String {
+    let command = serde_json::Value::from(command);
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, annotations: {{kloop.dev/filesystem: private}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: \
+         [{{name: main, image: busybox, {fields}, command: [sh, -c, {command}]}}]}}}}"
+    )
+}
+
+const PROMPT: &str = "If you don't see a command prompt, try pressing enter.\n";
+
+#[test]
+fn standard_input_is_nothing_an_open_pipe_or_a_terminal() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let look = "test -t 0 && tty; readlink /proc/self/fd/0 >&2; printenv TERM; exec sleep 1000";
+    cluster.apply(&format!(
+        "{}\n---\n{}\n---\n{}",
+        shell("none", "stdin: false", look),
+        shell("piped", "stdin: true", look),
+        shell("tty", "stdin: true, tty: true", look)
+    ));
+    cluster.until("nothing is read", || cluster.log("none", "main") == "/dev/null\n");
+    cluster.until("a pipe is open", || cluster.log("piped", "main").starts_with("pipe:["));
+    cluster.until("a terminal is told", || cluster.log("tty", "main").contains("xterm"));
+    let log = cluster.log("tty", "main");
+    assert!(log.starts_with("/dev/pts/"), "{log}");
+}
+
+#[test]
+fn attached_to_a_shell_in_a_terminal() {
+    let mut clusters = vec![Cluster::new()];
+    clusters.extend(rustix::process::geteuid().is_root().then(|| Cluster::of_user(65_534)));
+    for cluster in clusters {
+        let _plane = cluster.watch();
+        cluster.apply(&shell("box", "stdin: true, tty: true", "exec sh"));
+        cluster.until_reads("pod/box", "{.status.phase}", "Running");
+        let screen = Screen::run(&cluster, &["attach", "-it", "box"]);
+        screen.until_shows("try pressing enter.");
+        screen.until_raw();
+        screen.types("stty size; echo a$((1+1))b\n");
+        assert!(screen.until_shows("a2b").contains("31 97"));
+        screen.resize(20, 40);
+        screen.types("while test \"$(stty size)\" != '20 40'; do sleep 0.01; done; echo resized'!'\n");
+        screen.until_shows("resized!");
+        // Control-C is the shell's, and does not end it.
+        screen.types("sh -c 'echo on$((0))ce; exec sleep 1000'\n");
+        screen.until_shows("on0ce");
+        screen.types("\u{3}");
+        screen.types("echo twi$((0))ce\n");
+        screen.until_shows("twi0ce");
+        // Whoever closes the window leaves the container alone.
+        screen.close();
+        let screen = Screen::run(&cluster, &["attach", "-it", "box"]);
+        screen.until_raw();
+        screen.types("echo ag$((0))ain; exit 3\n");
+        screen.until_shows("ag0ain");
+        let (said, code) = screen.ended();
+        let resume = "Session ended, resume using 'kloop attach box -c main -i -t' command when the pod is running";
+        assert!(said.contains(resume), "{said}");
+        assert_eq!(code, 0);
+        assert!(cluster.log("box", "main").contains("a2b"), "what was shown is in the log, too");
+    }
+}
+
+#[test]
+fn a_command_in_a_terminal_of_the_containers_own_files() {
+    let mut clusters = vec![Cluster::new()];
+    clusters.extend(rustix::process::geteuid().is_root().then(|| Cluster::of_user(65_534)));
+    for cluster in clusters {
+        let _plane = cluster.watch();
+        cluster.apply(&shell("box", "stdin: false", "exec sleep 1000"));
+        cluster.until_reads("pod/box", "{.status.phase}", "Running");
+        let screen = Screen::run(&cluster, &["exec", "-it", "box", "--", "bash", "--norc", "-i"]);
+        screen.until_raw();
+        screen.types("tty; test -t 0 && echo y$((0))es; stty size\n");
+        screen.until_shows("/dev/pts/");
+        screen.until_shows("y0es");
+        screen.until_shows("31 97");
+        screen.types("echo $TERM > $(tty)\n");
+        screen.until_shows("xterm\r\n");
+        // Control-Z stops what runs and gives the shell back, which can go on with it.
+        let program = "trap 'echo c$((0))aught; exit' INT; echo go$((0)); while read word; do echo $word$((0)); done";
+        screen.types(&format!("sh -c \"{}\"\n", program.replace('$', "\\$")));
+        screen.until_shows("go0");
+        screen.types("\u{1a}");
+        screen.until_shows("Stopped");
+        screen.types("fg\n");
+        screen.types("more\n");
+        screen.until_shows("more0");
+        screen.types("\u{3}");
+        screen.until_shows("c0aught");
+        screen.types("echo back$((0)); exit 4\n");
+        screen.until_shows("back0");
+        assert_eq!(screen.ended().1, 4);
+    }
+}
+
+#[test]
+fn attached_without_a_terminal() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let reader = "while read line; do echo \"got $line\"; done; echo over >&2";
+    let once = shell("once", "stdin: true, stdinOnce: true", reader);
+    let often = shell("often", "stdin: true", reader);
+    cluster.apply(&format!("{once}\n---\n{often}\n---\n{}", pod("deaf", "Never", 1, "exec sleep 1000")));
+    for name in ["once", "often", "deaf"] {
+        cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Running");
+    }
+    // What is read once ends with the first one who was attached.
+    let said = cluster.run(&["attach", "-i", "once"], "one\ntwo\n");
+    assert_eq!((&*said.out, said.code), ("got one\ngot two\n", 0), "{}", said.err);
+    assert!(said.err.ends_with(&format!("{PROMPT}over\n")), "{}", said.err);
+    assert_eq!(cluster.run(&["attach", "-iq", "often"], "three\n").err, "");
+    cluster.until("it was read", || cluster.log("often", "main") == "got three\n");
+    assert_eq!(cluster.run(&["attach", "-iq", "often"], "four\n").code, 0);
+    cluster.until("it is still open", || cluster.log("often", "main") == "got three\ngot four\n");
+    let said = cluster.run(&["attach", "-i", "deaf"], "");
+    let told = "error: unable to use stdin - container main did not open one: set stdin: true for it, or use 'kloop exec -i'\n";
+    assert_eq!((said.code, &*said.err), (1, told));
+    let said = cluster.run(&["attach", "-it", "often"], "");
+    assert!(said.err.starts_with("error: Unable to use a TTY - container main did not allocate one\n"), "{}", said.err);
+}
+
+#[test]
+fn run_in_the_foreground_gives_the_words_and_the_exit_code() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let line = ["run", "a", "--image=busybox", "-i", "--rm", "--restart=Never", "-q", "--", "cat"];
+    let said = cluster.run(&line, "hi\n");
+    assert_eq!((&*said.out, &*said.err, said.code), ("hi\n", "", 0));
+    let line =
+        ["run", "b", "--image=busybox", "--attach", "--rm", "--restart=Never", "--", "sh", "-c", "echo out; exit 7"];
+    let said = cluster.run(&line, "");
+    assert_eq!((&*said.out, said.code), ("out\npod \"b\" deleted from default namespace\n", 7));
+    assert!(said.err.ends_with("pod default/b terminated (Error)\n"), "{}", said.err);
+    let screen = Screen::run(&cluster, &["run", "c", "-it", "--rm", "--image=busybox", "--restart=Never", "--", "sh"]);
+    screen.until_raw();
+    screen.types("stty size; tty; exit 5\n");
+    screen.until_shows("31 97\r\n/dev/pts/");
+    let (said, code) = screen.ended();
+    assert!(said.contains("pod \"c\" deleted from default namespace\r\n"), "{said}");
+    assert_eq!(code, 5);
+    let usage = "See 'kloop run -h' for help and examples\n";
+    let refusals = [
+        ("run d --image=busybox --rm", "error: --rm should only be used for attached containers\n"),
+        ("run d --image=busybox -t", "error: -i/--stdin is required for containers with -t/--tty=true\n"),
+        (
+            "run d --image=busybox -i --dry-run=client",
+            "error: --dry-run=[server|client] can't be used with attached containers options (--attach, --stdin, or --tty)\n",
+        ),
+    ];
+    for (line, told) in refusals {
+        let said = cluster.kloop(line);
+        assert_eq!((said.code, said.err), (1, format!("{told}{usage}")), "{line}");
+    }
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn run_in_the_foreground_says_when_nothing_will_start() {
+    let cluster = Cluster::new();
+    let line = ["run", "a", "--image=busybox", "-i", "--rm", "--pod-running-timeout=10ms", "--", "cat"];
+    let said = cluster.run(&line, "");
+    assert_eq!(said.code, 1);
+    let hint = "hint: no control plane runs: nothing changes until one does (kloop reconcile --watch)\n";
+    assert_eq!(said.err, format!("{hint}error: timed out waiting for the condition\n"));
+    assert_eq!(said.out, "pod \"a\" deleted from default namespace\n");
+}
