@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, State};
-use super::{conditions, deadlines, hooks, probes, resources, volumes};
+use super::{conditions, deadlines, hooks, probes, resources, security, volumes};
 use crate::kinds::pod::unsupported;
 use crate::world::{Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
@@ -34,9 +34,8 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
     }
     if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, Step::Start(_))) {
         resources::tell_unlimited(pod, plan);
-    }
-    if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, Step::Start(_))) {
         volumes::tell_unmounted(pod, plan);
+        security::tell_missing(pod, plan);
     }
     let statuses = || new.init_container_statuses.iter().flatten().chain(new.container_statuses.iter().flatten());
     for (member, step) in pod.members.iter().zip(&order.steps) {

@@ -21,6 +21,7 @@ mod phase;
 mod pod;
 mod probes;
 mod resources;
+mod security;
 mod simulate;
 mod start;
 mod status;

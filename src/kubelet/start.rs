@@ -2,7 +2,7 @@
 
 use super::image::{self, MANIFEST_DIR};
 use super::pod::{LocalPod, Member};
-use super::{command, environment, resources, simulate, user, volumes};
+use super::{command, environment, resources, security, simulate, user, volumes};
 use crate::object::Str;
 use crate::world::Start;
 use serde_json::json;
@@ -45,6 +45,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         args: expanded(&spec.args),
         env: [of_image, vec![("HOSTNAME".to_owned(), hostname.to_string())], env].concat(),
         hostname,
+        host_network: pod.spec.host_network == Some(true),
         files,
         volume_paths: volumes::paths(pod, member),
         working_dir: spec.working_dir.clone().or_else(|| image.as_ref()?.working_dir()),
@@ -59,6 +60,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         tty: spec.tty.unwrap_or(false),
         limits: resources::limits(pod, member),
         user: user::of(pod, member)?,
+        rights: security::rights(member)?,
         stop_signal: stop_signal.unwrap_or_else(|| "SIGTERM".into()),
         spec: json!({"container": encoded(spec), "pod": encoded(&pod.spec)}),
         script: simulate::script(&pod.object, &pod.spec, member.role),

@@ -34,7 +34,8 @@ pub fn of(pod: &LocalPod, member: &Member) -> Result<Option<User>, String> {
     if non_root == Some(true) && user.or(of_image.and_then(Result::ok)).unwrap_or(me) == 0 {
         // Kubernetes' words for a user that is written, and for one that the image brings.
         let why = if user.is_some() { "container's runAsUser breaks non-root policy" } else { AS_ROOT };
-        return Err(format!("{why} (pod: \"{}\", container: {})", pod.full_name(), member.spec.name));
+        let hint = if user.is_some() { "" } else { ": kloop runs as root, so write runAsUser" };
+        return Err(format!("{why} (pod: \"{}\", container: {}){hint}", pod.full_name(), member.spec.name));
     }
     if me != 0 {
         let refuse = |field: &str, number: u32| {
@@ -55,7 +56,7 @@ pub fn of(pod: &LocalPod, member: &Member) -> Result<Option<User>, String> {
     Ok(is_said.then_some(User { user, group, groups, files }))
 }
 
-const AS_ROOT: &str = "container has runAsNonRoot and kloop runs it as root: write runAsUser";
+const AS_ROOT: &str = "container has runAsNonRoot and image will run as root";
 
 #[cfg(test)]
 mod tests {
@@ -106,11 +107,9 @@ mod tests {
     fn non_root_is_checked() {
         assert_eq!(start((5, 6), json!({"runAsNonRoot": true}), json!({})), Ok(None));
         assert!(start((0, 0), json!({"runAsNonRoot": true}), json!({"runAsUser": 4})).is_ok());
-        assert!(
-            start((0, 0), json!({"runAsNonRoot": true}), json!({}))
-                .expect_err("root")
-                .contains("kloop runs it as root")
-        );
+        assert!(start((0, 0), json!({"runAsNonRoot": true}), json!({})).expect_err("root").starts_with(
+            "container has runAsNonRoot and image will run as root (pod: \"p_default(uid-p)\", container: c)"
+        ));
         let written = start((0, 0), json!({"runAsNonRoot": true}), json!({"runAsUser": 0})).expect_err("root");
         assert_eq!(written, "container's runAsUser breaks non-root policy (pod: \"p_default(uid-p)\", container: c)");
     }

@@ -132,8 +132,11 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         argv: found.argv,
         env,
         volumes: start.files.volumes.to_vec(),
-        view: (start.files.view == volume::View::Private)
-            .then(|| View { mounts: start.files.mounts.clone(), own: own(start, found.folder) }),
+        view: (start.files.view == volume::View::Private).then(|| View {
+            mounts: start.files.mounts.clone(),
+            own: own(start, found.folder),
+            read_only: start.files.read_only,
+        }),
         volume_paths: start.volume_paths.clone(),
         cwd,
         groups: Vec::new(),
@@ -142,6 +145,8 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         stdin_once: start.stdin_once,
         tty: start.tty,
         user,
+        rights: start.rights.clone(),
+        hostname: if start.host_network { String::new() } else { start.hostname.to_string() },
         stop_signal: process::signal_number(&start.stop_signal).unwrap_or(15),
         message_path: start.termination_message_path.clone(),
         message_from_logs: start.termination_from_logs,

@@ -22,6 +22,7 @@ mod probe;
 pub mod process;
 mod pty;
 pub mod relay;
+mod rights;
 pub mod session;
 mod shim;
 pub mod simulated;

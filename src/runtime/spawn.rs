@@ -3,6 +3,8 @@
 //! `posix_spawn`, because it costs the same for a parent of any size (`fork` of a 1 GiB parent costs 36 ms), and because it alone
 //! gives a child a session of its own, default signal dispositions and an empty signal mask without code that runs between fork and exec.
 
+use super::rights;
+use crate::world::Rights;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
@@ -27,6 +29,8 @@ pub struct Program<'a> {
     pub terminal: Option<OwnedFd>,
     /// Who it is to be, when not who we are; only [`fork`] can see to that.
     pub identity: Option<Identity>,
+    /// What it gives up; only [`fork`] can see to that.
+    pub rights: Rights,
 }
 
 /// A user, a group, and all groups.
@@ -117,6 +121,9 @@ fn execute(program: &Program) -> io::Error {
         if libc::chdir(program.cwd.as_ptr()) < 0 {
             return io::Error::last_os_error();
         }
+        if let Err(error) = rights::give_up(&program.rights) {
+            return error;
+        }
         // After the folder was entered: what is above it may be closed to that user.
         if let Some(who) = &program.identity
             && (libc::setgroups(who.groups.len(), who.groups.as_ptr()) < 0
@@ -124,6 +131,9 @@ fn execute(program: &Program) -> io::Error {
                 || libc::setuid(who.user) < 0)
         {
             return io::Error::last_os_error();
+        }
+        if let Err(error) = rights::close(&program.rights) {
+            return error;
         }
         for signal in 1..65 {
             libc::signal(signal, libc::SIG_DFL);

@@ -5,8 +5,8 @@
 
 use super::process::Identity;
 use crate::object::Time;
-use crate::world::User;
 use crate::world::volume::{Mount, Volume};
+use crate::world::{Rights, User};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -105,6 +105,12 @@ pub struct Launch {
     /// How soon the kernel ends it when the machine runs out of memory.
     #[serde(default)]
     pub oom_score: Option<i32>,
+    /// What it may do.
+    #[serde(default)]
+    pub rights: Rights,
+    /// What it calls the machine; empty for its own name.
+    #[serde(default)]
+    pub hostname: String,
     /// Whether standard input stays open.
     pub stdin: bool,
     /// Whether it is closed when the first one who was attached to it has gone.
@@ -165,6 +171,9 @@ pub struct View {
     pub mounts: Vec<Mount>,
     /// Folders of the machine that it sees, and changes, as they are.
     pub own: Vec<String>,
+    /// Whether it can write in its volumes only.
+    #[serde(default)]
+    pub read_only: bool,
 }
 
 /// A command to run beside a container.

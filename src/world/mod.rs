@@ -21,7 +21,7 @@ pub use control::Loop;
 pub use facts::{
     ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Stopping, Verdict,
 };
-pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Script, Start, User, Verb, Write};
+pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Rights, Script, Start, User, Verb, Write};
 pub use report::Report;
 pub use resources::{Load, NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};

@@ -222,6 +222,16 @@ pub struct Image {
     pub user: Option<String>,
 }
 
+/// What a container may do beyond what its user may.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rights {
+    /// The capabilities that are left to it, one bit each by the kernel's numbers; all that kloop has when nothing is said.
+    pub capabilities: Option<u64>,
+    /// Whether nothing that it executes may have more rights than it (`allowPrivilegeEscalation: false`).
+    pub no_more: bool,
+}
+
 /// Everything that a start needs; resolved by kubelet as far as it can without looking at the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Start {
@@ -237,6 +247,8 @@ pub struct Start {
     pub ip: Str,
     /// `spec.hostname`, or the pod's name.
     pub hostname: Str,
+    /// Whether the pod is on the machine's own network, and so has its name.
+    pub host_network: bool,
     /// The container's name.
     pub container: Str,
     /// The attempt.
@@ -275,6 +287,8 @@ pub struct Start {
     pub limits: Limits,
     /// Who it runs as, when not as whoever runs kloop.
     pub user: Option<User>,
+    /// What it may do.
+    pub rights: Rights,
     /// The signal that asks the container to end, `SIGTERM` unless `lifecycle.stopSignal` says otherwise.
     pub stop_signal: String,
     /// The container as it stands in the pod's spec, and the pod's spec, for what the runtime needs beyond this.

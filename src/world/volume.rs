@@ -24,6 +24,8 @@ pub struct Files {
     pub volumes: Arc<[Volume]>,
     /// Where this container sees them, in the order of the spec.
     pub mounts: Vec<Mount>,
+    /// Whether it can write there only (`readOnlyRootFilesystem`).
+    pub read_only: bool,
 }
 
 /// One volume of a pod.

@@ -4,62 +4,86 @@
 
 use serde_json::Value;
 
-/// Fields of a pod's spec, and what happens instead.
-const OF_POD: &[(&[&str], &str)] = &[
-    (&["hostNetwork"], "the pod has an address of its own all the same"),
-    (&["hostPID"], ALL_SEEN),
-    (&["hostIPC"], ALL_SEEN),
-    (&["hostUsers"], ALL_SEEN),
-    (&["shareProcessNamespace"], ALL_SEEN),
-    (&["runtimeClassName"], "there is one way to run a pod"),
-    (&["securityContext", "sysctls"], "the host's settings count"),
+/// A field, its lists marked by `[]`; the values (as JSON) that ask for nothing but what there is; and what happens instead of others.
+type Line = (&'static str, &'static [&'static str], &'static str);
+
+/// Fields of a pod's spec.
+const OF_POD: &[Line] = &[
+    ("hostUsers", &["true"], "users in the pod are the machine's users"),
+    ("os.name", &["\"linux\""], "programs are this machine's"),
+    ("resourceClaims", &[], "there are no devices to claim"),
+    ("runtimeClassName", &[], "there is one way to run a pod"),
+    ("securityContext.appArmorProfile.type", UNCONFINED, NO_PROFILE),
+    ("securityContext.seLinuxOptions", &[], "processes have the label of kloop itself"),
+    ("securityContext.seccompProfile.type", UNCONFINED, NO_FILTER),
+    ("securityContext.sysctls", &[], "the host's settings count"),
+    ("securityContext.windowsOptions", &[], "this machine runs Linux"),
+    ("volumes[].emptyDir.medium", &[], "it is a folder on disk"),
+    ("volumes[].emptyDir.sizeLimit", &[], "it takes what there is room for"),
 ];
 
-/// Fields of a container, and what happens instead.
-const OF_CONTAINER: &[(&[&str], &str)] = &[
-    (&["securityContext", "privileged"], AS_YOU),
-    (&["securityContext", "capabilities"], AS_YOU),
-    (&["securityContext", "readOnlyRootFilesystem"], "the host's files are open as they are to you"),
+/// Fields of a container.
+const OF_CONTAINER: &[Line] = &[
+    ("ports[].hostPort", &[], "the port is open at the pod's own address only"),
+    ("restartPolicyRules[].action", &["\"Restart\""], "the rule is passed over"),
+    ("securityContext.appArmorProfile.type", UNCONFINED, NO_PROFILE),
+    ("securityContext.seLinuxOptions", &[], "processes have the label of kloop itself"),
+    ("securityContext.seccompProfile.type", UNCONFINED, NO_FILTER),
+    ("securityContext.windowsOptions", &[], "this machine runs Linux"),
+    ("volumeDevices", &[], "there are no block volumes"),
+    ("volumeMounts[].mountPropagation", &["\"None\""], "mounts stay where they are made"),
+    ("volumeMounts[].recursiveReadOnly", &["\"Disabled\"", "\"IfPossible\""], "what is mounted below can be written"),
 ];
 
-/// Fields of a volume, and what happens instead.
-const OF_VOLUME: &[(&[&str], &str)] = &[
-    (&["emptyDir", "medium"], "it is a folder on disk"),
-    (&["emptyDir", "sizeLimit"], "it takes what there is room for"),
-];
-
-const AS_YOU: &str = "processes run as the user that runs kloop";
-const ALL_SEEN: &str = "processes see each other and the host's";
+const UNCONFINED: &[&str] = &["\"Unconfined\""];
+const NO_FILTER: &str = "no system call is forbidden";
+const NO_PROFILE: &str = "processes have the profile of kloop itself";
 
 /// The fields of a pod's spec that nothing acts on: the path of each below `path`, and what happens instead.
 pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
-    look(spec, path, OF_POD, &mut found);
-    for (index, volume) in spec["volumes"].as_array().into_iter().flatten().enumerate() {
-        look(volume, &format!("{path}.volumes[{index}]"), OF_VOLUME, &mut found);
+    let on_host = spec["hostNetwork"] == true;
+    for line in OF_POD {
+        look(spec, path.to_owned(), line.0, line, &mut found);
     }
     for list in ["initContainers", "containers"] {
         for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
-            look(container, &format!("{path}.{list}[{index}]"), OF_CONTAINER, &mut found);
+            // On the host's network each port is the host's.
+            for line in OF_CONTAINER.iter().filter(|line| !(on_host && line.0.starts_with("ports"))) {
+                look(container, format!("{path}.{list}[{index}]"), line.0, line, &mut found);
+            }
         }
     }
     found
 }
 
-fn look(value: &Value, path: &str, table: &[(&[&str], &'static str)], found: &mut Vec<(String, &'static str)>) {
-    for (fields, instead) in table {
-        let asked = fields.iter().try_fold(value, |value, field| value.get(field)).is_some_and(|asked| match asked {
-            Value::Null => false,
-            // Of all of these only `hostUsers` asks for something by saying no.
-            Value::Bool(asked) => *asked != (fields[0] == "hostUsers"),
-            Value::Array(list) => !list.is_empty(),
-            Value::String(text) => !text.is_empty(),
-            Value::Object(map) => !map.is_empty(),
-            _ => true,
-        });
-        if asked {
-            found.push((format!("{path}.{}", fields.join(".")), *instead));
+/// Goes down to a field, through every item of the lists on the way.
+fn look(value: &Value, path: String, rest: &str, line: &Line, found: &mut Vec<(String, &'static str)>) {
+    let (step, below) = rest.split_once('.').map_or((rest, None), |(step, below)| (step, Some(below)));
+    let Some(below) = below else {
+        if value.get(step).is_some_and(|asked| is_asked(asked, line.1)) {
+            found.push((format!("{path}.{step}"), line.2));
         }
+        return;
+    };
+    match step.strip_suffix("[]") {
+        None => look(&value[step], format!("{path}.{step}"), below, line, found),
+        Some(list) => {
+            for (index, item) in value[list].as_array().into_iter().flatten().enumerate() {
+                look(item, format!("{path}.{list}[{index}]"), below, line, found);
+            }
+        }
+    }
+}
+
+fn is_asked(asked: &Value, granted: &[&str]) -> bool {
+    match asked {
+        Value::Null => false,
+        Value::Array(list) => !list.is_empty(),
+        Value::String(text) if text.is_empty() => false,
+        Value::Object(map) => !map.is_empty(),
+        Value::Number(number) if number.as_i64() == Some(0) => false,
+        other => !granted.contains(&other.to_string().as_str()),
     }
 }
 
@@ -70,20 +94,24 @@ mod tests {
 
     #[test]
     fn what_asks_for_something_is_found() {
+        let seccomp = |kind: &str| json!({"seccompProfile": {"type": kind}});
         let spec = json!({
-            "hostNetwork": true, "hostPID": false, "hostUsers": true, "runtimeClassName": null,
+            "hostNetwork": false, "hostPID": true, "hostUsers": true, "runtimeClassName": null, "os": {"name": "linux"},
             "securityContext": {"runAsUser": 0, "sysctls": [{"name": "a", "value": "1"}]},
             "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {"medium": "", "sizeLimit": "1Mi"}}],
-            "initContainers": [{"name": "i", "resources": {"limits": {"memory": "1Mi"}, "requests": {"cpu": 1}}}],
-            "containers": [{"name": "c"}, {"name": "d", "securityContext": {"capabilities": {}, "privileged": true}}],
+            "initContainers": [{"name": "i", "securityContext": seccomp("Unconfined"), "ports": [{"hostPort": 0}]}],
+            "containers": [{"name": "c"}, {"name": "d", "securityContext": seccomp("RuntimeDefault"),
+                "ports": [{"containerPort": 1}, {"containerPort": 2, "hostPort": 2}]}],
         });
         let expected = [
-            "spec.hostNetwork",
             "spec.securityContext.sysctls",
             "spec.volumes[1].emptyDir.sizeLimit",
-            "spec.containers[1].securityContext.privileged",
+            "spec.containers[1].ports[1].hostPort",
+            "spec.containers[1].securityContext.seccompProfile.type",
         ];
-        let found: Vec<String> = fields(&spec, "spec").into_iter().map(|(path, _)| path).collect();
-        assert_eq!(found, expected);
+        let found = |spec: &Value| fields(spec, "spec").into_iter().map(|(path, _)| path).collect::<Vec<String>>();
+        assert_eq!(found(&spec), expected);
+        let spec = json!({"hostNetwork": true, "hostUsers": false, "containers": [{"ports": [{"hostPort": 2}]}]});
+        assert_eq!(found(&spec), ["spec.hostUsers"]);
     }
 }

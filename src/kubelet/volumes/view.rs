@@ -1,10 +1,10 @@
 //! How the containers of a pod see files: the machine's as they are, or their own view with volumes mounted.
 //!
 //! A view of its own costs a container's start one to two milliseconds (measured), so a pod gets one when it needs one: it has a volume that it
-//! asked for itself or host aliases, or its annotation says so. The token that every pod is given is no reason.
+//! asked for itself, host aliases or a container that may not write, or its annotation says so. The token that every pod is given is no reason.
 
 use super::super::pod::{LocalPod, Member};
-use super::super::{command, image};
+use super::super::{command, image, security};
 use super::{hosts, source};
 use crate::object::Str;
 use crate::world::volume::{Files, Mount, View, Volume, fingerprint};
@@ -28,7 +28,8 @@ enum Wish {
 }
 
 fn wish(pod: &LocalPod) -> Wish {
-    let own = own(pod).next().is_some() || pod.spec.host_aliases.iter().flatten().next().is_some();
+    let closed = pod.members.iter().any(|member| security::reads_only(&member.spec));
+    let own = own(pod).next().is_some() || pod.spec.host_aliases.iter().flatten().next().is_some() || closed;
     match pod.object.annotation(ANNOTATION) {
         Some("host") if own => Wish::Host,
         Some("host") => Wish::Nothing,
@@ -64,12 +65,17 @@ pub fn files(
 ) -> Result<Files, String> {
     let volumes = volumes(pod, ip, hostname);
     if !is_private(pod) || stays_outside(pod, member) {
-        return Ok(Files { view: View::Host, volumes: volumes.into(), mounts: Vec::new() });
+        return Ok(Files { view: View::Host, volumes: volumes.into(), ..Files::default() });
     }
     let mut mounts = mounts(pod, member, env, &volumes)?;
     let (_, etc) = hosts::of(pod, ip, hostname);
     mounts.extend(etc.into_iter().filter(|etc| mounts.iter().all(|mount| mount.path != etc.path)).collect::<Vec<_>>());
-    Ok(Files { view: View::Private, volumes: Arc::from(volumes), mounts })
+    Ok(Files {
+        view: View::Private,
+        volumes: Arc::from(volumes),
+        mounts,
+        read_only: security::reads_only(&member.spec),
+    })
 }
 
 /// Every volume that can be laid out; of those that have lost their source since, the content stays as it is.

@@ -48,6 +48,7 @@ impl Nursery {
                 stdio: [theirs.as_fd(), nothing.as_fd(), nothing.as_fd()],
                 terminal: None,
                 identity: None,
+                rights: Default::default(),
             };
             let child =
                 spawn::spawn(&program).with_context(|| format!("cannot execute {}", context.program.display()))?;

@@ -46,7 +46,13 @@ pub fn install() -> Result<OwnedFd, Errno> {
     // A caller that waits for its answer is disturbed by nothing but its death: Go's runtime sends signals all the time.
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     // SAFETY: the program is live, its length is its own; the call reads it and keeps no pointer.
-    let fd = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &filter) };
+    let put = || unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &filter) };
+    let mut fd = put();
+    // Who is root of less than the machine has to promise what an ordinary user's processes have promised already.
+    if fd < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EACCES) {
+        rustix::thread::set_no_new_privs(true)?;
+        fd = put();
+    }
     if fd < 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOSYS));
     }

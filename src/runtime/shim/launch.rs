@@ -7,7 +7,6 @@ use super::super::{folder, process::Identity, pty, spawn, user, view, volumes};
 use super::attach::Inlet;
 use super::lines::Lines;
 use super::log::{Log, Stream};
-use crate::world::User;
 use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
 use std::ffi::CString;
@@ -61,12 +60,14 @@ pub enum Place<'a> {
         /// The pod's volumes.
         volumes: &'a [Volume],
     },
-    /// In the view of this process.
+    /// In the namespaces of this process.
     Of(i32),
 }
 
 /// What a program finds when it starts.
 pub struct Surroundings<'a> {
+    /// What its container was told: who it is, what it may do.
+    pub launch: &'a Launch,
     /// Its environment.
     pub env: &'a [(String, String)],
     /// Its folder.
@@ -75,18 +76,16 @@ pub struct Surroundings<'a> {
     pub stdio: [&'a OwnedFd; 3],
     /// The terminal that is to be made for it and takes the place of all three.
     pub terminal: Option<pty::Asked<'a>>,
-    /// Who it runs as, when not as we do.
-    pub user: Option<&'a User>,
     /// The control groups that it enters.
     pub groups: &'a Entrance,
-    /// How soon the kernel ends it when the machine runs out of memory.
-    pub oom_score: Option<i32>,
 }
 
 impl Surroundings<'_> {
     /// Whether nothing has to be done between fork and exec. A score alone is not worth that.
     fn are_plain(&self) -> bool {
-        self.terminal.is_none() && self.user.is_none() && self.groups.is_empty()
+        let Launch { user, hostname, rights, .. } = self.launch;
+        let is_plain = user.is_none() && hostname.is_empty() && *rights == Default::default();
+        is_plain && self.terminal.is_none() && self.groups.is_empty()
     }
 }
 
@@ -126,11 +125,9 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
     if let Some(user) = &launch.user {
         user::own(user, &message, is_scratch.then_some(&*cwd), pod, &launch.volumes)?;
     }
-    let user = launch.user.as_ref();
     let groups = &group::make(&launch.groups)?;
-    let oom_score = launch.oom_score;
     let (stdio, terminal) = (lines.theirs(), lines.terminal());
-    let surroundings = Surroundings { env: &launch.env, cwd: &cwd, stdio, terminal, user, groups, oom_score };
+    let surroundings = Surroundings { launch, env: &launch.env, cwd: &cwd, stdio, terminal, groups };
     let pid = run(&launch.argv, &surroundings, place, gate)?;
     // What is in them may be secret, and large.
     launch.volumes.clear();
@@ -176,17 +173,18 @@ pub fn run(argv: &[String], surroundings: &Surroundings, place: Place, gate: Opt
             let enter = || {
                 // Before the view is entered, in which the groups may not be seen.
                 surroundings.groups.enter()?;
-                if let Some(score) = surroundings.oom_score {
+                if let Some(score) = surroundings.launch.oom_score {
                     // The kernel lets nobody but root lower it: then it stays as it is.
                     let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
                 }
                 match place {
-                    Place::Here => Ok(()),
+                    Place::Here => view::call_it(&surroundings.launch.hostname),
                     Place::Own { pod, own, message, view, volumes } => {
-                        view::enter(pod, own, message, surroundings.cwd, view, volumes)
+                        view::enter(pod, own, message, surroundings.cwd, view, volumes)?;
+                        view::call_it(&surroundings.launch.hostname);
                     }
-                    Place::Of(process) => view::join(process),
-                }?;
+                    Place::Of(process) => view::join(process)?,
+                }
                 let program = prepare()?;
                 gate.into_iter().for_each(Gate::enter);
                 Ok(program)
@@ -202,14 +200,14 @@ fn not_executed(program: &spawn::Program, error: &io::Error) -> String {
 }
 
 fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn::Program<'a>, String> {
-    let Surroundings { env, cwd, stdio, terminal, user, .. } = *surroundings;
+    let Surroundings { launch, env, cwd, stdio, terminal, .. } = *surroundings;
     let name = argv.first().ok_or("no command specified")?;
     if !cwd.is_dir() {
         return Err(format!("chdir to cwd ({:?}) failed: no such file or directory", cwd.display()));
     }
     let path = env.iter().rev().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
     let file = find(name, path, cwd)?;
-    let terminal = terminal.map(|asked| pty::open(asked, user)).transpose()?;
+    let terminal = terminal.map(|asked| pty::open(asked, launch.user.as_ref())).transpose()?;
     let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));
     Ok(spawn::Program {
         path: text(&file.to_string_lossy())?,
@@ -218,7 +216,8 @@ fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn
         cwd: text(&cwd.to_string_lossy())?,
         stdio: stdio.map(|fd| fd.as_fd()),
         terminal,
-        identity: user.map(user::identity),
+        identity: launch.user.as_ref().map(user::identity),
+        rights: launch.rights.clone(),
     })
 }
 

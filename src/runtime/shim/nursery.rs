@@ -22,7 +22,10 @@ pub fn main() -> io::Result<()> {
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     rustix::stdio::dup2_stdin(nothing()?)?;
     let _ = rustix::thread::set_name(c"shims");
-    rustix::thread::set_no_new_privs(true)?;
+    // Only so may an ordinary user's processes put themselves under a filter. Root's may without, and can have setuid programs.
+    if !rustix::process::geteuid().is_root() {
+        rustix::thread::set_no_new_privs(true)?;
+    }
     reap_children(false);
     while let Some((folder, leader)) = receive(&control)? {
         // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.

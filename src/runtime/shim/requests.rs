@@ -231,17 +231,15 @@ impl Shim {
         terminal: Option<pty::Asked>,
     ) -> Result<Identity, String> {
         let (process, launch) = (self.live[at].process, &self.live[at].launch);
-        let place = if launch.view.is_some() { Place::Of(process.pid) } else { Place::Here };
         let gate = self.gate();
         let cwd = Path::new(launch.cwd.as_deref().unwrap_or("/"));
-        let user = launch.user.as_ref();
         let mut env = Cow::Borrowed(&launch.env);
         if terminal.is_some() {
             launch::add_term(env.to_mut());
         }
-        let (groups, oom_score) = (&group::make(&launch.groups)?, launch.oom_score);
-        let surroundings = Surroundings { user, env: &env, cwd, stdio, terminal, groups, oom_score };
-        let pid = launch::run(argv, &surroundings, place, gate.as_ref())?;
+        let groups = &group::make(&launch.groups)?;
+        let surroundings = Surroundings { launch, env: &env, cwd, stdio, terminal, groups };
+        let pid = launch::run(argv, &surroundings, Place::Of(process.pid), gate.as_ref())?;
         self.keep_guard(gate);
         Identity::of(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }

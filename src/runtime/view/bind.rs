@@ -89,14 +89,13 @@ impl Bind {
         bind(path_of(&self.source), path_of(&place)).map_err(said("bind it"))?;
         if self.read_only {
             let mounted = resolve(root, &self.target, OFlags::PATH).map_err(said("find it"))?;
-            let flags = kept(&mounted) | MountFlags::BIND | MountFlags::RDONLY;
-            mount_remount(path_of(&mounted), flags, "").map_err(said("make it read-only"))?;
+            close(&mounted).map_err(said("make it read-only"))?;
         }
         Ok(())
     }
 
     /// The place below the new root, made when it is not there.
-    fn place(&self, root: &OwnedFd) -> Result<OwnedFd, String> {
+    pub fn place(&self, root: &OwnedFd) -> Result<OwnedFd, String> {
         let found = match resolve(root, &self.target, OFlags::PATH) {
             Err(Errno::NOENT) => {
                 let folder = if self.is_folder { Some(&*self.target) } else { self.target.parent() };
@@ -144,6 +143,11 @@ fn make_all(root: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
 /// Makes a working folder that is missing, as container runtimes do. Whether it is there is seen when it is entered.
 pub fn make_folder(root: &OwnedFd, path: &Path) {
     let _ = make_all(root, path);
+}
+
+/// Makes a mount read-only, for those who see it here.
+pub fn close(mounted: &OwnedFd) -> rustix::io::Result<()> {
+    mount_remount(path_of(mounted), kept(mounted) | MountFlags::BIND | MountFlags::RDONLY, "")
 }
 
 /// What a mount may not lose when it is changed, or the kernel refuses the change in a user namespace.

@@ -5,7 +5,7 @@
 //! out one by one. What an overlay would break (`/proc`, sockets in `/run`) is bound as it is.
 
 use super::mounted::{self, Mounted};
-use super::{devices, path_of};
+use super::{bind, devices, path_of};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chownat, fchmod, openat, symlink};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive};
 use rustix::process::geteuid;
@@ -71,6 +71,19 @@ pub fn compose(base: &Path, wanted: &[Wanted]) -> Result<OwnedFd, String> {
     composer.lay(Path::new("/"))?;
     openat(CWD, &root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| format!("cannot open the new root: {error}"))
+}
+
+/// Closes everything that was laid out to writers, but for devices and what the kernel itself shows.
+pub fn close(base: &Path) -> Result<(), String> {
+    let root = base.join("root");
+    let open = ["dev", "proc", "sys"].map(|name| root.join(name));
+    let laid = mounted::all().into_iter().filter(|one| one.at.starts_with(&root));
+    for at in laid.map(|one| one.at).filter(|at| open.iter().all(|open| !at.starts_with(open))) {
+        let failed = |error: rustix::io::Errno| format!("cannot make {} read-only: {error}", at.display());
+        let opened = openat(CWD, &at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+        bind::close(&opened).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// The real place of a path of which a part is missing; none when all of it is there.

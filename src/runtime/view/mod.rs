@@ -9,6 +9,9 @@ mod bind;
 mod compose;
 mod devices;
 mod mounted;
+mod name;
+
+pub use name::call_it;
 
 use super::folder;
 use super::wire::View;
@@ -23,6 +26,12 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// Where the new root is built, in a container's folder.
 const ROOT: &str = "root";
+/// The namespaces that a container may have of its own, by their names in `/proc`.
+const SPACES: [(&str, ThreadNameSpaceType); 3] = [
+    ("user", ThreadNameSpaceType::USER),
+    ("mnt", ThreadNameSpaceType::MOUNT),
+    ("uts", ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME),
+];
 /// The hidden command that tries whether namespaces can be had.
 pub const TRY: &str = "try-view";
 
@@ -54,26 +63,33 @@ pub fn enter(
         .map_err(said("mount a tmpfs"))?;
     let root = compose::compose(&base, &wanted)?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
+    bind::make_folder(&root, cwd);
+    if view.read_only {
+        // What cannot be made is told when it is mounted.
+        binds.iter().for_each(|bind| drop(bind.place(&root)));
+        compose::close(&base)?;
+    }
     for bind in &binds {
         bind.mount(&root).map_err(|why| format!("error mounting {:?}: {why}", bind.target))?;
     }
-    bind::make_folder(&root, cwd);
     fchdir(&root).map_err(said("enter the new root"))?;
     pivot_root(".", ".").map_err(said("pivot_root"))?;
     unmount(".", UnmountFlags::DETACH).map_err(said("leave the old root"))?;
     chdir("/").map_err(said("enter the new root"))
 }
 
-/// Takes this process, which has one thread, into the view of another one.
+/// Takes this process, which has one thread, into the namespaces of another one.
 pub fn join(process: i32) -> Result<(), String> {
     let pid = Pid::from_raw(process).ok_or("no process")?;
     let fd = pidfd_open(pid, PidfdFlags::empty()).map_err(said("open the container's process"))?;
-    let mut spaces = ThreadNameSpaceType::MOUNT;
-    let user = |whose: &str| fs::read_link(format!("/proc/{whose}/ns/user")).ok();
-    if user("self") != user(&process.to_string()) {
-        spaces |= ThreadNameSpaceType::USER;
+    let space = |whose: &str, name: &str| fs::read_link(format!("/proc/{whose}/ns/{name}")).ok();
+    let differs = |name: &str| space("self", name) != space(&process.to_string(), name);
+    let spaces =
+        SPACES.iter().filter(|(name, _)| differs(name)).fold(ThreadNameSpaceType::empty(), |all, (_, one)| all | *one);
+    match spaces.is_empty() {
+        true => Ok(()),
+        false => move_into_thread_name_spaces(fd.as_fd(), spaces).map_err(said("enter the container's namespaces")),
     }
-    move_into_thread_name_spaces(fd.as_fd(), spaces).map_err(said("enter the container's namespaces"))
 }
 
 /// Whether this machine lets us do all this. Tried in a process of its own, because namespaces are entered for good.

@@ -1,0 +1,181 @@
+//! What a container may do beyond what its user may, by its security context.
+//!
+//! A manifest that says nothing of capabilities leaves a container what kloop itself has: a developer's program, run as root, can do
+//! what root can. One that adds or drops some is written for a container, and starts from what container runtimes leave to one.
+
+use super::pod::{LocalPod, Member};
+use crate::world::{EventType, Plan, Rights};
+use k8s_openapi::api::core::v1::{Capabilities, Container, SecurityContext};
+
+/// Capabilities by the kernel's numbers (capability.h).
+const NAMES: [&str; 41] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+];
+
+/// What container runtimes leave to a container that says nothing.
+const USUAL: [&str; 14] = [
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "NET_RAW",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+];
+
+/// The rights of a container; or what is wrong with them, which is `CreateContainerConfigError`.
+pub fn rights(member: &Member) -> Result<Rights, String> {
+    let Some(context) = &member.spec.security_context else { return Ok(Rights::default()) };
+    let said = context.capabilities.as_ref().filter(|_| context.privileged != Some(true)).filter(|said| is_said(said));
+    Ok(Rights { capabilities: said.map(left).transpose()?, no_more: context.allow_privilege_escalation == Some(false) })
+}
+
+/// Whether any container of the pod is to find the machine's files closed to it.
+pub fn reads_only(container: &Container) -> bool {
+    container.security_context.as_ref().is_some_and(|context| context.read_only_root_filesystem == Some(true))
+}
+
+fn is_said(capabilities: &Capabilities) -> bool {
+    capabilities.add.iter().chain(&capabilities.drop).any(|list| !list.is_empty())
+}
+
+/// One bit for each that is left: `ALL` first, then what is added, then what is dropped (containerd: container_create_linux.go).
+fn left(said: &Capabilities) -> Result<u64, String> {
+    let (add, drop) = (said.add.as_deref().unwrap_or_default(), said.drop.as_deref().unwrap_or_default());
+    let all = |list: &[String]| list.iter().any(|name| name.eq_ignore_ascii_case("ALL"));
+    let mut left = match (all(add), all(drop)) {
+        (_, true) => 0,
+        (true, false) => u64::MAX,
+        (false, false) => USUAL.iter().filter_map(|name| bit(name)).sum(),
+    };
+    for (list, verb) in [(add, "add"), (drop, "drop")] {
+        for name in list.iter().filter(|name| !name.eq_ignore_ascii_case("ALL")) {
+            let bit = bit(name).ok_or_else(|| format!("unknown capability {name:?} to {verb}"))?;
+            left = if verb == "add" { left | bit } else { left & !bit };
+        }
+    }
+    Ok(left)
+}
+
+fn bit(name: &str) -> Option<u64> {
+    let name = name.to_ascii_uppercase();
+    let name = name.strip_prefix("CAP_").unwrap_or(&name);
+    NAMES.iter().position(|known| *known == name).map(|number| 1 << number)
+}
+
+/// Tells, with a pod's first start, what only root could have given it.
+pub fn tell_missing(pod: &LocalPod, plan: &mut Plan) {
+    let (me, _) = pod.world.settings.runs_as;
+    if me == 0 || pod.simulated {
+        return;
+    }
+    let adds = |context: &SecurityContext| {
+        context.capabilities.as_ref().is_some_and(|said| said.add.as_ref().is_some_and(|add| !add.is_empty()))
+    };
+    for member in &pod.members {
+        let Some(context) = &member.spec.security_context else { continue };
+        let field = match () {
+            () if context.privileged == Some(true) => "privileged",
+            () if adds(context) => "capabilities.add",
+            () => continue,
+        };
+        let message = format!(
+            "container {}: securityContext.{field} needs root: kloop runs as user {me}, whose processes have no capabilities; \
+             it is started all the same",
+            member.spec.name
+        );
+        plan.event(pod.row, EventType::Warning, "NoCapabilities", message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, pod};
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn machine(runs_as: u32, context: Value) -> Machine {
+        let container = json!({"name": "c", "image": "a", "securityContext": context});
+        let mut machine = Machine::new(pod(json!({"containers": [container]})));
+        machine.world.settings.runs_as = (runs_as, runs_as);
+        machine.settle();
+        machine
+    }
+
+    #[test]
+    fn capabilities_are_left_as_a_container_runtime_leaves_them() {
+        let usual: u64 = 0xa804_25fb;
+        let table = [
+            (json!({}), None),
+            (json!({"capabilities": {"add": [], "drop": []}}), None),
+            (json!({"privileged": true, "capabilities": {"drop": ["ALL"]}}), None),
+            (json!({"capabilities": {"drop": ["ALL"]}}), Some(0)),
+            (json!({"capabilities": {"drop": ["all"], "add": ["NET_BIND_SERVICE"]}}), Some(1 << 10)),
+            (json!({"capabilities": {"drop": ["CAP_NET_RAW"]}}), Some(usual & !(1 << 13))),
+            (json!({"capabilities": {"add": ["SYS_PTRACE"]}}), Some(usual | 1 << 19)),
+            (json!({"capabilities": {"add": ["ALL"], "drop": ["CHOWN"]}}), Some(u64::MAX - 1)),
+        ];
+        for (context, expected) in table {
+            let found = machine(0, context.clone()).starts.pop().expect("started").rights.capabilities;
+            assert_eq!(found, expected, "{context}");
+        }
+        let refused = machine(0, json!({"capabilities": {"add": ["FLY"]}}));
+        assert_eq!(refused.container("c")["state"]["waiting"]["message"], "unknown capability \"FLY\" to add");
+    }
+
+    #[test]
+    fn who_is_not_root_is_told_what_it_cannot_have() {
+        let told = |machine: Machine| machine.events.iter().filter(|event| event.reason == "NoCapabilities").count();
+        assert_eq!(told(machine(0, json!({"privileged": true}))), 0);
+        assert_eq!(told(machine(5, json!({"privileged": true}))), 1);
+        assert_eq!(told(machine(5, json!({"capabilities": {"add": ["CHOWN"]}}))), 1);
+        assert_eq!(told(machine(5, json!({"capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": false}))), 0);
+    }
+}

@@ -1,0 +1,36 @@
+//! Giving up rights: what a process does to itself on its way to becoming a container's program.
+
+use crate::world::Rights;
+use rustix::process::geteuid;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use std::io;
+
+/// The kernel knows no more than this; it refuses numbers that it does not know, and that is all there is to drop.
+const MOST: u32 = 64;
+
+/// Takes from root's processes, and all that they will start, the capabilities that are not left to them. What a program of root's
+/// gets when it is executed are those of the bounding set, so that is the one that counts. Call it while still root: nobody else has
+/// any to give up.
+pub fn give_up(rights: &Rights) -> io::Result<()> {
+    let Some(left) = rights.capabilities.filter(|_| geteuid().is_root()) else { return Ok(()) };
+    for number in (0..MOST).filter(|number| left & (1 << number) == 0) {
+        // SAFETY: takes two numbers and no pointer.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) } < 0 {
+            let error = io::Error::last_os_error();
+            // The first number that the kernel does not know is the end of its list.
+            if error.raw_os_error() == Some(libc::EINVAL) {
+                break;
+            }
+            return Err(error);
+        }
+    }
+    let had = capabilities(None)?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { inheritable: none, ..had })?;
+    Ok(())
+}
+
+/// From here on no program that it executes gets more rights than it has.
+pub fn close(rights: &Rights) -> io::Result<()> {
+    if rights.no_more { Ok(rustix::thread::set_no_new_privs(true)?) } else { Ok(()) }
+}
