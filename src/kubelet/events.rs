@@ -188,11 +188,11 @@ mod tests {
 
     #[test]
     fn fields_that_nothing_acts_on_are_told_once() {
-        let spec = json!({"hostNetwork": true, "runtimeClassName": "x", "containers": [{"name": "c", "image": "a"}]});
+        let spec = json!({"hostUsers": false, "runtimeClassName": "x", "containers": [{"name": "c", "image": "a"}]});
         let mut machine = Machine::new(pod(spec));
         machine.run_to(100);
         assert_eq!(machine.reasons(), ["Unsupported", "Pulled", "Created", "Started"]);
-        let told = "Not supported by kloop yet: spec.hostNetwork (the pod has an address of its own all the same), \
+        let told = "Not supported by kloop yet: spec.hostUsers (users in the pod are the machine's users), \
                     spec.runtimeClassName (there is one way to run a pod)";
         assert_eq!(machine.events[0].message, told);
     }
