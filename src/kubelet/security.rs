@@ -138,7 +138,6 @@ pub fn tell_missing(pod: &LocalPod, plan: &mut Plan) {
 #[cfg(test)]
 mod tests {
     use super::super::machine::{Machine, pod};
-    use super::*;
     use serde_json::{Value, json};
 
     fn machine(runs_as: u32, context: Value) -> Machine {
