@@ -1,6 +1,7 @@
 //! all tests
 
 mod bad_input;
+mod campaign;
 mod cluster;
 mod completion;
 mod config;

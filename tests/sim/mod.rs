@@ -6,7 +6,7 @@
 
 mod canaries;
 mod crash;
-mod dice;
+pub mod dice;
 mod masked;
 mod scene;
 mod witness;

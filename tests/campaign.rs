@@ -1,0 +1,272 @@
+//! Campaigns of kills: control planes, shims and whole process groups die at every system call at which it could matter, one round
+//! after the other over the same cluster, and the workloads' own records tell whether anything was disturbed, doubled, lost or made up.
+//!
+//! `KLOOP_ROUNDS` sets how many rounds a campaign has (a hundred or so when it is not set), `KLOOP_SEED` where its dice begin.
+//! Start reading at [`Campaign::run`].
+
+mod tracer;
+mod truth;
+
+use crate::cluster::Cluster;
+use crate::sim::dice::Dice;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+use tracer::{Catch, Victim, hunt};
+
+/// Rounds between two looks at everything.
+const LEG: usize = 10;
+
+#[test]
+fn no_kill_of_a_control_plane_disturbs_a_workload() {
+    Campaign::new(Victim::Plane, 60).run();
+}
+
+#[test]
+fn no_kill_of_a_process_group_disturbs_a_workload() {
+    Campaign::new(Victim::Group, 20).run();
+}
+
+#[test]
+fn no_kill_of_a_shim_doubles_or_loses_a_workload() {
+    Campaign::new(Victim::Shim, 60).run();
+}
+
+fn number(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).ok().map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+/// One cluster and what is wanted of it.
+struct Campaign {
+    cluster: Cluster,
+    victim: Victim,
+    rounds: usize,
+    seed: usize,
+    dice: Dice,
+    replicas: usize,
+    /// Exit codes of the pods that run once, by name.
+    once: BTreeMap<String, u8>,
+    jobs: Vec<String>,
+    /// How often each system call was the last.
+    calls: BTreeMap<&'static str, usize>,
+}
+
+impl Campaign {
+    fn new(victim: Victim, rounds: usize) -> Campaign {
+        let cluster = Cluster::new();
+        truth::prepare(&cluster);
+        let seed = number("KLOOP_SEED", 1);
+        Campaign {
+            cluster,
+            victim,
+            rounds: number("KLOOP_ROUNDS", rounds),
+            seed,
+            dice: Dice::new(seed as u64),
+            replicas: 2,
+            once: BTreeMap::new(),
+            jobs: Vec::new(),
+            calls: BTreeMap::new(),
+        }
+    }
+
+    fn run(mut self) {
+        println!("{} rounds from seed {}", self.rounds, self.seed);
+        let begun = Instant::now();
+        self.apply_web(0);
+        for round in 1..=self.rounds {
+            self.round(round);
+            if round % LEG == 0 || round == self.rounds {
+                self.look();
+            }
+        }
+        let caught: usize = self.calls.values().sum();
+        println!(
+            "{caught} of {} rounds killed a {:?}, in {:?}, at {:?}",
+            self.rounds,
+            self.victim,
+            begun.elapsed(),
+            self.calls
+        );
+        assert!(caught * 4 >= self.rounds, "too few rounds killed anything: {:?}", self.calls);
+        self.end();
+    }
+
+    /// A control plane starts, something is wanted of it, and a process dies on the way.
+    fn round(&mut self, round: usize) {
+        // Most traces are left in the beginning; late boundaries are there too.
+        let span = if self.dice.one_in(3) { 2000 } else { 300 };
+        let at = 1 + self.dice.below(span);
+        let victim = self.victim;
+        let mut command = self.cluster.command();
+        command.args(["reconcile", "--watch"]);
+        let (sender, started) = channel();
+        let caught = std::thread::scope(|scope| {
+            let hunter = scope.spawn(move || hunt(&command, victim, at, &sender));
+            let plane = started.recv().expect("it starts") as u32;
+            self.act(round);
+            let until = Instant::now() + Duration::from_secs(20);
+            while !hunter.is_finished() && !self.is_settled() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // At rest, or the shim is dead and the control plane has to go before the next one comes.
+            crate::cluster::signal(plane, "KILL");
+            hunter.join().expect("the hunter")
+        });
+        if let Catch { call: Some(call) } = caught {
+            *self.calls.entry(call).or_default() += 1;
+        }
+    }
+
+    fn act(&mut self, round: usize) {
+        match self.dice.below(5) {
+            0 => self.apply_web(round),
+            1 => {
+                self.replicas = 1 + self.dice.below(4);
+                self.cluster.ok(&format!("scale deploy/web --replicas={}", self.replicas));
+            }
+            2 => self.apply_once(round),
+            3 => self.apply_job(round),
+            _ => self.delete_something(),
+        }
+    }
+
+    fn apply_web(&self, round: usize) {
+        self.cluster.apply(
+            &json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+                "spec": {
+                    "replicas": self.replicas, "selector": {"matchLabels": {"app": "web"}},
+                    "template": {"metadata": {"labels": {"app": "web"}}, "spec": truth::spec(&truth::server(), "Always", round)},
+                },
+            })
+            .to_string(),
+        );
+    }
+
+    fn apply_once(&mut self, round: usize) {
+        let (name, code) = (format!("once-{round}"), 1 + self.dice.below(120) as u8);
+        let spec = truth::spec(&truth::once(code), "Never", round);
+        self.cluster.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "once"}}, "spec": spec}).to_string());
+        self.once.insert(name, code);
+    }
+
+    fn apply_job(&mut self, round: usize) {
+        let name = format!("job-{round}");
+        let template =
+            json!({"metadata": {"labels": {"app": "job"}}, "spec": truth::spec(&truth::once(0), "Never", round)});
+        self.cluster.apply(
+            &json!({
+                "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+                // A pod whose shim is killed has failed: another takes its place, and no number of them is too many here.
+                "spec": {"completions": 2, "parallelism": 2, "backoffLimit": 1000, "template": template},
+            })
+            .to_string(),
+        );
+        self.jobs.push(name);
+    }
+
+    fn delete_something(&mut self) {
+        if self.dice.one_in(2) {
+            let pods = self.cluster.pods("app=web");
+            if let Some(pod) = self.dice.pick(&pods) {
+                // The control plane that would end it may be dead before it does.
+                self.cluster.kloop(&format!("delete pod {pod} --wait=false"));
+            }
+        } else if let Some(name) = self.once.keys().next().cloned() {
+            self.cluster.ok(&format!("delete pod {name} --wait=false"));
+            self.once.remove(&name);
+        }
+    }
+
+    /// Whether everything that is wanted is there.
+    fn is_settled(&self) -> bool {
+        let Ok(list) = serde_json::from_str::<Value>(&self.cluster.kloop("get pods,jobs,deployments -o json").out)
+        else {
+            return false;
+        };
+        let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
+        let named = |name: &str| items.iter().find(|object| object["metadata"]["name"] == name);
+        let pods = || items.iter().filter(|object| object["kind"] == "Pod");
+        let web = || pods().filter(|pod| pod["metadata"]["labels"]["app"] == "web");
+        let is_ready = |pod: &&Value| pod["status"]["containerStatuses"][0]["ready"] == true;
+        web().filter(is_ready).count() == self.replicas
+            && web().count() == self.replicas
+            && pods().all(|pod| pod["metadata"]["deletionTimestamp"].is_null())
+            && named("web").is_some_and(|web| {
+                web["status"]["updatedReplicas"] == self.replicas
+                    && web["status"]["observedGeneration"] == web["metadata"]["generation"]
+            })
+            && self.once.keys().all(|name| named(name).is_some_and(has_ended))
+            && self.jobs.iter().all(|job| named(job).is_some_and(|job| job["status"]["succeeded"] == 2))
+    }
+
+    /// A control plane that nobody kills brings everything to its end; then every record is compared with the truth.
+    fn look(&self) {
+        let plane = self.cluster.watch();
+        self.cluster.until("everything wanted is there", || self.is_settled());
+        let pods: Value = serde_json::from_str(&self.cluster.ok("get pods -o json")).expect("a list");
+        let pods: BTreeMap<&str, &Value> = pods["items"]
+            .as_array()
+            .expect("items")
+            .iter()
+            .filter_map(|pod| Some((pod["metadata"]["uid"].as_str()?, pod)))
+            .collect();
+        for (uid, lives) in truth::lives(&self.cluster) {
+            let alive = lives.iter().filter(|life| truth::still_lives(&uid, life)).count();
+            if self.victim != Victim::Shim {
+                assert_eq!(lives.len(), 1, "{uid} was started again: {lives:?}");
+            }
+            match pods.get(uid.as_str()) {
+                None => self
+                    .cluster
+                    .until("what was deleted has ended", || !lives.iter().any(|life| truth::still_lives(&uid, life))),
+                Some(pod) if pod["metadata"]["labels"]["app"] == "web" => self.compare_server(pod, &lives, alive),
+                Some(pod) => self.compare_once(pod, &lives, alive),
+            }
+        }
+        plane.end("KILL");
+    }
+
+    fn compare_server(&self, pod: &Value, lives: &[truth::Life], alive: usize) {
+        let name = pod["metadata"]["name"].as_str().expect("a name");
+        assert_eq!(alive, 1, "{name}: {lives:?}");
+        assert!(lives.iter().all(|life| life.end.is_none()), "{name} was asked to end: {lives:?}");
+        let restarts = pod["status"]["containerStatuses"][0]["restartCount"].as_u64().expect("a count");
+        assert!(restarts + 1 >= lives.len() as u64, "{name}: {restarts} restarts are told, {lives:?}");
+        if self.victim != Victim::Shim {
+            assert_eq!(restarts, 0, "{name}");
+            let log = self.cluster.log(name, "main");
+            for (at, line) in log.lines().enumerate() {
+                assert_eq!(line, format!("line {}", at + 1), "{name} has lost lines of its log:\n{log}");
+            }
+        }
+    }
+
+    fn compare_once(&self, pod: &Value, lives: &[truth::Life], alive: usize) {
+        let name = pod["metadata"]["name"].as_str().expect("a name");
+        assert_eq!(alive, 0, "{name} has ended and lives");
+        assert!(lives.len() <= 1, "{name} is not restarted: {lives:?}");
+        let told = pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"].as_i64();
+        let truth = lives.last().and_then(|life| life.end).map(i64::from);
+        // Whoever dies with its shim before the record is written has an end that nobody knows.
+        let unknown = self.victim == Victim::Shim && told == Some(137);
+        assert!(
+            told == truth || unknown,
+            "{name}: exit code {told:?} is told, {truth:?} is the truth: {}",
+            pod["status"]
+        );
+    }
+
+    /// Everything goes, and nothing is left of it.
+    fn end(self) {
+        let plane = self.cluster.watch();
+        self.cluster.ok("delete deployments,jobs,pods --all");
+        self.cluster.nothing_is_left();
+        plane.end("KILL");
+    }
+}
+
+fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}

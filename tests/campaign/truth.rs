@@ -1,0 +1,91 @@
+//! What workloads themselves say of their lives: the oracle that kloop cannot talk into anything.
+//!
+//! Each pod has one file, named by its uid, outside of what kloop writes. A process holds its lock while it lives and appends a line
+//! at its start and one at an end of its own making. A second live process of the same container finds the lock taken and says so.
+
+use crate::cluster::{Cluster, is_alive};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// How every workload begins. Descriptor 9 holds the lock and is not passed on.
+const OPENING: &str = r#"
+exec 9>>"$HOME/truth/$POD"
+flock -n 9 || echo "double $$" >&9
+echo "start $$" >&9
+"#;
+
+/// The script of a server: counts into its log until it is asked to end.
+pub fn server() -> String {
+    format!(
+        r#"{OPENING}
+trap 'echo "end $$ 0" >&9; exit 0' TERM
+i=0
+while :; do i=$((i+1)); echo "line $i"; sleep 0.1 9>&- & wait $!; done"#
+    )
+}
+
+/// The script of a program that works a moment and exits with this code.
+pub fn once(code: u8) -> String {
+    format!("{OPENING}\nsleep 0.02 9>&-\necho \"end $$ {code}\" >&9\nexit {code}")
+}
+
+/// A pod template's spec that runs this script.
+pub fn spec(script: &str, restart: &str, round: usize) -> serde_json::Value {
+    // In a command of a pod `$$` stands for one dollar.
+    let script = script.replace("$$", "$$$$");
+    serde_json::json!({
+        "restartPolicy": restart, "terminationGracePeriodSeconds": 5,
+        "containers": [{
+            "name": "main", "image": "busybox", "command": ["sh", "-c", script],
+            "env": [
+                {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+                {"name": "ROUND", "value": round.to_string()},
+            ],
+        }],
+    })
+}
+
+/// One life of a container, as it told it.
+#[derive(Debug, Default)]
+pub struct Life {
+    pub pid: u32,
+    pub end: Option<i32>,
+}
+
+fn folder(cluster: &Cluster) -> PathBuf {
+    cluster.home().join("truth")
+}
+
+/// Makes the place for the files.
+pub fn prepare(cluster: &Cluster) {
+    fs::create_dir(folder(cluster)).expect("a folder");
+}
+
+/// The lives of every pod by its uid. No life was ever doubled.
+#[track_caller]
+pub fn lives(cluster: &Cluster) -> BTreeMap<String, Vec<Life>> {
+    let files = fs::read_dir(folder(cluster)).expect("the folder").map(|entry| entry.expect("an entry").path());
+    files
+        .map(|path| {
+            let mut lives: Vec<Life> = Vec::new();
+            let text = fs::read_to_string(&path).expect("a truth file");
+            for line in text.lines() {
+                let words: Vec<&str> = line.split(' ').collect();
+                let number = |at: usize| words[at].parse::<u32>().expect("a number");
+                match words[0] {
+                    "start" => lives.push(Life { pid: number(1), end: None }),
+                    "end" => lives.last_mut().expect("it began").end = Some(number(2) as i32),
+                    _ => panic!("two processes of one container lived at once: {}\n{text}", path.display()),
+                }
+            }
+            (path.file_name().expect("a name").to_string_lossy().into_owned(), lives)
+        })
+        .collect()
+}
+
+/// Whether the process of this life still lives: the pid may belong to somebody else by now.
+pub fn still_lives(uid: &str, life: &Life) -> bool {
+    let environment = fs::read(format!("/proc/{}/environ", life.pid)).unwrap_or_default();
+    is_alive(life.pid) && String::from_utf8_lossy(&environment).contains(uid)
+}
