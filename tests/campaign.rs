@@ -94,8 +94,12 @@ impl Campaign {
 
     /// A control plane starts, something is wanted of it, and a process dies on the way.
     fn round(&mut self, round: usize) {
-        // Most traces are left in the beginning; late boundaries are there too.
-        let span = if self.dice.one_in(3) { 2000 } else { 300 };
+        // A shim's life has few boundaries; those of a control plane are most in the beginning, and some come late.
+        let span = match self.victim {
+            Victim::Shim => 80,
+            Victim::Plane | Victim::Group if self.dice.one_in(3) => 2000,
+            Victim::Plane | Victim::Group => 300,
+        };
         let at = 1 + self.dice.below(span);
         let victim = self.victim;
         let mut command = self.cluster.command();
