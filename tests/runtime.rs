@@ -622,6 +622,23 @@ fn records_of_another_boot_or_of_a_recycled_pid_harm_nobody() {
 }
 
 #[test]
+fn an_attempt_that_may_have_run_unrecorded_is_not_run_again() {
+    let mut rig = Rig::new();
+    rig.machine = None;
+    for (uid, container, attempt) in [("first", "c", 0), ("later", "d", 4)] {
+        let folder = rig.pod(uid).join(container);
+        fs::create_dir_all(&folder).expect("made");
+        fs::write(folder.join(format!("{attempt}.log")), "").expect("written");
+    }
+    let inventory = rig.replace();
+    for (uid, container, attempt) in [("first", "c", 0), ("later", "d", 4)] {
+        let known = &inventory[uid].containers[container];
+        assert!(matches!(&known.state, ContainerState::Ended(end) if end.code == 137), "{known:?}");
+        assert_eq!(known.attempt, attempt);
+    }
+}
+
+#[test]
 fn exec_probes_run_beside_the_container() {
     let mut rig = Rig::new();
     let mut start = script("probed", 0, "echo up > state; exec sleep 1000");

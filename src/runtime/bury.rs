@@ -31,7 +31,8 @@ pub fn settle_all(pods: &mut [(PathBuf, &mut Record)]) -> bool {
         sweep(&dead);
     }
     let mut changed = false;
-    for (_, record) in pods.iter_mut() {
+    for (pod, record) in pods.iter_mut() {
+        changed |= note_begun(pod, record);
         let why = why_unknown(record, &boot);
         for container in record.containers.values_mut().filter(|container| is_running(container)) {
             container.state = State::Ended(unknown(container, why.clone()));
@@ -40,6 +41,25 @@ pub fn settle_all(pods: &mut [(PathBuf, &mut Record)]) -> bool {
         record.boot.clone_from(&boot);
         record.left = true;
         record.version = VERSION;
+    }
+    changed
+}
+
+/// An attempt has a log before it has a process, and a record after: one with a log alone may have run, and even ended. It counts as
+/// one whose end nobody saw, so that what is not to be restarted runs once at most.
+fn note_begun(pod: &Path, record: &mut Record) -> bool {
+    let begun = folder::newest_attempts(pod);
+    let unrecorded = begun
+        .into_iter()
+        .filter(|(name, attempt)| record.containers.get(name).is_none_or(|known| known.attempt < *attempt));
+    let mut changed = false;
+    for (name, attempt) in unrecorded.collect::<Vec<_>>() {
+        let before = record.containers.remove(&name);
+        let last = before.and_then(|before| before.ended().cloned().or(before.last));
+        let message = "The container's shim ended while it started it, so how it ended is not known".to_owned();
+        let end = End { code: 137, reason: Some(Ended::UNKNOWN.into()), message, finished: now(), ..End::default() };
+        record.containers.insert(name, Container { attempt, state: State::Ended(end), stopping: None, last });
+        changed = true;
     }
     changed
 }

@@ -90,6 +90,18 @@ pub fn log(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.log"))
 }
 
+/// The newest attempt of each container that has a log in a pod's folder.
+pub fn newest_attempts(pod: &Path) -> Vec<(String, u32)> {
+    let folders = fs::read_dir(pod).into_iter().flatten().flatten();
+    let newest = folders.filter_map(|folder| {
+        let files = fs::read_dir(folder.path()).ok()?.flatten();
+        let attempt = |name: &str| name.strip_suffix(".log")?.parse().ok();
+        let newest = files.filter_map(|file| attempt(file.file_name().to_str()?)).max()?;
+        Some((folder.file_name().into_string().ok()?, newest))
+    });
+    newest.collect()
+}
+
 /// An attempt's termination message, relative to the pod's folder.
 pub fn message(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.message"))

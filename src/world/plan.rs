@@ -233,7 +233,7 @@ pub struct Rights {
 }
 
 /// Everything that a start needs; resolved by kubelet as far as it can without looking at the machine.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Start {
     /// The pod's uid.
     pub pod_uid: Str,

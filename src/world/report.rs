@@ -139,13 +139,15 @@ impl Facts {
     }
 
     fn start_ordered(&mut self, start: &Start, now: Time) {
-        if self.pods.get(&start.pod_uid).is_none() {
+        // A shim that was born to a leader which died before its first word has a folder, and knows no name.
+        if self.pods.get(&start.pod_uid).is_none_or(|known| known.name != start.pod) {
+            let known = self.pods.get(&start.pod_uid).cloned().unwrap_or_default();
             let pod = PodFacts {
                 namespace: start.namespace.clone(),
                 name: start.pod.clone(),
                 node: start.node.clone(),
                 ip: start.ip.clone(),
-                ..PodFacts::default()
+                ..known
             };
             self.pods.insert(start.pod_uid.clone(), pod);
         }
@@ -280,6 +282,17 @@ mod tests {
             (1, Some(Verdict::Unknown)),
             "it counts for nothing"
         );
+    }
+
+    #[test]
+    fn a_pod_that_was_found_without_a_name_gets_it_with_its_first_start() {
+        let mut facts = Facts::default();
+        facts.pods.insert("uid".into(), PodFacts::default());
+        let start = Start { pod_uid: "uid".into(), namespace: "default".into(), pod: "web".into(), ..Start::default() };
+        facts.ordered(&Effect::Start(Box::new(start)), at(1));
+        let key = facts.pods.get("uid").unwrap().key();
+        assert_eq!((&*key.namespace, &*key.name), ("default", "web"));
+        assert_eq!(facts.pods.named(&key).count(), 1);
     }
 
     #[test]

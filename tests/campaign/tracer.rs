@@ -58,6 +58,15 @@ struct Seen {
     inside: bool,
 }
 
+/// Whether a child may be traced here; some sandboxes forbid it.
+pub fn is_possible() -> bool {
+    let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
+    let seized = ptrace::seize(Pid::from_raw(child.id() as i32), Options::empty());
+    child.kill().expect("it lives");
+    child.wait().expect("it ends");
+    seized.is_ok()
+}
+
 /// Starts the command, tells its pid, and kills the victim before its `at`-th boundary. Comes back when that is done, or when the
 /// command has ended. Whatever of it still runs is let go.
 pub fn hunt(command: &Command, victim: Victim, at: usize, started: &Sender<i32>) -> Catch {

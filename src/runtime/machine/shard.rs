@@ -243,13 +243,20 @@ impl Shard {
             return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal);
         }
         let pod = self.pods.entry(start.pod_uid.clone()).or_default();
-        pod.name = Some(PodName {
+        let name = PodName {
             uid: start.pod_uid.to_string(),
             namespace: start.namespace.to_string(),
             name: start.pod.to_string(),
             node: start.node.to_string(),
             ip: start.ip.to_string(),
-        });
+        };
+        if pod.name.as_ref() != Some(&name) {
+            // The leader before us may have died between the birth of the shim and the first word to it.
+            if let Some(link) = &mut pod.link {
+                link.send(self.context.epoch, Request::Hello(Some(name.clone())));
+            }
+            pod.name = Some(name);
+        }
         pod.starts.retain(|known| known.container != launch.container);
         pod.starts.push(launch.clone());
         match &mut pod.link {

@@ -107,8 +107,6 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
         }
     };
     launch.cwd = Some(cwd.to_string_lossy().into_owned());
-    let mut log = Log::new(folder::log(&launch.container, launch.attempt));
-    log.create();
     if launch.tty {
         add_term(&mut launch.env);
     }
@@ -128,6 +126,9 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
     let groups = &group::make(&launch.groups)?;
     let (stdio, terminal) = (lines.theirs(), lines.terminal());
     let surroundings = Surroundings { launch, env: &launch.env, cwd: &cwd, stdio, terminal, groups };
+    // From here on it may run: whoever finds a log without a record knows that.
+    let mut log = Log::new(folder::log(&launch.container, launch.attempt));
+    log.create();
     let pid = run(&launch.argv, &surroundings, place, gate)?;
     // What is in them may be secret, and large.
     launch.volumes.clear();
