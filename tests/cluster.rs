@@ -272,9 +272,9 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Cluster {
     /// Ends the control planes first, so that nothing is started again, then all others until none is left.
-    fn drop(&mut self) {
+    pub fn end_everything(&self) {
         for plane in self.planes.borrow_mut().iter_mut() {
             drop(plane.kill());
             drop(plane.wait());
@@ -288,6 +288,12 @@ impl Drop for Cluster {
             left.into_iter().for_each(|pid| signal(pid, "KILL"));
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.end_everything();
     }
 }
 

@@ -3,11 +3,13 @@
 
 mod configuration;
 mod control_plane;
+mod disk;
 mod ending;
 mod exec;
 mod guestbook;
 mod healing;
 mod hooks;
+mod hostile;
 mod jobs;
 mod limits;
 mod logs;
