@@ -5,7 +5,7 @@ use super::create::{check, create, decode, key_of, warn};
 use super::ledger::Ledger;
 use super::rules::metadata;
 use super::{Options, Reply, Result, delete, read};
-use crate::kinds::Kind;
+use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Resource, Status, time};
 use serde_json::json;
 
@@ -16,6 +16,8 @@ pub enum Part {
     Main,
     /// Status alone.
     Status,
+    /// `spec.ephemeralContainers` of a pod: only additions (`/ephemeralcontainers`).
+    EphemeralContainers,
     /// `spec.finalizers` of a namespace (`/finalize`).
     Finalize,
 }
@@ -33,6 +35,7 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     let mut warnings = Vec::new();
     let object = match part {
         Part::Status => status_alone(kind, body, &old, options, &mut warnings)?,
+        Part::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
         _ => whole(ledger, kind, body, &old, part, options, &mut warnings)?,
     };
     keep(ledger, kind, &key, object, old, warnings)
@@ -56,6 +59,21 @@ fn status_alone(
             object.unset(&["status"]);
         }
     }
+    Ok(object)
+}
+
+/// The pod with more ephemeral containers; whatever else the body says is not looked at.
+fn with_ephemeral(
+    kind: &Kind,
+    body: &Object,
+    old: &Object,
+    options: &Options,
+    warnings: &mut Vec<String>,
+) -> Result<Object> {
+    let decoded = decode(kind, body, options, warnings)?;
+    let mut object = old.clone();
+    object.set(&["spec", "ephemeralContainers"], decoded.items(&["spec", "ephemeralContainers"]).to_vec());
+    kinds::pod::ephemeral::check(&object, old)?;
     Ok(object)
 }
 
@@ -160,7 +178,7 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) 
                 keep(object, "spec");
             }
         }
-        Part::Status => {}
+        Part::Status | Part::EphemeralContainers => {}
         Part::Finalize => {
             let finalizers = object.at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));
             *object = old.clone();

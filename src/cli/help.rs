@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Cluster Management Commands", &["cluster-info", "top", "cordon", "uncordon", "drain", "taint", "node", "image"]),
     (
         "Troubleshooting and Debugging Commands",
-        &["describe", "logs", "attach", "exec", "port-forward", "cp", "auth", "events"],
+        &["describe", "logs", "attach", "exec", "port-forward", "cp", "auth", "debug", "events"],
     ),
     ("Advanced Commands", &["diff", "apply", "patch", "replace", "wait", "kustomize"]),
     ("Settings Commands", &["label", "annotate", "completion"]),

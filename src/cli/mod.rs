@@ -15,6 +15,7 @@ mod config;
 mod context;
 mod cp;
 mod create;
+mod debug;
 mod delete;
 mod describe;
 mod diff;
@@ -107,6 +108,7 @@ enum Verb {
     Exec(exec::Args),
     Cp(cp::Args),
     PortForward(port_forward::Args),
+    Debug(Box<debug::Args>),
     Events(events::Args),
     Label(mark::label::Args),
     Annotate(mark::annotate::Args),
@@ -173,6 +175,7 @@ impl Verb {
             Verb::Exec(args) => exec::run(args, context),
             Verb::Cp(args) => cp::run(args, context),
             Verb::PortForward(args) => port_forward::run(args, context),
+            Verb::Debug(args) => debug::run(*args, context),
             Verb::Events(args) => events::run(args, context),
             Verb::Label(args) => mark::label::run(args, context),
             Verb::Annotate(args) => mark::annotate::run(args, context),

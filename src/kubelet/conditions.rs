@@ -67,7 +67,7 @@ fn initialized(pod: &LocalPod, status: &PodStatus) -> Verdict {
         return Verdict { reason: Some("PodCompleted"), ..yes(kind) };
     }
     let statuses = status.init_container_statuses.iter().flatten();
-    let members = pod.members.iter().filter(|member| member.role != Role::Main);
+    let members = pod.members.iter().filter(|member| member.role.is_init());
     let incomplete = statuses.zip(members).filter(|(status, member)| match member.role {
         Role::Sidecar => status.started != Some(true),
         _ => !status.ready,
@@ -92,7 +92,7 @@ fn containers_ready(pod: &LocalPod, status: &PodStatus) -> Verdict {
     }
     let all: Vec<&ContainerStatus> =
         status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten()).collect();
-    let counted = pod.members.iter().filter(|member| member.role != Role::Init);
+    let counted = pod.members.iter().filter(|member| matches!(member.role, Role::Sidecar | Role::Main));
     let is_ready = |name: &str| all.iter().any(|status| status.name == name && status.ready);
     let unready: Vec<&str> = counted.map(|member| member.spec.name.as_str()).filter(|name| !is_ready(name)).collect();
     match unready.is_empty() {

@@ -42,7 +42,7 @@ fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
         container_id: id,
         restart_count: i32::try_from(told.attempt).unwrap_or(i32::MAX),
         ready: is_ready(member, step),
-        started: Some(probes::is_started(member)),
+        started: (member.role != Role::Ephemeral).then(|| probes::is_started(member)),
         last_state: Some(told.last.map(|last| of_last(&last, last_attempt)).unwrap_or_default()),
         state: Some(told.state),
         ..ContainerStatus::default()
@@ -103,6 +103,7 @@ fn is_ready(member: &Member, step: &Step) -> bool {
     match member.role {
         Role::Init => *step == Step::Keep && member.ended().is_some_and(|ended| ended.code == 0),
         Role::Sidecar | Role::Main => probes::is_ready(member),
+        Role::Ephemeral => false,
     }
 }
 
@@ -112,7 +113,7 @@ fn waiting(reason: &str, message: Option<String>) -> ContainerState {
 }
 
 fn usual_wait(pod: &LocalPod) -> ContainerState {
-    let has_init = pod.members.iter().any(|member| member.role != Role::Main);
+    let has_init = pod.members.iter().any(|member| member.role.is_init());
     waiting(if has_init { "PodInitializing" } else { "ContainerCreating" }, None)
 }
 

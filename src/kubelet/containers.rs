@@ -135,6 +135,7 @@ fn candidates(pod: &LocalPod) -> Vec<usize> {
             Role::Init => member.is_done(),
             Role::Sidecar => main_ran || probes::is_started(member),
             Role::Main => true,
+            Role::Ephemeral => continue,
         };
         if !(member.role == Role::Init && passed) {
             turn.push(place);
@@ -143,6 +144,8 @@ fn candidates(pod: &LocalPod) -> Vec<usize> {
             break;
         }
     }
+    // They look into a pod that does not come up, too.
+    turn.extend((0..pod.members.len()).filter(|place| pod.members[*place].role == Role::Ephemeral));
     turn
 }
 
@@ -165,7 +168,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
             let is_new = image::state(pod, member.spec.image.as_deref().unwrap_or_default()) != tried;
             if due > now && !is_new { order.wakes.push(due) } else { start(pod, place, member.attempt, order) }
         }
-        State::Ended(_) if member.role != Role::Main && member.facts.is_none() => {
+        State::Ended(_) if member.role.is_init() && member.facts.is_none() => {
             start(pod, place, member.attempt + 1, order)
         }
         State::Ended(ended) if restarts(pod, member) => {
@@ -187,7 +190,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
 
 /// Whether a container that has ended is started again.
 pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
-    let Some(ended) = member.ended() else { return false };
+    let Some(ended) = member.ended().filter(|_| member.role != Role::Ephemeral) else { return false };
     let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
     if matched_rule(member, ended.code) || (stopped && has_changed(member)) || member.was_closed() {
         return true;
@@ -200,6 +203,7 @@ pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
         // An init container that has ended well is done, whatever the pod's policy.
         (Role::Init, _) | (Role::Main, "OnFailure") => ended.code != 0,
         (Role::Main, _) => true,
+        (Role::Ephemeral, _) => false,
     }
 }
 
@@ -347,6 +351,26 @@ mod tests {
             let told = "Container c definition changed, will be restarted";
             assert!(machine.events.iter().any(|event| event.message == told));
         }
+    }
+
+    #[test]
+    fn ephemeral_containers_start_once_whatever_the_others_do() {
+        let stuck = json!([{"name": "i", "image": "a:1"}]);
+        let spec = json!({"initContainers": stuck, "containers": [{"name": "c", "image": "a:1"}]});
+        let mut machine = Machine::new(pod(spec));
+        machine.run_to(5);
+        let mut changed = machine.pod();
+        changed.0["spec"]["ephemeralContainers"] = json!([{"name": "d", "image": "a:1"}]);
+        machine.put("pods", changed.0);
+        machine.act("d", Act::Exit(2, 3)).run_to(20);
+        assert_eq!(machine.told(), ["0 start i#0", "5 start d#0", "7 d ends 3"]);
+        let status = machine.status()["ephemeralContainerStatuses"].clone();
+        assert_eq!(status[0]["state"]["terminated"]["exitCode"], 3);
+        assert_eq!((&status[0]["ready"], &status[0]["restartCount"]), (&json!(false), &json!(0)));
+        assert_eq!(machine.condition("Initialized"), "ContainersNotInitialized");
+        machine.reboot();
+        machine.run_to(30);
+        assert!(machine.told().iter().all(|line| !line.contains("start d")), "once is once");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Events of a pod, each told once: when the status that is about to be written differs from the one that stands.
 
 use super::containers::{Order, Step};
-use super::pod::{LocalPod, Member, State};
+use super::pod::{LocalPod, Member, Role, State};
 use super::{conditions, deadlines, hooks, probes, resources, security, volumes};
 use crate::kinds::pod::unsupported;
 use crate::world::{Ended, Event, EventType, Plan};
@@ -37,7 +37,8 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         volumes::tell_unmounted(pod, plan);
         security::tell_missing(pod, plan);
     }
-    let statuses = || new.init_container_statuses.iter().flatten().chain(new.container_statuses.iter().flatten());
+    let lists = [&new.init_container_statuses, &new.container_statuses, &new.ephemeral_container_statuses];
+    let statuses = || lists.into_iter().flatten().flatten();
     for (member, step) in pod.members.iter().zip(&order.steps) {
         let mut tell = Teller { pod, member, plan };
         tell.started();
@@ -54,7 +55,11 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
 
 /// The part of the spec that an event about a container is about.
 pub fn field_path(member: &Member) -> String {
-    let list = if member.role == super::pod::Role::Main { "containers" } else { "initContainers" };
+    let list = match member.role {
+        Role::Init | Role::Sidecar => "initContainers",
+        Role::Main => "containers",
+        Role::Ephemeral => "ephemeralContainers",
+    };
     format!("spec.{list}{{{}}}", member.spec.name)
 }
 

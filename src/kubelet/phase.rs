@@ -35,7 +35,7 @@ fn from_statuses(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStat
     if termination::init_failed(pod) {
         return "Failed";
     }
-    let of_pod = init.iter().zip(pod.members.iter().filter(|member| member.role != Role::Main));
+    let of_pod = init.iter().zip(pod.members.iter().filter(|member| member.role.is_init()));
     let mut initializing = false;
     for (status, member) in of_pod {
         initializing |= match member.role {

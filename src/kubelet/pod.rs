@@ -1,7 +1,8 @@
 //! A pod as its node sees it: spec, last status and facts, put together for each container.
 
 use super::{hooks, simulate};
-use crate::kinds::{pod::facts::is_sidecar, typed};
+use crate::kinds::pod::{ephemeral::as_container, facts::is_sidecar};
+use crate::kinds::typed;
 use crate::object::{Object, Time};
 use crate::world::{
     ContainerFacts, ContainerState, Ended, NodeFacts, Phase, PodFacts, ProbeFacts, ProbeKind, Row, World,
@@ -26,7 +27,7 @@ pub struct LocalPod<'a> {
     pub status: PodStatus,
     /// What the machine knows of it.
     pub facts: Option<Cow<'a, PodFacts>>,
-    /// Init containers, then containers, each in the order of the spec.
+    /// Init containers, then containers, then ephemeral ones, each in the order of the spec.
     pub members: Vec<Member>,
     /// Whether its node only pretends: its machine is computed, and nothing is ordered of it.
     pub simulated: bool,
@@ -41,6 +42,15 @@ pub enum Role {
     Sidecar,
     /// A container.
     Main,
+    /// Added to a pod that runs already; once it has been started nothing is done for it any more.
+    Ephemeral,
+}
+
+impl Role {
+    /// Whether it stands in `initContainers`.
+    pub fn is_init(self) -> bool {
+        matches!(self, Role::Init | Role::Sidecar)
+    }
 }
 
 /// One container: spec, last status, and where its newest attempt stands.
@@ -197,17 +207,21 @@ impl Member {
 fn members(world: &World, spec: &PodSpec, status: &PodStatus, facts: Option<&PodFacts>) -> Vec<Member> {
     let init = spec.init_containers.iter().flatten().map(|container| {
         let role = if is_sidecar(container) { Role::Sidecar } else { Role::Init };
-        (role, container, status.init_container_statuses.as_deref())
+        (role, container.clone(), status.init_container_statuses.as_deref())
     });
-    let main = spec.containers.iter().map(|container| (Role::Main, container, status.container_statuses.as_deref()));
-    let member = |(role, container, statuses): (Role, &Container, Option<&[ContainerStatus]>)| {
+    let statuses = status.container_statuses.as_deref();
+    let main = spec.containers.iter().map(|container| (Role::Main, container.clone(), statuses));
+    let statuses = status.ephemeral_container_statuses.as_deref();
+    let added = spec.ephemeral_containers.iter().flatten();
+    let added = added.map(|container| (Role::Ephemeral, as_container(container), statuses));
+    let member = |(role, container, statuses): (Role, Container, Option<&[ContainerStatus]>)| {
         let old = statuses.unwrap_or_default().iter().find(|status| status.name == container.name).cloned();
         let mut facts = facts.and_then(|facts| facts.containers.get(container.name.as_str())).cloned();
-        facts.iter_mut().for_each(|facts| hooks::wake_up(world.now, container, facts));
+        facts.iter_mut().for_each(|facts| hooks::wake_up(world.now, &container, facts));
         let (attempt, state, last) = resolve(world.now, old.as_ref(), facts.as_ref());
-        Member { role, spec: container.clone(), old, attempt, state, last, facts }
+        Member { role, spec: container, old, attempt, state, last, facts }
     };
-    init.chain(main).map(member).collect()
+    init.chain(main).chain(added).map(member).collect()
 }
 
 /// Where a container stands. Facts win over status, except that a committed attempt of which the machine knows nothing yet

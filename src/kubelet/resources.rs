@@ -47,7 +47,8 @@ pub fn tell_unlimited(pod: &LocalPod, plan: &mut Plan) {
 /// The sum of a limit over what may run together, or the most that an init container may use alone; none when one has no limit.
 fn sum(pod: &LocalPod, limit: fn(&Caps) -> Option<i64>) -> Option<i64> {
     let of = |member: &Member| limit(&caps(member.spec.resources.as_ref()));
-    let together = pod.members.iter().filter(|member| member.role != Role::Init).map(of).sum::<Option<i64>>()?;
+    let stays = |member: &&Member| matches!(member.role, Role::Sidecar | Role::Main);
+    let together = pod.members.iter().filter(stays).map(of).sum::<Option<i64>>()?;
     let initially = pod.of(Role::Init).map(of).collect::<Option<Vec<i64>>>()?;
     Some(initially.into_iter().fold(together, i64::max))
 }

@@ -37,12 +37,14 @@ pub fn pretend(world: &World, row: &Row, pod: &Object, spec: &PodSpec, status: &
         (container, role)
     });
     let all = init.chain(spec.containers.iter().map(|container| (container, Role::Main)));
-    let containers = all.map(|(container, role)| {
+    let all = all.map(|(container, role)| (container.name.as_str(), role));
+    let added = spec.ephemeral_containers.iter().flatten().map(|container| (container.name.as_str(), Role::Ephemeral));
+    let containers = all.chain(added).map(|(name, role)| {
         let state = state(world.now, started, script(pod, spec, role));
         let probes = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness, ProbeKind::PostStart];
         let content = ProbeFacts { successes: i32::MAX, last: Some(started), ..ProbeFacts::default() };
         let probes = probes.into_iter().map(|kind| (kind, content.clone())).collect();
-        (container.name.as_str().into(), ContainerFacts { probes, ..ContainerFacts::new(0, state) })
+        (name.into(), ContainerFacts { probes, ..ContainerFacts::new(0, state) })
     });
     PodFacts {
         namespace: row.key.namespace.clone(),

@@ -16,12 +16,14 @@ pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
         return status;
     }
     let host_ip = status.host_ip.take().unwrap_or_else(|| address::of_node(pod));
-    let init = container_status::of(pod, order, |role| role != Role::Main);
+    let init = container_status::of(pod, order, Role::is_init);
     let mut main = container_status::of(pod, order, |role| role == Role::Main);
     status.phase = Some(phase::of(pod, &init, &main).into());
     // Kubernetes sorts these by name, and leaves those of init containers in the order of the spec.
     main.sort_by(|one, other| one.name.cmp(&other.name));
     status.container_statuses = Some(main);
+    let ephemeral = container_status::of(pod, order, |role| role == Role::Ephemeral);
+    status.ephemeral_container_statuses = Some(ephemeral).filter(|ephemeral| !ephemeral.is_empty());
     status.init_container_statuses = Some(init).filter(|init| !init.is_empty());
     if deadlines::is_over(pod) && !pod.has_ended() && status.phase.as_deref() == Some("Failed") {
         status.reason = Some(deadlines::REASON.into());

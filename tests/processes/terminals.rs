@@ -173,3 +173,84 @@ fn run_in_the_foreground_says_when_nothing_will_start() {
     assert_eq!(said.err, format!("{hint}error: timed out waiting for the condition\n"));
     assert_eq!(said.out, "pod \"a\" deleted from default namespace\n");
 }
+
+#[test]
+fn a_container_is_added_to_a_running_pod_to_look_into_it() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod("box", "Always", 1, "exec sleep 1000"));
+    cluster.until_reads("pod/box", "{.status.phase}", "Running");
+    let line = ["debug", "box", "-it", "--image=busybox", "-c", "look", "--target=main", "--", "sh"];
+    let screen = Screen::run(&cluster, &line);
+    screen.until_shows("Targeting container \"main\".");
+    screen.until_raw();
+    screen.types("stty size; echo in$((0))side; exit 3\n");
+    assert!(screen.until_shows("in0side").contains("31 97"));
+    let (said, code) = screen.ended();
+    assert!(said.contains("Session ended, the ephemeral container will not be restarted"), "{said}");
+    assert_eq!(code, 0);
+    let status = "{.status.ephemeralContainerStatuses[0]['name','ready','restartCount','state.terminated.exitCode']}";
+    cluster.until_reads("pod/box", &status.replace(' ', ""), "look false 0 3");
+    assert_eq!(cluster.read("pod/box", "{.status.phase}"), "Running");
+    let described = cluster.ok("describe pod box");
+    assert!(described.contains("Ephemeral Containers:\n  look:\n"), "{described}");
+    // What was added stays as it is, and is not started again.
+    let said = cluster.kloop("debug box --image=other -c look");
+    let told = "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"look\" may not be changed";
+    assert!(said.code == 1 && said.err.contains(told), "{}", said.err);
+    let said = cluster.run(&["debug", "box", "--attach", "-q", "--image=busybox", "--", "echo", "seen"], "");
+    assert_eq!((&*said.out, said.code), ("seen\n", 0), "{}", said.err);
+    let refusals = [
+        ("debug box", "error: you must specify --image when not using --copy-to.\n"),
+        ("debug box --image=a --replace", "error: --replace may only be used with --copy-to.\n"),
+        ("debug box --image=a --profile=odd", "error: unknown profile: odd\n"),
+        ("debug nope --image=a", "Error from server (NotFound): pods \"nope\" not found\n"),
+    ];
+    for (line, told) in refusals {
+        let said = cluster.kloop(line);
+        assert_eq!((said.code, &*said.err), (1, told), "{line}");
+    }
+    cluster.ok("delete pod box");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn a_copy_of_a_pod_is_debugged_and_a_node() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod("box", "Always", 1, "exit 1"));
+    let line = ["debug", "box", "-iq", "--copy-to=again", "-c", "main", "--", "cat"];
+    let said = cluster.run(&line, "typed\n");
+    assert_eq!(said.code, 0, "{}", said.err);
+    cluster.until("the copy has read it", || cluster.log("again", "main").contains("typed"));
+    assert_eq!(cluster.read("pod/again", "{.metadata.labels}"), "");
+    let node = cluster.read("nodes", "{.items[0].metadata.name}");
+    std::fs::write(cluster.home().join("here"), "the host's\n").expect("written");
+    let file = format!("/host{}/here", cluster.home().display());
+    let said = cluster.run(&["debug", &format!("node/{node}"), "--attach", "--image=busybox", "--", "cat", &file], "");
+    assert!(said.out.starts_with("Creating debugging pod node-debugger-"), "{}", said.out);
+    assert!(said.out.ends_with("the host's\n"), "{}{}", said.out, said.err);
+}
+
+#[test]
+fn the_shell_of_the_fixture_answers() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/shell/shell.yaml");
+    cluster.ok(&format!("apply -f {manifest}"));
+    cluster.ready_pods("app=shell", 1);
+    let screen = Screen::run(&cluster, &["attach", "-it", "deploy/shell"]);
+    screen.until_raw();
+    screen.types("echo $GREETING from ${HOSTNAME%%-*}\n");
+    screen.until_shows("hello from shell\r\n");
+    screen.types("echo kept > /scratch/note; exit\n");
+    screen.ended();
+    // The next shell finds what the one before has left.
+    cluster.until_reads("pods -l app=shell", "{.items[0].status.containerStatuses[0].restartCount}", "1");
+    cluster.ready_pods("app=shell", 1);
+    let screen = Screen::run(&cluster, &["attach", "-it", "deploy/shell"]);
+    screen.until_raw();
+    screen.types("cat /scratch/note\n");
+    screen.until_shows("kept\r\n");
+    screen.close();
+}

@@ -76,7 +76,8 @@ fn check_care(container: &Container, spec: &PodSpec, path: &Path, errors: &mut E
     }
 }
 
-fn check_common(container: &Container, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+/// What all containers have in common.
+pub fn check_common(container: &Container, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
     match container.name.as_str() {
         "" => errors.required(&path.child("name"), ""),
         name => errors.each_invalid(&path.child("name"), name, names::label(name)),

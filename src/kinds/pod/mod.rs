@@ -8,6 +8,7 @@ mod containers;
 pub mod defaults;
 mod dns;
 mod env;
+pub mod ephemeral;
 pub mod facts;
 pub mod internal;
 mod mounts;

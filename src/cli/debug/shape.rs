@@ -1,0 +1,143 @@
+//! The containers and pods that debugging adds, before a profile is applied to them.
+
+use super::Args;
+use crate::apiserver::front::random;
+use crate::apiserver::rules::names;
+use crate::cli::{Context, Failure, Outcome, pairs};
+use crate::object::Object;
+use serde_json::{Value, json};
+
+/// What `--image-pull-policy` may say.
+pub const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
+
+/// Adds an ephemeral container; its name.
+pub fn add_ephemeral(args: &Args, pod: &mut Object, context: &mut Context) -> Outcome<String> {
+    let name = name(args, pod, context)?;
+    let mut container = json!({"name": name, "terminationMessagePolicy": "File"});
+    fill(args, &mut container)?;
+    if let Some(target) = &args.target {
+        container["targetContainerName"] = target.as_str().into();
+    }
+    let mut all = pod.items(&["spec", "ephemeralContainers"]).to_vec();
+    all.push(container);
+    pod.set(&["spec", "ephemeralContainers"], all);
+    Ok(name)
+}
+
+/// A pod on a node, and its container's name.
+pub fn for_node(args: &Args, node: &str, context: &mut Context) -> Outcome<(Object, String)> {
+    let container = args.container.clone().unwrap_or_else(|| "debugger".into());
+    let pod = names::generate(&format!("node-debugger-{node}-"), random());
+    if !args.quiet {
+        context.say(&format!("Creating debugging pod {pod} with container {container} on node {node}."))?;
+    }
+    let mut spec = json!({"name": container, "terminationMessagePolicy": "File"});
+    fill(args, &mut spec)?;
+    let mut pod = Object(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": pod, "namespace": context.namespace(),
+            "labels": {"app.kubernetes.io/managed-by": "kubectl-debug"},
+        },
+        "spec": {
+            "containers": [spec], "nodeName": node, "restartPolicy": "Never",
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }));
+    super::profile::apply(args, &mut pod, &container, super::profile::Style::Node);
+    Ok((pod, container))
+}
+
+/// A copy of a pod with a container more, or one changed; its name, empty when only images are.
+pub fn copy(
+    args: &Args,
+    pod: &Object,
+    images: &[(String, String)],
+    context: &mut Context,
+) -> Outcome<(Object, String)> {
+    let mut spec = pod.at(&["spec"]).cloned().unwrap_or_default();
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove("ephemeralContainers");
+        if !args.same_node {
+            fields.remove("nodeName");
+        }
+    }
+    if let Some(shared) = args.share_processes {
+        spec["shareProcessNamespace"] = shared.into();
+    }
+    for container in spec["containers"].as_array_mut().into_iter().flatten() {
+        let named = |wanted: &str| images.iter().rev().find(|(name, _)| name == wanted);
+        let image = container["name"].as_str().and_then(named).or_else(|| named("*"));
+        if let Some((_, image)) = image {
+            container["image"] = image.as_str().into();
+        }
+    }
+    let metadata = ["labels", "annotations"].map(|field| pod.at(&["metadata", field]).cloned().unwrap_or(json!({})));
+    let [labels, annotations] = metadata;
+    let mut copied = Object(json!({
+        "apiVersion": "v1", "kind": "Pod", "spec": spec,
+        "metadata": {
+            "name": args.copy_to, "namespace": pod.namespace(), "labels": labels, "annotations": annotations,
+        },
+    }));
+    let known = |name: &str| pod.items(&["spec", "containers"]).iter().any(|container| container["name"] == name);
+    let name = match args.container.as_deref().filter(|name| known(name)) {
+        Some(name) => name.to_owned(),
+        None if args.image.is_none() && !args.set_image.is_empty() => return Ok((copied, String::new())),
+        None if args.image.is_none() => {
+            return Err(Failure::plain("you must specify image when creating new container"));
+        }
+        None => name(args, &copied, context)?,
+    };
+    let containers = copied.0["spec"]["containers"].as_array_mut();
+    let Some(containers) = containers else { return Ok((copied, name)) };
+    if containers.iter().all(|container| container["name"] != *name) {
+        containers.push(json!({"name": name, "terminationMessagePolicy": "File"}));
+    }
+    for container in containers.iter_mut().filter(|container| container["name"] == *name) {
+        fill(args, container)?;
+    }
+    Ok((copied, name))
+}
+
+/// What the flags say of a container.
+fn fill(args: &Args, container: &mut Value) -> Outcome {
+    if !args.command.is_empty() {
+        if let Some(fields) = container.as_object_mut().filter(|_| !args.arguments_only) {
+            fields.remove("args");
+        }
+        container[if args.arguments_only { "args" } else { "command" }] = args.command.clone().into();
+    }
+    if let Some(image) = &args.image {
+        container["image"] = image.as_str().into();
+    }
+    if let Some(policy) = &args.image_pull_policy {
+        container["imagePullPolicy"] = policy.as_str().into();
+    }
+    let env = pairs::parse(&args.env, "env", false)?.set;
+    if !env.is_empty() {
+        let env = env.into_iter().map(|(name, value)| json!({"name": name, "value": value}));
+        container["env"] = env.collect::<Vec<_>>().into();
+    }
+    container["stdin"] = args.stdin.into();
+    container["tty"] = args.tty.into();
+    Ok(())
+}
+
+/// The name that is asked for, or a new one.
+fn name(args: &Args, pod: &Object, context: &mut Context) -> Outcome<String> {
+    if let Some(name) = &args.container {
+        return Ok(name.clone());
+    }
+    let lists = ["containers", "initContainers", "ephemeralContainers"];
+    let taken =
+        |name: &String| lists.iter().any(|list| pod.items(&["spec", list]).iter().any(|one| one["name"] == **name));
+    let mut name = names::generate("debugger-", random());
+    while taken(&name) {
+        name = names::generate("debugger-", random());
+    }
+    if !args.quiet {
+        context.say(&format!("Defaulting debug container name to {name}."))?;
+    }
+    Ok(name)
+}

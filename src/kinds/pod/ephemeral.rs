@@ -1,0 +1,156 @@
+//! Ephemeral containers: those that join a pod that runs already, through a subresource of their own.
+//!
+//! They are only ever added; and what a container is for (ports, probes, hooks, resources) is not for them
+//! (Kubernetes: `ValidatePodEphemeralContainersUpdate`).
+
+use super::containers;
+use crate::kinds::{Errors, FieldError, Path, field, typed};
+use crate::object::{Object, Status};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
+use std::collections::BTreeSet;
+
+/// Checks the ephemeral containers of a pod against those that it had.
+pub fn check(new: &Object, old: &Object) -> Result<(), Status> {
+    let spec = |pod: &Object| typed::view::<Pod>(pod).map(|pod| pod.spec.unwrap_or_default()).unwrap_or_default();
+    let errors = problems(&spec(new), &spec(old));
+    let kind = super::KIND;
+    if errors.is_empty() { Ok(()) } else { Err(field::invalid(kind.kind, kind.resource, old.name(), &errors)) }
+}
+
+fn problems(new: &PodSpec, old: &PodSpec) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let path = Path::root("spec").child("ephemeralContainers");
+    check_each(new, &path, &mut errors);
+    let now = new.ephemeral_containers.as_deref().unwrap_or_default();
+    for before in old.ephemeral_containers.iter().flatten() {
+        let gone = |what: &str| format!("existing ephemeral containers {:?} may not be {what}\n", before.name);
+        match now.iter().find(|one| one.name == before.name) {
+            None => errors.forbidden(&path, &gone("removed")),
+            Some(one) if one != before => errors.forbidden(&path, &gone("changed")),
+            Some(_) => {}
+        }
+    }
+    errors.0
+}
+
+fn check_each(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    let volumes = spec.volumes.iter().flatten().map(|volume| (volume.name.as_str(), volume)).collect();
+    let others = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let mut seen: BTreeSet<&str> = others.map(|container| container.name.as_str()).collect();
+    for (index, one) in spec.ephemeral_containers.iter().flatten().enumerate() {
+        let at = path.index(index);
+        containers::check_common(&as_container(one), &volumes, &at, errors);
+        if !one.name.is_empty() && !seen.insert(&one.name) {
+            errors.duplicate(&at.child("name"), one.name.as_str());
+        }
+        let target = one.target_container_name.as_deref().filter(|target| !target.is_empty());
+        if let Some(target) = target.filter(|target| spec.containers.iter().all(|known| known.name != *target)) {
+            errors.not_found(&at.child("targetContainerName"), target);
+        }
+        let resources = one.resources.as_ref().is_some_and(|all| all.limits.is_some() || all.requests.is_some());
+        let unfit = [
+            ("ports", one.ports.is_some()),
+            ("livenessProbe", one.liveness_probe.is_some()),
+            ("readinessProbe", one.readiness_probe.is_some()),
+            ("startupProbe", one.startup_probe.is_some()),
+            ("lifecycle", one.lifecycle.is_some()),
+            ("resources", resources),
+            ("resizePolicy", one.resize_policy.is_some()),
+        ];
+        for (field, _) in unfit.iter().filter(|(_, set)| *set) {
+            errors.forbidden(&at.child(field), UNFIT);
+        }
+        for (index, mount) in one.volume_mounts.iter().flatten().enumerate() {
+            let at = at.child("volumeMounts").index(index);
+            for (field, set) in [("subPath", &mount.sub_path), ("subPathExpr", &mount.sub_path_expr)] {
+                if set.is_some() {
+                    errors.forbidden(&at.child(field), UNFIT);
+                }
+            }
+        }
+    }
+}
+
+const UNFIT: &str = "cannot be set for an Ephemeral Container";
+
+/// The same as a container: it has the fields of one, and one more that only names a container to look into.
+pub fn as_container(one: &EphemeralContainer) -> Container {
+    let one = one.clone();
+    Container {
+        args: one.args,
+        command: one.command,
+        env: one.env,
+        env_from: one.env_from,
+        image: one.image,
+        image_pull_policy: one.image_pull_policy,
+        lifecycle: one.lifecycle,
+        liveness_probe: one.liveness_probe,
+        name: one.name,
+        ports: one.ports,
+        readiness_probe: one.readiness_probe,
+        resize_policy: one.resize_policy,
+        resources: one.resources,
+        restart_policy: one.restart_policy,
+        restart_policy_rules: one.restart_policy_rules,
+        security_context: one.security_context,
+        startup_probe: one.startup_probe,
+        stdin: one.stdin,
+        stdin_once: one.stdin_once,
+        termination_message_path: one.termination_message_path,
+        termination_message_policy: one.termination_message_policy,
+        tty: one.tty,
+        volume_devices: one.volume_devices,
+        volume_mounts: one.volume_mounts,
+        working_dir: one.working_dir,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn told(old: Value, new: Value) -> Vec<String> {
+        let pod = |ephemeral: Value| {
+            let spec = json!({"containers": [{"name": "c", "image": "a"}], "ephemeralContainers": ephemeral});
+            let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec});
+            Object((super::super::KIND.normalize)(&body, &mut |_| {}).expect("a pod"))
+        };
+        let (new, old) = (pod(new), pod(old));
+        let spec = |pod: &Object| typed::view::<Pod>(pod).expect("a pod").spec.expect("a spec");
+        problems(&spec(&new), &spec(&old)).iter().map(|error| format!("{}: {}", error.field, error.message)).collect()
+    }
+
+    #[test]
+    fn they_are_only_added() {
+        let one = |name: &str, image: &str| json!({"name": name, "image": image});
+        let path = "spec.ephemeralContainers";
+        let table = [
+            (json!([]), json!([one("d", "a")]), vec![]),
+            (json!([one("d", "a")]), json!([one("e", "a"), one("d", "a")]), vec![]),
+            (
+                json!([one("d", "a")]),
+                json!([]),
+                vec![format!("{path}: Forbidden: existing ephemeral containers \"d\" may not be removed\n")],
+            ),
+            (
+                json!([one("d", "a")]),
+                json!([one("d", "b")]),
+                vec![format!("{path}: Forbidden: existing ephemeral containers \"d\" may not be changed\n")],
+            ),
+            (json!([]), json!([one("c", "a")]), vec![format!("{path}[0].name: Duplicate value: \"c\"")]),
+            (json!([]), json!([one("d", "")]), vec![format!("{path}[0].image: Required value")]),
+            (
+                json!([]),
+                json!([{"name": "d", "image": "a", "targetContainerName": "x", "ports": [{"containerPort": 1, "protocol": "TCP"}]}]),
+                vec![
+                    format!("{path}[0].targetContainerName: Not found: \"x\""),
+                    format!("{path}[0].ports: Forbidden: {UNFIT}"),
+                ],
+            ),
+        ];
+        for (old, new, expected) in table {
+            assert_eq!(told(old, new.clone()), expected, "{new}");
+        }
+    }
+}
