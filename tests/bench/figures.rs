@@ -1,8 +1,9 @@
 //! What a user waits for, on the built binary: commands, pods from `apply` to running, restarts, and what idling costs.
 //!
-//! `cargo bench --bench figures [-- commands|up|restarts|idle]`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
+//! `cargo bench --bench figures [-- commands|up|restarts|adopt|edit|exec|lives|idle]`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +20,18 @@ fn main() {
     }
     if wanted("restarts") {
         restarts(50);
+    }
+    if wanted("adopt") {
+        adopt(500);
+    }
+    if wanted("edit") {
+        edit(30);
+    }
+    if wanted("exec") {
+        exec(100);
+    }
+    if wanted("lives") {
+        lives(1000);
     }
     if wanted("idle") {
         idle(100);
@@ -228,6 +241,90 @@ fn restarts(times: usize) {
         std::thread::sleep(Duration::from_millis(20));
     }
     tell("kill -9 to the successor executing", &mut samples);
+}
+
+/// Kills the control plane over running pods; from the start of the next one until it knows them all.
+fn adopt(pods: usize) {
+    let mut cluster = Cluster::new("adopt");
+    cluster.watch();
+    cluster.apply("web.yaml", &cluster.deployment(pods));
+    until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == pods.to_string());
+    let mut samples = Vec::new();
+    for _ in 0..5 {
+        let mut before = cluster.control.take().expect("it runs");
+        before.kill().expect("killed");
+        before.wait().expect("ended");
+        let start = Instant::now();
+        let mut next =
+            cluster.command(&["reconcile", "--watch"]).stdout(Stdio::piped()).spawn().expect("reconcile runs");
+        let mut lines = BufReader::new(next.stdout.take().expect("its output")).lines();
+        let wanted = format!("{pods} pods go on running");
+        assert!(lines.any(|line| line.is_ok_and(|line| line.contains(&wanted))), "it does not know them all");
+        samples.push(start.elapsed());
+        // It goes on printing to somebody.
+        std::thread::spawn(move || lines.count());
+        cluster.control = Some(next);
+    }
+    tell(&format!("a new control plane adopts {pods} running pods"), &mut samples);
+}
+
+/// From the edit of a ConfigMap until a running container's file has changed.
+fn edit(times: usize) {
+    let mut cluster = Cluster::new("edit");
+    cluster.watch();
+    let config = |value: usize| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings}}\ndata: {{key: value-{value}-}}\n")
+    };
+    cluster.apply("config.yaml", &config(0));
+    cluster.apply(
+        "pod.yaml",
+        &format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: reader}}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers:\n  \
+             - {{name: c, image: busybox, command: [sleep, \"{}\"], volumeMounts: [{{name: v, mountPath: /settings}}]}}\n  \
+             volumes: [{{name: v, configMap: {{name: settings}}}}]\n",
+            cluster.marker()
+        ),
+    );
+    until(|| cluster.ready("pod/reader", "{.status.phase}") == "Running");
+    let root = format!("/proc/{}/root/settings/key", processes(&cluster.marker())[0]);
+    let mut samples = timed(times, |number| {
+        cluster.apply("config.yaml", &config(number + 1));
+        until(|| fs::read_to_string(&root).is_ok_and(|text| text == format!("value-{}-", number + 1)));
+    });
+    tell("apply of a ConfigMap to the changed file", &mut samples);
+    drop(cluster.kloop(&["delete", "pod", "reader", "--now"]));
+}
+
+fn exec(times: usize) {
+    let mut cluster = Cluster::new("exec");
+    cluster.watch();
+    cluster.apply("web.yaml", &cluster.deployment(1));
+    until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == "1");
+    let run = |_| assert!(cluster.kloop(&["exec", "deploy/web", "--", "true"]).status.success());
+    tell("exec of true", &mut timed(times, run));
+}
+
+/// Pods that run `true`, from apply over Succeeded until they are deleted and nothing of them is left.
+fn lives(count: usize) {
+    let mut cluster = Cluster::new("lives");
+    cluster.watch();
+    let pod = |number| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p{number}}}\nspec:\n  restartPolicy: Never\n  containers:\n  \
+             - {{name: c, image: busybox, command: [\"true\"]}}\n"
+        )
+    };
+    let manifest: Vec<String> = (0..count).map(pod).collect();
+    let start = Instant::now();
+    cluster.apply("pods.yaml", &manifest.join("---\n"));
+    let phases = |cluster: &Cluster| cluster.ready("pods", "{.items[*].status.phase}");
+    until(|| phases(&cluster).split(' ').filter(|phase| *phase == "Succeeded").count() == count);
+    let succeeded = start.elapsed();
+    assert!(cluster.kloop(&["delete", "pods", "--all"]).status.success());
+    let folders = cluster.folder.join("pods");
+    until(|| fs::read_dir(&folders).map_or(0, Iterator::count) == 0);
+    let rate = count as f64 / start.elapsed().as_secs_f64();
+    println!("{count} lives of pods: {rate:.0} a second (all succeeded after {:.1} ms)", milliseconds(succeeded));
 }
 
 /// CPU and memory of a control plane that has nothing to do.
