@@ -1,6 +1,7 @@
 //! The built binary as a user meets it, with real processes: from `apply` to a page over HTTP, and through everything that
 //! happens to processes and control planes in between.
 
+mod churn;
 mod configuration;
 mod control_plane;
 mod disk;
