@@ -41,7 +41,10 @@ impl Left {
             descriptors: count(format!("/proc/{plane}/fd")),
             folders: fs::read_dir(cluster.pods_folder()).map_or(0, Iterator::count),
             files,
-            mounts: fs::read_to_string("/proc/self/mountinfo").expect("mounts").matches(home.to_str().expect("text")).count(),
+            mounts: fs::read_to_string("/proc/self/mountinfo")
+                .expect("mounts")
+                .matches(home.to_str().expect("text"))
+                .count(),
             objects,
         }
     }
