@@ -1,6 +1,7 @@
 //! Real processes under real shims.
 
 use kloop::object::{Str, Time};
+use kloop::runtime::image::Environment;
 use kloop::runtime::simulated::a_start;
 use kloop::runtime::{Host, Machine, folder, process};
 use kloop::world::plan::Start;
@@ -127,7 +128,7 @@ fn open(folder: &Path, epoch: u64) -> (Machine, Receiver<Report>) {
         let _ = send.lock().expect("not poisoned").send(report);
     });
     let shim = Path::new(env!("CARGO_BIN_EXE_kloop"));
-    (Machine::open_with(folder, epoch, shim, report).expect("opened"), reports)
+    (Machine::open_with(folder, epoch, shim, Environment::of_this_process(), report).expect("opened"), reports)
 }
 
 /// Processes that carry the mark of a pod of this state folder.

@@ -7,6 +7,7 @@ use crate::reconcile::convergence::{Unmet, unmet_in};
 use crate::reconcile::watch::Until;
 use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader};
 use crate::runtime::capacity;
+use crate::runtime::image::Environment;
 use colored::Colorize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
@@ -41,9 +42,15 @@ pub struct Args {
     /// Name of this machine's node [default: the host's name].
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
-    /// First pause before a crashed container is started again; doubled each time, up to 5 minutes.
+    /// First pause before a crashed container is started again; doubled each time.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     restart_backoff: String,
+    /// Longest pause before a crashed container is started again.
+    #[arg(long, default_value = "5m", value_name = "DURATION")]
+    restart_backoff_max: String,
+    /// A variable that every container gets, beside PATH, HOME, TZ and the locale: NAME=VALUE, or NAME as it is here.
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
     /// Most processes and threads that one pod may have; -1 for as many as the machine has.
     #[arg(long, value_name = "NUMBER", default_value_t = crate::world::PIDS, allow_negative_numbers = true)]
     pod_max_pids: i64,
@@ -57,6 +64,22 @@ pub struct Args {
     /// looks again by itself (-1 for never).
     #[arg(long, hide = true)]
     tell_idle: bool,
+}
+
+/// What `--env` says: one that is only named has the value that it has here, and is left out when it has none.
+fn variables(wanted: &[String]) -> Outcome<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for text in wanted {
+        let (name, value) = text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value)));
+        if name.is_empty() {
+            return Err(Failure::plain(format!(
+                "invalid argument {text:?} for \"--env\" flag: write NAME=VALUE or NAME"
+            )));
+        }
+        let value = value.map(str::to_owned).or_else(|| std::env::var(name).ok());
+        found.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    Ok(found)
 }
 
 /// How often a standby asks whether it may lead.
@@ -75,6 +98,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         node,
         shim: None,
         backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
+        backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
+        environment: Environment::of_this_process().with(variables(&args.env)?),
         pids_per_pod: Some(args.pod_max_pids).filter(|most| *most > 0),
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };

@@ -7,14 +7,17 @@ use jiff::SignedDuration;
 /// For so long a refused image shows its error, before the pause until the next try shows.
 const IMAGE_ERROR_SHOWS: SignedDuration = SignedDuration::from_secs(2);
 
-/// Seconds from the end of an attempt to the start of the next: none after the first attempt and after one that ran twice the
-/// cap (10 minutes), then 10, 20, 40 ... 300.
+/// An attempt that ran for so long starts the pauses over, whatever their cap (Kubernetes, KEP-4603).
+const RESET_SECONDS: i64 = 600;
+
+/// Seconds from the end of an attempt to the start of the next: none after the first attempt and after one that ran for 10 minutes,
+/// then 10, 20, 40 ... 300.
 ///
 /// How far the pauses have grown is seen from the pause before this attempt; the attempt's number bounds it, so that a
 /// control plane that was away for an hour does not count as a long pause.
 pub fn restart(settings: &Settings, attempt: u32, ended: &Ended, last: Option<&Ended>) -> i64 {
     let ran = ended.started.map_or(0, |started| ended.finished.duration_since(started).as_secs());
-    if attempt == 0 || ran >= 2 * settings.backoff_cap_seconds {
+    if attempt == 0 || ran >= RESET_SECONDS {
         return 0;
     }
     let by_number = doubled(settings, attempt - 1);
@@ -94,6 +97,13 @@ mod tests {
             let found = restart(&settings, attempt, &ended(started, finished), Some(&ended(0, last)));
             assert_eq!(found, pause, "attempt {attempt} from {started} to {finished}");
         }
+    }
+
+    #[test]
+    fn the_cap_can_be_set() {
+        let settings = Settings { backoff_seconds: 1, backoff_cap_seconds: 3, ..Settings::default() };
+        let pauses: Vec<i64> = (0..5).map(|attempt| restart(&settings, attempt, &ended(100, 110), None)).collect();
+        assert_eq!(pauses, [0, 1, 2, 3, 3], "and ten seconds of running start nothing over");
     }
 
     #[test]

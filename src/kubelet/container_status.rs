@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{CLOSED, LocalPod, Member, Role, State};
-use super::{backoff, hooks, probes, simulate};
+use super::{backoff, hooks, message, probes, simulate};
 use crate::object::Time;
 use crate::world::Ended;
 use k8s_openapi::api::core::v1::{
@@ -144,7 +144,7 @@ fn terminated(pod: &LocalPod, member: &Member, ended: &Ended, attempt: u32) -> C
         exit_code: ended.code,
         signal: None,
         reason: Some(ended.reason.clone().unwrap_or_else(|| usual.into())),
-        message: Some(ended.message.clone()).filter(|message| !message.is_empty()),
+        message: message::kept(pod.members.len(), &ended.message),
         // Go writes the moment that never was so.
         started_at: ended.started.or_else(|| ended.is_start_error().then_some(Time::UNIX_EPOCH)).map(api_time),
         finished_at: Some(api_time(ended.finished)),

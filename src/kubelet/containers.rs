@@ -83,7 +83,7 @@ impl Order {
         hooks::order(pod, plan);
         probes::order(pod, plan);
         let Some(ip) = &self.ip.filter(|_| !termination::is_ending(pod)) else { return };
-        if let Some(volumes) = volumes::outdated(pod, ip, &start::hostname(pod)) {
+        if let Some(volumes) = volumes::outdated(pod, ip) {
             plan.effects.push(Effect::Refresh { pod_uid: pod.row.uid.clone(), volumes });
         }
     }
@@ -107,7 +107,7 @@ fn wanted(pod: &LocalPod) -> Order {
     order.wakes.extend(simulate::wake(pod));
     order.blocked = match &order.ip {
         None => Some(address::exhausted(pod)),
-        Some(_) => volumes::missing(pod),
+        Some(_) => start::unnameable(pod).or_else(|| volumes::missing(pod)),
     };
     for (place, member) in pod.members.iter().enumerate() {
         if let Some(step) =

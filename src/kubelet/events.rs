@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, Role, State};
-use super::{conditions, deadlines, hooks, probes, resources, security, volumes};
+use super::{conditions, deadlines, hooks, message, probes, resources, security, volumes};
 use crate::kinds::pod::unsupported;
 use crate::world::{Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
@@ -36,6 +36,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         resources::tell_unlimited(pod, plan);
         volumes::tell_unmounted(pod, plan);
         security::tell_missing(pod, plan);
+        message::tell_shared(pod, plan);
     }
     let lists = [&new.init_container_statuses, &new.container_statuses, &new.ephemeral_container_statuses];
     let statuses = || lists.into_iter().flatten().flatten();

@@ -17,6 +17,7 @@ mod events;
 mod fields;
 mod hooks;
 pub mod image;
+mod message;
 mod phase;
 mod pod;
 mod probes;

@@ -4,6 +4,7 @@
 //! what root can. One that adds or drops some is written for a container, and starts from what container runtimes leave to one.
 
 use super::pod::{LocalPod, Member};
+use super::volumes;
 use crate::world::{EventType, Plan, Rights};
 use k8s_openapi::api::core::v1::{Capabilities, Container, SecurityContext};
 
@@ -112,8 +113,15 @@ fn bit(name: &str) -> Option<u64> {
 
 /// Tells, with a pod's first start, what only root could have given it.
 pub fn tell_missing(pod: &LocalPod, plan: &mut Plan) {
+    for member in pod.members.iter().filter(|member| reads_only(&member.spec) && volumes::sees_machine(pod, member)) {
+        let message = format!(
+            "container {}: securityContext.readOnlyRootFilesystem needs a private view of files: it sees, and may change, the machine's",
+            member.spec.name
+        );
+        plan.event(pod.row, EventType::Warning, "FilesystemWritable", message);
+    }
     let (me, _) = pod.world.settings.runs_as;
-    if me == 0 || pod.simulated {
+    if me == 0 {
         return;
     }
     let adds = |context: &SecurityContext| {
@@ -167,6 +175,19 @@ mod tests {
         }
         let refused = machine(0, json!({"capabilities": {"add": ["FLY"]}}));
         assert_eq!(refused.container("c")["state"]["waiting"]["message"], "unknown capability \"FLY\" to add");
+    }
+
+    #[test]
+    fn who_can_have_no_view_is_told_that_its_files_are_open() {
+        let told = |private: bool| {
+            let container = json!({"name": "c", "image": "a", "securityContext": {"readOnlyRootFilesystem": true}});
+            let mut machine = Machine::new(pod(json!({"containers": [container]})));
+            machine.world.settings.private_files = private;
+            machine.settle();
+            let is_closed = machine.starts[0].files.read_only;
+            (is_closed, machine.reasons().contains(&"FilesystemWritable"))
+        };
+        assert_eq!((told(true), told(false)), ((true, false), (false, true)));
     }
 
     #[test]

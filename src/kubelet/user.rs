@@ -53,7 +53,8 @@ pub fn of(pod: &LocalPod, member: &Member) -> Result<Option<User>, String> {
         };
     }
     let is_said = user.is_some() || group.is_some() || !groups.is_empty();
-    Ok(is_said.then_some(User { user, group, groups, files }))
+    let strict = shared.and_then(|shared| shared.supplemental_groups_policy.as_deref()) == Some("Strict");
+    Ok(is_said.then_some(User { user, group, groups, files, strict }))
 }
 
 const AS_ROOT: &str = "container has runAsNonRoot and image will run as root";
@@ -84,7 +85,10 @@ mod tests {
         assert_eq!(start((0, 0), json!({}), json!({})), Ok(None));
         let found =
             start((0, 0), json!({"runAsUser": 7, "fsGroup": 9, "supplementalGroups": [8]}), json!({"runAsUser": 5}));
-        assert_eq!(found, Ok(Some(User { user: Some(5), group: None, groups: vec![8, 9], files: Some(9) })));
+        assert_eq!(
+            found,
+            Ok(Some(User { user: Some(5), group: None, groups: vec![8, 9], files: Some(9), strict: false }))
+        );
     }
 
     #[test]

@@ -89,6 +89,7 @@ impl Heart {
         let network = read.meta(front::NETWORK)?;
         world.settings.network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
         world.settings.backoff_seconds = backoff_seconds;
+        world.settings.backoff_cap_seconds = self.world.settings.backoff_cap_seconds;
         world.settings.private_files = self.world.settings.private_files;
         world.settings.runs_as = self.world.settings.runs_as;
         world.settings.unlimited = self.world.settings.unlimited.clone();

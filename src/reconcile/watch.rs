@@ -10,7 +10,8 @@ use super::{Line, Narrator, Weight, node};
 use crate::apiserver::{Api, front};
 use crate::object::{Str, Time};
 use crate::runtime::capacity::Capacity;
-use crate::runtime::machine::{Host, Machine};
+use crate::runtime::image::Environment;
+use crate::runtime::machine::{self, Host, Machine};
 use crate::store::{Access, Hint, Retention, StoreError, Watch};
 use crate::world::{Effect, Report, World};
 use anyhow::Context;
@@ -34,6 +35,10 @@ pub struct Settings {
     pub shim: Option<PathBuf>,
     /// First pause of the restart backoff, in seconds.
     pub backoff_seconds: i64,
+    /// Its longest pause, in seconds.
+    pub backoff_cap_seconds: i64,
+    /// What every container gets of an environment.
+    pub environment: Environment,
     /// Most processes of one pod; none for as many as there can be.
     pub pids_per_pod: Option<i64>,
     /// Is told each time when nothing is left to do for now.
@@ -110,10 +115,8 @@ impl Control {
                 let reports = outbox.clone();
                 let report = Box::new(move |report| drop(reports.send(Wake::Report(report))));
                 let (dir, epoch) = (api.store().home(), leadership.epoch);
-                Some(match &settings.shim {
-                    Some(program) => Machine::open_with(dir, epoch, program, report)?,
-                    None => Machine::open(dir, epoch, report)?,
-                })
+                let program = settings.shim.as_deref().unwrap_or(Path::new(machine::THIS));
+                Some(Machine::open_with(dir, epoch, program, settings.environment.clone(), report)?)
             }
             None => None,
         };
@@ -132,6 +135,7 @@ impl Control {
             settings,
             leadership,
         };
+        control.heart.world.settings.backoff_cap_seconds = control.settings.backoff_cap_seconds;
         control.heart.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
         if let Some(machine) = &control.machine {
             control.heart.world.settings.runs_as = machine.runs_as();

@@ -28,6 +28,15 @@ pub struct Refusal {
 pub struct Environment(pub Vec<(String, String)>);
 
 impl Environment {
+    /// The same with more variables, or with other values.
+    pub fn with(mut self, more: Vec<(String, String)>) -> Environment {
+        for (name, value) in more {
+            self.0.retain(|(known, _)| *known != name);
+            self.0.push((name, value));
+        }
+        self
+    }
+
     /// The part of this process's environment that is passed on.
     pub fn of_this_process() -> Environment {
         let is_passed_on = |name: &str| matches!(name, "PATH" | "HOME" | "TZ" | "LANG") || name.starts_with("LC_");
@@ -158,7 +167,9 @@ fn user(start: &Start) -> Result<(Option<User>, Option<String>), Refusal> {
     let said = start.user.as_ref().is_some_and(|user| user.user.is_some());
     let of_image = start.brought.as_ref().and_then(|image| image.user.as_deref());
     let Some(named) = of_image.filter(|_| !said && rustix::process::geteuid().is_root()) else {
-        return Ok((start.user.clone(), None));
+        let other =
+            start.user.as_ref().and_then(|user| user.user).filter(|id| *id != rustix::process::geteuid().as_raw());
+        return Ok((start.user.clone(), other.map(user::home)));
     };
     let (user, home) = user::of_image(named, start.user.clone().unwrap_or_default())
         .map_err(|message| Refusal { reason: "CreateContainerError", message })?;

@@ -15,7 +15,38 @@ pub fn identity(wanted: &User) -> Identity {
     let user = wanted.user.unwrap_or_else(|| rustix::process::geteuid().as_raw());
     let of_machine = || primary_group(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user).unwrap_or(0);
     let group = wanted.group.unwrap_or_else(of_machine);
-    Identity { user, group, groups: [&[group][..], &wanted.groups].concat() }
+    let mut groups = [&[group][..], &wanted.groups].concat();
+    if !wanted.strict {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let more = memberships(&read("/etc/passwd"), &read("/etc/group"), user);
+        groups.extend(more.into_iter().filter(|more| !wanted.groups.contains(more) && *more != group));
+    }
+    Identity { user, group, groups }
+}
+
+/// The groups that the machine lists the user in (`supplementalGroupsPolicy: Merge`).
+fn memberships(passwd: &str, groups: &str, user: u32) -> Vec<u32> {
+    let is_user = |fields: &Vec<&str>| fields.get(2).is_some_and(|id| id.parse() == Ok(user));
+    let Some(entry) = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(is_user) else {
+        return Vec::new();
+    };
+    let listed = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        fields.get(3)?.split(',').any(|member| member == entry[0]).then(|| fields[2].parse().ok())?
+    };
+    groups.lines().filter_map(listed).collect()
+}
+
+/// The home of a user; `/` for one that the machine does not know, as in a container.
+pub fn home(user: u32) -> String {
+    home_in(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user).unwrap_or_else(|| "/".into())
+}
+
+fn home_in(passwd: &str, user: u32) -> Option<String> {
+    passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.get(2)?.parse() == Ok(user)).then(|| fields.get(5).map(|home| home.to_string()))?
+    })
 }
 
 /// The user of an Image object, `postgres` or `999:999`, where the container does not say more, and where their home is.
@@ -115,6 +146,11 @@ mod tests {
         let passwd = "root:x:0:0::/root:/bin/sh\nodd\nnobody:x:65534:65533::/:/bin/false\n";
         for (user, group) in [(0, Some(0)), (65534, Some(65533)), (5, None)] {
             assert_eq!(primary_group(passwd, user), group);
+        }
+        assert_eq!((home_in(passwd, 0).as_deref(), home_in(passwd, 5)), (Some("/root"), None));
+        let groups = "root:x:0:\nkvm:x:78:nobody\nodd\nwheel:x:10:root,nobody\n";
+        for (user, expected) in [(0, vec![10]), (65534, vec![78, 10]), (5, vec![])] {
+            assert_eq!(memberships(passwd, groups, user), expected);
         }
     }
 }

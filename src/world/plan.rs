@@ -203,6 +203,9 @@ pub struct User {
     pub groups: Vec<u32>,
     /// `fsGroup`: the group of what is in its volumes.
     pub files: Option<u32>,
+    /// Whether it has no other groups than these (`supplementalGroupsPolicy: Strict`).
+    #[serde(default)]
+    pub strict: bool,
 }
 
 /// What an Image object says of a start's image. Its variables and its view of files are in the start already.

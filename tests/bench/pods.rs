@@ -3,6 +3,7 @@
 //! `cargo bench --bench pods`
 
 use kloop::object::Time;
+use kloop::runtime::image::Environment;
 use kloop::runtime::simulated::a_start;
 use kloop::runtime::{Host, Machine};
 use kloop::world::plan::Start;
@@ -29,7 +30,7 @@ fn open(folder: &Path) -> (Machine, Receiver<Report>) {
     let send = Mutex::new(send);
     let report = move |report| drop(send.lock().expect("not poisoned").send(report));
     let shim = Path::new(env!("CARGO_BIN_EXE_kloop"));
-    (Machine::open_with(folder, 1, shim, Box::new(report)).expect("opened"), reports)
+    (Machine::open_with(folder, 1, shim, Environment::of_this_process(), Box::new(report)).expect("opened"), reports)
 }
 
 fn start(uid: &str, attempt: u32, command: &[&str]) -> Effect {

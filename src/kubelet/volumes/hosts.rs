@@ -1,6 +1,7 @@
 //! `/etc/hosts` and `/etc/resolv.conf` of a pod.
 
 use super::super::pod::LocalPod;
+use super::super::start;
 use crate::world::volume::{File, Mount, Source, Volume};
 use std::sync::Arc;
 
@@ -8,8 +9,12 @@ use std::sync::Arc;
 const VOLUME: &str = "etc.d";
 
 /// The files, and where they go.
-pub fn of(pod: &LocalPod, ip: &str, hostname: &str) -> (Volume, Vec<Mount>) {
-    let mut files = vec![("hosts", hosts(pod, ip, hostname))];
+pub fn of(pod: &LocalPod, ip: &str) -> (Volume, Vec<Mount>) {
+    let mut files = Vec::new();
+    // On the machine's network the machine's own file tells the names.
+    if pod.spec.host_network != Some(true) || pod.spec.host_aliases.iter().flatten().next().is_some() {
+        files.push(("hosts", hosts(pod, ip)));
+    }
     files.extend(resolver(pod).map(|text| ("resolv.conf", text)));
     let mount = |name: &str| Mount {
         volume: VOLUME.into(),
@@ -28,14 +33,13 @@ pub fn of(pod: &LocalPod, ip: &str, hostname: &str) -> (Volume, Vec<Mount>) {
 }
 
 /// As the kubelet writes it, entry for entry.
-fn hosts(pod: &LocalPod, ip: &str, hostname: &str) -> String {
+fn hosts(pod: &LocalPod, ip: &str) -> String {
     let mut text = String::from(
         "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n\
          fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
     );
-    let subdomain = pod.spec.subdomain.as_deref().filter(|name| !name.is_empty());
-    let full = subdomain.map(|name| format!("{hostname}.{name}.{}.svc.cluster.local\t", pod.row.key.namespace));
-    text += &format!("{ip}\t{}{hostname}\n", full.unwrap_or_default());
+    let full = start::full_name(pod).map(|name| name + "\t").unwrap_or_default();
+    text += &format!("{ip}\t{full}{}\n", start::short_name(pod));
     let aliases: Vec<_> = pod.spec.host_aliases.iter().flatten().collect();
     if !aliases.is_empty() {
         text += "\n# Entries added by HostAliases.\n";
@@ -46,24 +50,102 @@ fn hosts(pod: &LocalPod, ip: &str, hostname: &str) -> String {
     text
 }
 
-/// What the pod itself says about its resolver; the machine's own for pods that say nothing.
+/// What is to be asked by pods that use the cluster's resolver: whatever server they ask, it is the one that answers.
+const SERVER: &str = "127.0.0.1";
+
+/// What the pod itself says about its resolver, after what its policy says; the machine's own for pods that say nothing.
 fn resolver(pod: &LocalPod) -> Option<String> {
-    let config = pod.spec.dns_config.as_ref().filter(|_| pod.spec.dns_policy.as_deref() == Some("None"))?;
+    let config = pod.spec.dns_config.as_ref()?;
     let mut text = String::new();
-    let searches = config.searches.as_deref().unwrap_or_default();
+    let policy = pod.spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
+    let on_host = pod.spec.host_network == Some(true);
+    let is_cluster = policy == "ClusterFirstWithHostNet" || (policy == "ClusterFirst" && !on_host);
+    let namespace = &pod.row.key.namespace;
+    let of_cluster = || [format!("{namespace}.svc.cluster.local"), "svc.cluster.local".into(), "cluster.local".into()];
+    let mut searches: Vec<String> = if is_cluster { of_cluster().into() } else { Vec::new() };
+    searches.extend(config.searches.iter().flatten().cloned());
     if !searches.is_empty() {
         text += &format!("search {}\n", searches.join(" "));
     }
-    for server in config.nameservers.iter().flatten() {
+    let of_policy = (policy != "None").then_some(SERVER);
+    for server in of_policy.into_iter().chain(config.nameservers.iter().flatten().map(String::as_str)) {
         text += &format!("nameserver {server}\n");
     }
     let option = |option: &k8s_openapi::api::core::v1::PodDNSConfigOption| {
         let name = option.name.clone().unwrap_or_default();
         option.value.as_ref().map_or(name.clone(), |value| format!("{name}:{value}"))
     };
-    let options: Vec<String> = config.options.iter().flatten().map(option).collect();
+    let of_policy = is_cluster.then(|| "ndots:5".to_owned());
+    let own = config.options.iter().flatten();
+    let has_ndots = own.clone().any(|option| option.name.as_deref() == Some("ndots"));
+    let options: Vec<String> = of_policy.into_iter().filter(|_| !has_ndots).chain(own.map(option)).collect();
     if !options.is_empty() {
         text += &format!("options {}\n", options.join(" "));
     }
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::machine::{Machine, pod};
+    use serde_json::{Value, json};
+
+    /// The files that a pod's first container is started with.
+    fn files(spec: Value) -> Vec<(String, String)> {
+        let mut spec = spec;
+        spec["containers"] = json!([{"name": "c", "image": "a"}]);
+        let mut pod = pod(spec);
+        pod["metadata"]["annotations"] = json!({"kloop.dev/filesystem": "private"});
+        let mut machine = Machine::new(pod);
+        machine.settle();
+        let volumes = &machine.starts[0].files.volumes;
+        let etc = volumes.iter().find(|volume| &*volume.name == super::VOLUME).expect("laid out");
+        let super::Source::Files(files) = &etc.source else { panic!("files") };
+        files.iter().map(|file| (file.path.clone(), String::from_utf8_lossy(&file.content).into_owned())).collect()
+    }
+
+    fn resolver(spec: Value) -> Option<String> {
+        files(spec).into_iter().find_map(|(path, text)| (path == "resolv.conf").then_some(text))
+    }
+
+    #[test]
+    fn the_resolver_is_what_policy_and_configuration_say() {
+        let config = json!({"searches": ["a.example"], "nameservers": ["192.0.2.1"],
+            "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}]});
+        assert_eq!(resolver(json!({})), None);
+        assert_eq!(
+            resolver(json!({"dnsPolicy": "None", "dnsConfig": config})).as_deref(),
+            Some("search a.example\nnameserver 192.0.2.1\noptions ndots:2 edns0\n")
+        );
+        let of_cluster =
+            "search default.svc.cluster.local svc.cluster.local cluster.local a.example\nnameserver 127.0.0.1\n";
+        assert_eq!(
+            resolver(json!({"dnsConfig": {"searches": ["a.example"]}})),
+            Some(format!("{of_cluster}options ndots:5\n"))
+        );
+        assert_eq!(
+            resolver(json!({"dnsPolicy": "Default", "dnsConfig": {"searches": ["a.example"]}})).as_deref(),
+            Some("search a.example\nnameserver 127.0.0.1\n")
+        );
+    }
+
+    #[test]
+    fn names_are_those_of_the_pod_or_of_the_machine() {
+        let hosts = |spec| files(spec).into_iter().find_map(|(path, text)| (path == "hosts").then_some(text));
+        let line = |spec| {
+            hosts(spec)
+                .expect("laid out")
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .split('\t')
+                .skip(1)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(line(json!({})), "p");
+        assert_eq!(line(json!({"hostname": "h", "subdomain": "s"})), "h.s.default.svc.cluster.local h");
+        assert_eq!(line(json!({"hostname": "h", "subdomain": "s", "hostnameOverride": "o"})), "o");
+        assert_eq!(hosts(json!({"hostNetwork": true})), None);
+    }
 }

@@ -9,7 +9,7 @@ mod hosts;
 mod token;
 mod view;
 
-pub use view::{files, outdated, paths, tell_unmounted};
+pub use view::{files, outdated, paths, sees_machine, tell_unmounted};
 
 use super::pod::LocalPod;
 use super::start::Unready;

@@ -1,10 +1,11 @@
 //! How the containers of a pod see files: the machine's as they are, or their own view with volumes mounted.
 //!
 //! A view of its own costs a container's start one to two milliseconds (measured), so a pod gets one when it needs one: it has a volume that it
-//! asked for itself, host aliases or a container that may not write, or its annotation says so. The token that every pod is given is no reason.
+//! asked for itself, host aliases, a resolver or a termination message of its own or a container that may not write, or its
+//! annotation says so. The token that every pod is given is no reason.
 
 use super::super::pod::{LocalPod, Member};
-use super::super::{command, image, security};
+use super::super::{command, image, message, security};
 use super::{hosts, source};
 use crate::object::Str;
 use crate::world::volume::{Files, Mount, View, Volume, fingerprint};
@@ -28,8 +29,9 @@ enum Wish {
 }
 
 fn wish(pod: &LocalPod) -> Wish {
-    let closed = pod.members.iter().any(|member| security::reads_only(&member.spec));
-    let own = own(pod).next().is_some() || pod.spec.host_aliases.iter().flatten().next().is_some() || closed;
+    let of_container = |member: &Member| security::reads_only(&member.spec) || message::needs_file(&member.spec);
+    let has_names = pod.spec.host_aliases.iter().flatten().next().is_some() || pod.spec.dns_config.is_some();
+    let own = own(pod).next().is_some() || has_names || pod.members.iter().any(of_container);
     match pod.object.annotation(ANNOTATION) {
         Some("host") if own => Wish::Host,
         Some("host") => Wish::Nothing,
@@ -55,20 +57,19 @@ fn stays_outside(pod: &LocalPod, member: &Member) -> bool {
     pod.object.annotation(ANNOTATION) != Some("private") && image::wants_host_files(pod, member)
 }
 
+/// Whether a container sees the machine's files as they are.
+pub fn sees_machine(pod: &LocalPod, member: &Member) -> bool {
+    !is_private(pod) || stays_outside(pod, member)
+}
+
 /// The files of one container; or what cannot be said of them, in Kubernetes' words.
-pub fn files(
-    pod: &LocalPod,
-    member: &Member,
-    env: &[(String, String)],
-    ip: &str,
-    hostname: &str,
-) -> Result<Files, String> {
-    let volumes = volumes(pod, ip, hostname);
-    if !is_private(pod) || stays_outside(pod, member) {
+pub fn files(pod: &LocalPod, member: &Member, env: &[(String, String)], ip: &str) -> Result<Files, String> {
+    let volumes = volumes(pod, ip);
+    if sees_machine(pod, member) {
         return Ok(Files { view: View::Host, volumes: volumes.into(), ..Files::default() });
     }
     let mut mounts = mounts(pod, member, env, &volumes)?;
-    let (_, etc) = hosts::of(pod, ip, hostname);
+    let (_, etc) = hosts::of(pod, ip);
     mounts.extend(etc.into_iter().filter(|etc| mounts.iter().all(|mount| mount.path != etc.path)).collect::<Vec<_>>());
     Ok(Files {
         view: View::Private,
@@ -79,7 +80,7 @@ pub fn files(
 }
 
 /// Every volume that can be laid out; of those that have lost their source since, the content stays as it is.
-fn volumes(pod: &LocalPod, ip: &str, hostname: &str) -> Vec<Volume> {
+fn volumes(pod: &LocalPod, ip: &str) -> Vec<Volume> {
     let private = is_private(pod);
     let wanted: Vec<_> = match wish(pod) {
         Wish::Nothing => return Vec::new(),
@@ -89,7 +90,7 @@ fn volumes(pod: &LocalPod, ip: &str, hostname: &str) -> Vec<Volume> {
     let volume = |volume: &k8s_openapi::api::core::v1::Volume| {
         Some(Volume { name: volume.name.as_str().into(), source: source(pod, volume).ok()? })
     };
-    let etc = private.then(|| hosts::of(pod, ip, hostname).0);
+    let etc = private.then(|| hosts::of(pod, ip).0);
     wanted.into_iter().filter_map(volume).chain(etc).collect()
 }
 
@@ -125,7 +126,7 @@ fn sub_path(plain: Option<&str>, expression: Option<&str>, env: &[(String, Strin
 
 /// Variables that tell where volumes are that are not mounted, by the name of the volume. The machine makes paths of the names.
 pub fn paths(pod: &LocalPod, member: &Member) -> Vec<(String, String)> {
-    if wish(pod) == Wish::Nothing || (is_private(pod) && !stays_outside(pod, member)) {
+    if wish(pod) == Wish::Nothing || !sees_machine(pod, member) {
         return Vec::new();
     }
     let variable = |name: &str| format!("{VARIABLE}{}", name.to_uppercase().replace('-', "_"));
@@ -144,12 +145,12 @@ pub fn tell_unmounted(pod: &LocalPod, plan: &mut Plan) {
 }
 
 /// The volumes of a running pod whose content is not what was last ordered.
-pub fn outdated(pod: &LocalPod, ip: &Str, hostname: &str) -> Option<Arc<[Volume]>> {
+pub fn outdated(pod: &LocalPod, ip: &Str) -> Option<Arc<[Volume]>> {
     let facts = pod.facts.as_ref().filter(|_| !pod.simulated && pod.lives())?;
     if wish(pod) == Wish::Nothing {
         return None;
     }
-    let volumes = volumes(pod, ip, hostname);
+    let volumes = volumes(pod, ip);
     let complete = |volume: &k8s_openapi::api::core::v1::Volume| volumes.iter().any(|one| *one.name == *volume.name);
     // A source that is gone would look like a change: nothing follows it any more.
     let is_whole = own(pod).all(complete);

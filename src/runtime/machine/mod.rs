@@ -69,25 +69,27 @@ pub struct Machine {
     proxy: Option<network::proxy::Teller>,
 }
 
+/// The running program itself, even if the file was replaced or removed meanwhile.
+pub const THIS: &str = "/proc/self/exe";
+
 impl Machine {
     /// Takes the state folder for a leader of this epoch. Ask for the [`Machine::inventory`] before ordering anything.
     pub fn open(state: &Path, epoch: u64, report: Box<dyn Fn(Report) + Send + Sync>) -> Result<Machine> {
-        // The running program itself, even if the file was replaced or removed meanwhile.
-        Machine::open_with(state, epoch, Path::new("/proc/self/exe"), report)
+        Machine::open_with(state, epoch, Path::new(THIS), image::Environment::of_this_process(), report)
     }
 
-    /// As [`Machine::open`], with another program for the shims.
+    /// As [`Machine::open`], with another program for the shims and another environment for all containers.
     pub fn open_with(
         state: &Path,
         epoch: u64,
         program: &Path,
+        environment: image::Environment,
         report: Box<dyn Fn(Report) + Send + Sync>,
     ) -> Result<Machine> {
         let state = folder::prepare(state)?;
         let last = folder::read_epoch(&state);
         anyhow::ensure!(epoch >= last, "epoch {epoch} is over: {last} has used {} since", state.display());
         folder::write_epoch(&state, epoch).with_context(|| format!("cannot write in {}", state.display()))?;
-        let environment = image::Environment::of_this_process();
         let limits = limits::Tree::find(&state);
         let context = Arc::new(Context { limits, state, epoch, program: program.to_owned(), environment, report });
         let directory = network::resolver::Shared::default();

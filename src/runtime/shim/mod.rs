@@ -34,8 +34,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{WaitOptions, WaitStatus};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -383,8 +385,21 @@ impl Live {
 
     /// What the container left in its termination log, or the end of its log when it failed and asked for that.
     fn message(&self, end: &End) -> String {
-        let written = tree::read_capped(&folder::message(&self.name, self.launch.attempt), 4096);
+        let own = tree::read_capped(&folder::message(&self.name, self.launch.attempt), 4096);
+        let written = if own.is_empty() { self.left_outside() } else { own };
         if written.is_empty() && end.code != 0 && self.launch.message_from_logs { self.log.tail() } else { written }
+    }
+}
+
+impl Live {
+    /// What a container that sees the machine's files has left where it was to: a file of whoever it runs as, written while it ran.
+    fn left_outside(&self) -> String {
+        let path = Path::new(&self.launch.message_path);
+        let found = std::fs::symlink_metadata(path).ok().filter(|_| self.launch.view.is_none() && path.is_absolute());
+        let me = self.launch.user.as_ref().and_then(|user| user.user).unwrap_or(rustix::process::geteuid().as_raw());
+        let written = |found: &Metadata| found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
+        let is_its = |found: &Metadata| found.uid() == me && written(found) >= self.since;
+        found.filter(is_its).map(|_| tree::read_capped(path, 4096)).unwrap_or_default()
     }
 }
 

@@ -1,0 +1,79 @@
+//! Termination messages: where a container leaves its own, and how much of it is kept.
+
+use super::pod::{LocalPod, Member};
+use super::volumes;
+use crate::world::{EventType, Plan};
+use k8s_openapi::api::core::v1::Container;
+
+/// Where it goes when the manifest does not say.
+pub const USUAL: &str = "/dev/termination-log";
+/// What all containers of a pod may say together (Kubernetes: MaxPodTerminationMessageLogLength).
+const OF_POD: usize = 12 * 1024;
+
+/// `terminationMessagePath`.
+pub fn path(container: &Container) -> &str {
+    container.termination_message_path.as_deref().filter(|path| !path.is_empty()).unwrap_or(USUAL)
+}
+
+/// Whether the container is known to write its message: the manifest says where, or its command names the place. On the machine's own
+/// files an ordinary user could not, and root would leave it there.
+pub fn needs_file(container: &Container) -> bool {
+    let words = container.command.iter().chain(&container.args).flatten();
+    path(container) != USUAL || words.into_iter().any(|word| word.contains(USUAL))
+}
+
+/// As much of a message as status keeps: an even share of what a pod of so many containers may say.
+pub fn kept(containers: usize, message: &str) -> Option<String> {
+    let share = OF_POD / containers.max(1);
+    let short = &message[..message.floor_char_boundary(share)];
+    Some(short.to_owned()).filter(|message| !message.is_empty())
+}
+
+/// Tells, with a pod's first start, of containers whose message has no file of its own.
+pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
+    let without = |member: &&Member| needs_file(&member.spec) && volumes::sees_machine(pod, member);
+    for member in pod.members.iter().filter(without) {
+        let message = format!(
+            "container {}: terminationMessagePath {} is the machine's own here: what is written there while it runs is its message, \
+             or what it leaves in the file that KLOOP_TERMINATION_LOG names",
+            member.spec.name,
+            path(&member.spec)
+        );
+        plan.event(pod.row, EventType::Warning, "TerminationMessageShared", message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, pod};
+    use serde_json::json;
+
+    #[test]
+    fn who_writes_a_message_gets_a_file_for_it() {
+        let table = [
+            (json!({}), false),
+            (json!({"terminationMessagePath": "/dev/termination-log"}), false),
+            (json!({"terminationMessagePath": "/tmp/why"}), true),
+            (json!({"command": ["sh", "-c"], "args": ["echo x > /dev/termination-log"]}), true),
+        ];
+        for (container, expected) in table {
+            let mut container = container;
+            (container["name"], container["image"]) = ("c".into(), "a".into());
+            let told = |private: bool| {
+                let mut machine = Machine::new(pod(json!({"containers": [container.clone()]})));
+                machine.world.settings.private_files = private;
+                machine.settle();
+                let is_private = machine.starts[0].files.view == crate::world::volume::View::Private;
+                (is_private, machine.reasons().contains(&"TerminationMessageShared"))
+            };
+            assert_eq!((told(true), told(false)), ((expected, false), (false, expected)), "{container}");
+        }
+    }
+
+    #[test]
+    fn a_pod_of_many_containers_says_little_of_each() {
+        let kept = |containers| super::kept(containers, &"x".repeat(4096)).map(|message| message.len());
+        assert_eq!([kept(1), kept(3), kept(6)], [Some(4096), Some(4096), Some(2048)]);
+        assert_eq!(super::kept(1, ""), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! What a container may do, what it is called, and where it leaves its last words.
+
+use crate::cluster::Cluster;
+
+/// A pod of one container; `spec` and `container` are what it says beyond that.
+fn pod(name: &str, spec: &str, container: &str, script: &str) -> String {
+    let script = serde_json::Value::from(script);
+    format!(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  {spec}
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, {script}]
+    {container}
+"#
+    )
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// One cluster of whoever runs the tests, and one of an ordinary user.
+fn clusters() -> Vec<Cluster> {
+    if is_root() { vec![Cluster::new(), Cluster::of_user(65534)] } else { vec![Cluster::new()] }
+}
+
+const RIGHTS: &str = "grep -E 'CapBnd|CapEff|NoNew' /proc/self/status";
+
+#[test]
+fn a_container_keeps_the_capabilities_that_its_manifest_leaves_to_it() {
+    if !is_root() {
+        return eprintln!("skipped: only root has capabilities to leave");
+    }
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let dropping =
+        "securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}}";
+    cluster.apply(&pod("dropping", "", dropping, &format!("{RIGHTS}; exec sleep 1000")));
+    cluster.apply(&pod("plain", "", "", &format!("{RIGHTS}; exec sleep 1000")));
+    let expected = "CapEff:\t0000000000000400\nCapBnd:\t0000000000000400\nNoNewPrivs:\t1\n";
+    cluster.until("it has spoken", || cluster.kloop("logs dropping").out.lines().count() == 3);
+    assert_eq!(cluster.ok("logs dropping"), expected);
+    assert_eq!(cluster.run(&["exec", "dropping", "--", "sh", "-c", RIGHTS], "").out, expected);
+    let own = std::fs::read_to_string("/proc/self/status").expect("read");
+    let own = own.lines().find(|line| line.starts_with("CapBnd")).expect("told");
+    cluster.until("it has spoken", || cluster.kloop("logs plain").out.lines().count() == 3);
+    assert!(cluster.ok("logs plain").contains(own), "who says nothing keeps everything");
+}
+
+#[test]
+fn who_is_not_root_is_told_that_it_cannot_add_capabilities() {
+    let cluster = clusters().pop().expect("one");
+    let _plane = cluster.watch();
+    let adding = "securityContext: {capabilities: {add: [SYS_TIME]}}";
+    cluster.apply(&pod("adding", "", adding, &format!("{RIGHTS}; exec sleep 1000")));
+    cluster.until_reads("pod/adding", "{.status.phase}", "Running");
+    let events = cluster.ok("get events -o jsonpath={range.items[*]}{.reason}:{.message};{end}");
+    assert!(events.contains("NoCapabilities:container main: securityContext.capabilities.add needs root"), "{events}");
+}
+
+#[test]
+fn a_read_only_root_takes_writes_in_volumes_alone() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let volume = "volumes: [{name: data, emptyDir: {}}]";
+        let container =
+            "securityContext: {readOnlyRootFilesystem: true}\n    volumeMounts: [{name: data, mountPath: /data}]";
+        let script = "for at in / /var /etc; do touch $at/new 2>/dev/null || echo no; done; touch /data/new && echo yes; \
+                      echo > /dev/null && printf last > /dev/termination-log; exit 3";
+        cluster.apply(&pod("closed", volume, container, script));
+        cluster.until_reads("pod/closed", "{.status.phase}", "Failed");
+        let events = cluster.ok("get events -o jsonpath={range.items[*]}{.reason};{end}");
+        if events.contains("FilesystemWritable") {
+            eprintln!("skipped: this machine has no private views");
+            continue;
+        }
+        assert_eq!(cluster.ok("logs closed"), "no\nno\nno\nyes\n");
+        assert_eq!(cluster.read("pod/closed", "{.status.containerStatuses[0].state.terminated.message}"), "last");
+    }
+}
+
+#[test]
+fn a_pod_has_its_own_name() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let script = "uname -n; echo $HOSTNAME; exec sleep 1000";
+        cluster.apply(&pod("named", "hostname: db\n  subdomain: shop\n  setHostnameAsFQDN: true", "", script));
+        cluster.apply(&pod("viewed", "volumes: [{name: data, emptyDir: {}}]", "", script));
+        cluster.apply(&pod("outside", "hostNetwork: true", "", script));
+        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let full = "db.shop.default.svc.cluster.local";
+        for name in ["named", "viewed", "outside"] {
+            cluster.until("it has spoken", || cluster.kloop(&format!("logs {name}")).out.lines().count() == 2);
+        }
+        let events = cluster.ok("get events -o jsonpath={range.items[*]}{.reason};{end}");
+        let views = !events.contains("VolumesNotMounted");
+        let root = cluster.kloop("exec named -- id -u").out == "0\n";
+        let called = |can: bool, name: &str| if can { name.to_owned() } else { machine.clone() };
+        let named = called(root, full);
+        assert_eq!(cluster.ok("logs named"), format!("{named}\n{full}\n"));
+        assert_eq!(cluster.ok("exec named -- uname -n"), format!("{named}\n"));
+        let viewed = called(root || views, "viewed");
+        assert_eq!(cluster.ok("logs viewed"), format!("{viewed}\nviewed\n"));
+        assert_eq!(cluster.ok("exec viewed -- uname -n"), format!("{viewed}\n"));
+        let node = cluster.read("pod/outside", "{.spec.nodeName}");
+        assert_eq!(cluster.ok("logs outside"), format!("{machine}\n{node}\n"));
+        assert_eq!(cluster.read("pod/outside", "{.status.podIP}"), cluster.read("pod/outside", "{.status.hostIP}"));
+    }
+}
+
+#[test]
+fn last_words_are_found_among_the_machines_files_too() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let path = cluster.home().join("why");
+        let says = format!("terminationMessagePath: {}", path.display());
+        let host = |name: &str, container: &str, script: &str| {
+            pod(name, "", container, script)
+                .replace("metadata: {", "metadata: {annotations: {kloop.dev/filesystem: host}, ")
+        };
+        cluster.apply(&host("speaker", &says, &format!("printf 'no disk' > {}; exit 3", path.display())));
+        let logs = "terminationMessagePath: /proc/nowhere\n    terminationMessagePolicy: FallbackToLogsOnError";
+        cluster.apply(&host("logger", logs, "echo no luck; exit 3"));
+        let last = "{.status.containerStatuses[0].state.terminated.message}";
+        cluster.until_reads("pod/speaker", last, "no disk");
+        cluster.until_reads("pod/logger", "{.status.phase}", "Failed");
+        assert_eq!(cluster.read("pod/logger", last).trim_end(), "no luck");
+    }
+}
+
+#[test]
+fn another_user_has_another_home_and_everybody_what_is_given_to_all() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch_with(&["--env", "COLOR=blue", "--env", "KLOOP_NO_SUCH"]);
+    let script = "echo $HOME $COLOR ${KLOOP_NO_SUCH-none}; exec sleep 1000";
+    cluster.apply(&pod("own", "", "", script));
+    cluster.until("it has spoken", || !cluster.kloop("logs own").out.is_empty());
+    assert_eq!(cluster.ok("logs own"), format!("{} blue none\n", cluster.home().display()));
+    if is_root() {
+        cluster.apply(&pod("other", "securityContext: {runAsUser: 4321}", "", script));
+        cluster.until("it has spoken", || !cluster.kloop("logs other").out.is_empty());
+        assert_eq!(cluster.ok("logs other"), "/ blue none\n");
+    }
+}
