@@ -129,6 +129,22 @@ fn attached_without_a_terminal() {
 }
 
 #[test]
+fn who_does_not_read_goes_and_the_container_goes_on() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod("box", "Never", 1, "while :; do echo 0123456789; done"));
+    cluster.until_reads("pod/box", "{.status.phase}", "Running");
+    let mut shell = cluster.program("sh");
+    shell.args(["-c", "{ \"$KLOOP\" attach -q box; echo $? > $HOME/code; } | head -n 1"]);
+    let said = cluster.run_program(shell.env("KLOOP", env!("CARGO_BIN_EXE_kloop")), "");
+    assert_eq!(said.out.len(), 11, "{}", said.out);
+    assert_eq!(std::fs::read_to_string(cluster.home().join("code")).expect("it ended"), "141\n");
+    let lines = || cluster.kloop("logs box --tail=1 --timestamps").out;
+    let before = lines();
+    cluster.until("it writes on", || lines() != before);
+}
+
+#[test]
 fn run_in_the_foreground_gives_the_words_and_the_exit_code() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();

@@ -13,12 +13,14 @@ pub struct Copy {
     pub is_output: bool,
     /// Nothing more will come, or nobody takes it.
     pub over: bool,
+    /// Nobody takes it.
+    pub broken: bool,
 }
 
 impl Copy {
     /// From here to there.
     pub fn new(from: OwnedFd, to: OwnedFd, is_output: bool) -> Copy {
-        Copy { from, to, pending: Vec::new(), is_output, over: false }
+        Copy { from, to, pending: Vec::new(), is_output, over: false, broken: false }
     }
 
     /// What it waits for.
@@ -45,7 +47,7 @@ impl Copy {
             match write(&self.to, &self.pending) {
                 Ok(written) => drop(self.pending.drain(..written)),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(_) => self.over = true,
+                Err(_) => (self.over, self.broken) = (true, true),
             }
         }
     }

@@ -21,6 +21,7 @@ use rustix::net::{
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::isatty;
+use signal_hook::consts::SIGPIPE;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -214,6 +215,10 @@ impl Shim {
             drop(fds);
             for (copy, _) in copies.iter_mut().zip(&ready[first..]).filter(|(_, ready)| **ready) {
                 copy.step();
+            }
+            // Who is read by nobody any more goes, and does not hold the container up.
+            if copies.iter().any(|copy| copy.is_output && copy.broken) {
+                return Ok(Ended::Told(SIGPIPE));
             }
             copies.retain(|copy| !copy.over);
             if let Some((terminal, fit)) = terminal.filter(|_| ready[1]) {
