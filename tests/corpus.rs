@@ -2,6 +2,7 @@
 //! door or are refused for Kubernetes' own reason, and those that need no more than programs of this machine run.
 
 mod run;
+mod stand_ins;
 
 use kloop::apiserver::{Api, FieldValidation, Ledger, Options, apply, create};
 use kloop::kinds::{self, Kind};

@@ -1,6 +1,7 @@
 //! The built binary as a user meets it, with real processes: from `apply` to a page over HTTP, and through everything that
 //! happens to processes and control planes in between.
 
+mod applications;
 mod churn;
 mod configuration;
 mod control_plane;
@@ -11,12 +12,14 @@ mod guestbook;
 mod healing;
 mod hooks;
 mod hostile;
+mod images;
 mod jobs;
 mod limits;
 mod logs;
 mod network;
 mod nodes;
 mod probes;
+mod ready_images;
 mod rollouts;
 mod security;
 mod terminals;

@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{CLOSED, LocalPod, Member, Role, State};
-use super::{backoff, hooks, message, probes, simulate};
+use super::{backoff, hooks, image, message, probes, simulate};
 use crate::object::Time;
 use crate::world::Ended;
 use k8s_openapi::api::core::v1::{
@@ -38,7 +38,8 @@ fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
     let status = ContainerStatus {
         name: member.spec.name.clone(),
         image: image(pod, member, told.attempt),
-        image_id: if has_image { image_id(pod, member) } else { String::new() },
+        image_id: sources_id(member, step, told.attempt)
+            .unwrap_or_else(|| if has_image { image_id(pod, member) } else { String::new() }),
         container_id: id,
         restart_count: i32::try_from(told.attempt).unwrap_or(i32::MAX),
         ready: is_ready(member, step),
@@ -160,6 +161,15 @@ fn id(pod: &LocalPod, member: &Member, attempt: u32) -> String {
 fn image(pod: &LocalPod, member: &Member, attempt: u32) -> String {
     let ran = member.image_that_ran().filter(|_| attempt == member.attempt && !pod.simulated);
     ran.or(member.spec.image.as_deref()).unwrap_or_default().to_owned()
+}
+
+/// With watched files, what they held when the attempt was started: told with the order to start, kept as long as the attempt counts.
+fn sources_id(member: &Member, step: &Step, attempt: u32) -> Option<String> {
+    if let Step::Start(start) = step {
+        return image::id(start);
+    }
+    let old = member.old.as_ref().filter(|old| u32::try_from(old.restart_count) == Ok(attempt))?;
+    Some(old.image_id.clone()).filter(|id| image::tells_sources(id))
 }
 
 fn image_id(pod: &LocalPod, member: &Member) -> String {

@@ -174,6 +174,8 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
         State::Ended(ended) if restarts(pod, member) => {
             let seconds = match member.was_closed() {
                 true => 0,
+                // What is started now is another program: how the one before ended says nothing of it.
+                false if image::with_new_sources(pod, member).is_some() => 0,
                 false => backoff::restart(settings, member.attempt, ended, member.last.as_ref()),
             };
             let due = ended.finished + SignedDuration::from_secs(seconds);
@@ -192,7 +194,8 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
 pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
     let Some(ended) = member.ended().filter(|_| member.role != Role::Ephemeral) else { return false };
     let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
-    if matched_rule(member, ended.code) || (stopped && has_changed(member)) || member.was_closed() {
+    let is_new = || has_changed(member) || image::with_new_sources(pod, member).is_some();
+    if matched_rule(member, ended.code) || (stopped && is_new()) || member.was_closed() {
         return true;
     }
     let of_pod = pod.spec.restart_policy.as_deref().unwrap_or("Always");
@@ -212,6 +215,13 @@ fn changed(pod: &LocalPod, member: &Member) -> Option<Step> {
     let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
     let runs = matches!(member.state, State::Running { .. }) && !stopping && !pod.simulated;
     let event = || Some(format!("Container {} definition changed, will be restarted", member.spec.name));
+    let sources = || {
+        let image = image::with_new_sources(pod, member)?;
+        Some(format!("Container {}: watched files of Image {image} have changed, will be restarted", member.spec.name))
+    };
+    if let Some(event) = if runs { sources() } else { None } {
+        return Some(Step::Stop { grace: pod.grace_seconds(), event: Some(event) });
+    }
     (runs && has_changed(member)).then(|| Step::Stop { grace: pod.grace_seconds(), event: event() })
 }
 
@@ -236,6 +246,9 @@ fn start(pod: &LocalPod, place: usize, attempt: u32, order: &mut Order) {
     let ordered = attempt == member.attempt && member.state == State::New && member.was_configured();
     if pod.is_staged() && ordered {
         order.wakes.push(pod.world.now + SignedDuration::from_secs(1));
+        return;
+    }
+    if image::awaits_sources(pod, member) {
         return;
     }
     order.steps[place] = match start::build(pod, member, attempt, ip) {

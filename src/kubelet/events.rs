@@ -149,6 +149,10 @@ impl Teller<'_, '_> {
                 self.event(EventType::Warning, "InspectFailed", message);
                 self.event(EventType::Warning, "Failed", format!("Error: {reason}"));
             }
+            "ErrImageBuild" => {
+                self.event(EventType::Warning, "Failed", format!("Failed to build image {image:?}: {message}"));
+                self.event(EventType::Warning, "Failed", format!("Error: {reason}"));
+            }
             "CreateContainerConfigError" | "CreateContainerError" => {
                 self.event(EventType::Warning, "Failed", format!("Error: {message}"));
             }

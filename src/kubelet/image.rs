@@ -1,11 +1,11 @@
 //! What the Image objects say of a container's image: the most specific pattern wins, then the object whose name comes first.
 
-use super::command;
 use super::pod::{LocalPod, Member};
+use super::{command, sources};
 use crate::kinds::image::{Image as Stored, RESOURCE, pattern};
 use crate::kinds::typed;
-use crate::object::{Key, Object};
-use crate::world::{Row, World, plan};
+use crate::object::{Key, Object, Str};
+use crate::world::{Row, Start, World, plan};
 use std::cmp::Reverse;
 
 /// What one Image object says, for one container.
@@ -58,11 +58,6 @@ impl Image {
         self.stored.spec.working_dir.as_deref().map(|folder| self.in_folder(folder))
     }
 
-    /// `filesystem: host` or `private`.
-    pub fn filesystem(&self) -> Option<&str> {
-        self.stored.spec.filesystem.as_deref()
-    }
-
     /// Who it says the container runs as.
     pub fn user(&self) -> Option<&str> {
         self.stored.spec.user.as_deref()
@@ -79,7 +74,23 @@ impl Image {
             command: expanded(spec.command.as_deref().unwrap_or_default()),
             folder: self.folder.clone(),
             user: spec.user.clone(),
+            sources: Str::default(),
+            build: spec.build.as_ref().map(|build| plan::Build {
+                command: expanded(&build.command),
+                folder: build.working_dir.as_deref().map(|path| self.in_folder(path)).or_else(|| self.folder.clone()),
+                env: self.env().collect(),
+                inputs: self.state.clone(),
+            }),
         }
+    }
+
+    /// Whether it watches files.
+    fn watches(&self) -> bool {
+        self.stored.spec.watch.iter().flatten().next().is_some()
+    }
+
+    fn name(&self) -> &str {
+        self.stored.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// A path as it is meant: relative ones begin at the manifest's folder.
@@ -91,11 +102,65 @@ impl Image {
     }
 }
 
-/// The pods that an Image object concerns: those that may wait for one.
-pub fn concerns(world: &World, is_ours: impl Fn(&Row) -> bool) -> Vec<Key> {
-    let waits = |pod: &Row| pod.pod().is_some_and(|fields| !fields.ready && !fields.phase.is_terminal());
-    let pods = world.list("pods").filter(|pod| waits(pod) && is_ours(pod));
+/// What the machine needs of the container's Image object, if there is one, with these variables.
+pub fn brought(pod: &LocalPod, image: &Image, env: &[(String, String)]) -> plan::Image {
+    let mut brought = image.start(env);
+    if let Some(sources) = sources::settled(pod.world, image.name()) {
+        if let Some(build) = &mut brought.build {
+            build.inputs = format!("{} {}", build.inputs, sources.digest);
+        }
+        brought.sources = sources.digest;
+    }
+    brought
+}
+
+/// The pods that an Image object concerns: those that may wait for one, and those that run one of its images.
+pub fn concerns(world: &World, row: &Row, is_ours: impl Fn(&Row) -> bool) -> Vec<Key> {
+    let object = row.body();
+    let watches = !object.items(&["spec", "watch"]).is_empty();
+    let patterns: Vec<&str> =
+        object.items(&["spec", "patterns"]).iter().filter_map(|pattern| pattern.as_str()).collect();
+    let uses = |pod: &Row| {
+        let pod = pod.body();
+        let lists = ["containers", "initContainers"].iter().flat_map(|list| pod.items(&["spec", list]));
+        let mut images = lists.filter_map(|container| container["image"].as_str());
+        images.any(|image| pattern::best(patterns.iter().copied(), image).is_some())
+    };
+    let minds = |pod: &Row| {
+        let fields = pod.pod().filter(|fields| !fields.phase.is_terminal());
+        fields.is_some_and(|fields| !fields.ready || (watches && uses(pod)))
+    };
+    let pods = world.list("pods").filter(|pod| is_ours(pod) && minds(pod));
     pods.map(|pod| pod.key.clone()).collect()
+}
+
+/// Between an image and the content of its watched files in a container's `imageID`.
+const MARK: &str = "@sources:";
+
+/// The `imageID` of a container that was started with this.
+pub fn id(start: &Start) -> Option<String> {
+    let sources = start.brought.as_ref().map(|image| &image.sources).filter(|sources| !sources.is_empty())?;
+    Some(format!("{}{MARK}{sources}", start.image))
+}
+
+/// Whether this `imageID` tells the content of watched files.
+pub fn tells_sources(id: &str) -> bool {
+    id.contains(MARK)
+}
+
+/// The Image object whose watched files are other ones now than those that the attempt was started with.
+pub fn with_new_sources(pod: &LocalPod, member: &Member) -> Option<String> {
+    let old = member.old.as_ref().filter(|old| u32::try_from(old.restart_count) == Ok(member.attempt))?;
+    let (image, ran) = old.image_id.rsplit_once(MARK).filter(|_| !pod.simulated)?;
+    let of_now = of(pod.world, image).filter(Image::watches)?;
+    let now = sources::settled(pod.world, of_now.name())?;
+    (*now.digest != *ran).then(|| of_now.name().to_owned())
+}
+
+/// Whether it is not known yet what the image's watched files hold: without that nobody could tell later whether they have changed.
+pub fn awaits_sources(pod: &LocalPod, member: &Member) -> bool {
+    let image = member.spec.image.as_deref().filter(|_| !pod.simulated).and_then(|image| of(pod.world, image));
+    image.is_some_and(|image| image.watches() && sources::settled(pod.world, image.name()).is_none())
 }
 
 /// Who the container runs as, as its Image object says.
@@ -105,14 +170,25 @@ pub fn user(pod: &LocalPod, member: &Member) -> Option<String> {
 
 /// Whether its Image object says that the container sees the machine's files as they are.
 pub fn wants_host_files(pod: &LocalPod, member: &Member) -> bool {
-    let image = member.spec.image.as_deref().and_then(|image| of(pod.world, image));
-    image.is_some_and(|image| image.filesystem() == Some("host"))
+    filesystem(pod, member).as_deref() == Some("host")
 }
 
-/// The state of the object that the container's image is resolved with now; empty without one.
+/// Whether the Image object of one of its containers says that it has a view of files of its own.
+pub fn wants_private_files(pod: &LocalPod) -> bool {
+    pod.members.iter().any(|member| filesystem(pod, member).as_deref() == Some("private"))
+}
+
+fn filesystem(pod: &LocalPod, member: &Member) -> Option<String> {
+    if pod.simulated {
+        return None;
+    }
+    of(pod.world, member.spec.image.as_deref()?)?.stored.spec.filesystem
+}
+
+/// What the container's image is resolved with now, as [`Start`] has it; empty without an Image object.
 pub fn state(pod: &LocalPod, image: &str) -> String {
     if pod.simulated {
         return String::new();
     }
-    of(pod.world, image).map(|image| image.state).unwrap_or_default()
+    of(pod.world, image).map(|image| brought(pod, &image, &[]).tried()).unwrap_or_default()
 }

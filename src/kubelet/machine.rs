@@ -388,7 +388,7 @@ impl Machine {
                 self.records.retain(|(uid, _), _| *uid != pod_uid);
                 self.news.push((self.world.now, Report::Removed { pod_uid }));
             }
-            Effect::Told { .. } | Effect::Route { .. } | Effect::Discard { .. } => {}
+            Effect::Told { .. } | Effect::Route { .. } | Effect::Discard { .. } | Effect::Watch { .. } => {}
             Effect::Refresh { pod_uid, volumes } => {
                 self.story.push(format!("{} refresh {pod_uid} {volumes:?}", self.second()));
             }

@@ -24,6 +24,7 @@ mod probes;
 mod resources;
 mod security;
 mod simulate;
+mod sources;
 mod start;
 mod status;
 mod sweep;
@@ -43,6 +44,9 @@ use pod::LocalPod;
 /// The kubelet's loop.
 pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan };
 
+/// The loop of the watched files of images.
+pub const IMAGES: Loop = sources::LOOP;
+
 /// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready, which may wait for it, and
 /// those that name it, which may show it in a volume. A claim concerns pods that may wait for it, and so does an Image object.
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
@@ -58,7 +62,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
             let pods = world.list_in("pods", &row.key.namespace);
             pods.filter(|pod| of_ours(pod) && minds(pod)).map(|pod| pod.key.clone()).collect()
         }
-        crate::kinds::image::RESOURCE => image::concerns(world, of_ours),
+        crate::kinds::image::RESOURCE => image::concerns(world, row, of_ours),
         "persistentvolumeclaims" => {
             let waits = |pod: &Row| pod.pod().is_some_and(|fields| !fields.ready && !fields.phase.is_terminal());
             let pods = world.list_in("pods", &row.key.namespace);

@@ -39,7 +39,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         container: spec.name.as_str().into(),
         attempt,
         image: name,
-        brought: image.as_ref().map(|image| image.start(&[&of_image[..], &env].concat())),
+        brought: image.as_ref().map(|image| image::brought(pod, image, &[&of_image[..], &env].concat())),
         manifest_dir: pod.object.annotation(MANIFEST_DIR).map(str::to_owned),
         command: expanded(&spec.command),
         args: expanded(&spec.args),

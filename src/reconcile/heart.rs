@@ -141,13 +141,19 @@ impl Heart {
         self.world.facts.ordered(effect, now);
     }
 
-    /// What the machine reports becomes facts, and makes its pod due.
+    /// What the machine reports becomes facts, and makes its pod, or its image, due.
     pub fn take(&mut self, report: Report, now: Time) {
         let text = deeds::of_report(&self.world.facts, &report);
         let Some(key) = self.world.facts.take(report) else { return };
-        let (by, about) = (crate::kubelet::LOOP.name, Some(key.clone()));
+        let by = if key.resource == "pods" { crate::kubelet::LOOP.name } else { crate::kubelet::IMAGES.name };
+        let about = Some(key.clone());
         self.news.extend(text.map(|text| Line { at: now, by, about, text, weight: Weight::Deed }));
-        self.queue_pod(key, now);
+        if by == crate::kubelet::IMAGES.name {
+            // Pods wait until it is known what their image's watched files hold, whether or not that is to be written.
+            let pods = self.world.get(&key).map(|row| (crate::kubelet::LOOP.concerns)(&self.world, row));
+            pods.into_iter().flatten().for_each(|pod| self.queue_pod(pod, now));
+        }
+        self.queue(by, key, now);
     }
 
     /// Heartbeats and the resync, when it is time for them.
@@ -212,7 +218,11 @@ impl Heart {
     }
 
     fn queue_pod(&mut self, key: Key, now: Time) {
-        if let Some(place) = self.loops.iter().position(|each| each.name == crate::kubelet::LOOP.name) {
+        self.queue(crate::kubelet::LOOP.name, key, now);
+    }
+
+    fn queue(&mut self, by: &str, key: Key, now: Time) {
+        if let Some(place) = self.loops.iter().position(|each| each.name == by) {
             self.queue.add((place, key), now);
         }
     }

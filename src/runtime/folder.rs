@@ -10,6 +10,8 @@
 //!                    <container>/scratch             where a container starts that names no folder
 //! ```
 //!
+//! `builds/` is described in [`build`](super::build).
+//!
 //! Paths of sockets have at most 108 bytes, so sockets are named relative to an open folder.
 
 use super::process::{self, Identity};
@@ -171,8 +173,8 @@ pub fn write_epoch(state: &Path, epoch: u64) -> io::Result<()> {
     replace(&state.join("epoch"), epoch.to_string().as_bytes())
 }
 
-/// No fsync: a killed process loses nothing that it wrote, and what a machine that lost power left behind is void anyway.
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Puts content in place of what was there, whole or not at all. No fsync: a killed process loses nothing that it wrote, and what a machine that lost power left behind is void anyway.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("new");
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
     let mut options = fs::OpenOptions::new();

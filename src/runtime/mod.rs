@@ -9,6 +9,7 @@
 //! [`Report`](crate::world::Report).
 //! Start reading at [`machine`], then `shim/mod.rs`; [`folder`] says what is on disk, [`wire`] what goes over the socket.
 
+mod build;
 pub mod bury;
 pub mod capacity;
 pub mod copy;
@@ -26,6 +27,7 @@ mod rights;
 pub mod session;
 mod shim;
 pub mod simulated;
+mod sources;
 mod spawn;
 mod user;
 pub mod view;

@@ -6,7 +6,9 @@
 use super::Host;
 use crate::object::{Str, Time};
 use crate::world::plan::{Probe, Start};
-use crate::world::{ContainerFacts, ContainerState, Effect, Ended, PodFacts, ProbeKind, Report, Stopping, Verdict};
+use crate::world::{
+    ContainerFacts, ContainerState, Effect, Ended, PodFacts, ProbeKind, Report, Sources, Stopping, Verdict,
+};
 use jiff::SignedDuration;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem::discriminant;
@@ -353,6 +355,12 @@ impl Host for Simulated {
             }
             Effect::Remove { pod_uid } => self.remove(now, pod_uid),
             Effect::Probe(probe) => self.probe(now, probe),
+            Effect::Watch { files, .. } if files.globs.is_empty() => {}
+            // Here nothing ever changes.
+            Effect::Watch { image, files } => {
+                let sources = Sources { digest: "0".into(), files: 0, message: String::new() };
+                self.put(now, Coming::Report(Report::Sources { image: image.clone(), files: files.clone(), sources }));
+            }
             Effect::Told { .. } | Effect::Route { .. } | Effect::Refresh { .. } | Effect::Discard { .. } => {}
         }
     }
@@ -415,6 +423,7 @@ mod tests {
             },
             Report::Probe { verdict, .. } => format!("probe {}", verdict == Verdict::Success),
             Report::Removed { .. } => "removed".into(),
+            Report::Sources { .. } => "sources".into(),
         };
         machine.due(at(until)).into_iter().map(word).collect()
     }

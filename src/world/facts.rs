@@ -1,6 +1,6 @@
 //! What the machine last reported. Facts are kept by the runtime across restarts of the control plane; kubelet turns them into status.
 
-use super::plan::Route;
+use super::plan::{Globs, Route};
 use crate::object::{Key, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,6 +15,8 @@ pub struct Facts {
     pub refusals: HashMap<(&'static str, Key), Refusal>,
     /// Where the addresses of Services lead, by Service, as it was last ordered.
     pub routes: BTreeMap<Key, Route>,
+    /// The files that are watched, by the name of the Image object.
+    pub watched: BTreeMap<Str, Watched>,
     /// Whether every shim that the last control plane left has been asked: no start is planned before.
     pub inventory_complete: bool,
 }
@@ -66,6 +68,26 @@ impl Pods {
     pub fn named(&self, key: &Key) -> impl Iterator<Item = (&Str, &PodFacts)> {
         self.by_key.get(key).into_iter().flatten().filter_map(|uid| self.by_uid.get_key_value(uid))
     }
+}
+
+/// Watched files of an image.
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Which files, as was last ordered.
+    pub files: Globs,
+    /// Their content, once it was reported.
+    pub seen: Option<Sources>,
+}
+
+/// The content of files.
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// Differs when their content does.
+    pub digest: Str,
+    /// How many there are.
+    pub files: usize,
+    /// What is wrong with them; empty when nothing is.
+    pub message: String,
 }
 
 /// The last refusal of a plan.

@@ -19,7 +19,8 @@ pub mod workload;
 
 pub use control::Loop;
 pub use facts::{
-    ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Stopping, Verdict,
+    ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Sources, Stopping,
+    Verdict, Watched,
 };
 pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Rights, Script, Start, User, Verb, Write};
 pub use report::Report;

@@ -130,6 +130,13 @@ pub enum Effect {
         /// The PersistentVolume's name.
         volume: Str,
     },
+    /// Watches the files of an image: their content is reported now and whenever it changes. Without globs nothing is watched any more.
+    Watch {
+        /// The Image object's name.
+        image: Str,
+        /// Which files.
+        files: Globs,
+    },
     /// Brings the content of a running pod's volumes up to date.
     Refresh {
         /// The pod.
@@ -137,6 +144,15 @@ pub enum Effect {
         /// Its volumes.
         volumes: std::sync::Arc<[Volume]>,
     },
+}
+
+/// Files of a folder, by patterns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Globs {
+    /// The folder that they are relative to.
+    pub folder: String,
+    /// The patterns: `*` is any text within a name, `**` any folders.
+    pub globs: Vec<String>,
 }
 
 /// Where a Service leads: the whole of it. Addresses alone lead nowhere any more.
@@ -223,6 +239,30 @@ pub struct Image {
     pub folder: Option<String>,
     /// Who the container runs as, when it does not say itself.
     pub user: Option<String>,
+    /// The content of its watched files; empty when it watches none.
+    pub sources: Str,
+    /// What has to be run once before the first start.
+    pub build: Option<Build>,
+}
+
+impl Image {
+    /// The state of the object and of its watched files, in one.
+    pub fn tried(&self) -> String {
+        format!("{} {}", self.state, self.sources)
+    }
+}
+
+/// How the program of an image is made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Build {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// The folder to run it in.
+    pub folder: Option<String>,
+    /// Declared variables.
+    pub env: Vec<(String, String)>,
+    /// What it is made of: while this is the same, it need not be run again.
+    pub inputs: String,
 }
 
 /// What a container may do beyond what its user may.

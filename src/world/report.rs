@@ -1,8 +1,11 @@
 //! What the machine reports, and how a report changes the facts.
 
-use super::facts::{ContainerFacts, ContainerState, Facts, PodFacts, ProbeFacts, ProbeKind, Stopping, Verdict};
-use super::plan::{Effect, Start};
+use super::facts::{
+    ContainerFacts, ContainerState, Facts, PodFacts, ProbeFacts, ProbeKind, Sources, Stopping, Verdict, Watched,
+};
+use super::plan::{Effect, Globs, Start};
 use super::volume::fingerprint;
+use crate::kinds::image::RESOURCE;
 use crate::object::{Key, Resource, Str, Time};
 use jiff::SignedDuration;
 
@@ -37,6 +40,15 @@ pub enum Report {
         /// When.
         at: Time,
     },
+    /// The content of an image's watched files.
+    Sources {
+        /// The Image object's name.
+        image: Str,
+        /// Which files were looked at.
+        files: Globs,
+        /// What is in them.
+        sources: Sources,
+    },
     /// Nothing is left of a pod.
     Removed {
         /// The pod.
@@ -51,6 +63,14 @@ impl Facts {
             Report::Removed { pod_uid } => {
                 let gone = self.pods.remove(&pod_uid)?;
                 Some(gone.key())
+            }
+            Report::Sources { image, files, sources } => {
+                let known = self.watched.get_mut(&image).filter(|known| known.files == files)?;
+                if known.seen.as_ref() == Some(&sources) {
+                    return None;
+                }
+                known.seen = Some(sources);
+                Some(Key::new(Resource(RESOURCE), "", &image))
             }
             Report::Container { pod_uid, container, attempt, state } => {
                 let pod = self.pods.get_mut(&pod_uid)?;
@@ -111,6 +131,13 @@ impl Facts {
             }
             Effect::Told { pod_uid, container, attempt, kind } => self.told(pod_uid, container, *attempt, *kind),
             Effect::Discard { .. } => {}
+            Effect::Watch { image, files } if files.globs.is_empty() => drop(self.watched.remove(image)),
+            Effect::Watch { image, files } => {
+                let known = self.watched.entry(image.clone()).or_default();
+                if known.files != *files {
+                    *known = Watched { files: files.clone(), seen: None };
+                }
+            }
             Effect::Refresh { pod_uid, volumes } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
                     pod.volumes = Some(fingerprint(volumes));
@@ -156,7 +183,7 @@ impl Facts {
             pod.volumes = Some(fingerprint(&start.files.volumes));
         }
         let state = ContainerState::Starting { since: now };
-        let image = start.brought.as_ref().map(|image| image.state.clone()).unwrap_or_default();
+        let image = start.brought.as_ref().map(|image| image.tried()).unwrap_or_default();
         let fresh = ContainerFacts { image, ..ContainerFacts::new(start.attempt, state) };
         let fresh = match pod.containers.get(&start.container) {
             Some(known) if known.attempt > start.attempt => return,

@@ -30,7 +30,7 @@ fn cells(image: &Object, now: Time) -> Vec<Cell> {
         since(image.created(), now).into(),
         Cell::or_none(spec.text("user")),
         Cell::or_none(spec.text("workingDir")),
-        or(spec.text("filesystem"), "private").into(),
+        Cell::or_none(spec.text("filesystem")),
         Cell::or_none(&spec.texts("watch").join(",")),
     ]
 }
@@ -63,7 +63,7 @@ fn describe(image: &Object, related: &dyn Related, out: &mut Describe) {
     out.field(0, "Command", or(&words(&spec.texts("command")), "<none>"));
     out.field(0, "Working Dir", or(spec.text("workingDir"), "<none>"));
     out.field(0, "User", or(spec.text("user"), "<none>"));
-    out.field(0, "Filesystem", or(spec.text("filesystem"), "private"));
+    out.field(0, "Filesystem", or(spec.text("filesystem"), "<none>"));
     let variables = spec.list("env").iter().map(|one| format!("{}={}", one.text("name"), one.text("value")));
     out.values(0, "Environment", variables);
     let ports = spec

@@ -36,7 +36,7 @@ fn wish(pod: &LocalPod) -> Wish {
         Some("host") if own => Wish::Host,
         Some("host") => Wish::Nothing,
         Some("private") => Wish::Private,
-        _ if own => Wish::Private,
+        _ if own || image::wants_private_files(pod) => Wish::Private,
         _ => Wish::Nothing,
     }
 }

@@ -10,9 +10,10 @@ mod nursery;
 mod shard;
 
 use super::wire::Group;
-use super::{bury, folder, image, limits, network, probe, view};
+use super::{build, bury, folder, image, limits, network, probe, sources, view};
 use crate::network::names::Directory;
 use crate::object::{Str, Time};
+use crate::world::plan::Globs;
 use crate::world::{Effect, PodFacts, Report, Start};
 use anyhow::{Context as _, Result};
 use shard::{Inbox, Order, Shard};
@@ -42,6 +43,7 @@ struct Context {
     /// The program that shims are: this one.
     program: PathBuf,
     environment: image::Environment,
+    builds: build::Builds,
     /// Where limits are enforced, or why they are not.
     limits: Result<limits::Tree, String>,
     report: Box<dyn Fn(Report) + Send + Sync>,
@@ -67,6 +69,8 @@ pub struct Machine {
     resolver: Option<UdpSocket>,
     /// Where the rest of the machine comes in; none where it could not be started.
     proxy: Option<network::proxy::Teller>,
+    /// What watches the files of images; none before there are any.
+    watching: Option<sources::Watching>,
 }
 
 /// The running program itself, even if the file was replaced or removed meanwhile.
@@ -91,7 +95,15 @@ impl Machine {
         anyhow::ensure!(epoch >= last, "epoch {epoch} is over: {last} has used {} since", state.display());
         folder::write_epoch(&state, epoch).with_context(|| format!("cannot write in {}", state.display()))?;
         let limits = limits::Tree::find(&state);
-        let context = Arc::new(Context { limits, state, epoch, program: program.to_owned(), environment, report });
+        let context = Arc::new(Context {
+            limits,
+            state,
+            epoch,
+            program: program.to_owned(),
+            environment,
+            builds: build::Builds::default(),
+            report,
+        });
         let directory = network::resolver::Shared::default();
         let proxy = network::proxy::start(context.state.clone()).ok();
         let mut machine = Machine {
@@ -102,6 +114,7 @@ impl Machine {
             directory,
             resolver: None,
             proxy,
+            watching: None,
         };
         for number in 0..SHARDS {
             let inbox = Arc::new(Inbox::new()?);
@@ -190,6 +203,15 @@ impl Machine {
         }
     }
 
+    /// Where files cannot be watched at all, pods whose images want it wait, and say so.
+    fn watch(&mut self, image: &Str, files: &Globs) {
+        if self.watching.is_none() {
+            let context = self.context.clone();
+            self.watching = sources::Watching::start(move |report| (context.report)(report)).ok();
+        }
+        self.watching.iter().for_each(|watching| watching.watch(image, files));
+    }
+
     fn inbox(&self, uid: &str) -> &Inbox {
         let sum = uid.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         &self.inboxes[sum % self.inboxes.len()]
@@ -216,6 +238,7 @@ impl Host for Machine {
                 let told = self.proxy.as_ref().map(|proxy| proxy.send((service.clone(), route.clone())));
                 return drop((written, told));
             }
+            Effect::Watch { image, files } => return self.watch(image, files),
             Effect::Discard { volume } => volume,
             // The clock tells its end.
             Effect::Probe(probe) if probe.handler.get("sleep").is_some() => return,

@@ -5,7 +5,7 @@
 
 use super::super::probe::Finding;
 use super::super::wire::{Answer, Exec, Launch, PodName, Record, Request, State, VERSION};
-use super::super::{bury, folder, image, probe, volumes, wire};
+use super::super::{build, bury, folder, image, probe, volumes, wire};
 use super::link::{Fate, Link};
 use super::nursery::Nursery;
 use super::{Context, facts};
@@ -14,7 +14,7 @@ use crate::world::plan::{Probe, Start};
 use crate::world::volume::Volume;
 use crate::world::{ContainerState, Effect, Ended, Report};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::Sender;
@@ -41,6 +41,8 @@ pub enum Order {
     Effect(Effect),
     /// Connect to a shim that was there before; its record goes to the asker.
     Adopt(Str, Sender<(Str, Record)>),
+    /// The build that a start waited for has ended.
+    Built(Box<Start>, Result<(), image::Refusal>),
     /// End the thread. Shims stay.
     Quit,
 }
@@ -114,6 +116,10 @@ pub struct Shard {
     /// Pods to look at again, by when.
     later: BTreeSet<(Instant, Str)>,
     nursery: Nursery,
+    /// Attempts that wait for the build of their image, by pod and container.
+    building: HashMap<(Str, Str), u32>,
+    /// Attempts whose log tells of a build that has failed.
+    unbuilt: HashSet<(Str, Str)>,
 }
 
 impl Shard {
@@ -125,7 +131,18 @@ impl Shard {
         let mut nursery = Nursery::default();
         // Started ahead of the first pod. If that fails, the first pod says why.
         let _ = nursery.control(&context);
-        Ok(Shard { context, inbox, epoll, pods, tokens, next: 1, later: BTreeSet::new(), nursery })
+        Ok(Shard {
+            context,
+            inbox,
+            epoll,
+            pods,
+            tokens,
+            next: 1,
+            later: BTreeSet::new(),
+            nursery,
+            building: HashMap::new(),
+            unbuilt: HashSet::new(),
+        })
     }
 
     /// Works until told to quit.
@@ -140,6 +157,7 @@ impl Shard {
                     pod_mut(&mut self.pods, &uid).adopter = Some(adopter);
                     self.pursue(&uid);
                 }
+                Some(Order::Built(start, result)) => self.built(&start, result),
                 Some(Order::Quit) => return,
                 None => {}
             }
@@ -217,22 +235,28 @@ impl Shard {
         match effect {
             Effect::Start(start) => self.start(&start),
             Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
+                self.building.remove(&(pod_uid.clone(), container.clone()));
                 let pod = self.pods.entry(pod_uid.clone()).or_default();
                 pod.stops.push((container.to_string(), attempt, (grace_seconds.max(0) as u64).saturating_mul(1000)));
                 self.pursue(&pod_uid);
             }
             Effect::Remove { pod_uid } => {
+                self.building.retain(|(uid, _), _| *uid != pod_uid);
+                self.unbuilt.retain(|(uid, _)| *uid != pod_uid);
                 self.pods.entry(pod_uid.clone()).or_default().removing = true;
                 self.pursue(&pod_uid);
             }
             Effect::Probe(probe) => self.exec(probe),
-            Effect::Told { .. } | Effect::Route { .. } => {}
+            Effect::Told { .. } | Effect::Route { .. } | Effect::Watch { .. } => {}
             Effect::Discard { volume } => volumes::discard(&self.context.state, &volume),
             Effect::Refresh { pod_uid, volumes } => self.refresh(&pod_uid, volumes.to_vec()),
         }
     }
 
     fn start(&mut self, start: &Start) {
+        if self.has_to_build(start) {
+            return;
+        }
         let launch = match image::resolve(start, &self.context.environment) {
             Ok(launch) => Launch { groups: self.context.groups(start), ..launch },
             Err(refusal) => return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal),
@@ -262,6 +286,50 @@ impl Shard {
         match &mut pod.link {
             Some(link) => link.send(self.context.epoch, Request::Start(Box::new(launch))),
             None => self.pursue(&start.pod_uid),
+        }
+    }
+
+    /// Whether the image's program has to be built first; then that is ordered, and the start comes again.
+    fn has_to_build(&mut self, start: &Start) -> bool {
+        let built = start.brought.as_ref().and_then(|image| Some((image, image.build.as_ref()?)));
+        let place = (start.pod_uid.clone(), start.container.clone());
+        let context = &self.context;
+        let Some((image, build)) = built.filter(|(image, build)| !build::is_done(&context.state, &image.name, build))
+        else {
+            // Somebody else's build went well meanwhile: that is what the log has to tell.
+            if self.unbuilt.remove(&place) {
+                let _ = build::tell(&context.state, context.epoch, start);
+            }
+            return false;
+        };
+        if self.building.insert(place, start.attempt) == Some(start.attempt) {
+            return true;
+        }
+        let (inbox, again) = (self.inbox.clone(), Box::new(start.clone()));
+        let waiter: build::Waiter = Box::new(move |result| inbox.put(Order::Built(again, result)));
+        context.builds.order(&context.state, &context.environment, image, build, waiter);
+        true
+    }
+
+    /// Unless the pod was to end meanwhile.
+    fn built(&mut self, start: &Start, result: Result<(), image::Refusal>) {
+        let place = (start.pod_uid.clone(), start.container.clone());
+        if self.building.get(&place) != Some(&start.attempt) {
+            return;
+        }
+        self.building.remove(&place);
+        // The output is told where people look for it; without a disk to write on there is none.
+        let _ = build::tell(&self.context.state, self.context.epoch, start);
+        match result {
+            // What was built may be something else by now.
+            Ok(()) => {
+                self.unbuilt.remove(&place);
+                self.start(start);
+            }
+            Err(refusal) => {
+                self.unbuilt.insert(place);
+                self.refuse(&start.pod_uid, &start.container, start.attempt, refusal);
+            }
         }
     }
 

@@ -102,7 +102,7 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
     let cwd = match &launch.cwd {
         Some(cwd) => PathBuf::from(cwd),
         None => {
-            folder::private_folder(&own.join("scratch")).map_err(|error| format!("{error:#}"))?;
+            make_scratch(&own.join("scratch"))?;
             pod.join(own).join("scratch")
         }
     };
@@ -141,6 +141,14 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
 pub fn add_term(env: &mut Vec<(String, String)>) {
     if env.iter().all(|(name, _)| name != "TERM") {
         env.push(("TERM".into(), "xterm".into()));
+    }
+}
+
+/// The folder that a container starts in which names none. It may have been given to the user of an attempt before.
+fn make_scratch(path: &Path) -> Result<(), String> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() && rustix::process::geteuid().is_root() => Ok(()),
+        _ => folder::private_folder(path).map_err(|error| format!("{error:#}")),
     }
 }
 

@@ -1,0 +1,122 @@
+//! The watched files of Image objects: what they hold is written into the object's status, which the pods that use it go by.
+//!
+//! The status is the memory: a control plane that starts compares what it finds with what stands there, so that a change while nothing
+//! ran is neither missed nor acted on twice.
+
+use super::image::MANIFEST_DIR;
+use crate::kinds::image::RESOURCE;
+use crate::object::{Key, Object};
+use crate::world::plan::Globs;
+use crate::world::{Effect, Loop, Plan, Row, Sources, Verb, World};
+use serde_json::{Value, json};
+
+/// The loop.
+pub const LOOP: Loop = Loop { name: "image-controller", root: RESOURCE, concerns, plan };
+
+fn concerns(_world: &World, row: &Row) -> Vec<Key> {
+    Loop::owner_or_self(RESOURCE, "Image", row)
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let row = world.get(key).filter(|row| !row.is_deleting());
+    let object = row.map(|row| row.body());
+    let files = object.as_deref().map(files).unwrap_or_default();
+    let known = world.facts.watched.get(&key.name);
+    if known.map(|known| &known.files).unwrap_or(&Globs::default()) != &files {
+        plan.effects.push(Effect::Watch { image: key.name.clone(), files });
+        return plan;
+    }
+    let Some(object) = object else { return plan };
+    let status = match known.map(|known| &known.seen) {
+        None => Value::Null,
+        Some(None) => {
+            plan.wait("its watched files are being read");
+            return plan;
+        }
+        Some(Some(seen)) => told(seen),
+    };
+    if object.at(&["status", "sources"]).unwrap_or(&Value::Null) != &status {
+        let mut object = object.into_owned();
+        match status {
+            Value::Null => drop(object.unset(&["status", "sources"])),
+            status => object.set(&["status", "sources"], status),
+        }
+        plan.write(Verb::Status(object), "the content of its watched files changed");
+    }
+    plan
+}
+
+fn told(sources: &Sources) -> Value {
+    let mut told = json!({"digest": &*sources.digest, "files": sources.files});
+    if !sources.message.is_empty() {
+        told["message"] = sources.message.as_str().into();
+    }
+    told
+}
+
+/// Which files it watches; none for an object that was not applied from a folder and names relative ones.
+fn files(object: &Object) -> Globs {
+    let globs = object.items(&["spec", "watch"]).iter().filter_map(|glob| glob.as_str()).map(str::to_owned);
+    let folder = object.annotation(MANIFEST_DIR).unwrap_or("/").to_owned();
+    let globs: Vec<String> = globs.collect();
+    if globs.is_empty() { Globs::default() } else { Globs { folder, globs } }
+}
+
+/// What an image's files hold, once it is certain: what stands in the status is what was last seen.
+pub fn settled(world: &World, image: &str) -> Option<Sources> {
+    let seen = world.facts.watched.get(image)?.seen.as_ref()?;
+    let row = world.find(RESOURCE, "", image)?;
+    let object = row.body();
+    (object.text(&["status", "sources", "digest"]) == Some(&*seen.digest)).then(|| seen.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Resource, Time};
+    use crate::world::Report;
+
+    fn put(world: &mut World, spec: Value, status: Value) -> Key {
+        let key = Key::new(Resource(RESOURCE), "", "web");
+        let meta = json!({"name": "web", "uid": "u", "annotations": {MANIFEST_DIR: "/src"}});
+        let object = json!({"apiVersion": "kloop.dev/v1alpha1", "kind": "Image", "metadata": meta, "spec": spec, "status": status});
+        world.put(key.clone(), object.to_string().into());
+        key
+    }
+
+    fn seen(world: &mut World, files: &Globs, digest: &str) {
+        let sources = Sources { digest: digest.into(), files: 1, message: String::new() };
+        world.facts.take(Report::Sources { image: "web".into(), files: files.clone(), sources });
+    }
+
+    #[test]
+    fn what_is_seen_is_written_once_and_survives_a_restart() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let spec = json!({"patterns": ["a"], "watch": ["*.py"]});
+        let key = put(&mut world, spec.clone(), json!({"sources": {"digest": "old", "files": 1}}));
+        let files = Globs { folder: "/src".into(), globs: vec!["*.py".into()] };
+        let watch = Effect::Watch { image: "web".into(), files: files.clone() };
+        assert_eq!(plan(&world, &key).effects, std::slice::from_ref(&watch));
+        world.facts.ordered(&watch, world.now);
+        assert!(plan(&world, &key).is_empty(), "it waits for the answer");
+        assert_eq!(settled(&world, "web"), None, "what stands there may be old");
+        seen(&mut world, &files, "old");
+        assert!(plan(&world, &key).is_empty(), "nothing has changed meanwhile");
+        assert!(settled(&world, "web").is_some());
+        seen(&mut world, &files, "new");
+        assert_eq!(settled(&world, "web"), None);
+        let written = plan(&world, &key).writes;
+        let [Verb::Status(object)] = &written.iter().map(|write| write.verb.clone()).collect::<Vec<_>>()[..] else {
+            panic!("{written:?}")
+        };
+        put(&mut world, spec, object.0["status"].clone());
+        assert!(plan(&world, &key).is_empty());
+        assert_eq!(&*settled(&world, "web").expect("settled").digest, "new");
+        // What is no longer watched is forgotten, and so is what is gone.
+        put(&mut world, json!({"patterns": ["a"]}), object.0["status"].clone());
+        assert_eq!(plan(&world, &key).effects, [Effect::Watch { image: "web".into(), files: Globs::default() }]);
+        world.remove(&key);
+        assert_eq!(plan(&world, &key).effects.len(), 1);
+    }
+}

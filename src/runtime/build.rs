@@ -1,0 +1,242 @@
+//! Builds: a command that makes an image's program, run once before the first start and again when what it is made of has changed.
+//!
+//! ```text
+//! <state>/builds/<image>/lock   held by the build for as long as anything of it runs, also when the control plane ends meanwhile
+//!                        log    what the last build has written
+//!                        done   what the last build that went well was made of
+//! ```
+//! Each image has one build at a time; every container that waits for it is told how it ended. Start reading at [`Builds::order`].
+
+use super::image::{Environment, Refusal};
+use super::{folder, spawn, wire};
+use crate::object::Str;
+use crate::world::plan::{Build, Image, Start};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{WaitOptions, waitpid};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// So much of a failed build's output is told with its failure.
+const TOLD: (usize, usize) = (10, 2000);
+/// A log line is cut into parts of this size, as in any container's log.
+const PART: usize = 16 * 1024;
+
+/// Is told how a build ended for one start: nothing when it went well, or the refusal.
+pub type Waiter = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+
+/// Who waits for the build of each image that is being built.
+#[derive(Clone, Default)]
+pub struct Builds(Arc<Mutex<HashMap<Str, Vec<Waiter>>>>);
+
+impl Builds {
+    /// Runs the build of an image, or waits for the one that runs.
+    pub fn order(&self, state: &Path, environment: &Environment, image: &Image, build: &Build, waiter: Waiter) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waiters) = known.get_mut(&image.name) {
+            return waiters.push(waiter);
+        }
+        known.insert(image.name.clone(), vec![waiter]);
+        drop(known);
+        let (builds, name, build) = (self.clone(), image.name.clone(), build.clone());
+        let (place, environment) = (place(state, &image.name), environment.clone());
+        let work = move || {
+            let result = run(&place, &name, &build, &environment);
+            for waiter in builds.take(&name) {
+                waiter(result.clone().map_err(|message| Refusal { reason: "ErrImageBuild", message }));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("build".into()).spawn(work) {
+            for waiter in self.take(&image.name) {
+                waiter(Err(Refusal { reason: "ErrImageBuild", message: format!("cannot start a thread: {error}") }));
+            }
+        }
+    }
+
+    fn take(&self, name: &str) -> Vec<Waiter> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name).unwrap_or_default()
+    }
+}
+
+/// Whether the program is made of what it should be made of.
+pub fn is_done(state: &Path, image: &str, build: &Build) -> bool {
+    fs::read_to_string(place(state, image).join("done")).is_ok_and(|done| done == build.inputs)
+}
+
+fn place(state: &Path, image: &str) -> PathBuf {
+    state.join("builds").join(image)
+}
+
+fn run(place: &Path, name: &str, build: &Build, environment: &Environment) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot build image {name}: {}: {error}", place.display());
+    for folder in [place.parent().unwrap_or(place), place] {
+        folder::private_folder(folder).map_err(|error| format!("{error:#}"))?;
+    }
+    let open = |file: &str, truncate: bool| {
+        fs::OpenOptions::new().read(true).write(true).create(true).truncate(truncate).mode(0o600).open(place.join(file))
+    };
+    // The build has it as its standard input, so that it stays locked until the last process of it has ended.
+    let lock = open("lock", true).map_err(failed)?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    if fs::read_to_string(place.join("done")).is_ok_and(|done| done == build.inputs) {
+        return Ok(());
+    }
+    let log = open("log", true).map_err(failed)?;
+    let _ = fs::remove_file(place.join("done"));
+    let program = program(build, environment, [&lock, &log])?;
+    let said = |what: String| format!("build of image {name}: {what}");
+    let pid = spawn::spawn(&program).map_err(|error| said(format!("exec {:?}: {error}", build.command[0])))?;
+    let status = loop {
+        match waitpid(Some(pid), WaitOptions::empty()) {
+            Ok(status) => break status.map(|(_, status)| status),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failed(error.into())),
+        }
+    };
+    let how = match status.map(|status| (status.exit_status(), status.terminating_signal())) {
+        Some((Some(0), _)) => return folder::replace(&place.join("done"), build.inputs.as_bytes()).map_err(failed),
+        Some((Some(code), _)) => format!("exited with code {code}"),
+        Some((_, Some(signal))) => format!("was ended by signal {signal}"),
+        _ => "ended, and nobody knows how".to_owned(),
+    };
+    let last = last_lines(&fs::read(place.join("log")).unwrap_or_default());
+    Err(said(format!("{:?} {how}{}{last}", build.command.join(" "), if last.is_empty() { "" } else { ":\n" })))
+}
+
+fn program<'a>(
+    build: &Build,
+    environment: &Environment,
+    [lock, log]: [&'a fs::File; 2],
+) -> Result<spawn::Program<'a>, String> {
+    let folder = build.folder.as_deref().ok_or(
+        "the Image was not applied from a file, so nobody knows where to build: write an absolute spec.build.workingDir",
+    )?;
+    if !Path::new(folder).is_dir() {
+        return Err(format!("there is no folder {folder} to build in: correct spec.build.workingDir"));
+    }
+    let mut env = environment.0.clone();
+    for (name, value) in &build.env {
+        env.retain(|(known, _)| known != name);
+        env.push((name.clone(), value.clone()));
+    }
+    let path = env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value.as_str());
+    let name = build.command.first().map_or("", String::as_str);
+    let file = match name.contains('/') {
+        true => Some(Path::new(folder).join(name)),
+        false => path.split(':').map(|folder| Path::new(folder).join(name)).find(|file| file.is_file()),
+    };
+    let file = file
+        .filter(|file| file.is_file())
+        .ok_or_else(|| format!("there is no {name:?} to build with: install it, or correct spec.build.command"))?;
+    let text = |text: &str| CString::new(text).map_err(|_| "an argument of the build holds a zero byte".to_owned());
+    Ok(spawn::Program {
+        path: text(&file.to_string_lossy())?,
+        argv: build.command.iter().map(|word| text(word)).collect::<Result<_, _>>()?,
+        env: env.iter().map(|(name, value)| text(&format!("{name}={value}"))).collect::<Result<_, _>>()?,
+        cwd: text(folder)?,
+        stdio: [lock.as_fd(), log.as_fd(), log.as_fd()],
+        terminal: None,
+        rights: Default::default(),
+        identity: None,
+    })
+}
+
+fn last_lines(log: &[u8]) -> String {
+    let text = String::from_utf8_lossy(log);
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines[lines.len().saturating_sub(TOLD.0)..].join("\n");
+    let cut = last.char_indices().map(|(at, _)| at).find(|at| last.len() - at <= TOLD.1).unwrap_or(0);
+    last[cut..].to_owned()
+}
+
+/// Puts what the build has written into the log of a container that waited for it. A pod without a folder gets one, and a record that
+/// says whose it is.
+pub fn tell(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<()> {
+    let Some(image) = &start.brought else { return Ok(()) };
+    let written = fs::read(place(state, &image.name).join("log"))?;
+    let pod = folder::pod(state, &start.pod_uid);
+    folder::private_folder(&pod)?;
+    if folder::read_record(&pod).is_none() {
+        let pod_name = wire::PodName {
+            uid: start.pod_uid.to_string(),
+            namespace: start.namespace.to_string(),
+            name: start.pod.to_string(),
+            node: start.node.to_string(),
+            ip: start.ip.to_string(),
+        };
+        let boot = super::process::boot_id().to_string();
+        folder::write_record(&pod, &wire::Record { boot, epoch, left: true, pod: pod_name, ..wire::Record::empty() })?;
+    }
+    folder::private_folder(&pod.join(&*start.container))?;
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC).bits() as i32;
+    let path = pod.join(folder::log(&start.container, start.attempt));
+    // What an earlier try of this attempt has left is replaced.
+    let mut options = fs::OpenOptions::new();
+    let mut log = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)?;
+    let stamp = format!("{:.9}", wire::moment(wire::now()));
+    let mut lines = Vec::with_capacity(written.len() * 2);
+    for line in written.split_inclusive(|byte| *byte == b'\n') {
+        let (line, _) = line.strip_suffix(b"\n").map_or((line, false), |line| (line, true));
+        let parts: Vec<&[u8]> = if line.is_empty() { vec![line] } else { line.chunks(PART).collect() };
+        for (at, part) in parts.iter().enumerate() {
+            let mark = if at + 1 < parts.len() { "P" } else { "F" };
+            lines.extend_from_slice(format!("{stamp} stdout {mark} ").as_bytes());
+            lines.extend_from_slice(part);
+            lines.push(b'\n');
+        }
+    }
+    Ok(log.write_all(&lines)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    fn build(home: &Path, script: &str, inputs: &str) -> Result<(), String> {
+        let build = Build {
+            command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            folder: Some(home.to_string_lossy().into_owned()),
+            env: vec![("WHO".into(), "me".into())],
+            inputs: inputs.into(),
+        };
+        let environment = Environment(vec![("PATH".into(), "/usr/bin:/bin".into())]);
+        let image = Image { name: "web".into(), ..Image::default() };
+        let (send, ended) = channel();
+        let builds = Builds::default();
+        let waiter: Waiter = Box::new(move |result| drop(send.send(result)));
+        builds.order(home, &environment, &image, &build, waiter);
+        let result = ended.recv().expect("it ends").map_err(|refusal| refusal.message);
+        assert_eq!(result.is_ok(), is_done(home, "web", &build));
+        result
+    }
+
+    #[test]
+    fn a_build_runs_once_for_what_it_is_made_of() {
+        let home = tempfile::tempdir().expect("a folder");
+        let script = "echo $WHO >> built";
+        let count = || fs::read_to_string(home.path().join("built")).expect("built").lines().count();
+        for (inputs, times) in [("1", 1), ("1", 1), ("2", 2)] {
+            build(home.path(), script, inputs).expect("it goes well");
+            assert_eq!(count(), times);
+        }
+        let failure = build(home.path(), "echo one; echo two >&2; exit 3", "3").expect_err("it fails");
+        assert!(failure.ends_with("exited with code 3:\none\ntwo"), "{failure}");
+        // What was built before is no longer what is there.
+        build(home.path(), script, "2").expect("it goes well");
+        assert_eq!(count(), 3);
+    }
+
+    #[test]
+    fn the_last_lines_are_told() {
+        let many: String = (0..50).map(|number| format!("line {number}\n")).collect();
+        assert!(last_lines(many.as_bytes()).starts_with("line 40\n"));
+        assert!(last_lines("é".repeat(5000).as_bytes()).len() <= 2000);
+        assert_eq!(last_lines(b""), "");
+    }
+}

@@ -1,0 +1,325 @@
+//! Watched files: what they hold is told when they are first asked for, and once after each burst of changes.
+//!
+//! One thread for all images. `notify` says when to look, in the folders that hold such files; where it cannot, the thread looks by itself
+//! every second. What counts is the content: a file that is written again as it was is no news.
+
+use crate::object::Str;
+use crate::world::plan::Globs;
+use crate::world::{Report, Sources};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// A burst is over when nothing has changed for so long,
+const QUIET: Duration = Duration::from_millis(120);
+/// or has gone on for so long.
+const LONGEST_BURST: Duration = Duration::from_secs(2);
+/// Between two looks where nothing can be watched.
+const PAUSE: Duration = Duration::from_secs(1);
+/// More files than these are not looked at.
+const MOST: usize = 20_000;
+/// Of a file that is larger, its size and its time of change stand for its content.
+const LARGE: u64 = 8 * 1024 * 1024;
+
+/// What the thread is told.
+enum Told {
+    /// Watch these files of an image; none any more when there are no globs.
+    Watch(Str, Globs),
+    /// Something has changed somewhere.
+    Touched,
+    /// End the thread.
+    Quit,
+}
+
+/// The way to the thread. It ends when this is dropped.
+pub struct Watching(Sender<Told>);
+
+impl Watching {
+    /// Starts the thread.
+    pub fn start(report: impl Fn(Report) + Send + 'static) -> std::io::Result<Watching> {
+        let (send, told) = channel();
+        // The watcher must not keep the thread alive that owns it.
+        let (touch, touched) = channel::<()>();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+                return;
+            }
+            let _ = touch.send(());
+        });
+        let forward = send.clone();
+        std::thread::Builder::new()
+            .name("touched".into())
+            .spawn(move || while touched.recv().is_ok_and(|()| forward.send(Told::Touched).is_ok()) {})?;
+        let eyes = Eyes { watcher: watcher.ok(), folders: BTreeSet::new() };
+        std::thread::Builder::new().name("sources".into()).spawn(move || run(&told, eyes, report))?;
+        Ok(Watching(send))
+    }
+
+    /// Watches the files of an image from now on.
+    pub fn watch(&self, image: &Str, files: &Globs) {
+        let _ = self.0.send(Told::Watch(image.clone(), files.clone()));
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.0.send(Told::Quit);
+    }
+}
+
+/// What is watched.
+struct Eyes {
+    watcher: Option<RecommendedWatcher>,
+    folders: BTreeSet<PathBuf>,
+}
+
+impl Eyes {
+    /// Looks at these folders and at no others.
+    fn look_at(&mut self, folders: BTreeSet<PathBuf>) {
+        let Some(watcher) = &mut self.watcher else { return };
+        for gone in self.folders.difference(&folders) {
+            let _ = watcher.unwatch(gone);
+        }
+        let mut failed = false;
+        for new in folders.difference(&self.folders) {
+            failed |= watcher.watch(new, RecursiveMode::NonRecursive).is_err();
+        }
+        self.folders = folders;
+        if failed {
+            self.watcher = None;
+        }
+    }
+}
+
+fn run(told: &Receiver<Told>, mut eyes: Eyes, report: impl Fn(Report)) {
+    let mut images: BTreeMap<Str, (Globs, Option<Sources>)> = BTreeMap::new();
+    loop {
+        let first = match eyes.watcher {
+            None if !images.is_empty() => told.recv_timeout(PAUSE),
+            _ => told.recv().map_err(RecvTimeoutError::from),
+        };
+        match first {
+            Ok(Told::Watch(image, files)) if files.globs.is_empty() => drop(images.remove(&image)),
+            Ok(Told::Watch(image, files)) => drop(images.insert(image, (files, None))),
+            Ok(Told::Touched) if wait_for_quiet(told, &mut images) => {}
+            Ok(Told::Touched | Told::Quit) => return,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        // Twice: what changes between the first look and the watch is seen by the second.
+        for _ in 0..2 {
+            let mut folders = BTreeSet::new();
+            for (image, (files, known)) in &mut images {
+                let found = look(files, &mut folders);
+                if known.as_ref() != Some(&found) {
+                    *known = Some(found.clone());
+                    report(Report::Sources { image: image.clone(), files: files.clone(), sources: found });
+                }
+            }
+            if folders == eyes.folders {
+                break;
+            }
+            eyes.look_at(folders);
+        }
+    }
+}
+
+/// Lets a burst of changes pass; false when the thread is to end.
+fn wait_for_quiet(told: &Receiver<Told>, images: &mut BTreeMap<Str, (Globs, Option<Sources>)>) -> bool {
+    let end = Instant::now() + LONGEST_BURST;
+    while Instant::now() < end {
+        match told.recv_timeout(QUIET) {
+            Ok(Told::Touched) => {}
+            Ok(Told::Watch(image, files)) if files.globs.is_empty() => drop(images.remove(&image)),
+            Ok(Told::Watch(image, files)) => drop(images.insert(image, (files, None))),
+            Ok(Told::Quit) | Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => return true,
+        }
+    }
+    true
+}
+
+/// Reads the files that patterns stand for, and notes the folders that they are looked for in.
+fn look(files: &Globs, folders: &mut BTreeSet<PathBuf>) -> Sources {
+    let mut found = BTreeSet::new();
+    for glob in &files.globs {
+        let (base, glob) = match glob.strip_prefix('/') {
+            Some(glob) => (PathBuf::from("/"), glob),
+            None => (PathBuf::from(&files.folder), glob.as_str()),
+        };
+        let parts: Vec<&str> = glob.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+        walk(&base, &parts, &mut found, folders);
+    }
+    let mut hasher = DefaultHasher::new();
+    for path in found.iter().take(MOST) {
+        path.hash(&mut hasher);
+        content(path, &mut hasher);
+    }
+    let message = match found.len() {
+        0 => "no file is there that the patterns of spec.watch stand for".to_owned(),
+        count if count > MOST => format!("more than {MOST} files: only the first {MOST} are watched"),
+        _ => String::new(),
+    };
+    Sources { digest: format!("{:016x}", hasher.finish()).into(), files: found.len(), message }
+}
+
+fn content(path: &Path, hasher: &mut DefaultHasher) {
+    let Ok(meta) = fs::metadata(path) else { return };
+    // Whether it may be executed is part of a program.
+    (meta.mode() & 0o111).hash(hasher);
+    if meta.len() > LARGE {
+        return (meta.len(), meta.mtime(), meta.mtime_nsec()).hash(hasher);
+    }
+    if let Ok(bytes) = fs::read(path) {
+        bytes.hash(hasher);
+    }
+}
+
+/// Names that begin with a dot are only found by patterns that do. A folder that is named last stands for all that is in it.
+fn walk(folder: &Path, parts: &[&str], found: &mut BTreeSet<PathBuf>, folders: &mut BTreeSet<PathBuf>) {
+    let Some((part, rest)) = parts.split_first() else { return };
+    if *part == ".." || *part == "." {
+        return walk(&folder.join(part), rest, found, folders);
+    }
+    let Ok(entries) = fs::read_dir(folder) else {
+        // It may come: whoever makes it changes the folder above.
+        folders.extend(folder.ancestors().find(|above| above.is_dir()).map(Path::to_owned));
+        return;
+    };
+    folders.insert(folder.to_owned());
+    if found.len() > MOST || folders.len() > MOST {
+        return;
+    }
+    if *part == "**" {
+        walk(folder, rest, found, folders);
+    }
+    for entry in entries.flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let Some(name) = name.to_str() else { continue };
+        if !fits(part, name) {
+            continue;
+        }
+        // A link to a folder could lead in circles.
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        match (*part, is_folder) {
+            ("**", true) => walk(&path, parts, found, folders),
+            ("**", false) if rest.is_empty() => drop(found.insert(path)),
+            ("**", false) => {}
+            (_, true) if rest.is_empty() => walk(&path, &["**"], found, folders),
+            (_, true) => walk(&path, rest, found, folders),
+            (_, false) if rest.is_empty() => drop(found.insert(path)),
+            (_, false) => {}
+        }
+    }
+}
+
+/// Whether a name is what a pattern stands for: `*` is any text, `?` any letter.
+fn fits(pattern: &str, name: &str) -> bool {
+    if name.starts_with('.') && !pattern.starts_with('.') {
+        return false;
+    }
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut at, mut seen, mut star) = (0, 0, None);
+    while seen < name.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, seen));
+                at += 1;
+            }
+            Some(letter) if *letter == '?' || *letter == name[seen] => (at, seen) = (at + 1, seen + 1),
+            _ => {
+                let Some((of_star, taken)) = star else { return false };
+                star = Some((of_star, taken + 1));
+                (at, seen) = (of_star + 1, taken + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|letter| *letter == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_patterns() {
+        for (pattern, name, expected) in [
+            ("*.py", "a.py", true),
+            ("*.py", ".a.py", false),
+            (".*", ".env", true),
+            ("a?c", "abc", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-b-b", false),
+            ("**", "x", true),
+            ("x", "y", false),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_and_their_content_counts() {
+        let home = tempfile::tempdir().expect("a folder");
+        let write = |path: &str, text: &str| {
+            let path = home.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, text).expect("written");
+        };
+        for path in ["a.py", "src/b.py", "src/deep/c.py", "src/deep/d.txt", ".git/e.py"] {
+            write(path, path);
+        }
+        let folder = home.path().to_string_lossy().into_owned();
+        let look = |globs: &[&str]| {
+            let globs = Globs { folder: folder.clone(), globs: globs.iter().map(|glob| glob.to_string()).collect() };
+            super::look(&globs, &mut BTreeSet::new())
+        };
+        for (globs, files) in [
+            (&["*.py"][..], 1),
+            (&["./src/*.py"], 1),
+            (&["**/*.py"], 3),
+            (&["src"], 3),
+            (&["src/**"], 3),
+            (&["*.py", "a.py"], 1),
+            (&["none/*"], 0),
+        ] {
+            assert_eq!(look(globs).files, files, "{globs:?}");
+        }
+        assert!(look(&["none/*"]).message.starts_with("no file is there"));
+        let before = look(&["**/*.py"]).digest;
+        write("src/b.py", "src/b.py");
+        assert_eq!(look(&["**/*.py"]).digest, before, "the same content is no change");
+        write("src/b.py", "other");
+        assert_ne!(look(&["**/*.py"]).digest, before);
+    }
+
+    #[test]
+    fn a_burst_is_told_once() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (send, reports) = channel();
+        let watching = Watching::start(move |report| drop(send.send(report))).expect("started");
+        let files = Globs { folder: home.path().to_string_lossy().into_owned(), globs: vec!["sub/*".into()] };
+        watching.watch(&"web".into(), &files);
+        let next = || match reports.recv_timeout(Duration::from_secs(20)).expect("a report") {
+            Report::Sources { sources, .. } => sources.files,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(next(), 0);
+        let build = home.path().join("build");
+        fs::create_dir(&build).expect("made");
+        for number in 0..5 {
+            fs::write(build.join(number.to_string()), "x").expect("written");
+        }
+        fs::rename(&build, home.path().join("sub")).expect("renamed");
+        assert_eq!(next(), 5);
+        fs::write(home.path().join("sub/5"), "x").expect("written");
+        assert_eq!(next(), 6);
+        watching.watch(&"web".into(), &Globs::default());
+        drop(watching);
+        assert!(reports.recv_timeout(Duration::from_millis(1)).is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! Small applications of `fixtures/`, from `apply` to the answer that the comment at their head promises.
+
+use crate::cluster::Cluster;
+
+/// Applies an application; its folder's name.
+fn apply(cluster: &Cluster, name: &str) -> String {
+    let folder = format!("{}/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    cluster.ok(&format!("apply -f {folder}"));
+    folder
+}
+
+fn page(url: &str) -> String {
+    let answer = || ureq::get(url).call().ok()?.body_mut().read_to_string().ok();
+    answer().unwrap_or_default()
+}
+
+/// The page of a Service's one port.
+fn page_of(cluster: &Cluster, service: &str, path: &str) -> String {
+    let address = cluster.read(&format!("service/{service}"), "{.spec.clusterIP}");
+    page(&format!("http://{address}:8080{path}"))
+}
+
+#[test]
+fn configuration_and_secrets_are_rotated_without_a_restart() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let folder = apply(&cluster, "rotation");
+    cluster.ready_pods("app=greeter", 1);
+    let says = |text: &str| cluster.until(text, || page_of(&cluster, "greeter", "/") == text);
+    says("hello from the config, with a key of 3 letters, since start 1\n");
+    cluster.ok(r#"patch configmap greeting -p {"data":{"text":"good_morning"}}"#);
+    says("good_morning from the config, with a key of 3 letters, since start 1\n");
+    cluster.ok(r#"patch secret keys -p {"stringData":{"key":"longer"}}"#);
+    says("good_morning from the config, with a key of 6 letters, since start 1\n");
+    cluster.ok(&format!("delete -f {folder}"));
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn jobs_pass_files_over_a_claim() {
+    let cluster = Cluster::new();
+    let folder = apply(&cluster, "pipeline");
+    assert!(cluster.ok("reconcile").ends_with("converged\n"));
+    assert_eq!(cluster.ok("logs job/sum"), "4 parts, 20 words\n");
+    assert_eq!(cluster.read("job/count", "{.status.completedIndexes}"), "0-3");
+    let _plane = cluster.watch();
+    cluster.ok(&format!("delete -f {folder}"));
+    cluster.nothing_is_left();
+    cluster.until("the claim's volume is gone too", || cluster.ok("get pv -o name").is_empty());
+}
+
+#[test]
+fn a_moody_server_is_left_alone_and_healed() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let folder = apply(&cluster, "moody");
+    cluster.ready_pods("app=moody", 1);
+    cluster.until("it is well", || page_of(&cluster, "moody", "/") == "moody is well (start 1)\n");
+    let ready = "{.status.containerStatuses[0].ready}";
+    assert_eq!(page_of(&cluster, "moody", "/mood/busy"), "moody is busy (start 1)\n");
+    cluster.until_reads("pod/moody", ready, "false");
+    cluster.until("the Service leads there no more", || page_of(&cluster, "moody", "/").is_empty());
+    assert_eq!(cluster.read("pod/moody", "{.status.containerStatuses[0].restartCount}"), "0");
+    cluster.ok("exec moody -- touch /state/well");
+    cluster.until_reads("pod/moody", ready, "true");
+    cluster.until("the Service leads there again", || page_of(&cluster, "moody", "/") == "moody is well (start 1)\n");
+    assert_eq!(page_of(&cluster, "moody", "/mood/sick"), "moody is sick (start 1)\n");
+    cluster.until("it is started again", || page_of(&cluster, "moody", "/") == "moody is well (start 2)\n");
+    assert_eq!(cluster.read("pod/moody", "{.status.containerStatuses[0].restartCount}"), "1");
+    assert!(cluster.ok("describe pod moody").contains("Liveness probe failed: HTTP probe failed with statuscode: 503"));
+    cluster.ok(&format!("delete -f {folder}"));
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn a_sidecar_ships_everything_before_it_ends() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let folder = apply(&cluster, "shipping");
+    cluster.until_reads("job/work", "{.status.succeeded}", "1");
+    let shipped = cluster.ok("logs deploy/collector");
+    let expected = ["line 1", "line 2", "line 3", "line 4", "line 5", "done", "that was all"];
+    assert_eq!(shipped.lines().collect::<Vec<_>>(), expected.map(|line| format!("[work] {line}")));
+    cluster.ok(&format!("delete -f {folder}"));
+    cluster.nothing_is_left();
+}

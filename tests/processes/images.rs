@@ -1,0 +1,173 @@
+//! Images without images: Image objects come first, a missing image waits for one, programs are built once and follow their sources.
+
+use super::pod;
+use crate::cluster::Cluster;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const IMAGE_ID: &str = "{.status.containerStatuses[0].imageID}";
+const RESTARTS: &str = "{.status.containerStatuses[0].restartCount}";
+
+/// Writes a manifest into a folder of the cluster and applies it from there, so that relative paths mean something.
+fn apply_file(cluster: &Cluster, name: &str, text: &str) {
+    let path = folder(cluster).join(name);
+    fs::write(&path, text).expect("written");
+    cluster.ok(&format!("apply -f {}", path.display()));
+}
+
+fn folder(cluster: &Cluster) -> PathBuf {
+    let folder = cluster.home().join("project");
+    fs::create_dir_all(&folder).expect("made");
+    folder
+}
+
+fn script(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    // Renamed into place: whoever starts it meanwhile finds the old one or the new one.
+    let fresh = path.with_extension("fresh");
+    fs::write(&fresh, text).expect("written");
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).expect("set");
+    fs::rename(fresh, path).expect("renamed");
+}
+
+/// A Pod that says nothing but its image.
+fn plain(name: &str, image: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {name}}}}}, \
+         spec: {{terminationGracePeriodSeconds: 2, containers: [{{name: main, image: \"{image}\"}}]}}}}\n"
+    )
+}
+
+#[test]
+fn a_missing_image_waits_for_its_object_and_starts_at_once_when_it_comes() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&plain("web", "ghcr.io/kloop-test/web:1"));
+    let waiting = "{.status.containerStatuses[0].state.waiting";
+    cluster.until_reads("pod/web", &format!("{waiting}.reason}}"), "ImagePullBackOff");
+    let message = cluster.read("pod/web", &format!("{waiting}.message}}"));
+    // The message holds the object that is missing, ready to be completed and applied.
+    let object = message.split_once(", which is ").expect("an object").1;
+    cluster.apply(&object.replace("[PROGRAM]", "[sleep, \"600\"]"));
+    cluster.until_reads("pod/web", "{.status.phase}", "Running");
+    assert!(cluster.ok("describe pod web").contains("ErrImagePull"));
+    let never = plain("never", "kloop-test-none").replace("image:", "imagePullPolicy: Never, image:");
+    cluster.apply(&never);
+    cluster.until_reads("pod/never", &format!("{waiting}.reason}}"), "ErrImageNeverPull");
+}
+
+#[test]
+fn what_the_object_says_is_what_runs() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let folder = folder(&cluster);
+    script(
+        &folder.join("tell.sh"),
+        "#!/bin/sh\necho \"$0\" \"$@\"; echo $COLOR $SIZE; pwd; id -un; echo changed > mark; touch \"$TMPDIR_MARK\"\n",
+    );
+    let mark = folder.join("of-machine");
+    let user = if rustix::process::geteuid().is_root() { "user: root:0" } else { "ports: []" };
+    let image = format!(
+        "{{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {{name: tell}}, spec: {{patterns: ['kloop-test/tell:1.*'], \
+         entrypoint: [./tell.sh, '$(COLOR)'], command: [by, default], workingDir: ., filesystem: host, {user}, \
+         env: [{{name: COLOR, value: red}}, {{name: SIZE, value: big}}, {{name: TMPDIR_MARK, value: {}}}]}}}}\n---\n",
+        mark.display()
+    );
+    let pod = plain("tell", "docker.io/kloop-test/tell:1.2")
+        .replace("image:", "env: [{name: SIZE, value: small}], image:")
+        .replace(
+            "terminationGracePeriodSeconds",
+            "volumes: [{name: v, emptyDir: {}}], restartPolicy: Never, terminationGracePeriodSeconds",
+        );
+    apply_file(&cluster, "tell.yaml", &(image + &pod));
+    cluster.until_reads("pod/tell", "{.status.phase}", "Succeeded");
+    let said = cluster.log("tell", "main");
+    let said: Vec<&str> = said.lines().collect();
+    assert!(said[0].ends_with("/project/./tell.sh red by default"), "{said:?}");
+    assert_eq!(said[1], "red small");
+    assert_eq!(Path::new(said[2]), fs::canonicalize(&folder).expect("there"));
+    assert!(mark.exists() && folder.join("mark").exists(), "filesystem: host");
+    assert_eq!(cluster.kloop("image resolve kloop-test/tell:2").code, 1);
+    let resolved = cluster.ok("image resolve kloop-test/tell:1.9");
+    assert!(resolved.contains("Rule:         Image tell\n"), "{resolved}");
+}
+
+#[test]
+fn a_program_is_built_once_and_its_output_is_in_the_logs() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let folder = folder(&cluster);
+    script(&folder.join("build.sh"), "#!/bin/sh\necho building >> builds\necho cannot do it >&2; exit 7\n");
+    let image = "{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {name: made}, spec: {patterns: [kloop-test/made], \
+                 entrypoint: [./made.sh], build: {command: [./build.sh]}, watch: [build.sh]}}\n---\n";
+    let deployment =
+        super::deployment("made", 3, 0).replace("image: busybox, command: [sleep, \"0\"]", "image: kloop-test/made");
+    apply_file(&cluster, "made.yaml", &format!("{image}{deployment}"));
+    let builds = || fs::read_to_string(folder.join("builds")).unwrap_or_default().lines().count();
+    let reasons = "{.items[*].status.containerStatuses[0].state.waiting.reason}";
+    cluster.until("all three wait", || {
+        cluster.read("pods -l app=made", reasons) == "ErrImageBuild ErrImageBuild ErrImageBuild"
+    });
+    let pod = cluster.pods("app=made").remove(0);
+    let message = cluster.read(&format!("pod/{pod}"), "{.status.containerStatuses[0].state.waiting.message}");
+    assert!(message.ends_with("\"./build.sh\" exited with code 7:\ncannot do it"), "{message}");
+    assert_eq!(cluster.ok(&format!("logs {pod}")), "cannot do it\n");
+    let failed = builds();
+    // The script is a watched file: once it is right, nobody waits for the end of the pause.
+    script(
+        &folder.join("build.sh"),
+        "#!/bin/sh\necho building >> builds; echo all is well\nprintf '#!/bin/sh\\necho made runs; exec sleep 600\\n' > made.sh; chmod +x made.sh\n",
+    );
+    let pods = cluster.ready_pods("app=made", 3);
+    assert_eq!(builds(), failed + 1, "one build for three pods");
+    for pod in &pods {
+        cluster.until("it runs", || cluster.log(pod, "main").ends_with("made runs\n"));
+        assert_eq!(cluster.log(pod, "main"), "all is well\nmade runs\n");
+    }
+    cluster.ok("scale deployment made --replicas 4");
+    cluster.ready_pods("app=made", 4);
+    assert_eq!(builds(), failed + 1, "what is built stays built");
+}
+
+#[test]
+fn a_change_of_the_sources_restarts_those_who_use_them_once() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    let folder = folder(&cluster);
+    let say = |word: &str| script(&folder.join("say.sh"), &format!("#!/bin/sh\necho {word}; exec sleep 600\n"));
+    say("one");
+    let image = "{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {name: say}, \
+                 spec: {patterns: [./say.sh], watch: ['*.sh']}}\n---\n";
+    let say_pod = plain("say", "./say.sh");
+    apply_file(&cluster, "say.yaml", &format!("{image}{say_pod}---\n{}", pod("other", "Always", 2, "exec sleep 600")));
+    let said = |text: &str| cluster.until(text, || cluster.log("say", "main") == text);
+    said("one\n");
+    cluster.until_reads("pod/other", "{.status.phase}", "Running");
+    let other = cluster.pid("other");
+    assert!(cluster.read("pod/say", IMAGE_ID).starts_with("./say.sh@sources:"));
+    // A burst of changes is one restart, and no crash: it comes at once and without a pause.
+    for word in ["a", "b", "two"] {
+        say(word);
+    }
+    said("one\ntwo\n");
+    cluster.until_reads("pod/say", RESTARTS, "1");
+    let event = "Container main: watched files of Image say have changed, will be restarted";
+    assert!(cluster.ok("describe pod say").contains(event));
+    assert_eq!(cluster.read("pod/say", "{.status.containerStatuses[0].lastState.terminated.exitCode}"), "143");
+    assert_eq!(cluster.pid("other"), other, "who does not use them goes on");
+    // What has not changed while no control plane ran restarts nothing, what has is seen by the next one.
+    let (running, pid) = (cluster.read("pod/say", IMAGE_ID), cluster.pid("say"));
+    plane.end("KILL");
+    let plane = cluster.watch();
+    apply_file(&cluster, "new.yaml", &plain("new", "./say.sh"));
+    cluster.until_reads("pod/new", IMAGE_ID, &running);
+    assert_eq!((cluster.pid("say"), cluster.read("pod/say", RESTARTS)), (pid, "1".to_owned()));
+    plane.end("KILL");
+    say("three");
+    let _plane = cluster.watch();
+    for (name, restarts) in [("say", "2"), ("new", "1")] {
+        // The log of the attempt before is kept, older ones are not.
+        cluster.until("it says three", || cluster.log(name, "main") == "two\nthree\n");
+        cluster.until_reads(&format!("pod/{name}"), RESTARTS, restarts);
+    }
+}
