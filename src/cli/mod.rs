@@ -48,6 +48,7 @@ mod run;
 mod scale;
 mod set;
 mod targets;
+mod top;
 mod usage;
 mod version;
 mod wait;
@@ -129,6 +130,7 @@ kloop cordon foo"
 kloop uncordon foo"
     )]
     Uncordon(node::cordon::Args),
+    Top(top::Args),
     Taint(node::taint::Args),
     Drain(node::drain::Args),
     Node(node::Args),
@@ -182,6 +184,7 @@ impl Verb {
             Verb::Explain(args) => explain::run(args, context),
             Verb::Cordon(args) => node::cordon::run(args, context, true),
             Verb::Uncordon(args) => node::cordon::run(args, context, false),
+            Verb::Top(args) => top::run(args, context),
             Verb::Taint(args) => node::taint::run(args, context),
             Verb::Drain(args) => node::drain::run(args, context),
             Verb::Node(args) => node::run(args, context),

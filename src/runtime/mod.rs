@@ -29,6 +29,7 @@ mod shim;
 pub mod simulated;
 mod sources;
 mod spawn;
+pub mod usage;
 mod user;
 pub mod view;
 mod volumes;

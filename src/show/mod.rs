@@ -17,3 +17,4 @@ pub mod print;
 pub mod schema;
 pub mod sort;
 pub mod table;
+pub mod usage;

@@ -14,6 +14,7 @@ pub mod resources;
 pub mod row;
 mod select;
 mod staged;
+pub mod usage;
 pub mod volume;
 pub mod workload;
 

@@ -126,3 +126,32 @@ fn commands_beside_a_container_share_its_bounds_and_nothing_stays_of_a_killed_sh
     assert_eq!(folders(&uid), [""; 0]);
     cluster.nothing_is_left();
 }
+
+#[test]
+fn top_tells_what_runs() {
+    let cluster = Cluster::new();
+    assert_eq!(cluster.kloop("top pod").err, "No resources found in default namespace.\n");
+    let _plane = cluster.watch();
+    let busy = "while :; do :; done & exec sleep 1000";
+    cluster.apply(&pod("busy", "{}", busy));
+    cluster.apply(&pod("calm", "{limits: {memory: 64Mi}}", "exec sleep 1000"));
+    for name in ["busy", "calm"] {
+        cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Running");
+    }
+    let shown = cluster.ok("top pod --sort-by cpu");
+    let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["NAME", "CPU(cores)", "MEMORY(bytes)"]);
+    assert_eq!((lines[1][0], lines[2][0]), ("busy", "calm"), "{shown}");
+    let milli = |cell: &str| cell.strip_suffix('m').unwrap().parse::<u32>().unwrap();
+    assert!(milli(lines[1][1]) > milli(lines[2][1]), "{shown}");
+    assert!(cluster.ok("top pod busy --containers --no-headers").starts_with("busy   main   "));
+    assert!(cluster.ok("top pods -A --sum").contains("________"));
+    let said = cluster.kloop("top pod nobody");
+    let missing = "Error from server (NotFound): podmetrics.metrics.k8s.io \"default/nobody\" not found\n";
+    assert_eq!((said.code, &*said.err), (1, missing));
+    let node = cluster.ok("top node --no-headers");
+    assert!(node.contains('%') && !node.contains("<unknown>"), "{node}");
+    assert_eq!(cluster.kloop("top pod --sort-by age").err, "error: --sort-by accepts only cpu or memory\n");
+    cluster.ok("delete pod busy calm");
+    cluster.nothing_is_left();
+}

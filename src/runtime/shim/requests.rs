@@ -107,6 +107,7 @@ impl Shim {
         let name = launch.container.clone();
         let pod = self.pod.clone();
         let gate = self.gate();
+        let oom_kills = group::oom_kills(&launch.groups);
         let state = match launch::start(&pod, &mut launch, gate.as_ref()) {
             Ok(started) => {
                 self.keep_guard(gate);
@@ -121,7 +122,7 @@ impl Shim {
                     stdin: started.stdin,
                     deadline: None,
                     end: None,
-                    oom_kills: group::oom_kills(&launch.groups),
+                    oom_kills,
                 });
                 state
             }

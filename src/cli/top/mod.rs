@@ -1,0 +1,61 @@
+//! `kloop top`: what pods and nodes use now.
+//!
+//! Knows: which of them are asked for; [`runtime::usage`](crate::runtime::usage) measures, twice, a moment apart. No control plane is
+//! needed for it. Never: keeps a sample.
+
+mod node;
+mod pod;
+
+use super::{Context, Failure, Outcome};
+use crate::object::Time;
+use crate::show::usage::Order;
+use clap::Subcommand;
+use std::time::Duration;
+
+/// Between the two samples that make a rate.
+const WINDOW: Duration = Duration::from_millis(500);
+
+/// Display resource (CPU/memory) usage.
+///
+/// The top command allows you to see the resource consumption for nodes or pods.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "SUBCOMMAND",
+    after_help = "\
+# Show metrics for all pods in the default namespace
+kloop top pod
+
+# Show metrics for this machine
+kloop top node"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    #[command(visible_aliases = ["pods", "po"])]
+    Pod(pod::Args),
+    #[command(visible_aliases = ["nodes", "no"])]
+    Node(node::Args),
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    match args.verb {
+        Verb::Pod(args) => pod::run(args, context),
+        Verb::Node(args) => node::run(args, context),
+    }
+}
+
+fn order(text: &str) -> Outcome<Order> {
+    Order::parse(text).ok_or_else(|| Failure::plain("--sort-by accepts only cpu or memory"))
+}
+
+/// Measures, waits a moment, and measures again; each with its time.
+fn twice<T>(measure: impl Fn() -> T) -> [(Time, T); 2] {
+    let first = (Time::now(), measure());
+    std::thread::sleep(WINDOW);
+    [first, (Time::now(), measure())]
+}

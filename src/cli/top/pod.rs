@@ -1,0 +1,127 @@
+//! `kloop top pod`: what pods use.
+
+use super::{order, twice};
+use crate::apiserver::read::{self, Wanted};
+use crate::cli::flags::SelectFlags;
+use crate::cli::targets::{self, kind};
+use crate::cli::{Context, Failure, Outcome};
+use crate::object::{Key, Object, Reason, Status};
+use crate::runtime::usage;
+use crate::show::usage::{Options, Pod, pods};
+use crate::world::usage::{Sample, Usage};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Display resource (CPU/memory) usage of pods.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "[NAME | -l label]",
+    after_help = "\
+# Show metrics for all pods in the default namespace
+kloop top pod
+
+# Show metrics for all pods in the given namespace
+kloop top pod --namespace=NAMESPACE
+
+# Show metrics for a given pod and its containers
+kloop top pod POD_NAME --containers
+
+# Show metrics for the pods defined by label name=myLabel
+kloop top pod -l name=myLabel"
+)]
+pub struct Args {
+    /// NAME.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    #[command(flatten)]
+    select: SelectFlags,
+    /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
+    /// with --namespace.
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+    /// If present, print usage of containers within a pod.
+    #[arg(long)]
+    containers: bool,
+    /// If present, print output without headers.
+    #[arg(long)]
+    no_headers: bool,
+    /// If non-empty, sort pods list using specified field. The field can be either 'cpu' or 'memory'.
+    #[arg(long, default_value = "", value_name = "FIELD")]
+    sort_by: String,
+    /// Print the sum of the resource usage.
+    #[arg(long)]
+    sum: bool,
+    /// Accepted for kubectl's sake.
+    #[arg(long, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true)]
+    use_protocol_buffers: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let order = order(&args.sort_by)?;
+    if args.names.len() > 1 || (!args.names.is_empty() && args.select.selector.is_some()) {
+        return Err(Failure::Usage("top pod".into(), "only one of NAME or --selector can be provided".into()));
+    }
+    let named = args.names.first().map(|name| name.strip_prefix("pod/").or(name.strip_prefix("pods/")).unwrap_or(name));
+    let found = found(&args, named, context)?;
+    let state = context.existing()?.map(|api| api.store().home().to_owned());
+    let measured = state.map_or(Vec::new(), |state| measure(&state, &found));
+    if measured.is_empty() {
+        return nothing(&args, named, &found, context);
+    }
+    let options = Options {
+        no_headers: args.no_headers,
+        with_namespace: args.all_namespaces,
+        containers: args.containers,
+        sum: args.sum,
+        order,
+    };
+    context.print(&pods(measured, &options))
+}
+
+fn found(args: &Args, named: Option<&str>, context: &mut Context) -> Outcome<Vec<Object>> {
+    let kind = kind("pods")?;
+    let namespace = context.namespace().to_owned();
+    let Some(name) = named else {
+        let wanted: Wanted = targets::wanted(&args.select, kind)?;
+        let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
+        return context.look(|ledger| read::list(ledger, kind, namespace, &wanted));
+    };
+    let key = Key::new(kind.resource, &namespace, name);
+    let unmeasured = Status::new(Reason::NotFound, format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found"));
+    match context.look(|ledger| read::get(ledger, &key)) {
+        Err(Failure::Api { status, .. }) if status.reason == Reason::NotFound => Err(unmeasured.into()),
+        other => Ok(vec![other?]),
+    }
+}
+
+/// What those of the pods use that run on this machine.
+fn measure(state: &Path, pods: &[Object]) -> Vec<Pod> {
+    let sample = || -> Vec<BTreeMap<String, Sample>> { pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect() };
+    let [(before, first), (after, second)] = twice(sample);
+    let rows = pods.iter().zip(first.iter().zip(&second)).map(|(pod, (first, second))| {
+        let rate = |(name, later): (&String, &Sample)| {
+            // One that has begun meanwhile began with nothing.
+            let earlier = first.get(name).copied().unwrap_or_default();
+            Some((name.clone(), Usage::between((before, earlier), (after, *later))?))
+        };
+        let containers = second.iter().filter_map(rate).collect();
+        Pod { namespace: pod.namespace().to_owned(), name: pod.name().to_owned(), containers }
+    });
+    rows.filter(|pod| !pod.containers.is_empty()).collect()
+}
+
+/// Says why nothing is shown, in kubectl's words.
+fn nothing(args: &Args, named: Option<&str>, pods: &[Object], context: &mut Context) -> Outcome {
+    if let Some(name) = named {
+        let namespace = context.namespace();
+        let message = format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found");
+        return Err(Status::new(Reason::NotFound, message).into());
+    }
+    if !pods.is_empty() {
+        return Err(Failure::plain("metrics not available yet"));
+    }
+    let place = if args.all_namespaces { String::new() } else { format!(" in {} namespace.", context.namespace()) };
+    context.tell(&format!("No resources found{place}"));
+    Ok(())
+}

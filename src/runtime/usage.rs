@@ -1,0 +1,153 @@
+//! What pods and the machine use, measured when somebody asks: nothing is sampled for nobody.
+//!
+//! A pod's memory is that of its containers' control groups where they have one, else what `/proc` tells of their processes: CPU
+//! time by the scheduler's own clock (nanoseconds), memory by proportional share, so that what several share is counted once.
+//! CPU time counts from a process's start: two samples make a rate. Start reading at [`of_pod`].
+
+use super::process::{self, Identity};
+use super::{bury, folder};
+use crate::world::usage::Sample;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Nanoseconds of one tick of `/proc/pid/stat`; the kernel always tells users 100 a second.
+const TICK: u64 = 10_000_000;
+
+/// What each running container of a pod has used so far, by its name; empty for a pod that does not run here.
+pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, Sample> {
+    let pod = folder::pod(state, uid);
+    let Some(record) = folder::read_record(&pod).filter(|record| record.boot == process::boot_id()) else {
+        return BTreeMap::new();
+    };
+    let orphans: Vec<Identity> = record.shim.map_or(Vec::new(), |shim| orphans(shim));
+    let running = record.containers.iter().filter_map(|(name, known)| Some((name, known.process()?)));
+    let sample = |(name, main): (&String, Identity)| {
+        let mark = pod.join(name);
+        let own = |orphan: &&Identity| bury::mark(orphan.pid).is_some_and(|found| found.starts_with(&mark));
+        let tops = orphans.iter().filter(|orphan| orphan.pid != main.pid).filter(own).copied();
+        Some((name.clone(), of_container(main, tops)?))
+    };
+    running.filter_map(sample).collect()
+}
+
+/// What a container has left to its shim: main processes, and daemons whose parents have ended.
+fn orphans(shim: Identity) -> Vec<Identity> {
+    if !shim.lives() {
+        return Vec::new();
+    }
+    process::children(shim.pid).into_iter().filter_map(Identity::of).collect()
+}
+
+fn of_container(main: Identity, others: impl Iterator<Item = Identity>) -> Option<Sample> {
+    if !main.lives() {
+        return None;
+    }
+    let tops: Vec<Identity> = [main].into_iter().chain(others).collect();
+    let below = tops.iter().flat_map(|top| process::descendants(top.pid)).map(|stat| stat.identity);
+    let all: Vec<i32> = tops.iter().copied().chain(below).map(|one| one.pid).collect();
+    let cpu_nanos = all.iter().map(|pid| cpu_time(*pid)).sum();
+    let memory = working_set(main.pid).unwrap_or_else(|| all.iter().map(|pid| memory(*pid)).sum());
+    Some(Sample { cpu_nanos, memory })
+}
+
+/// The time that a process's threads, and the children that it has reaped, have had a CPU.
+fn cpu_time(pid: i32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of_thread = |text: String| text.split_ascii_whitespace().next()?.parse::<u64>().ok();
+    let own: Option<u64> =
+        threads.map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok().and_then(of_thread)).sum();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<u64> = stat
+        .rsplit(')')
+        .next()
+        .map(|rest| rest.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
+        .unwrap_or_default();
+    let ticks = |at: usize| fields.get(at).copied().unwrap_or(0).saturating_mul(TICK);
+    own.unwrap_or_else(|| ticks(11) + ticks(12)) + ticks(13) + ticks(14)
+}
+
+/// Bytes of a process, what it shares counted in part; what others may not see of it in full is told as a whole.
+fn memory(pid: i32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kilobytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
+    kilobytes.map_or_else(|| resident(pid), |kilobytes| kilobytes * 1024)
+}
+
+fn resident(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Memory of a process's own group of kloop's without what the kernel would give back first, as Kubernetes counts it.
+fn working_set(pid: i32) -> Option<u64> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let of_container = |path: &str| path.rsplit('/').next().is_some_and(|last| last.starts_with("c."));
+    let line = groups.lines().find(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let controllers = parts.next().unwrap_or_default();
+        let is_memory = controllers.is_empty() || controllers.split(',').any(|one| one == "memory");
+        is_memory && parts.next().is_some_and(of_container)
+    })?;
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (is_unified, path) = (parts.next()?.is_empty(), parts.next()?);
+    let folder = mounted(is_unified)?.join(path.trim_start_matches('/'));
+    let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
+    let stat = fs::read_to_string(folder.join("memory.stat")).ok()?;
+    let (usage, inactive) = match is_unified {
+        true => (number("memory.current")?, "inactive_file "),
+        false => (number("memory.usage_in_bytes")?, "total_inactive_file "),
+    };
+    let inactive = stat.lines().find_map(|line| line.strip_prefix(inactive)?.trim().parse::<u64>().ok());
+    Some(usage.saturating_sub(inactive.unwrap_or(0)))
+}
+
+/// Where the hierarchy is mounted that counts memory, when all of it is.
+fn mounted(is_unified: bool) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let is_it = |line: &&str| {
+        let Some((_, after)) = line.split_once(" - ") else { return false };
+        let mut after = after.splitn(3, ' ');
+        let (kind, options) = (after.next(), after.nth(1).unwrap_or_default());
+        match is_unified {
+            true => kind == Some("cgroup2"),
+            false => kind == Some("cgroup") && options.split(',').any(|option| option == "memory"),
+        }
+    };
+    let mut fields = mounts.lines().find(is_it)?.split(' ').skip(3);
+    (fields.next()? == "/").then(|| fields.next().map(PathBuf::from))?
+}
+
+/// What the whole machine has used so far, and what it uses of its memory.
+pub fn of_machine() -> Option<Sample> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
+    let fields: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
+    // user, nice, system, then idle and waiting for input, then irq, softirq, steal.
+    let busy: u64 = fields.iter().take(8).sum::<u64>() - fields.iter().skip(3).take(2).sum::<u64>();
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let kilobytes = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().split(' ').next()?.parse::<u64>().ok()
+    };
+    let memory = kilobytes("MemTotal")?.saturating_sub(kilobytes("MemAvailable")?) * 1024;
+    Some(Sample { cpu_nanos: busy * TICK, memory })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_uses_something() {
+        let own = Identity::of(std::process::id() as i32).unwrap();
+        let sample = of_container(own, std::iter::empty()).unwrap();
+        assert!(sample.cpu_nanos > 0 && sample.memory > 0, "{sample:?}");
+        let stranger = Identity { start: own.start + 1, ..own };
+        assert_eq!(of_container(stranger, std::iter::empty()), None, "a pid that was handed out again is nobody's");
+        let machine = of_machine().unwrap();
+        assert!(machine.cpu_nanos > 0 && machine.memory > 0, "{machine:?}");
+    }
+}

@@ -1,0 +1,206 @@
+//! What `top` shows: usage of pods, containers and nodes in kubectl's columns.
+
+use super::columns::{TABLE, align};
+use crate::world::usage::Usage;
+
+/// One pod.
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its containers, by name.
+    pub containers: Vec<(String, Usage)>,
+}
+
+impl Pod {
+    /// What its containers use together.
+    pub fn usage(&self) -> Usage {
+        self.containers.iter().fold(Usage::default(), |mut sum, (_, usage)| {
+            sum.add(*usage);
+            sum
+        })
+    }
+}
+
+/// One node; without usage when nothing is known.
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// What it uses.
+    pub usage: Option<Usage>,
+    /// What there is.
+    pub capacity: Usage,
+}
+
+/// What rows are sorted by, the most first; by name otherwise.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// The name.
+    Name,
+    /// CPU.
+    Cpu,
+    /// Memory.
+    Memory,
+}
+
+impl Order {
+    /// As `--sort-by` names it.
+    pub fn parse(text: &str) -> Option<Order> {
+        [("", Order::Name), ("cpu", Order::Cpu), ("memory", Order::Memory)]
+            .into_iter()
+            .find_map(|(word, order)| (word == text).then_some(order))
+    }
+
+    fn sort<T>(self, rows: &mut [T], name: impl Fn(&T) -> String, usage: impl Fn(&T) -> Usage) {
+        rows.sort_by_key(&name);
+        match self {
+            Order::Name => {}
+            Order::Cpu => rows.sort_by_key(|row| std::cmp::Reverse(usage(row).cpu_milli)),
+            Order::Memory => rows.sort_by_key(|row| std::cmp::Reverse(usage(row).memory)),
+        }
+    }
+}
+
+/// How pods are shown.
+pub struct Options {
+    /// Without the line of names.
+    pub no_headers: bool,
+    /// With the namespace first.
+    pub with_namespace: bool,
+    /// A row for each container.
+    pub containers: bool,
+    /// With what all use together.
+    pub sum: bool,
+    /// The order of rows.
+    pub order: Order,
+}
+
+/// The table of pods.
+pub fn pods(mut pods: Vec<Pod>, options: &Options) -> String {
+    let name = |pod: &Pod| match options.with_namespace {
+        true => format!("{}\0{}", pod.namespace, pod.name),
+        false => pod.name.clone(),
+    };
+    options.order.sort(&mut pods, name, Pod::usage);
+    let mut lines = Vec::new();
+    let before: &[&str] = match (options.with_namespace, options.containers) {
+        (true, true) => &["NAMESPACE", "POD"],
+        (true, false) => &["NAMESPACE"],
+        (false, true) => &["POD"],
+        (false, false) => &[],
+    };
+    if !options.no_headers {
+        lines.push(line(before.iter().copied().chain(["NAME", "CPU(cores)", "MEMORY(bytes)"])));
+    }
+    let mut total = Usage::default();
+    for pod in &mut pods {
+        total.add(pod.usage());
+        let namespace = options.with_namespace.then_some(&*pod.namespace);
+        if options.containers {
+            options.order.sort(&mut pod.containers, |(name, _)| name.clone(), |(_, usage)| *usage);
+            for (container, usage) in &pod.containers {
+                lines.push(line(namespace.into_iter().chain([&*pod.name, container, &cpu(*usage), &memory(*usage)])));
+            }
+        } else {
+            let usage = pod.usage();
+            lines.push(line(namespace.into_iter().chain([&*pod.name, &cpu(usage), &memory(usage)])));
+        }
+    }
+    if options.sum {
+        let blank = || std::iter::repeat_n("", before.len() + 1);
+        lines.push(line(blank().chain(["________", "________"])));
+        lines.push(line(blank().chain([&*cpu(total), &memory(total)])));
+    }
+    align(&lines.concat(), TABLE)
+}
+
+/// The table of nodes.
+pub fn nodes(mut nodes: Vec<Node>, order: Order, no_headers: bool) -> String {
+    order.sort(&mut nodes, |node| node.name.clone(), |node| node.usage.unwrap_or_default());
+    // Those of which nothing is known come last.
+    nodes.sort_by_key(|node| node.usage.is_none());
+    let mut lines = Vec::new();
+    if !no_headers {
+        lines.push(line(["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"]));
+    }
+    let part = |used: i64, all: i64| if all > 0 { format!("{}%", used.saturating_mul(100) / all) } else { "0%".into() };
+    for Node { name, usage, capacity } in &nodes {
+        lines.push(match usage {
+            Some(usage) => {
+                let parts = (part(usage.cpu_milli, capacity.cpu_milli), part(usage.memory, capacity.memory));
+                line([&**name, &cpu(*usage), &parts.0, &memory(*usage), &parts.1])
+            }
+            None => line([name, "<unknown>", "<unknown>", "<unknown>", "<unknown>"]),
+        });
+    }
+    align(&lines.concat(), TABLE)
+}
+
+fn line<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
+    let mut text: String = cells.into_iter().flat_map(|cell| [cell, "\t"]).collect();
+    text.push('\n');
+    text
+}
+
+fn cpu(usage: Usage) -> String {
+    format!("{}m", usage.cpu_milli)
+}
+
+fn memory(usage: Usage) -> String {
+    format!("{}Mi", usage.memory / (1024 * 1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(cpu_milli: i64, megabytes: i64) -> Usage {
+        Usage { cpu_milli, memory: megabytes << 20 }
+    }
+
+    fn shown(options: Options) -> Vec<String> {
+        let pod = |namespace: &str, name: &str, containers: &[(&str, Usage)]| Pod {
+            namespace: namespace.into(),
+            name: name.into(),
+            containers: containers.iter().map(|(name, usage)| ((*name).to_owned(), *usage)).collect(),
+        };
+        let all = vec![
+            pod("b", "web", &[("side", usage(1, 30)), ("main", usage(250, 2))]),
+            pod("a", "zoo", &[("main", usage(3, 1024))]),
+        ];
+        // The last cell is padded too; what it is padded with does not show here.
+        pods(all, &options).lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn pods_as_kubectl_shows_them() {
+        let plain = || Options { no_headers: false, with_namespace: false, containers: false, sum: false, order: Order::Name };
+        let expected =
+            ["NAME   CPU(cores)   MEMORY(bytes)", "web    251m         32Mi", "zoo    3m           1024Mi"];
+        assert_eq!(shown(plain()), expected);
+        let sum = Options { sum: true, no_headers: true, order: Order::Memory, ..plain() };
+        let expected = ["zoo   3m         1024Mi", "web   251m       32Mi", "      ________   ________", "      254m       1056Mi"];
+        assert_eq!(shown(sum), expected);
+        let each = Options { containers: true, with_namespace: true, order: Order::Cpu, ..plain() };
+        let expected = [
+            "NAMESPACE   POD   NAME   CPU(cores)   MEMORY(bytes)",
+            "b           web   main   250m         2Mi",
+            "b           web   side   1m           30Mi",
+            "a           zoo   main   3m           1024Mi",
+        ];
+        assert_eq!(shown(each), expected);
+    }
+
+    #[test]
+    fn nodes_as_kubectl_shows_them() {
+        let node = |name: &str, usage| Node { name: name.into(), usage, capacity: self::usage(2000, 1000) };
+        let text = nodes(vec![node("a", None), node("b", Some(usage(500, 120)))], Order::Name, false);
+        let expected = [
+            "NAME   CPU(cores)   CPU(%)      MEMORY(bytes)   MEMORY(%)   ",
+            "b      500m         25%         120Mi           12%         ",
+            "a      <unknown>    <unknown>   <unknown>       <unknown>   ",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+}
