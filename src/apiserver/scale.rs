@@ -11,6 +11,7 @@ pub fn subresource(kind: &Kind, object: Object, name: &str) -> Result<Object> {
     match name {
         "" => Ok(object),
         "status" if kind.status => Ok(object),
+        "resize" if kind.resource == "pods" => Ok(object),
         "scale" if kind.scale => Ok(scale(&object)),
         _ => Err(Status::new(Reason::NotFound, "the server could not find the requested resource")),
     }

@@ -5,6 +5,7 @@ use super::create::{check, create, decode, key_of, warn};
 use super::ledger::Ledger;
 use super::rules::metadata;
 use super::{Options, Reply, Result, delete, read};
+use crate::kinds::pod::resize;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Resource, Status, time};
 use serde_json::json;
@@ -18,6 +19,8 @@ pub enum Part {
     Status,
     /// `spec.ephemeralContainers` of a pod: only additions (`/ephemeralcontainers`).
     EphemeralContainers,
+    /// What a pod's containers request and may use (`/resize`).
+    Resize,
     /// `spec.finalizers` of a namespace (`/finalize`).
     Finalize,
 }
@@ -36,6 +39,7 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     let object = match part {
         Part::Status => status_alone(kind, body, &old, options, &mut warnings)?,
         Part::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
+        Part::Resize => resized(kind, body, &old, options, &mut warnings)?,
         _ => whole(ledger, kind, body, &old, part, options, &mut warnings)?,
     };
     keep(ledger, kind, &key, object, old, warnings)
@@ -75,6 +79,17 @@ fn with_ephemeral(
     object.set(&["spec", "ephemeralContainers"], decoded.items(&["spec", "ephemeralContainers"]).to_vec());
     kinds::pod::ephemeral::check(&object, old)?;
     Ok(object)
+}
+
+/// The pod with new resources of its containers, checked as those of a new one are.
+fn resized(kind: &Kind, body: &Object, old: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Object> {
+    let decoded = decode(kind, body, options, warnings)?;
+    let (object, mut errors) = resize::resized(&decoded, old);
+    errors.extend((kind.validate)(&object, None));
+    if errors.is_empty() {
+        return Ok(object);
+    }
+    Err(crate::kinds::field::invalid(kind.kind, kind.resource, object.name(), &errors))
 }
 
 /// The object with new metadata and spec, through the whole pipeline.
@@ -178,7 +193,7 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) 
                 keep(object, "spec");
             }
         }
-        Part::Status | Part::EphemeralContainers => {}
+        Part::Status | Part::EphemeralContainers | Part::Resize => {}
         Part::Finalize => {
             let finalizers = object.at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));
             *object = old.clone();

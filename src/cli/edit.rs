@@ -48,7 +48,7 @@ pub struct Args {
     /// This flag is useful when you want to perform kloop apply on this object in the future.
     #[arg(long)]
     save_config: bool,
-    /// If specified, edit will operate on the subresource of the requested object: status.
+    /// If specified, edit will operate on the subresource of the requested object: status or resize.
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
 }
@@ -64,7 +64,7 @@ const HEADER: &str = "\
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let (found, failures) = targets::find(context, &args.named.scope())?;
     Failure::all(failures)?;
-    if !["", "status"].contains(&args.subresource.as_str()) {
+    if !["", "status", "resize"].contains(&args.subresource.as_str()) {
         return Err(Failure::plain(format!("editing the subresource {:?} is not supported", args.subresource)));
     }
     let original = text_of(&found);
@@ -191,7 +191,11 @@ fn one(args: &Args, context: &mut Context, target: &Target, edited: &Object) -> 
         None => (PatchType::Merge, plain_patch::create_json_merge(&shown.0, &edited.0)),
     };
     let key = key_of(kind, object);
-    let part = if args.subresource == "status" { Part::Status } else { Part::Main };
+    let part = match args.subresource.as_str() {
+        "status" => Part::Status,
+        "resize" => Part::Resize,
+        _ => Part::Main,
+    };
     let options = Options { field_validation: FieldValidation::Strict, dry_run: dry_run.suffix() != "" };
     let reply: Reply =
         context.api()?.write(options.dry_run, |ledger| patch(ledger, kind, &key, language, &change, part, &options))?;

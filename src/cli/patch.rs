@@ -49,7 +49,7 @@ pub struct Args {
     /// The type of patch being provided; one of [json merge strategic].
     #[arg(long = "type", default_value = "strategic", value_name = "TYPE")]
     language: String,
-    /// If specified, patch will operate on the subresource of the requested object: status or scale.
+    /// If specified, patch will operate on the subresource of the requested object: status, scale or resize.
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
     /// If true, the patch is applied to the objects of the files and printed, nothing else is looked at.
@@ -125,9 +125,14 @@ fn one(
     }
     let key = key_of(kind, object);
     let options = flags::options(FieldValidation::Warn, dry_run);
-    let part = if args.subresource == "status" { Part::Status } else { Part::Main };
+    let part = match args.subresource.as_str() {
+        "status" => Part::Status,
+        "resize" => Part::Resize,
+        _ => Part::Main,
+    };
     let change = match args.subresource.as_str() {
         "" | "status" => change.clone(),
+        "resize" if kind.resource == "pods" => change.clone(),
         "scale" if kind.scale => scale(object, language, change)?,
         other => {
             let status = Status::new(Reason::NotFound, "the server could not find the requested resource");

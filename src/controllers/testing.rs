@@ -182,7 +182,7 @@ impl Cluster {
         let plan = (ALL[index].plan)(&self.world, key);
         let again = (ALL[index].plan)(&self.world, key);
         assert_eq!(plan, again, "two runs of {} for {key} differ", ALL[index].name);
-        let Plan { mut writes, events, wake, .. } = plan;
+        let Plan { mut writes, effects, events, wake, .. } = plan;
         if self.is_refused(index, key, &writes) {
             return;
         }
@@ -190,6 +190,9 @@ impl Cluster {
             self.crashes -= 1;
             writes.truncate(1);
             self.queue.insert((index, key.clone()));
+        }
+        for effect in &effects {
+            self.world.facts.ordered(effect, self.world.now);
         }
         for write in writes {
             self.log.push(format!("{}: {}", ALL[index].name, verb_text(&write.verb)));

@@ -3,6 +3,7 @@
 use super::container_status::api_time;
 use super::containers::Order;
 use super::pod::{LocalPod, Role};
+use super::{eviction, resize};
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
 /// One condition's verdict: whether it holds, else (or even so) why.
@@ -18,7 +19,9 @@ pub fn of(pod: &LocalPod, order: &Order, status: &PodStatus) -> Vec<PodCondition
     let containers = containers_ready(pod, status);
     let ready = ready(pod, &containers);
     let verdicts = [ready_to_start(pod, order), initialized(pod, status), ready, containers, yes("PodScheduled")];
+    let verdicts: Vec<Verdict> = verdicts.into_iter().chain(disrupted(pod)).chain(resized(pod)).collect();
     let others = pod.status.conditions.iter().flatten();
+    let others = others.filter(|condition| !condition.type_.starts_with("PodResize"));
     let others = others.filter(|condition| verdicts.iter().all(|verdict| verdict.kind != condition.type_)).cloned();
     let mut conditions: Vec<PodCondition> = verdicts.iter().map(|verdict| written(pod, verdict)).collect();
     conditions.extend(others);
@@ -53,6 +56,18 @@ fn written(pod: &LocalPod, verdict: &Verdict) -> PodCondition {
             .or_else(|| Some(api_time(pod.world.now))),
         last_probe_time: None,
     }
+}
+
+/// Told of a pod that its node ends, and of no other.
+fn disrupted(pod: &LocalPod) -> Option<Verdict> {
+    let message = eviction::message(pod)?;
+    Some(Verdict { reason: Some("TerminationByKubelet"), message: Some(message), ..yes("DisruptionTarget") })
+}
+
+/// Told while a resize is due, and gone with it.
+fn resized(pod: &LocalPod) -> Option<Verdict> {
+    let (kind, reason, message) = resize::condition(pod)?;
+    Some(Verdict { reason, message, ..yes(kind) })
 }
 
 fn ready_to_start(pod: &LocalPod, order: &Order) -> Verdict {

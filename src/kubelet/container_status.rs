@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{CLOSED, LocalPod, Member, Role, State};
-use super::{backoff, hooks, image, message, probes, simulate};
+use super::{backoff, hooks, image, message, probes, resize, simulate};
 use crate::object::Time;
 use crate::world::Ended;
 use k8s_openapi::api::core::v1::{
@@ -34,6 +34,7 @@ fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
         (Some(_), false) => Some(id(pod, member, last_attempt)),
         (None, false) => None,
     };
+    let is_here = !pod.simulated && matches!(told.state, ContainerState { running: Some(_), .. });
     let has_image = has_run || told.last.is_some();
     let status = ContainerStatus {
         name: member.spec.name.clone(),
@@ -45,6 +46,8 @@ fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
         ready: is_ready(member, step),
         started: (member.role != Role::Ephemeral).then(|| probes::is_started(member)),
         last_state: Some(told.last.map(|last| of_last(&last, last_attempt)).unwrap_or_default()),
+        resources: is_here.then(|| resize::resources_of(pod, member)).flatten(),
+        allocated_resources: is_here.then(|| member.spec.resources.as_ref()?.requests.clone()).flatten(),
         state: Some(told.state),
         ..ContainerStatus::default()
     };

@@ -2,7 +2,7 @@
 
 use super::pod::{LocalPod, Member, Role, State};
 use super::start::{self, Unready};
-use super::{address, backoff, deadlines, hooks, image, probes, simulate, termination, volumes};
+use super::{address, backoff, deadlines, eviction, hooks, image, probes, resize, simulate, termination, volumes};
 use crate::object::{Str, Time};
 use crate::world::{Effect, Plan, Start, Verb};
 use jiff::SignedDuration;
@@ -82,6 +82,8 @@ impl Order {
         }
         hooks::order(pod, plan);
         probes::order(pod, plan);
+        eviction::order(pod, plan);
+        resize::order(pod, plan);
         let Some(ip) = &self.ip.filter(|_| !termination::is_ending(pod)) else { return };
         if let Some(volumes) = volumes::outdated(pod, ip) {
             plan.effects.push(Effect::Refresh { pod_uid: pod.row.uid.clone(), volumes });
@@ -194,7 +196,8 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
 pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
     let Some(ended) = member.ended().filter(|_| member.role != Role::Ephemeral) else { return false };
     let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
-    let is_new = || has_changed(member) || image::with_new_sources(pod, member).is_some();
+    let is_new =
+        || has_changed(member) || image::with_new_sources(pod, member).is_some() || resize::wants_restart(pod, member);
     if matched_rule(member, ended.code) || (stopped && is_new()) || member.was_closed() {
         return true;
     }
@@ -214,15 +217,18 @@ pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
 fn changed(pod: &LocalPod, member: &Member) -> Option<Step> {
     let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
     let runs = matches!(member.state, State::Running { .. }) && !stopping && !pod.simulated;
-    let event = || Some(format!("Container {} definition changed, will be restarted", member.spec.name));
+    if !runs {
+        return None;
+    }
+    let name = &member.spec.name;
     let sources = || {
         let image = image::with_new_sources(pod, member)?;
-        Some(format!("Container {}: watched files of Image {image} have changed, will be restarted", member.spec.name))
+        Some(format!("Container {name}: watched files of Image {image} have changed, will be restarted"))
     };
-    if let Some(event) = if runs { sources() } else { None } {
-        return Some(Step::Stop { grace: pod.grace_seconds(), event: Some(event) });
-    }
-    (runs && has_changed(member)).then(|| Step::Stop { grace: pod.grace_seconds(), event: event() })
+    let resized = || resize::wants_restart(pod, member).then(|| format!("Container {name} resize requires restart"));
+    let image = || has_changed(member).then(|| format!("Container {name} definition changed, will be restarted"));
+    let event = sources().or_else(image).or_else(resized)?;
+    Some(Step::Stop { grace: pod.grace_seconds(), event: Some(event) })
 }
 
 /// Whether the attempt runs, or ran, an image that the spec no longer names.

@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, Role, State};
-use super::{conditions, deadlines, hooks, message, probes, resources, security, volumes};
+use super::{conditions, deadlines, eviction, hooks, message, probes, resources, security, volumes};
 use crate::kinds::pod::unsupported;
 use crate::world::{Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
@@ -32,8 +32,12 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
     if new.reason != pod.status.reason && new.reason.as_deref() == Some(deadlines::REASON) {
         plan.event(pod.row, EventType::Normal, deadlines::REASON, deadlines::MESSAGE);
     }
+    if new.reason != pod.status.reason && new.reason.as_deref() == Some(eviction::REASON) {
+        plan.event(pod.row, EventType::Warning, eviction::REASON, new.message.clone().unwrap_or_default());
+    }
     if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, Step::Start(_))) {
         resources::tell_unlimited(pod, plan);
+        resources::tell_on_disk(pod, plan);
         volumes::tell_unmounted(pod, plan);
         security::tell_missing(pod, plan);
         message::tell_shared(pod, plan);

@@ -2,6 +2,7 @@
 
 use super::LOOP;
 use crate::object::{Key, Object, Resource, Str, Time};
+use crate::world::limits::Limits;
 use crate::world::{
     ContainerFacts, ContainerState, Effect, Ended, Event, NodeFacts, Plan, Report, Start, Verb, Verdict, World,
 };
@@ -36,6 +37,8 @@ pub struct Machine {
     pub starts: Vec<Start>,
     /// How many statuses were written.
     pub writes: usize,
+    /// Resizes as they were ordered.
+    pub resizes: Vec<Box<Limits>>,
     acts: BTreeMap<String, Act>,
     probes: BTreeMap<String, Verdict>,
     /// Reports to come, and when.
@@ -84,6 +87,7 @@ impl Machine {
             events: Vec::new(),
             starts: Vec::new(),
             writes: 0,
+            resizes: Vec::new(),
             acts: BTreeMap::new(),
             probes: BTreeMap::new(),
             news: Vec::new(),
@@ -388,7 +392,23 @@ impl Machine {
                 self.records.retain(|(uid, _), _| *uid != pod_uid);
                 self.news.push((self.world.now, Report::Removed { pod_uid }));
             }
-            Effect::Told { .. } | Effect::Route { .. } | Effect::Discard { .. } | Effect::Watch { .. } => {}
+            Effect::Resize { container, attempt, limits, .. } => {
+                self.story.push(format!(
+                    "{} resize {container}#{attempt} {:?}",
+                    self.second(),
+                    limits.container.cpu_milli
+                ));
+                self.resizes.push(limits);
+            }
+            Effect::Confine { pod_uid, bounds } => {
+                self.story.push(format!("{} watch {pod_uid} {bounds:?}", self.second()))
+            }
+            Effect::Told { .. }
+            | Effect::Route { .. }
+            | Effect::Discard { .. }
+            | Effect::Watch { .. }
+            | Effect::Measure { .. }
+            | Effect::Remember { .. } => {}
             Effect::Refresh { pod_uid, volumes } => {
                 self.story.push(format!("{} refresh {pod_uid} {volumes:?}", self.second()));
             }

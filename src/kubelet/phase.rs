@@ -1,7 +1,7 @@
 //! `status.phase`, by the rules of Kubernetes' getPhase.
 
 use super::pod::{LocalPod, Role};
-use super::{deadlines, simulate, termination};
+use super::{deadlines, eviction, simulate, termination};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus};
 
 /// The phase that container statuses amount to. A final phase stays; and none is final while anything runs.
@@ -13,7 +13,7 @@ pub fn of(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStatus]) ->
     let new = match () {
         // How it goes on is for the next control plane to say: what was stopped now has not failed.
         () if pod.is_closing() && !pod.row.is_deleting() => return old,
-        () if deadlines::is_over(pod) => "Failed",
+        () if deadlines::is_over(pod) || eviction::is_evicted(pod) => "Failed",
         () if simulate::crashes(pod) => "Running",
         () => from_statuses(pod, init, main),
     };

@@ -6,7 +6,7 @@ use crate::kinds::pod::qos_class;
 use crate::object::Quantity;
 use crate::world::limits::{Caps, Limits};
 use crate::world::{EventType, Plan};
-use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, ResourceRequirements, Volume};
 
 /// Bounds of one container and of its pod, as the kubelet sets them: a limit holds for the pod only when every container has it,
 /// requests add up, and the number of processes is bounded for the pod as a whole.
@@ -41,6 +41,30 @@ pub fn tell_unlimited(pod: &LocalPod, plan: &mut Plan) {
     if is_limited(pod.spec.resources.as_ref()) || pod.members.iter().any(|one| is_limited(one.spec.resources.as_ref()))
     {
         plan.event(pod.row, EventType::Warning, "LimitsNotEnforced", format!("Limits are not enforced here: {why}"));
+    }
+}
+
+/// Whether volumes in memory are not to be had: only root can mount them where all containers of a pod see the same.
+pub fn is_memory_denied(pod: &LocalPod) -> bool {
+    pod.world.settings.runs_as.0 != 0
+}
+
+/// How much fits into a volume in memory: what it says, and no more than the pod may have.
+pub fn most_memory(pod: &LocalPod, volume: &EmptyDirVolumeSource) -> Option<i64> {
+    let own = volume.size_limit.as_ref().and_then(|text| Quantity::parse(&text.0).ok()).map(|amount| amount.value());
+    let of_pod = caps(pod.spec.resources.as_ref()).memory.or_else(|| sum(pod, |caps| caps.memory));
+    [own.filter(|most| *most > 0), of_pod].into_iter().flatten().min()
+}
+
+/// Volumes that were to be in memory and are not are told when the pod begins.
+pub fn tell_on_disk(pod: &LocalPod, plan: &mut Plan) {
+    let in_memory =
+        |volume: &&Volume| volume.empty_dir.as_ref().is_some_and(|one| one.medium.as_deref() == Some("Memory"));
+    let names: Vec<&str> = pod.spec.volumes.iter().flatten().filter(in_memory).map(|volume| &*volume.name).collect();
+    if !names.is_empty() && is_memory_denied(pod) {
+        let message =
+            format!("Volumes {} are on disk and not in memory: only root can mount a tmpfs here", names.join(", "));
+        plan.event(pod.row, EventType::Warning, "VolumesNotInMemory", message);
     }
 }
 

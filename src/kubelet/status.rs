@@ -3,7 +3,7 @@
 use super::container_status::{self, api_time};
 use super::containers::Order;
 use super::pod::{LocalPod, Role};
-use super::{address, conditions, deadlines, phase};
+use super::{address, conditions, deadlines, eviction, phase};
 use crate::kinds::pod::qos_class;
 use crate::world::{Plan, Verb};
 use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
@@ -28,6 +28,10 @@ pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
     if deadlines::is_over(pod) && !pod.has_ended() && status.phase.as_deref() == Some("Failed") {
         status.reason = Some(deadlines::REASON.into());
         status.message = Some(deadlines::MESSAGE.into());
+    }
+    if let Some(message) = eviction::message(pod) {
+        status.reason = Some(eviction::REASON.into());
+        status.message = Some(message);
     }
     status.observed_generation = Some(pod.row.generation).filter(|generation| *generation > 0);
     status.host_ips = Some(vec![HostIP { ip: host_ip.clone() }]);

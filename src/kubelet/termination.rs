@@ -2,8 +2,8 @@
 //! it on the machine; then it leaves the store.
 
 use super::containers::{Order, Step, restarts};
-use super::deadlines;
 use super::pod::{LocalPod, Member, Role};
+use super::{deadlines, eviction};
 use crate::object::Time;
 use crate::world::{Effect, Plan, PodFacts, Propagation, Verb, World};
 use jiff::SignedDuration;
@@ -19,7 +19,12 @@ const OVERDUE: SignedDuration = SignedDuration::from_secs(LEAST_GRACE + 1);
 
 /// Whether no container of the pod is to be started any more.
 pub fn is_ending(pod: &LocalPod) -> bool {
-    pod.row.is_deleting() || pod.has_ended() || deadlines::is_over(pod) || init_failed(pod) || is_finished(pod)
+    pod.row.is_deleting()
+        || pod.has_ended()
+        || deadlines::is_over(pod)
+        || eviction::is_evicted(pod)
+        || init_failed(pod)
+        || is_finished(pod)
 }
 
 /// Every container has ended for good; what still runs are sidecars.
@@ -36,6 +41,7 @@ pub fn init_failed(pod: &LocalPod) -> bool {
 pub fn decide(pod: &LocalPod, order: &mut Order) {
     let grace = match pod.row.deletion {
         Some(end) => seconds_until(pod.world.now, end).max(LEAST_GRACE),
+        None if eviction::is_evicted(pod) => eviction::GRACE,
         None => pod.grace_seconds(),
     };
     for (place, member) in pod.members.iter().enumerate() {

@@ -266,6 +266,7 @@ fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
 pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
     match report {
         Report::Removed { .. } | Report::Sources { .. } => None,
+        Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } => None,
         Report::Container { container, attempt, state, .. } => match state {
             ContainerState::Starting { .. } => None,
             ContainerState::Running { pid, .. } if *attempt == 0 => Some(format!("started {container} (pid {pid})")),

@@ -144,7 +144,11 @@ impl Heart {
     /// What the machine reports becomes facts, and makes its pod, or its image, due.
     pub fn take(&mut self, report: Report, now: Time) {
         let text = deeds::of_report(&self.world.facts, &report);
+        let is_usage = matches!(report, Report::Usage { .. });
         let Some(key) = self.world.facts.take(report) else { return };
+        if is_usage {
+            return self.queue_autoscalers(&key.namespace, now);
+        }
         let by = if key.resource == "pods" { crate::kubelet::LOOP.name } else { crate::kubelet::IMAGES.name };
         let about = Some(key.clone());
         self.news.extend(text.map(|text| Line { at: now, by, about, text, weight: Weight::Deed }));
@@ -214,6 +218,15 @@ impl Heart {
         let known: Vec<Key> = self.world.facts.pods.iter().map(|(_, pod)| pod.key()).collect();
         for key in known {
             self.queue_pod(key, now);
+        }
+    }
+
+    /// What pods use is asked for by autoscalers alone.
+    fn queue_autoscalers(&mut self, namespace: &str, now: Time) {
+        let autoscalers = &crate::controllers::horizontalpodautoscaler::LOOP;
+        let Some(place) = self.loops.iter().position(|each| each.name == autoscalers.name) else { return };
+        for row in self.world.list_in(autoscalers.root, namespace) {
+            self.queue.add((place, row.key.clone()), now);
         }
     }
 

@@ -361,7 +361,14 @@ impl Host for Simulated {
                 let sources = Sources { digest: "0".into(), files: 0, message: String::new() };
                 self.put(now, Coming::Report(Report::Sources { image: image.clone(), files: files.clone(), sources }));
             }
-            Effect::Told { .. } | Effect::Route { .. } | Effect::Refresh { .. } | Effect::Discard { .. } => {}
+            Effect::Told { .. }
+            | Effect::Route { .. }
+            | Effect::Refresh { .. }
+            | Effect::Discard { .. }
+            | Effect::Measure { .. }
+            | Effect::Remember { .. }
+            | Effect::Confine { .. }
+            | Effect::Resize { .. } => {}
         }
     }
 }
@@ -422,6 +429,7 @@ mod tests {
                 ContainerState::Starting { .. } => "starting".into(),
             },
             Report::Probe { verdict, .. } => format!("probe {}", verdict == Verdict::Success),
+            Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } => "measured".into(),
             Report::Removed { .. } => "removed".into(),
             Report::Sources { .. } => "sources".into(),
         };

@@ -5,6 +5,7 @@
 
 use super::process::Identity;
 use crate::object::Time;
+use crate::world::limits::Limits;
 use crate::world::volume::{Mount, Volume};
 use crate::world::{Rights, User};
 use serde::de::DeserializeOwned;
@@ -40,6 +41,17 @@ pub enum Request {
         attempt: u32,
         /// Milliseconds until SIGKILL.
         grace: u64,
+    },
+    /// Changes what a running container may use.
+    Limit {
+        /// The container.
+        container: String,
+        /// The attempt.
+        attempt: u32,
+        /// The groups that it and its pod are to be in.
+        groups: Vec<Group>,
+        /// What they bound: given back with the answer.
+        limits: Box<Limits>,
     },
     /// Runs a command beside a running container, in its environment.
     Exec(Box<Exec>),
@@ -250,6 +262,17 @@ pub enum Answer {
     Attached,
     /// The container has ended, or nothing more is passed on for another reason. Everything until then was.
     Detached,
+    /// What a container may use has changed, or could not be changed.
+    Limited {
+        /// The container.
+        container: String,
+        /// The attempt.
+        attempt: u32,
+        /// What was asked for.
+        limits: Box<Limits>,
+        /// Why it could not be done.
+        error: Option<String>,
+    },
     /// The request was not carried out.
     Refused {
         /// Why.

@@ -175,12 +175,17 @@ mod tests {
 
     #[test]
     fn pods_as_kubectl_shows_them() {
-        let plain = || Options { no_headers: false, with_namespace: false, containers: false, sum: false, order: Order::Name };
-        let expected =
-            ["NAME   CPU(cores)   MEMORY(bytes)", "web    251m         32Mi", "zoo    3m           1024Mi"];
+        let plain =
+            || Options { no_headers: false, with_namespace: false, containers: false, sum: false, order: Order::Name };
+        let expected = ["NAME   CPU(cores)   MEMORY(bytes)", "web    251m         32Mi", "zoo    3m           1024Mi"];
         assert_eq!(shown(plain()), expected);
         let sum = Options { sum: true, no_headers: true, order: Order::Memory, ..plain() };
-        let expected = ["zoo   3m         1024Mi", "web   251m       32Mi", "      ________   ________", "      254m       1056Mi"];
+        let expected = [
+            "zoo   3m         1024Mi",
+            "web   251m       32Mi",
+            "      ________   ________",
+            "      254m       1056Mi",
+        ];
         assert_eq!(shown(sum), expected);
         let each = Options { containers: true, with_namespace: true, order: Order::Cpu, ..plain() };
         let expected = [

@@ -1,6 +1,8 @@
 //! What the machine last reported. Facts are kept by the runtime across restarts of the control plane; kubelet turns them into status.
 
+use super::limits::{Limits, Storage};
 use super::plan::{Globs, Route};
+use super::usage::{Sample, Usage};
 use crate::object::{Key, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,6 +19,8 @@ pub struct Facts {
     pub routes: BTreeMap<Key, Route>,
     /// The files that are watched, by the name of the Image object.
     pub watched: BTreeMap<Str, Watched>,
+    /// What autoscalers remember, by uid.
+    pub autoscalers: HashMap<Str, Autoscaler>,
     /// Whether every shim that the last control plane left has been asked: no start is planned before.
     pub inventory_complete: bool,
 }
@@ -144,8 +148,42 @@ pub struct PodFacts {
     pub containers: BTreeMap<Str, ContainerFacts>,
     /// When it was last ordered that its processes end for good.
     pub removing: Option<Time>,
+    /// Whether the room that it takes is watched.
+    pub watched: bool,
+    /// What took more room than it may.
+    pub over: Option<Storage>,
+    /// What its containers used when they were last measured.
+    pub usage: BTreeMap<Str, Measured>,
+    /// When that was.
+    pub measured: Option<Time>,
     /// The content that its volumes were last ordered to have ([`fingerprint`](super::volume::fingerprint)).
     pub volumes: Option<u64>,
+}
+
+/// What a container used over a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// From here on.
+    pub since: Time,
+    /// Up to here.
+    pub at: Time,
+    /// What it had used so far then.
+    pub sample: Sample,
+    /// What it used in between.
+    pub usage: Usage,
+}
+
+/// What a HorizontalPodAutoscaler remembers from one look at its pods to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Autoscaler {
+    /// When its pods were last asked what they use.
+    pub asked: Option<Time>,
+    /// When it last drew its conclusions.
+    pub synced: Option<Time>,
+    /// What its metrics have asked for.
+    pub recommendations: Vec<(Time, i64)>,
+    /// By how much it has changed the size.
+    pub scalings: Vec<(Time, i64)>,
 }
 
 /// What is known of one container's newest attempt.
@@ -163,6 +201,12 @@ pub struct ContainerFacts {
     pub image: String,
     /// How often this attempt was refused; the backoff of image resolution counts by it.
     pub refusals: u32,
+    /// What it may use, as was last confirmed; none of an attempt that ran before this control plane did.
+    pub limits: Option<Limits>,
+    /// When it was last ordered that it may use something else.
+    pub resizing: Option<Time>,
+    /// Why that was not done.
+    pub resize_error: Option<String>,
     /// Results of probes of this attempt.
     pub probes: BTreeMap<ProbeKind, ProbeFacts>,
 }

@@ -1,5 +1,6 @@
 //! What a pod and each of its containers may use of a machine.
 
+use crate::object::Str;
 use serde::{Deserialize, Serialize};
 
 /// The bounds of one container and of the pod around it. What is not said is not bounded.
@@ -40,4 +41,24 @@ impl Limits {
     pub fn is_empty(&self) -> bool {
         self.pod.is_empty() && self.container.is_empty()
     }
+}
+
+/// What of a pod takes room on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// An emptyDir of this name.
+    Volume(Str),
+    /// What a container writes beside its volumes, its logs included.
+    Container(Str),
+    /// All of it.
+    Pod,
+}
+
+/// How much room there is for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// For what.
+    pub of: Storage,
+    /// Bytes.
+    pub most: i64,
 }

@@ -1,7 +1,7 @@
 //! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
 
-use super::facts::ProbeKind;
-use super::limits::Limits;
+use super::facts::{Autoscaler, ProbeKind};
+use super::limits::{Bound, Limits};
 use super::volume::{Files, Volume};
 use crate::object::{Key, Object, Str, Time};
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,36 @@ pub enum Effect {
         attempt: u32,
         /// Which probe.
         kind: ProbeKind,
+    },
+    /// Measures what pods use; the answers become facts.
+    Measure {
+        /// The pods.
+        pods: Vec<Str>,
+    },
+    /// Lets a running container use something else.
+    Resize {
+        /// The pod.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The attempt.
+        attempt: u32,
+        /// What it may use.
+        limits: Box<Limits>,
+    },
+    /// From now on watches how much room a pod takes; what is over its bound is reported.
+    Confine {
+        /// The pod.
+        pod_uid: Str,
+        /// How much there is.
+        bounds: Vec<Bound>,
+    },
+    /// What an autoscaler remembers. Nothing is to be done on the machine: it is a fact from now on.
+    Remember {
+        /// Its uid.
+        autoscaler: Str,
+        /// All that it remembers.
+        memory: Box<Autoscaler>,
     },
     /// Deletes the folder of a persistent volume of the cluster.
     Discard {

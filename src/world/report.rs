@@ -1,9 +1,12 @@
 //! What the machine reports, and how a report changes the facts.
 
 use super::facts::{
-    ContainerFacts, ContainerState, Facts, PodFacts, ProbeFacts, ProbeKind, Sources, Stopping, Verdict, Watched,
+    ContainerFacts, ContainerState, Facts, Measured, PodFacts, ProbeFacts, ProbeKind, Sources, Stopping, Verdict,
+    Watched,
 };
+use super::limits::{Limits, Storage};
 use super::plan::{Effect, Globs, Start};
+use super::usage::{Sample, Usage};
 use super::volume::fingerprint;
 use crate::kinds::image::RESOURCE;
 use crate::object::{Key, Resource, Str, Time};
@@ -49,6 +52,35 @@ pub enum Report {
         /// What is in them.
         sources: Sources,
     },
+    /// A container may use something else now, or still may not.
+    Resized {
+        /// The pod.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The attempt.
+        attempt: u32,
+        /// What it was to be allowed.
+        limits: Box<Limits>,
+        /// Why it could not be done.
+        error: Option<String>,
+    },
+    /// Something of a pod takes more room than it may.
+    Over {
+        /// The pod.
+        pod_uid: Str,
+        /// What.
+        of: Storage,
+    },
+    /// What a pod's containers have used so far.
+    Usage {
+        /// The pod.
+        pod_uid: Str,
+        /// When.
+        at: Time,
+        /// Those that run.
+        samples: Vec<(Str, Sample)>,
+    },
     /// Nothing is left of a pod.
     Removed {
         /// The pod.
@@ -80,6 +112,25 @@ impl Facts {
                 }
                 known.refusals += u32::from(matches!(state, ContainerState::Refused { .. }));
                 known.state = state;
+                Some(pod.key())
+            }
+            Report::Resized { pod_uid, container, attempt, limits, error } => {
+                let key = self.pods.get(&pod_uid)?.key();
+                let known = self.container(&pod_uid, &container, attempt)?;
+                if error.is_none() {
+                    (known.limits, known.resizing) = (Some(*limits), None);
+                }
+                known.resize_error = error;
+                Some(key)
+            }
+            Report::Over { pod_uid, of } => {
+                let pod = self.pods.get_mut(&pod_uid)?;
+                pod.over.get_or_insert(of);
+                Some(pod.key())
+            }
+            Report::Usage { pod_uid, at, samples } => {
+                let pod = self.pods.get_mut(&pod_uid)?;
+                pod.take_usage(at, samples);
                 Some(pod.key())
             }
             Report::Probe { pod_uid, container, attempt, kind, verdict, message, at } => {
@@ -130,7 +181,6 @@ impl Facts {
                 };
             }
             Effect::Told { pod_uid, container, attempt, kind } => self.told(pod_uid, container, *attempt, *kind),
-            Effect::Discard { .. } => {}
             Effect::Watch { image, files } if files.globs.is_empty() => drop(self.watched.remove(image)),
             Effect::Watch { image, files } => {
                 let known = self.watched.entry(image.clone()).or_default();
@@ -138,6 +188,20 @@ impl Facts {
                     *known = Watched { files: files.clone(), seen: None };
                 }
             }
+            Effect::Resize { pod_uid, container, attempt, .. } => {
+                if let Some(known) = self.container(pod_uid, container, *attempt) {
+                    known.resizing = Some(now);
+                }
+            }
+            Effect::Confine { pod_uid, .. } => {
+                if let Some(pod) = self.pods.get_mut(pod_uid) {
+                    pod.watched = true;
+                }
+            }
+            Effect::Remember { autoscaler, memory } => {
+                self.autoscalers.insert(autoscaler.clone(), (**memory).clone());
+            }
+            Effect::Discard { .. } | Effect::Measure { .. } => {}
             Effect::Refresh { pod_uid, volumes } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
                     pod.volumes = Some(fingerprint(volumes));
@@ -184,7 +248,8 @@ impl Facts {
         }
         let state = ContainerState::Starting { since: now };
         let image = start.brought.as_ref().map(|image| image.tried()).unwrap_or_default();
-        let fresh = ContainerFacts { image, ..ContainerFacts::new(start.attempt, state) };
+        let limits = Some(start.limits.clone());
+        let fresh = ContainerFacts { image, limits, ..ContainerFacts::new(start.attempt, state) };
         let fresh = match pod.containers.get(&start.container) {
             Some(known) if known.attempt > start.attempt => return,
             // Nothing of this attempt has run: it is tried once more under the same number.
@@ -217,6 +282,24 @@ fn is_news(known: &ContainerState, report: &ContainerState) -> bool {
 }
 
 impl PodFacts {
+    /// What containers have used makes a rate with what they had used before, or with their start.
+    fn take_usage(&mut self, at: Time, samples: Vec<(Str, Sample)>) {
+        let before = std::mem::take(&mut self.usage);
+        for (container, sample) in samples {
+            let earlier = before.get(&container).map(|known| (known.at, known.sample));
+            let started = self.containers.get(&container).and_then(|known| match known.state {
+                ContainerState::Running { since, .. } => Some((since, Sample::default())),
+                _ => None,
+            });
+            // A container that was started anew has used less than before.
+            let rate = |from: (Time, Sample)| Some((from.0, Usage::between(from, (at, sample))?));
+            if let Some((since, usage)) = earlier.and_then(rate).or_else(|| started.and_then(rate)) {
+                self.usage.insert(container, Measured { since, at, sample, usage });
+            }
+        }
+        self.measured = Some(at);
+    }
+
     /// The pod's key.
     pub fn key(&self) -> Key {
         Key::new(Resource("pods"), &self.namespace, &self.name)
@@ -233,6 +316,9 @@ impl ContainerFacts {
             last: None,
             image: String::new(),
             refusals: 0,
+            limits: None,
+            resizing: None,
+            resize_error: None,
             probes: Default::default(),
         }
     }

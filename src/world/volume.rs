@@ -42,6 +42,11 @@ pub struct Volume {
 pub enum Source {
     /// A folder that begins empty and lives as long as the pod.
     Empty,
+    /// The same in memory.
+    Memory {
+        /// Bytes that fit in; none for as many as the machine lets have.
+        most: Option<i64>,
+    },
     /// Files with this content, replaced all at once when it changes. Containers cannot write in it.
     Files(Vec<File>),
     /// A path of the machine.

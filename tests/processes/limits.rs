@@ -155,3 +155,93 @@ fn top_tells_what_runs() {
     cluster.ok("delete pod busy calm");
     cluster.nothing_is_left();
 }
+
+#[test]
+fn who_fills_the_disk_is_evicted() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: full}
+spec:
+  volumes: [{name: data, emptyDir: {sizeLimit: 1Mi}}]
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, "head -c 3000000 /dev/zero > /data/much 2>/dev/null || head -c 3000000 /dev/zero > $KLOOP_VOLUME_DATA/much; exec sleep 1000"]
+    volumeMounts: [{name: data, mountPath: /data}]
+"#,
+    );
+    cluster.until_reads("pod/full", "{.status.reason}", "Evicted");
+    let message = cluster.read("pod/full", "{.status.message}");
+    assert_eq!(message, "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". ");
+    cluster.until_reads("pod/full", "{.status.phase}", "Failed");
+    assert!(cluster.ok("get events").contains("Evicted"));
+    cluster.ok("delete pod full");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn volumes_in_memory_are_shared_by_the_pod_and_gone_with_it() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: ram}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: data, emptyDir: {medium: Memory, sizeLimit: 1Mi}}]
+  containers:
+  - name: writes
+    image: busybox
+    command: [sh, -c, "echo here > /data/new; mv /data/new /data/word; exec sleep 1000"]
+    volumeMounts: [{name: data, mountPath: /data}]
+  - name: reads
+    image: busybox
+    command: [sh, -c, "until cat /data/word; do sleep 0.02; done; head -c 2000000 /dev/zero > /data/much || echo full; stat -f -c %T /data; exec sleep 1000"]
+    volumeMounts: [{name: data, mountPath: /data}]
+"#,
+    );
+    cluster.until_reads("pod/ram", "{.status.phase}", "Running");
+    if cluster.ok("get events").contains("VolumesNotInMemory") {
+        return eprintln!("skipped: only root can mount a tmpfs that the containers of a pod share");
+    }
+    cluster.until("it has tried", || cluster.log("ram", "reads").contains("tmpfs"));
+    let said = cluster.log("ram", "reads");
+    assert!(said.contains("here") && said.contains("full"), "{said}");
+    cluster.ok("delete pod ram");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn a_running_container_is_resized_in_place() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod("web", "{limits: {cpu: 500m, memory: 64Mi}}", "exec sleep 1000"));
+    cluster.until_reads("pod/web", "{.status.containerStatuses[0].resources.limits.memory}", "64Mi");
+    let pid = cluster.pid("web");
+    let change = r#"{"spec":{"containers":[{"name":"main","resources":{"requests":{"memory":"96Mi"},"limits":{"memory":"96Mi"}}}]}}"#;
+    let refused = cluster.run(&["patch", "pod", "web", "-p", change], "");
+    assert!(refused.err.contains("pod updates may not change fields other than"), "{}", refused.err);
+    let said = cluster.run(&["patch", "pod", "web", "--subresource", "resize", "-p", change], "");
+    assert_eq!((said.code, &*said.out), (0, "pod/web patched\n"), "{}", said.err);
+    cluster.until_reads("pod/web", "{.status.containerStatuses[0].resources.limits.memory}", "96Mi");
+    assert_eq!(cluster.pid("web"), pid, "it was not started anew");
+    assert_eq!(cluster.read("pod/web", "{.status.conditions[?(@.type==\"PodResizeInProgress\")].status}"), "");
+    if groups(pid).is_empty() {
+        return eprintln!("skipped in part: limits are not enforced here");
+    }
+    let uid = cluster.read("pod/web", "{.metadata.uid}");
+    let bound = folders(&uid).into_iter().filter(|path| path.ends_with("/c.main")).find_map(|path| {
+        let read = |file: &str| fs::read_to_string(format!("{path}/{file}")).ok();
+        read("memory.max").or_else(|| read("memory.limit_in_bytes"))
+    });
+    assert_eq!(bound.expect("a group with memory").trim(), (96 << 20).to_string());
+    cluster.ok("delete pod web");
+    cluster.nothing_is_left();
+}

@@ -61,7 +61,9 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let node = |node: &Object| {
         let is_real = node.annotation(RUNTIME) != Some(SIMULATED);
         let part = if args.show_capacity { "capacity" } else { "allocatable" };
-        let list = node.at(&["status", part]).and_then(|list| serde_json::from_value::<BTreeMap<String, Quantity>>(list.clone()).ok());
+        let list = node
+            .at(&["status", part])
+            .and_then(|list| serde_json::from_value::<BTreeMap<String, Quantity>>(list.clone()).ok());
         let offers = Requests::of(list.as_ref());
         Node {
             name: node.name().to_owned(),

@@ -88,7 +88,8 @@ fn found(args: &Args, named: Option<&str>, context: &mut Context) -> Outcome<Vec
         return context.look(|ledger| read::list(ledger, kind, namespace, &wanted));
     };
     let key = Key::new(kind.resource, &namespace, name);
-    let unmeasured = Status::new(Reason::NotFound, format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found"));
+    let unmeasured =
+        Status::new(Reason::NotFound, format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found"));
     match context.look(|ledger| read::get(ledger, &key)) {
         Err(Failure::Api { status, .. }) if status.reason == Reason::NotFound => Err(unmeasured.into()),
         other => Ok(vec![other?]),
@@ -97,7 +98,8 @@ fn found(args: &Args, named: Option<&str>, context: &mut Context) -> Outcome<Vec
 
 /// What those of the pods use that run on this machine.
 fn measure(state: &Path, pods: &[Object]) -> Vec<Pod> {
-    let sample = || -> Vec<BTreeMap<String, Sample>> { pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect() };
+    let sample =
+        || -> Vec<BTreeMap<String, Sample>> { pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect() };
     let [(before, first), (after, second)] = twice(sample);
     let rows = pods.iter().zip(first.iter().zip(&second)).map(|(pod, (first, second))| {
         let rate = |(name, later): (&String, &Sample)| {

@@ -16,6 +16,7 @@ mod paths;
 mod ports;
 mod prepare;
 mod probes;
+pub mod resize;
 mod resources;
 pub mod scheduling;
 mod security;

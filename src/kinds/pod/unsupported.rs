@@ -19,8 +19,6 @@ const OF_POD: &[Line] = &[
     ("securityContext.seccompProfile.type", UNCONFINED, NO_FILTER),
     ("securityContext.sysctls", &[], "the host's settings count"),
     ("securityContext.windowsOptions", &[], "this machine runs Linux"),
-    ("volumes[].emptyDir.medium", &[], "it is a folder on disk"),
-    ("volumes[].emptyDir.sizeLimit", &[], "it takes what there is room for"),
 ];
 
 /// Fields of a container.
@@ -99,14 +97,12 @@ mod tests {
         let spec = json!({
             "hostNetwork": false, "hostPID": true, "hostUsers": true, "runtimeClassName": null, "os": {"name": "linux"},
             "securityContext": {"runAsUser": 0, "sysctls": [{"name": "a", "value": "1"}]},
-            "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {"medium": "", "sizeLimit": "1Mi"}}],
             "initContainers": [{"name": "i", "securityContext": seccomp("Unconfined"), "ports": [{"hostPort": 0}]}],
             "containers": [{"name": "c"}, {"name": "d", "securityContext": seccomp("RuntimeDefault"),
                 "ports": [{"containerPort": 1}, {"containerPort": 2, "hostPort": 2}]}],
         });
         let expected = [
             "spec.securityContext.sysctls",
-            "spec.volumes[1].emptyDir.sizeLimit",
             "spec.containers[1].ports[1].hostPort",
             "spec.containers[1].securityContext.seccompProfile.type",
         ];

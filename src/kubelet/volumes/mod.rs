@@ -12,14 +12,16 @@ mod view;
 pub use view::{files, outdated, paths, sees_machine, tell_unmounted};
 
 use super::pod::LocalPod;
+use super::resources;
 use super::start::Unready;
 use crate::world::volume::Source;
 use k8s_openapi::api::core::v1::Volume;
 
 /// What is in one volume; or what is missing, in Kubernetes' words.
 fn source(pod: &LocalPod, volume: &Volume) -> Result<Source, String> {
-    if volume.empty_dir.is_some() {
-        return Ok(Source::Empty);
+    if let Some(empty) = &volume.empty_dir {
+        let in_memory = empty.medium.as_deref() == Some("Memory") && !resources::is_memory_denied(pod);
+        return Ok(if in_memory { Source::Memory { most: resources::most_memory(pod, empty) } } else { Source::Empty });
     }
     if let Some(host) = &volume.host_path {
         return Ok(Source::Host { path: host.path.clone(), kind: host.type_.clone().unwrap_or_default() });

@@ -1,5 +1,6 @@
 //! One group of processes: made, entered, asked and removed by the shim of its pod.
 
+use super::super::process::{self, Identity};
 use super::super::wire::Group;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs;
@@ -41,6 +42,27 @@ pub fn make(groups: &[Group]) -> Result<Entrance, String> {
         }
     }
     Ok(entrance)
+}
+
+/// Takes a process and everything below it into a group that is new to them.
+pub fn take_in(group: &Group, top: Identity) -> Result<(), String> {
+    if group.entrance.is_none() {
+        return Ok(());
+    }
+    let file = Path::new(&group.folder).join("cgroup.procs");
+    // Twice: what is started meanwhile by one that was not in it yet is met then.
+    for _ in 0..2 {
+        let below = process::descendants(top.pid).into_iter().map(|stat| stat.identity);
+        for one in [top].into_iter().chain(below).filter(|one| one.lives()) {
+            match write(&file, &one.pid.to_string()) {
+                Err(error) if one.lives() => {
+                    return Err(format!("cannot move a process to {}: {error}", file.display()));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Sets what a group bounds.

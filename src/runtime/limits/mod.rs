@@ -8,6 +8,7 @@
 
 mod find;
 pub mod group;
+pub mod room;
 
 use super::wire::{Group, Knob};
 use crate::world::limits::{Caps, Limits};

@@ -14,7 +14,7 @@ pub fn pod(record: &Record) -> PodFacts {
         ip: record.pod.ip.as_str().into(),
         containers: containers.collect(),
         removing: None,
-        volumes: None,
+        ..PodFacts::default()
     }
 }
 

@@ -13,8 +13,9 @@ use super::wire::Group;
 use super::{build, bury, folder, image, limits, network, probe, sources, view};
 use crate::network::names::Directory;
 use crate::object::{Str, Time};
+use crate::world::limits::Limits;
 use crate::world::plan::Globs;
-use crate::world::{Effect, PodFacts, Report, Start};
+use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
 use shard::{Inbox, Order, Shard};
 use std::collections::HashMap;
@@ -50,10 +51,9 @@ struct Context {
 }
 
 impl Context {
-    /// The control groups that a start needs.
-    fn groups(&self, start: &Start) -> Vec<Group> {
-        let tree = self.limits.as_ref();
-        tree.map_or(Vec::new(), |tree| tree.groups(&start.pod_uid, &start.container, &start.limits))
+    /// The control groups that a container needs.
+    fn groups(&self, pod: &str, container: &str, limits: &Limits) -> Vec<Group> {
+        self.limits.as_ref().map_or(Vec::new(), |tree| tree.groups(pod, container, limits))
     }
 }
 
@@ -63,6 +63,8 @@ pub struct Machine {
     inboxes: Vec<Arc<Inbox>>,
     threads: Vec<JoinHandle<()>>,
     probes: probe::Pool,
+    /// Who watches how much room pods take.
+    room: limits::room::Watcher,
     /// What the resolver answers from.
     directory: network::resolver::Shared,
     /// The resolver's end; none before it answers.
@@ -111,11 +113,14 @@ impl Machine {
             inboxes: Vec::new(),
             threads: Vec::new(),
             probes: probe::Pool::default(),
+            room: limits::room::Watcher::default(),
             directory,
             resolver: None,
             proxy,
             watching: None,
         };
+        let (seen, told) = (machine.context.clone(), machine.context.clone());
+        machine.room.begin(seen.state.clone(), move |report| (told.report)(report));
         for number in 0..SHARDS {
             let inbox = Arc::new(Inbox::new()?);
             let shard = Shard::new(machine.context.clone(), inbox.clone())?;
@@ -229,8 +234,17 @@ impl Host for Machine {
                 self.meet(&start.ip, &start.namespace);
                 &start.pod_uid
             }
-            Effect::Told { .. } => return,
-            Effect::Stop { pod_uid, .. } | Effect::Remove { pod_uid } | Effect::Refresh { pod_uid, .. } => pod_uid,
+            Effect::Told { .. } | Effect::Remember { .. } => return,
+            // One thread measures, whosever pods they are: it speaks to no shim.
+            Effect::Confine { pod_uid, bounds } => return self.room.watch(pod_uid.clone(), bounds.clone()),
+            Effect::Measure { pods } => match pods.first() {
+                Some(first) => first,
+                None => return,
+            },
+            Effect::Stop { pod_uid, .. }
+            | Effect::Resize { pod_uid, .. }
+            | Effect::Remove { pod_uid }
+            | Effect::Refresh { pod_uid, .. } => pod_uid,
             // A disk that refuses is told by the next start; the loop orders it again when anything changes.
             Effect::Route { service, route } => {
                 self.names().lead(service, route);

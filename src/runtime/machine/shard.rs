@@ -5,11 +5,12 @@
 
 use super::super::probe::Finding;
 use super::super::wire::{Answer, Exec, Launch, PodName, Record, Request, State, VERSION};
-use super::super::{build, bury, folder, image, probe, volumes, wire};
+use super::super::{build, bury, folder, image, probe, usage, volumes, wire};
 use super::link::{Fate, Link};
 use super::nursery::Nursery;
 use super::{Context, facts};
 use crate::object::Str;
+use crate::world::limits::Limits;
 use crate::world::plan::{Probe, Start};
 use crate::world::volume::Volume;
 use crate::world::{ContainerState, Effect, Ended, Report};
@@ -247,7 +248,15 @@ impl Shard {
                 self.pursue(&pod_uid);
             }
             Effect::Probe(probe) => self.exec(probe),
-            Effect::Told { .. } | Effect::Route { .. } | Effect::Watch { .. } => {}
+            Effect::Resize { pod_uid, container, attempt, limits } => {
+                self.resize(&pod_uid, &container, attempt, limits)
+            }
+            Effect::Measure { pods } => pods.iter().for_each(|uid| self.measure(uid)),
+            Effect::Told { .. }
+            | Effect::Route { .. }
+            | Effect::Remember { .. }
+            | Effect::Watch { .. }
+            | Effect::Confine { .. } => {}
             Effect::Discard { volume } => volumes::discard(&self.context.state, &volume),
             Effect::Refresh { pod_uid, volumes } => self.refresh(&pod_uid, volumes.to_vec()),
         }
@@ -258,7 +267,9 @@ impl Shard {
             return;
         }
         let launch = match image::resolve(start, &self.context.environment) {
-            Ok(launch) => Launch { groups: self.context.groups(start), ..launch },
+            Ok(launch) => {
+                Launch { groups: self.context.groups(&start.pod_uid, &start.container, &start.limits), ..launch }
+            }
             Err(refusal) => return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal),
         };
         if !folder::is_plain_name(&start.pod_uid) {
@@ -331,6 +342,21 @@ impl Shard {
                 self.refuse(&start.pod_uid, &start.container, start.attempt, refusal);
             }
         }
+    }
+
+    /// One that cannot be reached now is asked again later.
+    fn resize(&mut self, uid: &Str, container: &str, attempt: u32, limits: Box<Limits>) {
+        let groups = self.context.groups(uid, container, &limits);
+        if let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) {
+            let container = container.to_owned();
+            link.send(self.context.epoch, Request::Limit { container, attempt, groups, limits });
+        }
+    }
+
+    fn measure(&self, uid: &Str) {
+        let found = usage::of_pod(&self.context.state, uid);
+        let samples = found.into_iter().map(|(name, sample)| (name.as_str().into(), sample)).collect();
+        (self.context.report)(Report::Usage { pod_uid: uid.clone(), at: wire::moment(wire::now()), samples });
     }
 
     /// A pod without a shim has nobody who reads: its next start lays everything out.
@@ -566,6 +592,10 @@ impl Shard {
                 pod.starts.retain(|launch| launch.container != container || launch.attempt != attempt);
                 let refusal = image::Refusal { reason: "CreateContainerError", message: why };
                 self.refuse(uid, &container, attempt, refusal);
+            }
+            Answer::Limited { container, attempt, limits, error } => {
+                let (pod_uid, container) = (uid.clone(), container.as_str().into());
+                (self.context.report)(Report::Resized { pod_uid, container, attempt, limits, error });
             }
             // Another leader has taken over: it is for that one to act.
             Answer::Refused { .. } => {}

@@ -4,7 +4,7 @@ use super::super::limits::group;
 use super::super::network::{self, Gate};
 use super::super::process::{Identity, signal_from};
 use super::super::wire::{
-    Answer, Container, Envelope, Exec, ExecOutcome, Launch, Request, Session, State, Stopping, now,
+    Answer, Container, Envelope, Exec, ExecOutcome, Group, Launch, Request, Session, State, Stopping, now,
 };
 use super::super::{pty, spawn, volumes};
 use super::launch::{self, Place, Surroundings};
@@ -63,6 +63,11 @@ impl Shim {
             }
             Request::Start(launch) => self.start(client, *launch),
             Request::Stop { container, attempt, grace } => self.stop(client, &container, attempt, grace),
+            Request::Limit { container, attempt, groups, limits } => {
+                if let Some(error) = self.limit(&container, attempt, groups) {
+                    self.tell(client, &Answer::Limited { container, attempt, limits, error });
+                }
+            }
             Request::Refresh(volumes) => drop(volumes::lay_out(&self.pod, &volumes)),
             Request::Exec(exec) => self.exec(client, &exec),
             Request::Session(session) => self.session(client, &session),
@@ -151,6 +156,20 @@ impl Shim {
             live.process.signal(signal_from(live.launch.stop_signal).unwrap_or(Signal::TERM));
         }
         self.save();
+    }
+
+    /// Changes the bounds of a running attempt; none when it does not run, else why it could not be done, if so.
+    fn limit(&mut self, container: &str, attempt: u32, groups: Vec<Group>) -> Option<Option<String>> {
+        let at = self.running(container).filter(|at| self.live[*at].launch.attempt == attempt)?;
+        let live = &mut self.live[at];
+        let done = group::make(&groups).and_then(|_| {
+            let is_new = |group: &&Group| live.launch.groups.iter().all(|known| known.folder != group.folder);
+            groups.iter().filter(is_new).try_for_each(|group| group::take_in(group, live.process))
+        });
+        if done.is_ok() {
+            live.launch.groups = groups;
+        }
+        Some(done.err())
     }
 
     /// For a pod that has an address of its own.

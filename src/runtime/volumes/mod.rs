@@ -4,6 +4,7 @@
 //! Never: follows a link out of a pod's folder. Paths of the machine that a pod names (`hostPath`) are taken as they are, links included.
 
 mod content;
+mod memory;
 mod safely;
 
 pub use safely::{inside, make_folders};
@@ -39,6 +40,10 @@ fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String
     let failed = |error: Errno| error.to_string();
     match &volume.source {
         Source::Empty => empty(root, &volume.name).map_err(failed),
+        Source::Memory { most } => {
+            empty(root, &volume.name).map_err(failed)?;
+            memory::mount_at(&pod.join(FOLDER).join(&*volume.name), *most)
+        }
         Source::Files(files) => {
             let folder = make_folder(root, &volume.name).map_err(failed)?;
             content::replace(&folder, files).map_err(failed)
@@ -78,6 +83,7 @@ fn folder(parent: impl AsFd, name: &Path) -> rustix::io::Result<OwnedFd> {
 
 /// Removes a pod's folder with everything in it; folders that were closed to their owner are opened first.
 pub fn remove(pod: &Path) {
+    memory::unmount_all(&pod.join(FOLDER));
     let (Some(parent), Some(name)) = (pod.parent(), pod.file_name().and_then(|name| name.to_str())) else { return };
     if let Ok(parent) = folder(CWD, parent) {
         safely::remove_all(&parent, name);

@@ -1,0 +1,131 @@
+//! The metrics of an autoscaler: what each asks for, and what they come to together.
+
+use super::replicas::{Measured, Proposal, Target, propose};
+use crate::object::{Object, Quantity};
+use crate::world::{Row, World};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A metric that says nothing.
+#[derive(Debug)]
+pub struct Silent {
+    /// Reason of the condition and the event.
+    pub reason: &'static str,
+    /// The sentence.
+    pub message: String,
+}
+
+/// What the metrics come to together.
+pub struct Verdict {
+    /// The size that they ask for.
+    pub replicas: i64,
+    /// The metric that asked for it, in Kubernetes' words.
+    pub by: String,
+    /// `status.currentMetrics`.
+    pub current: Vec<Value>,
+    /// The first metric that says nothing.
+    pub silent: Option<(Silent, usize)>,
+}
+
+/// Asks every metric. The largest size counts; while a metric is silent nothing shrinks, and when all are, nothing changes.
+pub fn ask(world: &World, hpa: &Object, pods: &[Arc<Row>], current: i64) -> Result<Verdict, (Silent, usize)> {
+    let metrics = hpa.items(&["spec", "metrics"]);
+    let mut verdict = Verdict { replicas: 0, by: String::new(), current: Vec::new(), silent: None };
+    let mut silent = 0;
+    for metric in metrics {
+        match one(world, hpa, pods, metric, current) {
+            Ok((proposal, name)) => {
+                verdict.current.push(status(metric, &proposal));
+                if verdict.by.is_empty() || proposal.replicas > verdict.replicas {
+                    (verdict.replicas, verdict.by) = (proposal.replicas, name);
+                }
+            }
+            Err(why) => {
+                silent += 1;
+                let first = verdict.silent.take().map_or(why, |(first, _)| first);
+                verdict.silent = Some((first, silent));
+            }
+        }
+    }
+    match verdict.silent.take() {
+        Some(first) if silent >= metrics.len() || verdict.replicas < current => Err(first),
+        first => Ok(Verdict { silent: first, ..verdict }),
+    }
+}
+
+fn one(
+    world: &World,
+    hpa: &Object,
+    pods: &[Arc<Row>],
+    metric: &Value,
+    current: i64,
+) -> Result<(Proposal, String), Silent> {
+    let (part, reason, word) = match metric["type"].as_str().unwrap_or_default() {
+        "Resource" => ("resource", "FailedGetResourceMetric", "resource"),
+        "ContainerResource" => ("containerResource", "FailedGetContainerResourceMetric", "container resource"),
+        other => return Err(not_served(metric, other)),
+    };
+    let source = &metric[part];
+    let resource = source["name"].as_str().unwrap_or_default();
+    let measured = Measured { resource, container: source["container"].as_str() };
+    let target = &source["target"];
+    let (target, name, what) = match target["averageUtilization"].as_i64() {
+        Some(percent) => (
+            Target::Utilization(percent),
+            format!("{resource} {word} utilization (percentage of request)"),
+            "utilization",
+        ),
+        None => {
+            let amount =
+                target["averageValue"].as_str().and_then(|text| Quantity::parse(text).ok()).unwrap_or_default();
+            let value = if resource == "cpu" { amount.milli() } else { amount.value() };
+            (Target::AverageValue(value), format!("{resource} {word}"), "usage")
+        }
+    };
+    if !matches!(resource, "cpu" | "memory") {
+        let message = format!(
+            "failed to get {resource} {what}: unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
+        );
+        return Err(Silent { reason, message });
+    }
+    let failed = |why| Silent { reason, message: format!("failed to get {resource} {what}: {why}") };
+    Ok((propose(world, hpa, pods, measured, target, current).map_err(failed)?, name))
+}
+
+/// Metrics that a program serves beside Kubernetes: nobody does here.
+fn not_served(metric: &Value, kind: &str) -> Silent {
+    let (part, reason, api) = match kind {
+        "Pods" => ("pods", "FailedGetPodsMetric", "custom"),
+        "Object" => ("object", "FailedGetObjectMetric", "custom"),
+        "External" => ("external", "FailedGetExternalMetric", "external"),
+        other => {
+            return Silent {
+                reason: "InvalidMetricSourceType",
+                message: format!("unknown metric source type {other:?}"),
+            };
+        }
+    };
+    let name = metric[part]["metric"]["name"].as_str().unwrap_or_default();
+    let message = format!(
+        "unable to get metric {name}: unable to fetch metrics from {api} metrics API: no {api} metrics API registered"
+    );
+    Silent { reason, message }
+}
+
+/// An entry of `status.currentMetrics`.
+fn status(metric: &Value, proposal: &Proposal) -> Value {
+    let kind = metric["type"].as_str().unwrap_or_default();
+    let part = if kind == "Resource" { "resource" } else { "containerResource" };
+    let name = &metric[part]["name"];
+    let average =
+        if name == "cpu" { Quantity::from_milli(proposal.average) } else { Quantity::from_int(proposal.average) };
+    let mut current = json!({"averageValue": average.to_string()});
+    if let Some(percent) = proposal.utilization {
+        current["averageUtilization"] = percent.into();
+    }
+    let mut told = json!({"name": name, "current": current});
+    if part == "containerResource" {
+        told["container"] = metric[part]["container"].clone();
+    }
+    json!({"type": kind, part: told})
+}

@@ -1,0 +1,351 @@
+//! HorizontalPodAutoscalers fit a workload's `replicas` to what its pods use.
+//!
+//! Every 15 seconds the pods are measured ([`Effect::Measure`]), and when all have answered [`metrics`] and [`replicas`] say how many
+//! there should be, and `behavior` how fast to go there. What was recommended and done is remembered as a fact, as Kubernetes'
+//! controller remembers it: it is gone when the control plane restarts.
+
+mod behavior;
+mod metrics;
+mod replicas;
+
+use super::status;
+use crate::kinds;
+use crate::object::{Key, Object, time};
+use crate::world::facts::Autoscaler;
+use crate::world::{ContainerState, Effect, EventType, Loop, Plan, Row, Verb, World};
+use jiff::SignedDuration;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+const ROOT: &str = "horizontalpodautoscalers.autoscaling";
+
+/// How often usage is looked at (Kubernetes' horizontal-pod-autoscaler-sync-period).
+const PERIOD: SignedDuration = SignedDuration::from_secs(15);
+
+/// How long the answers of pods are waited for.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(2);
+
+/// Recommendations and changes are forgotten after so long: the longest window that a behavior may have.
+const MEMORY: SignedDuration = SignedDuration::from_hours(1);
+
+/// The loop of HorizontalPodAutoscalers.
+pub const LOOP: Loop = Loop { name: "horizontal-pod-autoscaler", root: ROOT, concerns, plan };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    if row.key.resource == ROOT {
+        return vec![row.key.clone()];
+    }
+    if row.workload().is_none() {
+        return Vec::new();
+    }
+    let scales = |hpa: &&Arc<Row>| target(world, &hpa.key, &hpa.object()).is_ok_and(|target| target.key == row.key);
+    world.list_in(ROOT, &row.key.namespace).filter(scales).map(|hpa| hpa.key.clone()).collect()
+}
+
+/// What an autoscaler scales, or Kubernetes' words for not finding it.
+fn target<'w>(world: &'w World, hpa: &Key, object: &Object) -> Result<&'w Arc<Row>, String> {
+    let text = |name: &str| object.text(&["spec", "scaleTargetRef", name]).unwrap_or_default();
+    let Some(kind) = kinds::by_kind(text("apiVersion"), text("kind")).filter(|kind| kind.scale) else {
+        return Err(format!("no matches for kind {:?} in group {:?}", text("kind"), text("apiVersion")));
+    };
+    let missing = || format!("{} {:?} not found", kind.resource, text("name"));
+    world.find(kind.resource.0, &hpa.namespace, text("name")).ok_or_else(missing)
+}
+
+/// What is being put together about one autoscaler.
+struct Autoscaling<'w> {
+    world: &'w World,
+    row: &'w Row,
+    object: Object,
+    memory: Autoscaler,
+    status: Map<String, Value>,
+    conditions: Vec<Value>,
+    plan: Plan,
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return Plan::nothing() };
+    let object = row.object();
+    let mut scaling = Autoscaling {
+        world,
+        row,
+        memory: world.facts.autoscalers.get(&row.uid).cloned().unwrap_or_default(),
+        status: status::of(&object),
+        conditions: object.items(&["status", "conditions"]).to_vec(),
+        plan: Plan::nothing(),
+        object,
+    };
+    match target(world, key, &scaling.object) {
+        Err(why) => scaling.has_no_target(&why),
+        Ok(scaled) => scaling.scale(scaled),
+    }
+    scaling.finish()
+}
+
+impl Autoscaling<'_> {
+    fn say(&mut self, kind: &str, value: &str, reason: &str, message: &str) {
+        status::set(&mut self.conditions, status::condition(kind, value, reason, message, self.world.now));
+    }
+
+    fn event(&mut self, kind: EventType, reason: &'static str, message: impl Into<String>) {
+        self.plan.event(self.row, kind, reason, message);
+    }
+
+    fn has_no_target(&mut self, why: &str) {
+        self.event(EventType::Warning, "FailedGetScale", why);
+        let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+        self.say("AbleToScale", "False", "FailedGetScale", &message);
+    }
+
+    fn scale(&mut self, scaled: &Row) {
+        let current = scaled.workload().map_or(0, |fields| fields.replicas);
+        let counted = scaled.workload().map_or(0, |fields| fields.counts.replicas);
+        status::count(&mut self.status, "currentReplicas", counted);
+        if status::find(&self.conditions, "AbleToScale").is_none_or(|known| known["status"] != "True") {
+            let message = "the HPA controller was able to get the target's current scale";
+            self.say("AbleToScale", "True", "SucceededGetScale", message);
+        }
+        let (bound, why) = bounded(&self.object, current);
+        if current == 0 {
+            let message = "scaling is disabled since the replica count of the target is zero";
+            self.say("ScalingActive", "False", "ScalingDisabled", message);
+        } else if let Some(why) = why {
+            self.rescale(scaled, current, bound, why);
+        } else if let Some(pods) = self.measured(scaled) {
+            self.follow(scaled, current, &pods);
+        } else {
+            self.status.entry("desiredReplicas").or_insert(current.into());
+            return;
+        }
+        let wanted = self.plan.writes.iter().any(|write| matches!(write.verb, Verb::Update(_)));
+        if !wanted {
+            self.status.insert("desiredReplicas".into(), current.into());
+        }
+    }
+
+    /// The pods with what they use; none while it is not time to look, or while answers are waited for.
+    fn measured(&mut self, scaled: &Row) -> Option<Vec<Arc<Row>>> {
+        let now = self.world.now;
+        if let Some(synced) = self.memory.synced.filter(|synced| *synced + PERIOD > now) {
+            self.plan.wake_at(synced + PERIOD);
+            return None;
+        }
+        let selector = &scaled.workload()?.selector;
+        let pods: Vec<Arc<Row>> =
+            self.world.pods_matching(&scaled.key.namespace, selector).into_iter().cloned().collect();
+        let facts = &self.world.facts.pods;
+        let runs = |pod: &&Arc<Row>| {
+            let containers = facts.get(&pod.uid).into_iter().flat_map(|facts| facts.containers.values());
+            containers.into_iter().any(|one| matches!(one.state, ContainerState::Running { .. }))
+        };
+        let running = || pods.iter().filter(runs);
+        let Some(asked) = self.memory.asked.filter(|asked| *asked + PERIOD > now) else {
+            let uids: Vec<_> = running().map(|pod| pod.uid.clone()).collect();
+            if uids.is_empty() {
+                return Some(pods);
+            }
+            self.memory.asked = Some(now);
+            self.plan.effects.push(Effect::Measure { pods: uids });
+            self.remember();
+            self.plan.wake_at(now + PATIENCE);
+            return None;
+        };
+        let answered = |pod: &Arc<Row>| facts.get(&pod.uid).is_some_and(|facts| facts.measured >= Some(asked));
+        if asked + PATIENCE > now && !running().all(answered) {
+            self.plan.wait("what its pods use is being measured");
+            self.plan.wake_at(asked + PATIENCE);
+            return None;
+        }
+        Some(pods)
+    }
+
+    /// Goes where the metrics lead.
+    fn follow(&mut self, scaled: &Row, current: i64, pods: &[Arc<Row>]) {
+        let now = self.world.now;
+        self.memory.synced = Some(now);
+        self.plan.wake_at(now + PERIOD);
+        match metrics::ask(self.world, &self.object, pods, current) {
+            Err((silent, count)) => self.fail(&silent, count),
+            Ok(verdict) => {
+                let message = format!("the HPA was able to successfully calculate a replica count from {}", verdict.by);
+                self.say("ScalingActive", "True", "ValidMetricFound", &message);
+                self.status.insert("currentMetrics".into(), verdict.current.into());
+                let next = behavior::normalize(&self.object, &self.memory, current, verdict.replicas, now);
+                self.memory.recommendations.push((now, verdict.replicas));
+                self.say("AbleToScale", "True", next.able.0, next.able.1);
+                self.say("ScalingLimited", next.limited.0, next.limited.1, next.limited.2);
+                if next.replicas != current {
+                    let why = match next.replicas > current {
+                        true => format!("{} above target", verdict.by),
+                        false => "All metrics below target".into(),
+                    };
+                    self.rescale(scaled, current, next.replicas, &why);
+                }
+            }
+        }
+        self.remember();
+    }
+
+    fn fail(&mut self, silent: &metrics::Silent, count: usize) {
+        let message = format!("the HPA was unable to compute the replica count: {}", silent.message);
+        let is_told = status::find(&self.conditions, "ScalingActive").is_some_and(|known| known["message"] == *message);
+        if !is_told {
+            let all = self.object.items(&["spec", "metrics"]).len();
+            let first = &silent.message;
+            self.event(EventType::Warning, silent.reason, first.clone());
+            let told = format!("invalid metrics ({count} invalid out of {all}), first error is: {first}");
+            self.event(EventType::Warning, "FailedComputeMetricsReplicas", told);
+        }
+        self.say("ScalingActive", "False", silent.reason, &message);
+        self.plan.wait(message);
+    }
+
+    fn rescale(&mut self, scaled: &Row, current: i64, wanted: i64, why: &str) {
+        let now = self.world.now;
+        let mut body = scaled.object();
+        body.set(&["spec", "replicas"], wanted);
+        self.event(EventType::Normal, "SuccessfulRescale", format!("New size: {wanted}; reason: {why}"));
+        self.plan.write(Verb::Update(body), why);
+        let message = format!("the HPA controller was able to update the target scale to {wanted}");
+        self.say("AbleToScale", "True", "SucceededRescale", &message);
+        self.status.insert("lastScaleTime".into(), time::rfc3339(now).into());
+        self.status.insert("desiredReplicas".into(), wanted.into());
+        self.memory.scalings.push((now, wanted - current));
+    }
+
+    /// What was recommended and done is to be a fact.
+    fn remember(&mut self) {
+        let since = self.world.now - MEMORY;
+        self.memory.recommendations.retain(|(at, _)| *at > since);
+        self.memory.scalings.retain(|(at, _)| *at > since);
+        let (autoscaler, memory) = (self.row.uid.clone(), Box::new(self.memory.clone()));
+        self.plan.effects.retain(|effect| !matches!(effect, Effect::Remember { .. }));
+        self.plan.effects.push(Effect::Remember { autoscaler, memory });
+    }
+
+    fn finish(mut self) -> Plan {
+        if let Some(seen) = Some(self.row.generation).filter(|generation| *generation > 0) {
+            self.status.insert("observedGeneration".into(), seen.into());
+        }
+        self.status.entry("desiredReplicas").or_insert(0.into());
+        status::conditions(&mut self.status, self.conditions);
+        status::write(&mut self.plan, self.object, self.status.into(), "what can be scaled changed");
+        self.plan
+    }
+}
+
+/// The size that the bounds ask for, and why it is another one.
+fn bounded(object: &Object, current: i64) -> (i64, Option<&'static str>) {
+    let least = object.int(&["spec", "minReplicas"]).unwrap_or(1);
+    let most = object.int(&["spec", "maxReplicas"]).unwrap_or(i64::MAX);
+    if current == 0 {
+        (0, None)
+    } else if current > most {
+        (most, Some("Current number of replicas above Spec.MaxReplicas"))
+    } else if current < least {
+        (least, Some("Current number of replicas below Spec.MinReplicas"))
+    } else {
+        (current, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::controllers::testing::cluster;
+    use crate::world::facts::Measured;
+    use crate::world::usage::Usage;
+    use crate::world::{ContainerFacts, ContainerState};
+    use serde_json::json;
+
+    #[test]
+    fn keeps_to_its_bounds() {
+        let mut cluster = cluster(
+            "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec: {replicas: 1, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c}]}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec: {minReplicas: 2, maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, metrics: [{type: Resource, resource: {name: cpu}}]}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: lost}
+spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: nope}}
+",
+        );
+        cluster.settle();
+        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 2);
+        cluster.patch("deployments.apps", "web", json!({"spec": {"replicas": 9}}));
+        cluster.settle();
+        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 4);
+        assert!(
+            cluster.logged(
+                "event: SuccessfulRescale New size: 4; reason: Current number of replicas above Spec.MaxReplicas"
+            )
+        );
+        assert_eq!(
+            cluster.conditions("horizontalpodautoscalers.autoscaling", "lost"),
+            "AbleToScale=False FailedGetScale"
+        );
+        let message = cluster.value("horizontalpodautoscalers.autoscaling", "lost", "/status/conditions/0/message");
+        assert!(message.as_str().unwrap().ends_with("deployments.apps \"nope\" not found"));
+    }
+
+    /// Pods that run and use so much CPU each, in thousandths, from now on.
+    fn use_cpu(cluster: &mut super::super::testing::Cluster, milli: i64) {
+        let (now, start) = (cluster.world.now, cluster.world.now - jiff::SignedDuration::from_secs(60));
+        for row in cluster.world.list("pods").cloned().collect::<Vec<_>>() {
+            let mut facts = cluster.world.facts.pods.get(&row.uid).cloned().unwrap_or_default();
+            (facts.namespace, facts.name) = (row.key.namespace.clone(), row.key.name.clone());
+            let state = ContainerState::Running { pid: 1, since: start };
+            facts.containers.insert("c".into(), ContainerFacts::new(0, state));
+            let usage = Usage { cpu_milli: milli, memory: 1 << 20 };
+            let sample = Default::default();
+            facts.usage.insert("c".into(), Measured { since: now, at: now, sample, usage });
+            let mut pod = row.object();
+            pod.set(&["status", "startTime"], "2025-12-31T00:00:00Z");
+            cluster.write_status(pod);
+            cluster.world.facts.pods.insert(row.uid.clone(), facts);
+        }
+    }
+
+    #[test]
+    fn follows_what_the_pods_use() {
+        let mut cluster = cluster(
+            "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec: {replicas: 2, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, resources: {requests: {cpu: 100m}}}]}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec: {minReplicas: 1, maxReplicas: 10, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}
+",
+        );
+        let hpa = "horizontalpodautoscalers.autoscaling";
+        cluster.settle();
+        assert!(cluster.conditions(hpa, "web").contains("ScalingActive=False FailedGetResourceMetric"));
+        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 2, "nothing is known of any pod");
+        use_cpu(&mut cluster, 100);
+        cluster.pass(20);
+        let said = cluster.conditions(hpa, "web");
+        assert!(said.contains("ScalingActive=True ValidMetricFound"), "{said}");
+        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 4);
+        let told = "event: SuccessfulRescale New size: 4; reason: cpu resource utilization (percentage of request) above target";
+        assert!(cluster.logged(told));
+        let current = cluster.value(hpa, "web", "/status/currentMetrics/0/resource/current");
+        assert_eq!(current, json!({"averageUtilization": 100, "averageValue": "100m"}));
+        use_cpu(&mut cluster, 10);
+        cluster.pass(60);
+        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 4, "it waits before it shrinks");
+        assert!(cluster.conditions(hpa, "web").contains("AbleToScale=True ScaleDownStabilized"));
+        cluster.pass(400);
+        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 1);
+    }
+}

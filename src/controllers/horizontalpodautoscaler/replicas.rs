@@ -1,0 +1,209 @@
+//! How many pods a metric asks for (Kubernetes: replica_calculator.go).
+
+use super::behavior::tolerance;
+use crate::object::{Object, Time, time};
+use crate::world::facts::PodFacts;
+use crate::world::{Phase, Row, World};
+use jiff::SignedDuration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// For so long after its start a pod that is not ready is not counted on (Kubernetes' cpu-initialization-period).
+const CPU_INITIALIZATION: SignedDuration = SignedDuration::from_mins(5);
+/// And one that was never ready (initial-readiness-delay).
+const INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
+
+/// What is measured of pods: a resource, of one container or of all.
+#[derive(Clone, Copy)]
+pub struct Measured<'a> {
+    /// `cpu` or `memory`.
+    pub resource: &'a str,
+    /// `containerResource.container`.
+    pub container: Option<&'a str>,
+}
+
+/// The target of a metric.
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
+    /// Percent of what the pods request.
+    Utilization(i64),
+    /// Thousandths of a core, or bytes, for each pod.
+    AverageValue(i64),
+}
+
+/// What a metric comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// The size that it asks for.
+    pub replicas: i64,
+    /// What the pods use on average, in percent of what they request.
+    pub utilization: Option<i64>,
+    /// The same, in thousandths of a core or bytes.
+    pub average: i64,
+}
+
+/// The pods of a workload, sorted by what is known of them.
+#[derive(Default)]
+struct Groups {
+    /// What each uses that counts.
+    metrics: BTreeMap<String, i64>,
+    ready: i64,
+    /// Not ready yet: their usage says nothing.
+    unready: Vec<String>,
+    /// Nothing is known of them.
+    missing: Vec<String>,
+}
+
+/// The size that a metric asks for, or Kubernetes' words for why it says nothing.
+pub fn propose(
+    world: &World,
+    hpa: &Object,
+    pods: &[Arc<Row>],
+    measured: Measured,
+    target: Target,
+    current: i64,
+) -> Result<Proposal, String> {
+    if pods.is_empty() {
+        return Err("no pods returned by selector while calculating replica count".into());
+    }
+    let bodies: Vec<(Arc<Row>, Object)> = pods.iter().map(|row| (row.clone(), row.object())).collect();
+    if !bodies.iter().any(|(row, _)| usage(world.facts.pods.get(&row.uid), measured).is_some()) {
+        let resource = measured.resource;
+        return Err(format!(
+            "unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
+        ));
+    }
+    let mut groups = group(world, &bodies, measured);
+    let requests = match target {
+        Target::Utilization(_) => requests(&bodies, measured)?,
+        Target::AverageValue(_) => BTreeMap::new(),
+    };
+    if groups.metrics.is_empty() {
+        return Err("did not receive metrics for targeted pods (pods might be unready)".into());
+    }
+    let known = groups.metrics.clone();
+    let ratio = |metrics: &BTreeMap<String, i64>| ratio(metrics, &requests, target);
+    let first = ratio(&known)?;
+    let (average, utilization) = told(&known, &requests, target);
+    let proposal = |replicas| Proposal { replicas, utilization, average };
+    let settled = |ratio: f64| (ratio - 1.0).abs() <= tolerance(hpa, ratio > 1.0);
+    let counts_unready = !groups.unready.is_empty() && first > 1.0;
+    if !counts_unready && groups.missing.is_empty() {
+        let replicas = if settled(first) { current } else { (first * groups.ready as f64).ceil() as i64 };
+        return Ok(proposal(replicas));
+    }
+    let request = |pod: &String| requests.get(pod).copied().unwrap_or(0);
+    // What is not known is taken to speak against the change.
+    for pod in std::mem::take(&mut groups.missing) {
+        let assumed = match target {
+            _ if first >= 1.0 => 0,
+            Target::Utilization(percent) => request(&pod) * percent.max(100) / 100,
+            Target::AverageValue(value) => value,
+        };
+        groups.metrics.insert(pod, assumed);
+    }
+    if counts_unready {
+        groups.metrics.extend(groups.unready.iter().map(|pod| (pod.clone(), 0)));
+    }
+    let second = ratio(&groups.metrics)?;
+    let replicas = (second * groups.metrics.len() as f64).ceil() as i64;
+    let turns = (first < 1.0 && second > 1.0) || (first > 1.0 && second < 1.0);
+    let contradicts = (second < 1.0 && replicas > current) || (second > 1.0 && replicas < current);
+    Ok(proposal(if settled(second) || turns || contradicts { current } else { replicas }))
+}
+
+fn ratio(metrics: &BTreeMap<String, i64>, requests: &BTreeMap<String, i64>, target: Target) -> Result<f64, String> {
+    let used: i64 = metrics.values().sum();
+    let (all, target) = match target {
+        Target::Utilization(percent) => {
+            (metrics.keys().filter_map(|pod| requests.get(pod)).sum::<i64>(), percent as f64 / 100.0)
+        }
+        Target::AverageValue(value) => (metrics.len() as i64, value as f64),
+    };
+    if all == 0 || target <= 0.0 {
+        return Err("no metrics returned matched known pods".into());
+    }
+    // Kubernetes' utilization is a whole percentage.
+    let usage = used as f64 / all as f64;
+    Ok(usage / target)
+}
+
+fn told(metrics: &BTreeMap<String, i64>, requests: &BTreeMap<String, i64>, target: Target) -> (i64, Option<i64>) {
+    let used: i64 = metrics.values().sum();
+    let average = used / (metrics.len() as i64).max(1);
+    let asked: i64 = metrics.keys().filter_map(|pod| requests.get(pod)).sum();
+    let utilization = matches!(target, Target::Utilization(_)).then(|| used * 100 / asked.max(1));
+    (average, utilization)
+}
+
+fn group(world: &World, pods: &[(Arc<Row>, Object)], measured: Measured) -> Groups {
+    let mut groups = Groups::default();
+    for (row, body) in pods {
+        let name = row.key.name.to_string();
+        let phase = row.pod().map(|fields| fields.phase);
+        if row.is_deleting() || phase == Some(Phase::Failed) {
+            continue;
+        }
+        let facts = world.facts.pods.get(&row.uid);
+        match usage(facts, measured) {
+            _ if phase == Some(Phase::Pending) => groups.unready.push(name),
+            None => groups.missing.push(name),
+            Some(_) if measured.resource == "cpu" && is_unready(world.now, body, facts) => groups.unready.push(name),
+            Some(used) => {
+                groups.ready += 1;
+                groups.metrics.insert(name, used);
+            }
+        }
+    }
+    groups
+}
+
+/// Whether what a pod uses of its CPU is still that of its start.
+fn is_unready(now: Time, pod: &Object, facts: Option<&PodFacts>) -> bool {
+    let conditions = pod.items(&["status", "conditions"]);
+    let moment = |text: Option<&str>| text.and_then(|text| time::parse_rfc3339(text).ok());
+    let Some(ready) = conditions.iter().find(|condition| condition["type"] == "Ready") else { return true };
+    let Some(start) = moment(pod.text(&["status", "startTime"])) else { return true };
+    let is_ready = ready["status"] == "True";
+    let turned = moment(ready["lastTransitionTime"].as_str()).unwrap_or(start);
+    if start + CPU_INITIALIZATION > now {
+        let began = facts.and_then(|facts| facts.usage.values().map(|usage| usage.since).max());
+        return !is_ready || began.is_some_and(|began| began < turned);
+    }
+    !is_ready && start + INITIAL_READINESS > turned
+}
+
+/// What a pod, or one of its containers, uses; none when nothing is known of any of them.
+fn usage(facts: Option<&PodFacts>, measured: Measured) -> Option<i64> {
+    let all = facts?.usage.iter().filter(|(name, _)| measured.container.is_none_or(|wanted| &***name == wanted));
+    let of = |usage: &crate::world::facts::Measured| match measured.resource {
+        "cpu" => usage.usage.cpu_milli,
+        _ => usage.usage.memory,
+    };
+    all.map(|(_, usage)| of(usage)).reduce(|sum, one| sum + one)
+}
+
+/// What each pod requests: every container has to.
+fn requests(pods: &[(Arc<Row>, Object)], measured: Measured) -> Result<BTreeMap<String, i64>, String> {
+    let mut requests = BTreeMap::new();
+    for (row, body) in pods {
+        let sidecars = body.items(&["spec", "initContainers"]).iter().filter(|one| one["restartPolicy"] == "Always");
+        let mut sum = 0;
+        for container in body.items(&["spec", "containers"]).iter().chain(sidecars) {
+            let name = container["name"].as_str().unwrap_or_default();
+            if measured.container.is_some_and(|wanted| wanted != name) {
+                continue;
+            }
+            let text = container["resources"]["requests"][measured.resource].as_str();
+            let Some(amount) = text.and_then(|text| crate::object::Quantity::parse(text).ok()) else {
+                return Err(format!(
+                    "missing request for {} in container {name} of Pod {}",
+                    measured.resource, row.key.name
+                ));
+            };
+            sum += if measured.resource == "cpu" { amount.milli() } else { amount.value() };
+        }
+        requests.insert(row.key.name.to_string(), sum);
+    }
+    Ok(requests)
+}

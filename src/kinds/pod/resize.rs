@@ -1,0 +1,113 @@
+//! The `resize` subresource: what containers request and may use, changed while they run (KEP-1287).
+
+use super::facts::{is_sidecar, qos_class};
+use crate::kinds::{Errors, FieldError, Path, typed};
+use crate::object::Object;
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The pod as it is to be: the old one with what the new one says of its containers' resources. Everything else that differs is wrong.
+pub fn resized(new: &Object, old: &Object) -> (Object, Vec<FieldError>) {
+    let mut object = old.clone();
+    for list in ["containers", "initContainers"] {
+        let wanted = new.items(&["spec", list]).to_vec();
+        let mut own = old.items(&["spec", list]).to_vec();
+        for (container, wanted) in own.iter_mut().zip(&wanted) {
+            if let Some(resources) = wanted.get("resources") {
+                container["resources"] = resources.clone();
+            }
+        }
+        if !own.is_empty() {
+            object.set(&["spec", list], Value::Array(own));
+        }
+    }
+    let mut errors = Errors::default();
+    let path = Path::root("spec");
+    if new.at(&["spec"]) != object.at(&["spec"]) {
+        errors.forbidden(&path, "only cpu and memory resources are mutable");
+    }
+    if let (Ok(before), Ok(after)) = (typed::view::<Pod>(old), typed::view::<Pod>(&object)) {
+        check(&before, &after, &path, &mut errors);
+    }
+    (object, errors.0)
+}
+
+fn check(before: &Pod, after: &Pod, path: &Path, errors: &mut Errors) {
+    let (Some(old), Some(new)) = (&before.spec, &after.spec) else { return };
+    if qos_class(old) != qos_class(new) {
+        errors.invalid(path, qos_class(new), "Pod QOS Class may not change as a result of resizing");
+    }
+    let init = |spec: &k8s_openapi::api::core::v1::PodSpec| spec.init_containers.clone().unwrap_or_default();
+    let lists =
+        [("containers", old.containers.clone(), new.containers.clone()), ("initContainers", init(old), init(new))];
+    for (list, old, new) in &lists {
+        for (index, (old, new)) in old.iter().zip(new).enumerate() {
+            let at = path.child(list).index(index).child("resources");
+            if *list == "initContainers" && !is_sidecar(old) && old.resources != new.resources {
+                errors.forbidden(&at, "resources for non-sidecar init containers are immutable");
+            }
+            check_container(old, new, &at, errors);
+        }
+    }
+}
+
+fn check_container(old: &Container, new: &Container, path: &Path, errors: &mut Errors) {
+    let none = ResourceRequirements::default();
+    let (old, new) = (old.resources.as_ref().unwrap_or(&none), new.resources.as_ref().unwrap_or(&none));
+    for (list, word, old, new) in
+        [("limits", "limits", &old.limits, &new.limits), ("requests", "requests", &old.requests, &new.requests)]
+    {
+        let amount =
+            |all: &Option<BTreeMap<String, Quantity>>, name: &str| all.as_ref().and_then(|all| all.get(name).cloned());
+        let names = old.iter().chain(new).flat_map(BTreeMap::keys);
+        for name in names.collect::<std::collections::BTreeSet<_>>() {
+            let (before, after) = (amount(old, name), amount(new, name));
+            if before == after {
+                continue;
+            }
+            if !matches!(name.as_str(), "cpu" | "memory") {
+                errors.forbidden(&path.child(list), "only cpu and memory resources are mutable");
+            } else if after.is_none() {
+                errors.forbidden(&path.child(list), &format!("resource {word} cannot be removed"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(limits: Value, image: &str) -> Object {
+        Object(
+            json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": image, "resources": {"limits": limits}}]}}),
+        )
+    }
+
+    #[test]
+    fn resources_alone_may_change_and_not_the_class() {
+        let old = pod(json!({"cpu": "1"}), "a");
+        let table = [
+            (pod(json!({"cpu": "2"}), "a"), ""),
+            (pod(json!({"cpu": "2"}), "b"), "spec: Forbidden: only cpu and memory resources are mutable"),
+            (
+                pod(json!({}), "a"),
+                "spec: Invalid value: \"BestEffort\": Pod QOS Class may not change as a result of resizing; spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
+            ),
+            (
+                pod(json!({"cpu": "1", "ephemeral-storage": "1Gi"}), "a"),
+                "spec.containers[0].resources.limits: Forbidden: only cpu and memory resources are mutable",
+            ),
+        ];
+        for (new, expected) in table {
+            let (object, errors) = resized(&new, &old);
+            let told: Vec<String> = errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
+            assert_eq!(told.join("; "), expected);
+            assert_eq!(object.text(&["spec", "containers"]), None);
+            assert_eq!(object.items(&["spec", "containers"])[0]["image"], "a");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Eviction: a pod that takes more room on the disk than it may is ended by its node and fails.
+//!
+//! The machine watches ([`Effect::Confine`]) what is bounded, and nothing else; the words are Kubernetes'
+//! (`pkg/kubelet/eviction`).
+
+use super::pod::LocalPod;
+use super::resources;
+use crate::kinds::pod::facts::Requests;
+use crate::object::Quantity;
+use crate::world::limits::{Bound, Storage};
+use crate::world::{Effect, Plan};
+use k8s_openapi::api::core::v1::Container;
+
+/// `status.reason` of an evicted pod, and the reason of its event.
+pub const REASON: &str = "Evicted";
+
+/// Seconds that its containers have (Kubernetes: immediateEvictionGracePeriodSeconds).
+pub const GRACE: i64 = 1;
+
+/// Whether its node ends it.
+pub fn is_evicted(pod: &LocalPod) -> bool {
+    message(pod).is_some()
+}
+
+/// Why its node ends it: as it was told, or as the machine has found just now.
+pub fn message(pod: &LocalPod) -> Option<String> {
+    if pod.status.reason.as_deref() == Some(REASON) {
+        return pod.status.message.clone();
+    }
+    let over = pod.facts.as_ref()?.over.as_ref().filter(|_| !pod.has_ended())?;
+    Some(match over {
+        Storage::Volume(name) => {
+            let volume = pod.spec.volumes.iter().flatten().find(|volume| volume.name == **name);
+            let limit = volume.and_then(|volume| volume.empty_dir.as_ref()?.size_limit.clone()).unwrap_or_default();
+            format!("Usage of EmptyDir volume {:?} exceeds the limit {:?}. ", &**name, limit.0)
+        }
+        Storage::Container(name) => {
+            let member = pod.members.iter().find(|member| member.spec.name == **name);
+            let most = member.map_or(0, |member| ephemeral(&member.spec));
+            let limit = Quantity::from_bytes(most).to_string();
+            format!("Container {name} exceeded its local ephemeral storage limit {limit:?}. ")
+        }
+        Storage::Pod => {
+            let limit = Quantity::from_bytes(together(pod));
+            format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. ")
+        }
+    })
+}
+
+/// Has the machine watch what is bounded, once something of the pod runs.
+pub fn order(pod: &LocalPod, plan: &mut Plan) {
+    let unwatched = pod.facts.as_ref().is_some_and(|facts| !facts.watched);
+    if !unwatched || !pod.lives() || is_evicted(pod) {
+        return;
+    }
+    let bounds = bounds(pod);
+    if !bounds.is_empty() {
+        plan.effects.push(Effect::Confine { pod_uid: pod.row.uid.clone(), bounds });
+    }
+}
+
+/// What is bounded. A volume in memory bounds itself: there is no room for more.
+fn bounds(pod: &LocalPod) -> Vec<Bound> {
+    let on_disk = pod.spec.volumes.iter().flatten().filter_map(|volume| {
+        let empty = volume.empty_dir.as_ref()?;
+        let in_memory = empty.medium.as_deref() == Some("Memory") && !resources::is_memory_denied(pod);
+        let most = Quantity::parse(&empty.size_limit.as_ref()?.0).ok()?.value();
+        (!in_memory && most > 0).then(|| Bound { of: Storage::Volume(volume.name.as_str().into()), most })
+    });
+    let of_containers = pod.members.iter().filter_map(|member| {
+        let most = ephemeral(&member.spec);
+        (most > 0).then(|| Bound { of: Storage::Container(member.spec.name.as_str().into()), most })
+    });
+    let all = Some(together(pod)).filter(|most| *most > 0).map(|most| Bound { of: Storage::Pod, most });
+    on_disk.chain(of_containers).chain(all).collect()
+}
+
+fn ephemeral(container: &Container) -> i64 {
+    Requests::of(container.resources.as_ref().and_then(|all| all.limits.as_ref())).ephemeral
+}
+
+fn together(pod: &LocalPod) -> i64 {
+    pod.spec.containers.iter().map(ephemeral).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, pod};
+    use crate::world::Report;
+    use crate::world::limits::Storage;
+    use serde_json::json;
+
+    #[test]
+    fn who_takes_too_much_room_is_evicted() {
+        let limits = json!({"limits": {"ephemeral-storage": "2Mi"}});
+        let cases = [
+            (Storage::Volume("data".into()), "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". "),
+            (Storage::Container("c".into()), "Container c exceeded its local ephemeral storage limit \"2Mi\". "),
+            (Storage::Pod, "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "),
+        ];
+        for (of, message) in cases {
+            let spec = json!({"volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "free", "emptyDir": {}}],
+                "containers": [{"name": "c", "image": "a", "resources": limits.clone()}]});
+            let mut machine = Machine::new(pod(spec));
+            machine.run_to(5);
+            let watched = machine.told().into_iter().filter(|line| line.contains("watch")).count();
+            assert_eq!(watched, 1, "once");
+            machine.report(Report::Over { pod_uid: "uid-p".into(), of });
+            machine.run_to(10);
+            assert_eq!(machine.told(), ["5 stop c in 1", "5 c ends 143"]);
+            assert_eq!(machine.summary(), "Failed c=Error/0");
+            let status = machine.status();
+            assert_eq!((&status["reason"], &status["message"]), (&json!("Evicted"), &json!(message)));
+            assert_eq!(machine.condition("DisruptionTarget"), "True");
+            assert_eq!(machine.reasons().iter().filter(|reason| **reason == "Evicted").count(), 1);
+        }
+    }
+
+    #[test]
+    fn nothing_is_watched_that_has_no_bound() {
+        let spec = json!({"volumes": [{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
+            "containers": [{"name": "c", "image": "a"}]});
+        let mut machine = Machine::new(pod(spec));
+        machine.run_to(5);
+        assert_eq!(machine.told(), ["0 start c#0"]);
+    }
+}

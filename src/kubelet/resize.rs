@@ -1,0 +1,169 @@
+//! In-place resize: the bounds of a running container follow its spec, without a restart unless its `resizePolicy` wants one.
+//!
+//! What a container may use is what the machine last confirmed ([`ContainerFacts::limits`](crate::world::ContainerFacts)); of one that
+//! ran before this control plane did, status tells it.
+
+use super::pod::{LocalPod, Member, State};
+use super::{deadlines, resources};
+use crate::kinds::pod::requests;
+use crate::world::limits::Limits;
+use crate::world::{Effect, Plan};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ResourceRequirements;
+
+/// A resize that is not answered for so long is ordered again.
+const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
+
+/// Whether a running container may use other amounts than its spec says.
+pub fn is_due(pod: &LocalPod, member: &Member) -> bool {
+    let State::Running { .. } = member.state else { return false };
+    let Some(facts) = member.facts.as_ref().filter(|facts| facts.stopping.is_none() && !pod.simulated) else {
+        return false;
+    };
+    match &facts.limits {
+        Some(known) => amounts(known) != amounts(&resources::limits(pod, member)),
+        None => told(member).is_some_and(|told| Some(told) != member.spec.resources.as_ref()),
+    }
+}
+
+/// How soon the kernel ends it is no matter of a resize, nor is the bound of processes.
+fn amounts(limits: &Limits) -> Limits {
+    let mut amounts = Limits { oom_score: None, ..limits.clone() };
+    amounts.pod.pids = None;
+    amounts
+}
+
+/// What status tells that it may use.
+fn told(member: &Member) -> Option<&ResourceRequirements> {
+    member.old_while_running()?.resources.as_ref()
+}
+
+/// Whether it has to be started anew for what changes.
+pub fn wants_restart(pod: &LocalPod, member: &Member) -> bool {
+    let restarts = |name: &str| {
+        let policies = member.spec.resize_policy.iter().flatten();
+        policies.filter(|policy| policy.resource_name == name).any(|policy| policy.restart_policy == "RestartContainer")
+    };
+    let differs = |name: &str| {
+        let amount = |all: Option<&ResourceRequirements>| {
+            let of = |list: &Option<std::collections::BTreeMap<String, _>>| {
+                list.as_ref().and_then(|list| list.get(name).cloned())
+            };
+            all.map(|all| (of(&all.limits), of(&all.requests))).unwrap_or_default()
+        };
+        amount(told(member)) != amount(member.spec.resources.as_ref())
+    };
+    let ran = member.old_while_running().is_some_and(|old| old.resources.is_some());
+    ran && infeasible(pod).is_none() && ["cpu", "memory"].into_iter().any(|name| restarts(name) && differs(name))
+}
+
+/// Orders what is due.
+pub fn order(pod: &LocalPod, plan: &mut Plan) {
+    if deadlines::is_over(pod) || infeasible(pod).is_some() {
+        return;
+    }
+    for member in pod.members.iter().filter(|member| is_due(pod, member) && !wants_restart(pod, member)) {
+        let asked = member.facts.as_ref().and_then(|facts| facts.resizing);
+        match asked.map(|asked| asked + UNANSWERED).filter(|again| *again > pod.world.now) {
+            Some(again) => plan.wake_at(again),
+            None => plan.effects.push(Effect::Resize {
+                pod_uid: pod.row.uid.clone(),
+                container: member.spec.name.as_str().into(),
+                attempt: member.attempt,
+                limits: Box::new(resources::limits(pod, member)),
+            }),
+        }
+    }
+}
+
+/// Why the node can never give what the pod asks for.
+pub fn infeasible(pod: &LocalPod) -> Option<String> {
+    if !pod.members.iter().any(|member| is_due(pod, member)) {
+        return None;
+    }
+    let node = pod.world.find("nodes", "", pod.spec.node_name.as_deref()?)?;
+    let offers = &node.node()?.allocatable;
+    let asked = requests(&pod.spec);
+    let lacks = |name: &str, asked: i64, offered: i64| {
+        (offered > 0 && asked > offered)
+            .then(|| format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {offered}"))
+    };
+    lacks("cpu", asked.cpu_milli, offers.cpu_milli).or_else(|| lacks("memory", asked.memory, offers.memory))
+}
+
+/// The condition that tells of a resize: its type, reason and message.
+pub fn condition(pod: &LocalPod) -> Option<(&'static str, Option<&'static str>, Option<String>)> {
+    if let Some(why) = infeasible(pod) {
+        return Some(("PodResizePending", Some("Infeasible"), Some(why)));
+    }
+    let mut due = pod.members.iter().filter(|member| is_due(pod, member));
+    let failed = |member: &Member| member.facts.as_ref().and_then(|facts| facts.resize_error.clone());
+    let first = due.next()?;
+    Some(match std::iter::once(first).chain(due).find_map(failed) {
+        Some(why) => ("PodResizeInProgress", Some("Error"), Some(why)),
+        None => ("PodResizeInProgress", None, None),
+    })
+}
+
+/// What status tells that a container may use: as its spec says, unless a resize is due.
+pub fn resources_of(pod: &LocalPod, member: &Member) -> Option<ResourceRequirements> {
+    let wanted = member.spec.resources.clone().filter(|all| all.limits.is_some() || all.requests.is_some());
+    if pod.simulated {
+        None
+    } else if is_due(pod, member) {
+        told(member).cloned()
+    } else {
+        wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Machine, pod};
+    use crate::world::Report;
+    use serde_json::{Value, json};
+
+    fn resize(machine: &mut Machine, limits: Value) {
+        let mut changed = machine.pod();
+        changed.0["spec"]["containers"][0]["resources"]["limits"] = limits;
+        machine.put("pods", changed.0);
+    }
+
+    fn limited(policy: Value) -> Machine {
+        let container = json!({"name": "c", "image": "a", "resizePolicy": policy, "resources": {"limits": {"cpu": "1", "memory": "64Mi"}}});
+        let mut machine = Machine::new(pod(json!({"containers": [container]})));
+        machine.run_to(5);
+        machine.told();
+        machine
+    }
+
+    #[test]
+    fn bounds_follow_the_spec_without_a_restart() {
+        let mut machine = limited(json!([]));
+        assert_eq!(machine.container("c")["resources"]["limits"]["cpu"], "1");
+        resize(&mut machine, json!({"cpu": "2", "memory": "64Mi"}));
+        machine.settle();
+        assert_eq!(machine.told(), ["5 resize c#0 Some(2000)"]);
+        assert_eq!(machine.condition("PodResizeInProgress"), "True");
+        assert_eq!(machine.container("c")["resources"]["limits"]["cpu"], "1", "not yet");
+        let limits = machine.resizes.pop().unwrap();
+        let (pod_uid, container) = ("uid-p".into(), "c".into());
+        machine.report(Report::Resized { pod_uid, container, attempt: 0, limits, error: None });
+        machine.settle();
+        assert_eq!(machine.container("c")["resources"]["limits"]["cpu"], "2");
+        assert_eq!(machine.summary(), "Running c+=running/0");
+        assert_eq!(machine.condition("PodResizeInProgress"), "False", "the condition is gone");
+        machine.restart();
+        machine.settle();
+        assert_eq!(machine.told(), [""; 0], "status tells the next control plane what holds");
+    }
+
+    #[test]
+    fn a_policy_may_want_a_restart() {
+        let mut machine = limited(json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]));
+        resize(&mut machine, json!({"cpu": "1", "memory": "32Mi"}));
+        machine.run_to(6);
+        assert_eq!(machine.told(), ["5 stop c in 30", "5 c ends 143", "5 start c#1"]);
+        assert_eq!(machine.container("c")["resources"]["limits"]["memory"], "32Mi");
+    }
+}

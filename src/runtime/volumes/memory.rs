@@ -1,0 +1,48 @@
+//! Volumes in memory: a tmpfs that only the pod's shim and what it starts can see, and that goes with the last of them.
+
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Mounts one, unless it is there: with room for so many bytes, or for as many as the machine lets have.
+pub fn mount_at(folder: &Path, most: Option<i64>) -> Result<(), String> {
+    if is_mounted(folder) {
+        return Ok(());
+    }
+    separate()?;
+    let size = most.map_or(String::new(), |most| format!(",size={most}"));
+    let options = CString::new(format!("mode=0777{size}")).map_err(|error| error.to_string())?;
+    mount("tmpfs", folder, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str()))
+        .map_err(|error| format!("cannot mount a tmpfs: {error}"))
+}
+
+fn is_mounted(folder: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
+    folder.parent().is_some_and(|parent| device(folder) != device(parent))
+}
+
+/// Mounts of this process's own, once: what is mounted on the machine later still comes in, nothing goes out.
+fn separate() -> Result<(), String> {
+    let space = |whose: &str| fs::read_link(format!("/proc/{whose}/ns/mnt")).ok();
+    let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+    if parent != 0 && space("self") != space(&parent.to_string()) {
+        return Ok(());
+    }
+    // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
+        .map_err(|error| format!("cannot have mounts of its own: {error}"))?;
+    let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    mount_change("/", quietly).map_err(|error| format!("cannot part from the machine's mounts: {error}"))
+}
+
+/// Unmounts those below a folder.
+pub fn unmount_all(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if is_mounted(&entry.path()) {
+            let _ = unmount(entry.path(), UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+        }
+    }
+}
