@@ -38,7 +38,7 @@ pub struct Machine {
     /// How many statuses were written.
     pub writes: usize,
     /// Resizes as they were ordered.
-    pub resizes: Vec<Box<Limits>>,
+    pub resizes: Vec<Limits>,
     acts: BTreeMap<String, Act>,
     probes: BTreeMap<String, Verdict>,
     /// Reports to come, and when.
@@ -398,7 +398,7 @@ impl Machine {
                     self.second(),
                     limits.container.cpu_milli
                 ));
-                self.resizes.push(limits);
+                self.resizes.push(*limits);
             }
             Effect::Confine { pod_uid, bounds } => {
                 self.story.push(format!("{} watch {pod_uid} {bounds:?}", self.second()))

@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(machine.told(), ["5 resize c#0 Some(2000)"]);
         assert_eq!(machine.condition("PodResizeInProgress"), "True");
         assert_eq!(machine.container("c")["resources"]["limits"]["cpu"], "1", "not yet");
-        let limits = machine.resizes.pop().unwrap();
+        let limits = Box::new(machine.resizes.pop().unwrap());
         let (pod_uid, container) = ("uid-p".into(), "c".into());
         machine.report(Report::Resized { pod_uid, container, attempt: 0, limits, error: None });
         machine.settle();

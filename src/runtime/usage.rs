@@ -20,7 +20,7 @@ pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, Sample> {
     let Some(record) = folder::read_record(&pod).filter(|record| record.boot == process::boot_id()) else {
         return BTreeMap::new();
     };
-    let orphans: Vec<Identity> = record.shim.map_or(Vec::new(), |shim| orphans(shim));
+    let orphans: Vec<Identity> = record.shim.map_or(Vec::new(), orphans);
     let running = record.containers.iter().filter_map(|(name, known)| Some((name, known.process()?)));
     let sample = |(name, main): (&String, Identity)| {
         let mark = pod.join(name);
