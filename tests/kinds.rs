@@ -310,7 +310,8 @@ fn names_and_scopes_are_those_of_api_resources() {
     let row = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let recorded: Vec<Vec<String>> = table.stdout.lines().skip(1).map(row).collect();
     // What is ours comes last: Kubernetes has no such group.
-    let (theirs, ours): (Vec<&Kind>, Vec<&Kind>) = kinds::ALL.iter().partition(|kind| kind.resource.group() != "kloop.dev");
+    let (theirs, ours): (Vec<&Kind>, Vec<&Kind>) =
+        kinds::ALL.iter().partition(|kind| kind.resource.group() != "kloop.dev");
     assert!(kinds::ALL.iter().rev().zip(&ours).all(|(last, ours)| last.resource == ours.resource));
     for kind in &theirs {
         let short = kind.short.join(",");
