@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 /// The way into groups, for a process that has one thread and is about to become a container.
 #[derive(Default)]
@@ -117,11 +118,35 @@ pub fn folder_of(container: &str) -> String {
 
 /// Removes a group in which nothing runs any more.
 pub fn remove(group: &Group) {
-    let _ = fs::remove_dir(&group.folder);
+    let folder = Path::new(&group.folder);
+    let _ = fs::remove_dir(folder);
+    leave_cluster(folder);
+}
+
+/// The cluster's folder goes with its last pod, also when no control plane is there to see to it. In version 2 it stays: it hands
+/// controllers down, which a shim does not set up again.
+fn leave_cluster(pod: &Path) {
+    let cluster = pod
+        .parent()
+        .filter(|parent| parent.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(super::PREFIX)));
+    if let Some(cluster) = cluster.filter(|cluster| cluster.join("tasks").exists()) {
+        let _ = fs::remove_dir(cluster);
+    }
+}
+
+/// Removes what is left of a pod's groups. What was killed a moment ago may not have left them yet: that is waited for a little.
+pub fn remove_pod(folder: &Path) {
+    for _ in 0..50 {
+        remove_tree(folder);
+        if !folder.exists() {
+            return leave_cluster(folder);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Removes a folder of groups with those below it; what still holds processes stays.
-pub fn remove_tree(folder: &Path) {
+fn remove_tree(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove_tree(&entry.path());

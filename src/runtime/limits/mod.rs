@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 /// The time that a share of CPU is measured over, in microseconds.
 const PERIOD: i64 = 100_000;
 
+/// How the names of clusters' folders begin.
+const PREFIX: &[u8] = b"kloop-";
+
 /// Where a cluster's groups are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
@@ -59,7 +62,7 @@ impl Tree {
 
     /// Removes whatever groups of a pod are left, once nothing of it runs.
     pub fn forget(&self, pod: &str) {
-        self.branches.iter().for_each(|branch| group::remove_tree(&branch.pod(pod)));
+        self.branches.iter().for_each(|branch| group::remove_pod(&branch.pod(pod)));
     }
 
     /// Removes the groups of pods that are not there any more.
@@ -68,7 +71,7 @@ impl Tree {
             for entry in fs::read_dir(&branch.base).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 if let Some(uid) = name.to_str().and_then(|name| name.strip_prefix("pod")).filter(|uid| !lives(uid)) {
-                    group::remove_tree(&branch.pod(uid));
+                    group::remove_pod(&branch.pod(uid));
                 }
             }
         }
