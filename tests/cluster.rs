@@ -294,6 +294,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.end_everything();
+        kloop::runtime::limits::discard(&self.home());
     }
 }
 

@@ -15,7 +15,7 @@ pub mod capacity;
 pub mod copy;
 pub mod folder;
 pub mod image;
-mod limits;
+pub mod limits;
 pub mod logs;
 pub mod machine;
 mod network;

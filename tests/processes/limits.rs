@@ -123,7 +123,7 @@ fn commands_beside_a_container_share_its_bounds_and_nothing_stays_of_a_killed_sh
     crate::cluster::signal(shim, "KILL");
     cluster.until_reads("pod/web", "{.status.phase}", "Failed");
     cluster.ok("delete pod web");
-    assert_eq!(folders(&uid), [""; 0]);
+    cluster.until("its groups are gone", || folders(&uid).is_empty());
     cluster.nothing_is_left();
 }
 

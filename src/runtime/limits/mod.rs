@@ -78,6 +78,13 @@ impl Tree {
     }
 }
 
+/// Removes every group of a cluster that is done with: nothing of its pods may run.
+pub fn discard(state: &Path) {
+    if let Some(tree) = fs::canonicalize(state).ok().and_then(|state| Tree::find(&state).ok()) {
+        tree.sweep(|_| false);
+    }
+}
+
 impl Drop for Branch {
     /// The cluster's own folder goes with the last pod: nothing is left of a control plane that has ended with its pods.
     fn drop(&mut self) {
