@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, Role, State};
-use super::{conditions, deadlines, eviction, hooks, message, probes, resources, security, volumes};
+use super::{conditions, deadlines, eviction, hooks, message, ports, probes, resources, security, volumes};
 use crate::kinds::pod::unsupported;
 use crate::world::{Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
@@ -41,6 +41,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         volumes::tell_unmounted(pod, plan);
         security::tell_missing(pod, plan);
         message::tell_shared(pod, plan);
+        ports::tell_refused(pod, plan);
     }
     let lists = [&new.init_container_statuses, &new.container_statuses, &new.ephemeral_container_statuses];
     let statuses = || lists.into_iter().flatten().flatten();

@@ -21,6 +21,7 @@ pub mod image;
 mod message;
 mod phase;
 mod pod;
+mod ports;
 mod probes;
 mod resize;
 mod resources;

@@ -9,7 +9,7 @@ use super::{Line, Narrator, Weight, deeds, loops, node, tail};
 use crate::apiserver::front;
 use crate::object::{Key, Str, Time};
 use crate::store::{Read, Store, StoreError};
-use crate::world::{ContainerState, Effect, Loop, PodFacts, Report, Row, World};
+use crate::world::{ContainerState, Effect, Loop, PodFacts, Report, Row, Settings, World};
 use jiff::SignedDuration;
 use std::collections::HashSet;
 
@@ -87,14 +87,8 @@ impl Heart {
     ) -> Result<(), StoreError> {
         let mut world = World::new(now);
         let network = read.meta(front::NETWORK)?;
-        world.settings.network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
-        world.settings.backoff_seconds = backoff_seconds;
-        world.settings.backoff_cap_seconds = self.world.settings.backoff_cap_seconds;
-        world.settings.private_files = self.world.settings.private_files;
-        world.settings.runs_as = self.world.settings.runs_as;
-        world.settings.unlimited = self.world.settings.unlimited.clone();
-        world.settings.pids_per_pod = self.world.settings.pids_per_pod;
-        world.settings.memory = self.world.settings.memory;
+        let network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
+        world.settings = Settings { network, backoff_seconds, ..self.world.settings.clone() };
         tail::load(read, &mut world)?;
         for (uid, pod) in inventory {
             world.facts.pods.insert(uid, pod);

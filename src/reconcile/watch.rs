@@ -139,6 +139,7 @@ impl Control {
         control.heart.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
         if let Some(machine) = &control.machine {
             control.heart.world.settings.runs_as = machine.runs_as();
+            control.heart.world.settings.lowest_port = machine.lowest_port();
             control.heart.world.settings.unlimited = machine.unlimited();
         }
         control.heart.world.settings.pids_per_pod = control.settings.pids_per_pod;

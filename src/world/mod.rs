@@ -61,6 +61,8 @@ pub struct Settings {
     pub unlimited: Option<Str>,
     /// The user and the group that this control plane, and so its processes, run as.
     pub runs_as: (u32, u32),
+    /// The lowest port that these may bind on this machine.
+    pub lowest_port: u16,
 }
 
 impl Default for Settings {
@@ -75,6 +77,7 @@ impl Default for Settings {
             memory: 0,
             unlimited: None,
             runs_as: (0, 0),
+            lowest_port: 0,
         }
     }
 }

@@ -183,6 +183,15 @@ impl Machine {
         (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
     }
 
+    /// The lowest port that these may bind: all for root, else what the machine's setting says.
+    pub fn lowest_port(&self) -> u16 {
+        if rustix::process::geteuid().is_root() {
+            return 0;
+        }
+        let setting = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+        setting.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024)
+    }
+
     fn folders(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.context.state.join("pods")).into_iter().flatten().flatten();
         let plain = entries.filter(|entry| entry.file_name().to_str().is_some_and(folder::is_plain_name));
