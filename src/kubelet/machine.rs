@@ -405,6 +405,7 @@ impl Machine {
             }
             Effect::Told { .. }
             | Effect::Route { .. }
+            | Effect::Admit { .. }
             | Effect::Discard { .. }
             | Effect::Watch { .. }
             | Effect::Measure { .. }

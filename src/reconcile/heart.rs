@@ -139,7 +139,15 @@ impl Heart {
     pub fn take(&mut self, report: Report, now: Time) {
         let text = deeds::of_report(&self.world.facts, &report);
         let is_usage = matches!(report, Report::Usage { .. });
-        let Some(key) = self.world.facts.take(report) else { return };
+        let is_about_doors = matches!(report, Report::Doors(_));
+        let taken = self.world.facts.take(report);
+        if is_about_doors {
+            // Every Ingress tells where it answers.
+            let ingresses: Vec<Key> =
+                self.world.list(crate::network::INGRESS.root).map(|row| row.key.clone()).collect();
+            ingresses.into_iter().for_each(|key| self.queue(crate::network::INGRESS.name, key, now));
+        }
+        let Some(key) = taken else { return };
         if is_usage {
             return self.queue_autoscalers(&key.namespace, now);
         }

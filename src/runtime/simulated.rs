@@ -363,6 +363,7 @@ impl Host for Simulated {
             }
             Effect::Told { .. }
             | Effect::Route { .. }
+            | Effect::Admit { .. }
             | Effect::Refresh { .. }
             | Effect::Discard { .. }
             | Effect::Measure { .. }
@@ -432,6 +433,7 @@ mod tests {
             Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } => "measured".into(),
             Report::Removed { .. } => "removed".into(),
             Report::Sources { .. } => "sources".into(),
+            Report::Doors(_) => "doors".into(),
         };
         machine.due(at(until)).into_iter().map(word).collect()
     }

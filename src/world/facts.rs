@@ -1,10 +1,12 @@
 //! What the machine last reported. Facts are kept by the runtime across restarts of the control plane; kubelet turns them into status.
 
+use super::entrance::{Doors, Entrance};
 use super::limits::{Limits, Storage};
 use super::plan::{Globs, Route};
 use super::usage::{Sample, Usage};
 use crate::object::{Key, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Everything that the machine (or its simulated twin) has reported.
 #[derive(Default, Clone)]
@@ -17,6 +19,10 @@ pub struct Facts {
     pub refusals: HashMap<(&'static str, Key), Refusal>,
     /// Where the addresses of Services lead, by Service, as it was last ordered.
     pub routes: BTreeMap<Key, Route>,
+    /// What Ingresses let in, as it was last ordered.
+    pub entrances: BTreeMap<Key, Arc<Entrance>>,
+    /// Where the proxy for Ingresses listens.
+    pub doors: Doors,
     /// The files that are watched, by the name of the Image object.
     pub watched: BTreeMap<Str, Watched>,
     /// What autoscalers remember, by uid.

@@ -6,6 +6,7 @@
 //! Start reading at [`World`], then [`plan`].
 
 pub mod control;
+pub mod entrance;
 pub mod facts;
 pub mod limits;
 pub mod plan;
@@ -43,7 +44,7 @@ pub const PIDS: i64 = 4096;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// N of the 127.N.0.0/16 that the cluster's addresses are taken from: pods 127.N.1.0 to 127.N.127.255,
-    /// Services 127.N.128.0 to 127.N.191.255, load balancers above.
+    /// Services 127.N.128.0 to 127.N.191.255, load balancers above, and Ingresses at 127.N.255.1.
     pub network: u8,
     /// First pause of the restart backoff in seconds (Kubernetes: 10).
     pub backoff_seconds: i64,

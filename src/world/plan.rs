@@ -1,5 +1,6 @@
 //! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
 
+use super::entrance::Entrance;
 use super::facts::{Autoscaler, ProbeKind};
 use super::limits::{Bound, Limits};
 use super::volume::{Files, Volume};
@@ -113,6 +114,13 @@ pub enum Effect {
         service: Key,
         /// All of it.
         route: Route,
+    },
+    /// Sets what an Ingress lets in.
+    Admit {
+        /// The Ingress.
+        ingress: Key,
+        /// All of it; none when it lets nothing in any more.
+        entrance: Option<std::sync::Arc<Entrance>>,
     },
     /// An event of the same plan tells of a probe's last failure. Nothing is to be done on the machine: that it was told is the fact.
     Told {

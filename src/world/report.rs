@@ -1,5 +1,6 @@
 //! What the machine reports, and how a report changes the facts.
 
+use super::entrance::Doors;
 use super::facts::{
     ContainerFacts, ContainerState, Facts, Measured, PodFacts, ProbeFacts, ProbeKind, Sources, Stopping, Verdict,
     Watched,
@@ -81,6 +82,8 @@ pub enum Report {
         /// Those that run.
         samples: Vec<(Str, Sample)>,
     },
+    /// Where the proxy for Ingresses listens has changed.
+    Doors(Doors),
     /// Nothing is left of a pod.
     Removed {
         /// The pod.
@@ -95,6 +98,10 @@ impl Facts {
             Report::Removed { pod_uid } => {
                 let gone = self.pods.remove(&pod_uid)?;
                 Some(gone.key())
+            }
+            Report::Doors(doors) => {
+                self.doors = doors;
+                None
             }
             Report::Sources { image, files, sources } => {
                 let known = self.watched.get_mut(&image).filter(|known| known.files == files)?;
@@ -178,6 +185,12 @@ impl Facts {
                 match route.leads_nowhere() {
                     true => self.routes.remove(service),
                     false => self.routes.insert(service.clone(), route.clone()),
+                };
+            }
+            Effect::Admit { ingress, entrance } => {
+                match entrance {
+                    None => self.entrances.remove(ingress),
+                    Some(entrance) => self.entrances.insert(ingress.clone(), entrance.clone()),
                 };
             }
             Effect::Told { pod_uid, container, attempt, kind } => self.told(pod_uid, container, *attempt, *kind),

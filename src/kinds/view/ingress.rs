@@ -46,9 +46,20 @@ fn cells(ingress: &Object, now: Time) -> Vec<Cell> {
         Cell::or_none(body.text("spec.ingressClassName")),
         or(&first_few(&hosts, HOSTS_SHOWN), "*").into(),
         load_balancer_addresses(body.at("status.loadBalancer")).into(),
-        if body.list("spec.tls").is_empty() { "80" } else { "80, 443" }.into(),
+        ports(body).into(),
         since(ingress.created(), now).into(),
     ]
+}
+
+/// The ports where it answers; until that is known, those that kubectl always says.
+fn ports(body: &Value) -> String {
+    let points = body.list("status.loadBalancer.ingress").iter().flat_map(|point| point.list("ports"));
+    let ports: Vec<String> = points.map(|port| port.plain("port")).collect();
+    match (ports.is_empty(), body.list("spec.tls").is_empty()) {
+        (false, _) => ports.join(", "),
+        (true, true) => "80".into(),
+        (true, false) => "80, 443".into(),
+    }
 }
 
 fn class_cells(class: &Object, now: Time) -> Vec<Cell> {

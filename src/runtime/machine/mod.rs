@@ -12,7 +12,8 @@ mod shard;
 use super::wire::Group;
 use super::{build, bury, folder, image, limits, network, probe, sources, view};
 use crate::network::names::Directory;
-use crate::object::{Str, Time};
+use crate::object::{Key, Str, Time};
+use crate::world::entrance::Entrance;
 use crate::world::limits::Limits;
 use crate::world::plan::Globs;
 use crate::world::{Effect, PodFacts, Report};
@@ -71,6 +72,8 @@ pub struct Machine {
     resolver: Option<UdpSocket>,
     /// Where the rest of the machine comes in; none where it could not be started.
     proxy: Option<network::proxy::Teller>,
+    /// What lets HTTP in by the rules of Ingresses.
+    ingress: network::ingress::Proxy,
     /// What watches the files of images; none before there are any.
     watching: Option<sources::Watching>,
 }
@@ -117,6 +120,7 @@ impl Machine {
             directory,
             resolver: None,
             proxy,
+            ingress: network::ingress::Proxy::default(),
             watching: None,
         };
         let (seen, told) = (machine.context.clone(), machine.context.clone());
@@ -217,6 +221,12 @@ impl Machine {
         }
     }
 
+    fn admit(&mut self, ingress: &Key, entrance: Option<Arc<Entrance>>) {
+        let context = self.context.clone();
+        let tell = || -> network::ingress::Tell { Box::new(move |report| (context.report)(report)) };
+        self.ingress.admit(ingress, entrance, &self.context.state, tell);
+    }
+
     /// Where files cannot be watched at all, pods whose images want it wait, and say so.
     fn watch(&mut self, image: &Str, files: &Globs) {
         if self.watching.is_none() {
@@ -257,10 +267,12 @@ impl Host for Machine {
             // A disk that refuses is told by the next start; the loop orders it again when anything changes.
             Effect::Route { service, route } => {
                 self.names().lead(service, route);
+                self.ingress.lead(service, route);
                 let written = network::routes::write(&self.context.state, route);
                 let told = self.proxy.as_ref().map(|proxy| proxy.send((service.clone(), route.clone())));
                 return drop((written, told));
             }
+            Effect::Admit { ingress, entrance } => return self.admit(ingress, entrance.clone()),
             Effect::Watch { image, files } => return self.watch(image, files),
             Effect::Discard { volume } => volume,
             // The clock tells its end.

@@ -254,6 +254,7 @@ impl Shard {
             Effect::Measure { pods } => pods.iter().for_each(|uid| self.measure(uid)),
             Effect::Told { .. }
             | Effect::Route { .. }
+            | Effect::Admit { .. }
             | Effect::Remember { .. }
             | Effect::Watch { .. }
             | Effect::Confine { .. } => {}

@@ -38,9 +38,9 @@ pub enum Decision {
 }
 
 /// Third bytes of the addresses of pods, and of Services: `127.N.1.1` to `127.N.127.254`, `127.N.128.1` to `127.N.191.254`, and
-/// `127.N.192.1` to `127.N.254.254` for load balancers.
+/// `127.N.192.1` to `127.N.254.254` for load balancers, `127.N.255.1` for Ingresses.
 const PODS: std::ops::RangeInclusive<u8> = 1..=127;
-const SERVICES: std::ops::RangeInclusive<u8> = 128..=254;
+const SERVICES: std::ops::RangeInclusive<u8> = 128..=255;
 
 /// Whether this is an address of a pod of its own; pods on the host's network have another.
 pub fn is_pod(ip: Ipv4Addr) -> bool {
@@ -108,6 +108,7 @@ mod tests {
             (Call::Connect, "127.9.128.1:443", Decision::Service(to("127.9.128.1:443"))),
             (Call::Connect, "[::ffff:127.9.191.7]:443", Decision::Service(to("127.9.191.7:443"))),
             (Call::Connect, "127.9.254.7:443", Decision::Service(to("127.9.254.7:443"))),
+            (Call::Connect, "127.9.255.1:80", Decision::Service(to("127.9.255.1:80"))),
             (Call::Connect, "127.9.2.2:80", Decision::Pod(to("127.9.2.2:80"))),
             (Call::Connect, "127.8.128.1:443", Decision::GoOn),
             (Call::Connect, "127.9.0.1:80", Decision::GoOn),

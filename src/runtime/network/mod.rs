@@ -15,6 +15,7 @@ mod address;
 mod decide;
 mod filter;
 mod gate;
+pub mod ingress;
 mod notice;
 pub mod proxy;
 pub mod resolver;

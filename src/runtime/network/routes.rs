@@ -52,10 +52,14 @@ fn text(route: &Route) -> String {
 /// The endpoints of a Service's port, in the order in which to try them; none when there are none.
 pub fn endpoints(folder: &Path, service: &str, port: u16, stream: bool, client: Ipv4Addr) -> Vec<SocketAddrV4> {
     let text = fs::read_to_string(folder.join(service)).unwrap_or_default();
+    choose(&text, port, stream, client, chance())
+}
+
+/// A random number. Without chance the first endpoint is as good as any.
+pub fn chance() -> u64 {
     let mut chance = [0; 8];
-    // Without chance the first endpoint is as good as any.
     let _ = getrandom::fill(&mut chance);
-    choose(&text, port, stream, client, u64::from_ne_bytes(chance))
+    u64::from_ne_bytes(chance)
 }
 
 fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
@@ -63,8 +67,13 @@ fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) ->
     let lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let line = lines.into_iter().find(|line| line.len() > 2 && line[0] == protocol && line[1].parse() == Ok(port));
     let Some(line) = line else { return Vec::new() };
-    let mut found: Vec<SocketAddrV4> = line[3..].iter().filter_map(|endpoint| endpoint.parse().ok()).collect();
-    if line[2] == "same" {
+    let found = line[3..].iter().filter_map(|endpoint| endpoint.parse().ok()).collect();
+    in_order(found, line[2] == "same", client, chance)
+}
+
+/// Endpoints in the order in which a client is to try them.
+pub fn in_order(mut found: Vec<SocketAddrV4>, sticky: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
+    if sticky {
         // The endpoint that likes this client best: it stays the same while it is there, whichever others come and go.
         found.sort_by_key(|endpoint| std::cmp::Reverse(liking(client, *endpoint)));
     } else if !found.is_empty() {

@@ -1,0 +1,197 @@
+//! The ingress controller: what each Ingress lets in, and where it says that it answers.
+//!
+//! Knows: the rules, default backend and certificates of an Ingress ([`Entrance`]), which rule a request meets ([`table`]), and the
+//! one address that all Ingresses share. Served is every Ingress whose class is nobody else's: without a class, of a class that no
+//! IngressClass here describes, or of one whose controller is [`CONTROLLER`].
+//! Never: asks for endpoints. They are chosen at the moment of a request, from the routes of Services. Start reading at [`LOOP`].
+
+pub mod table;
+
+use crate::object::{Key, Object, Str};
+use crate::world::entrance::{Backend, BackendPort, Certificate, Door, Entrance, Rule};
+use crate::world::{Effect, EventType, Loop, Plan, Row, Verb, World};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The loop.
+pub const LOOP: Loop = Loop { name: "ingress-controller", root: INGRESSES, concerns, plan };
+
+/// `spec.controller` of the classes that are served here.
+pub const CONTROLLER: &str = "kloop.dev/ingress";
+
+const INGRESSES: &str = "ingresses.networking.k8s.io";
+const CLASSES: &str = "ingressclasses.networking.k8s.io";
+const SECRETS: &str = "secrets";
+/// How classes were named before `spec.ingressClassName`.
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    let all = || world.list(INGRESSES);
+    match row.key.resource.0 {
+        INGRESSES => vec![row.key.clone()],
+        CLASSES | "nodes" => all().map(|row| row.key.clone()).collect(),
+        SECRETS => {
+            let around = world.list_in(INGRESSES, &row.key.namespace);
+            let names = |ingress: &&Arc<Row>| tls(&ingress.body()).any(|(secret, _)| secret == &*row.key.name);
+            around.filter(|ingress| ingress.mentions(&row.key.name)).filter(names).map(|row| row.key.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let row = world.get(key);
+    let served = row.filter(|row| !row.is_deleting() && is_served(world, &row.body()));
+    let wanted = served.map(|row| entrance(world, row));
+    let ordered = world.facts.entrances.get(key);
+    if wanted.as_ref() != ordered.map(|ordered| &**ordered) {
+        if let Some(row) = served {
+            warn(world, row, &mut plan);
+        }
+        plan.effects.push(Effect::Admit { ingress: key.clone(), entrance: wanted.clone().map(Arc::new) });
+    }
+    if let Some(row) = row.filter(|row| !row.is_deleting()) {
+        tell(world, row, wanted.as_ref(), &mut plan);
+    }
+    plan
+}
+
+/// Whether its class is nobody else's.
+fn is_served(world: &World, ingress: &Object) -> bool {
+    let class = ingress.text(&["spec", "ingressClassName"]).or_else(|| ingress.annotation(CLASS_ANNOTATION));
+    let described = class.and_then(|class| world.find(CLASSES, "", class));
+    described.is_none_or(|class| class.body().text(&["spec", "controller"]) == Some(CONTROLLER))
+}
+
+fn address(world: &World) -> String {
+    format!("127.{}.255.1", world.settings.network)
+}
+
+fn entrance(world: &World, row: &Row) -> Entrance {
+    let ingress = row.body();
+    let namespace = &row.key.namespace;
+    let rules = ingress.items(&["spec", "rules"]).iter();
+    let rules = rules.flat_map(|rule| {
+        let host: Str = rule["host"].as_str().unwrap_or_default().into();
+        let paths = rule["http"]["paths"].as_array().into_iter().flatten();
+        paths.map(move |path| Rule {
+            host: host.clone(),
+            path: path["path"].as_str().unwrap_or_default().into(),
+            is_exact: path["pathType"] == "Exact",
+            backend: backend(namespace, &path["backend"]),
+        })
+    });
+    Entrance {
+        address: address(world).into(),
+        created: row.created,
+        rules: rules.collect(),
+        default: ingress.at(&["spec", "defaultBackend"]).and_then(|default| backend(namespace, default)),
+        certificates: tls(&ingress).filter_map(|tls| certificate(world, namespace, tls).ok()).collect(),
+    }
+}
+
+fn backend(namespace: &str, backend: &Value) -> Option<Backend> {
+    let service = &backend["service"];
+    let port = match service["port"]["name"].as_str() {
+        Some(name) if !name.is_empty() => BackendPort::Name(name.into()),
+        _ => BackendPort::Number(u16::try_from(service["port"]["number"].as_i64()?).ok()?),
+    };
+    let service = Key::new(crate::object::Resource("services"), namespace, service["name"].as_str()?);
+    Some(Backend { service, port })
+}
+
+/// The Secrets for TLS, each with its hosts.
+fn tls(ingress: &Object) -> impl Iterator<Item = (&str, Vec<Str>)> {
+    ingress.items(&["spec", "tls"]).iter().filter_map(|tls| {
+        let hosts = tls["hosts"].as_array().into_iter().flatten().filter_map(|host| host.as_str().map(Str::from));
+        Some((tls["secretName"].as_str().filter(|name| !name.is_empty())?, hosts.collect()))
+    })
+}
+
+/// The certificate, or what is wrong with the Secret.
+fn certificate(world: &World, namespace: &str, (name, hosts): (&str, Vec<Str>)) -> Result<Certificate, String> {
+    let secret = world.find(SECRETS, namespace, name).ok_or_else(|| format!("secret \"{name}\" not found"))?;
+    let secret = secret.body();
+    let pem = |key: &str, mark: &str| {
+        let text = secret.text(&["data", key]).ok_or_else(|| format!("secret \"{name}\" has no {key}"))?;
+        let bytes = STANDARD.decode(text).unwrap_or_default();
+        let is_pem = memchr::memmem::find(&bytes, mark.as_bytes()).is_some();
+        if is_pem { Ok(bytes) } else { Err(format!("{key} of secret \"{name}\" holds no {mark}: it is to be PEM")) }
+    };
+    Ok(Certificate { hosts, chain: pem("tls.crt", "BEGIN CERTIFICATE")?, key: pem("tls.key", "PRIVATE KEY")? })
+}
+
+/// Tells what of an Ingress cannot be served as it is written.
+fn warn(world: &World, row: &Row, plan: &mut Plan) {
+    let ingress = row.body();
+    for tls in tls(&ingress) {
+        if let Err(why) = certificate(world, &row.key.namespace, tls) {
+            plan.event(row, EventType::Warning, "BadCertificate", format!("no TLS for its hosts: {why}"));
+        }
+    }
+    let paths = ingress.items(&["spec", "rules"]).iter().flat_map(|rule| rule["http"]["paths"].as_array());
+    let backends = paths.flatten().map(|path| &path["backend"]).chain(ingress.at(&["spec", "defaultBackend"]));
+    for resource in backends.filter_map(|backend| backend.get("resource")) {
+        let (kind, name) = (&resource["kind"], &resource["name"]);
+        let text = format!("nothing here serves resource backends such as {kind} {name}: requests for it get 503");
+        plan.event(row, EventType::Warning, "UnsupportedBackend", text);
+    }
+    for (annotation, _) in ingress.pairs(&["metadata", "annotations"]) {
+        if annotation.contains("ingress.kubernetes.io/") {
+            let text = format!("annotation {annotation} is for another controller, and not acted on");
+            plan.event(row, EventType::Warning, "IgnoredAnnotation", text);
+        }
+    }
+}
+
+/// Sets the status: where it answers. Without a node that is this machine there is nobody who listens.
+fn tell(world: &World, row: &Row, entrance: Option<&Entrance>, plan: &mut Plan) {
+    let ingress = row.body();
+    let has = ingress.at(&["status", "loadBalancer", "ingress"]).unwrap_or(&Value::Null);
+    let doors = &world.facts.doors;
+    let Some(entrance) = entrance else {
+        // What another controller has set there stays.
+        if has[0]["ip"] == address(world) {
+            plan.write(with_status(&ingress, json!({})), "its class is another controller's");
+        }
+        return;
+    };
+    if !world.facts.nodes.values().any(|node| node.ours && !node.simulated) {
+        return;
+    }
+    let is_secure = !entrance.certificates.is_empty();
+    let wanted: Vec<&Door> = std::iter::once(&doors.http).chain(is_secure.then_some(&doors.https)).collect();
+    if wanted.iter().any(|door| door.port == 0) {
+        return;
+    }
+    let ports: Vec<Value> = wanted.iter().map(|door| json!({"port": door.port, "protocol": "TCP"})).collect();
+    let status = json!([{"ip": entrance.address, "ports": ports}]);
+    if *has == status {
+        return;
+    }
+    let texts = ["http", "https"].into_iter().zip(&wanted).map(|(scheme, door)| place(scheme, &entrance.address, door));
+    let text = format!("Scheduled for sync: answers at {}", texts.collect::<Vec<_>>().join(" and "));
+    plan.event(row, EventType::Normal, "Sync", text.clone());
+    plan.write(with_status(&ingress, json!({"ingress": status})), text);
+}
+
+/// `http://127.9.255.1:8080 (port 80: Permission denied)`.
+fn place(scheme: &str, address: &str, door: &Door) -> String {
+    match (&*door.instead, door.port) {
+        ("", 80 | 443) => format!("{scheme}://{address}/"),
+        ("", port) => format!("{scheme}://{address}:{port}/"),
+        (instead, port) => format!("{scheme}://{address}:{port}/ ({instead})"),
+    }
+}
+
+fn with_status(ingress: &Object, balancer: Value) -> Verb {
+    let mut changed = ingress.clone();
+    changed.set(&["status", "loadBalancer"], balancer);
+    Verb::Status(changed)
+}
+
+#[cfg(test)]
+mod tests;

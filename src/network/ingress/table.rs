@@ -1,0 +1,270 @@
+//! Which rule a request meets: hosts before wildcards before any host, then the longest path, then the exact one, then the older Ingress.
+
+use crate::object::{Key, Str};
+use crate::world::entrance::{Backend, Entrance};
+use std::collections::HashMap;
+
+/// The rules of all Ingresses, by host.
+#[derive(Default)]
+pub struct Table {
+    /// Rules of a host, best first; those of `*.example.org` under that name, those of any host under the empty one.
+    hosts: HashMap<Str, Vec<Entry>>,
+}
+
+struct Entry {
+    /// Without slashes at its end, unless it is exact.
+    path: Str,
+    kind: Kind,
+    backend: Option<Backend>,
+}
+
+/// Better ones last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Where everything else goes.
+    Default,
+    Prefix,
+    Exact,
+}
+
+/// What a request meets.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// No rule.
+    Nothing,
+    /// A rule for something that is no Service.
+    Unknown,
+    /// A port of a Service.
+    Service(&'a Backend),
+}
+
+impl Table {
+    /// The table of these Ingresses.
+    pub fn new<'a>(entrances: impl IntoIterator<Item = (&'a Key, &'a Entrance)>) -> Table {
+        let mut sorted: Vec<(&Key, &Entrance)> = entrances.into_iter().collect();
+        sorted.sort_by_key(|(key, entrance)| (entrance.created, *key));
+        let mut table = Table::default();
+        for (_, entrance) in sorted {
+            table.add(entrance);
+        }
+        for entries in table.hosts.values_mut() {
+            // Stable: the older Ingress stays before the younger.
+            entries.sort_by_key(|entry| std::cmp::Reverse((entry.kind > Kind::Default, entry.path.len(), entry.kind)));
+        }
+        table
+    }
+
+    fn add(&mut self, entrance: &Entrance) {
+        for rule in &entrance.rules {
+            let (path, kind) = match rule.is_exact {
+                true => (&*rule.path, Kind::Exact),
+                false => (rule.path.trim_end_matches('/'), Kind::Prefix),
+            };
+            let entry = Entry { path: path.into(), kind, backend: rule.backend.clone() };
+            self.hosts.entry(rule.host.to_lowercase().into()).or_default().push(entry);
+        }
+        let Some(default) = &entrance.default else { return };
+        // Of its own hosts before those of others, and of whatever host that nobody speaks of.
+        let mut hosts: Vec<Str> = entrance.rules.iter().map(|rule| rule.host.to_lowercase().into()).collect();
+        hosts.push("".into());
+        hosts.sort();
+        hosts.dedup();
+        for host in hosts {
+            let entry = Entry { path: "".into(), kind: Kind::Default, backend: Some(default.clone()) };
+            self.hosts.entry(host).or_default().push(entry);
+        }
+    }
+
+    /// What a request for a path of a host meets. The host is as the client wrote it, maybe with a port.
+    pub fn find(&self, host: &str, path: &str) -> Found<'_> {
+        let host = plain_host(host);
+        let wildcard = host.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        let names = [Some(host.as_str()).filter(|host| !host.is_empty()), wildcard.as_deref(), Some("")];
+        let entries = |name: &str| self.hosts.get(name).map_or(&[][..], Vec::as_slice);
+        let meets = |is_default: bool| {
+            let all = names.iter().flatten().flat_map(|name| entries(name));
+            all.filter(|entry| (entry.kind == Kind::Default) == is_default).find(|entry| entry.meets(path))
+        };
+        match meets(false).or_else(|| meets(true)) {
+            None => Found::Nothing,
+            Some(entry) => entry.backend.as_ref().map_or(Found::Unknown, Found::Service),
+        }
+    }
+}
+
+impl Entry {
+    /// Prefixes are compared element by element: `/a` is no prefix of `/ab`.
+    fn meets(&self, path: &str) -> bool {
+        match self.kind {
+            Kind::Exact => *self.path == *path,
+            Kind::Default | Kind::Prefix => {
+                path.strip_prefix(&*self.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+        }
+    }
+}
+
+/// A host without its port, and as it is compared.
+pub fn plain_host(host: &str) -> String {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name.trim_end_matches('.').to_lowercase()
+}
+
+/// Whether a host is meant by a name that may be a wildcard: `*` stands for one label.
+pub fn is_host(name: &str, host: &str) -> bool {
+    match name.strip_prefix("*.") {
+        None => name.eq_ignore_ascii_case(host),
+        Some(parent) => {
+            host.split_once('.').is_some_and(|(first, rest)| !first.is_empty() && rest.eq_ignore_ascii_case(parent))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Resource, Time};
+    use crate::world::entrance::{BackendPort, Rule};
+    use jiff::SignedDuration;
+
+    fn backend(name: &str) -> Backend {
+        Backend { service: Key::new(Resource("services"), "default", name), port: BackendPort::Number(80) }
+    }
+
+    fn rule(text: &str) -> Rule {
+        let words: Vec<&str> = text.split(' ').collect();
+        let host = if words[0] == "*" { "" } else { words[0] };
+        let path = if words[2] == "-" { "" } else { words[2] };
+        Rule {
+            host: host.into(),
+            path: path.into(),
+            is_exact: words[1] == "=",
+            backend: (words[3] != "?").then(|| backend(words[3])),
+        }
+    }
+
+    fn entrance(age: i64, rules: &[&str], default: Option<&str>) -> Entrance {
+        Entrance {
+            created: Some(Time::UNIX_EPOCH - SignedDuration::from_secs(age)),
+            rules: rules.iter().map(|text| rule(text)).collect(),
+            default: default.map(backend),
+            ..Entrance::default()
+        }
+    }
+
+    fn ask(entrances: &[Entrance], host: &str, path: &str) -> String {
+        let keys: Vec<Key> =
+            (0..entrances.len()).map(|at| Key::new(Resource("ingresses"), "default", &at.to_string())).collect();
+        let table = Table::new(keys.iter().zip(entrances));
+        match table.find(host, path) {
+            Found::Nothing => "-".into(),
+            Found::Unknown => "?".into(),
+            Found::Service(backend) => backend.service.name.to_string(),
+        }
+    }
+
+    /// The examples of <https://kubernetes.io/docs/concepts/services-networking/ingress/#examples>.
+    #[test]
+    fn paths_as_the_documentation_has_them() {
+        let table = [
+            ("/", "/any/path", true, false),
+            ("/foo", "/foo", true, true),
+            ("/foo", "/bar", false, false),
+            ("/foo", "/foo/", true, false),
+            ("/foo/", "/foo", true, false),
+            ("/foo/", "/foo/", true, true),
+            ("/aaa/bb", "/aaa/bbb", false, false),
+            ("/aaa/bbb", "/aaa/bbb", true, true),
+            ("/aaa/bbb/", "/aaa/bbb", true, false),
+            ("/aaa/bbb", "/aaa/bbb/", true, false),
+            ("/aaa/bbb", "/aaa/bbb/ccc", true, false),
+            ("/aaa/bbb", "/aaa/bbbxyz", false, false),
+            ("/Foo", "/foo", false, false),
+            ("-", "/foo", true, false),
+        ];
+        for (path, asked, prefix, exact) in table {
+            for (kind, expected) in [("~", prefix), ("=", exact)] {
+                let entrances = [entrance(0, &[&format!("* {kind} {path} web")], None)];
+                assert_eq!(ask(&entrances, "h", asked) == "web", expected, "{kind} {path} for {asked}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_rule_wins() {
+        let shop = entrance(
+            9,
+            &[
+                "shop.example ~ / front",
+                "shop.example ~ /api api",
+                "shop.example ~ /api/v2/ new",
+                "shop.example = /api health",
+                "*.example ~ / wild",
+                "* ~ /static files",
+                "cloud.example ~ / ?",
+            ],
+            None,
+        );
+        let table = [
+            ("shop.example", "/", "front"),
+            ("SHOP.example.:8080", "/x", "front"),
+            ("shop.example", "/api", "health"),
+            ("shop.example", "/api/", "api"),
+            ("shop.example", "/api/v2", "new"),
+            ("shop.example", "/api/v22", "api"),
+            ("other.example", "/api", "wild"),
+            ("a.other.example", "/api", "-"),
+            ("a.other.example", "/static/x.css", "files"),
+            ("example", "/", "-"),
+            ("", "/static", "files"),
+            ("127.9.255.1:80", "/", "-"),
+            ("[::1]:80", "/static", "files"),
+            ("cloud.example", "/", "?"),
+        ];
+        for (host, path, expected) in table {
+            assert_eq!(ask(std::slice::from_ref(&shop), host, path), expected, "{host}{path}");
+        }
+    }
+
+    #[test]
+    fn what_no_rule_speaks_of_goes_to_a_default() {
+        let one = entrance(5, &["one.example ~ /a a"], Some("one"));
+        let two = entrance(9, &["two.example ~ /a b", "* ~ /any any"], Some("two"));
+        let table = [
+            ("one.example", "/a", "a"),
+            ("one.example", "/b", "one"),
+            ("one.example", "/any", "any"),
+            ("two.example", "/b", "two"),
+            ("none.example", "/", "two"),
+        ];
+        for (host, path, expected) in table {
+            assert_eq!(ask(&[one.clone(), two.clone()], host, path), expected, "{host}{path}");
+        }
+    }
+
+    #[test]
+    fn the_older_ingress_keeps_what_both_want() {
+        let young = entrance(1, &["* ~ / young"], None);
+        let old = entrance(2, &["* ~ / old"], None);
+        assert_eq!(ask(&[young.clone(), old.clone()], "h", "/"), "old");
+        assert_eq!(ask(&[old, young], "h", "/"), "old");
+    }
+
+    #[test]
+    fn names_of_certificates() {
+        let table = [
+            ("a.example", "a.example", true),
+            ("a.example", "A.Example", true),
+            ("*.example", "a.example", true),
+            ("*.example", "b.a.example", false),
+            ("*.example", "example", false),
+            ("*.example", ".example", false),
+        ];
+        for (name, host, expected) in table {
+            assert_eq!(is_host(name, host), expected, "{name} {host}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Plans of the ingress controller.
+
+use super::*;
+use crate::object::{Resource, Time};
+use crate::world::NodeFacts;
+use crate::world::entrance::Doors;
+
+fn put(world: &mut World, resource: &'static str, object: Value) -> Key {
+    let meta = &object["metadata"];
+    let namespace = meta["namespace"].as_str().unwrap_or_default();
+    let key = Key::new(Resource(resource), namespace, meta["name"].as_str().unwrap());
+    world.put(key.clone(), object.to_string().into());
+    key
+}
+
+fn world() -> World {
+    let mut world = World::new(Time::UNIX_EPOCH);
+    world.settings.network = 9;
+    world.facts.nodes.insert("here".into(), NodeFacts { ours: true, ..NodeFacts::default() });
+    world
+}
+
+fn meta(name: &str) -> Value {
+    json!({"name": name, "namespace": "default", "uid": name})
+}
+
+fn ingress(spec: Value) -> Value {
+    json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": meta("shop"), "spec": spec})
+}
+
+fn simple() -> Value {
+    let backend = json!({"service": {"name": "web", "port": {"name": "http"}}});
+    let paths = json!([{"path": "/", "pathType": "Prefix", "backend": backend}]);
+    json!({"rules": [{"host": "shop.example", "http": {"paths": paths}}]})
+}
+
+fn open(world: &mut World, http: u16, https: u16, instead: &str) {
+    let door = |port| Door { port, instead: instead.into() };
+    world.facts.doors = Doors { http: door(http), https: door(https) };
+}
+
+/// The plan, once what it orders was ordered.
+fn ordered(world: &mut World, key: &Key) -> Plan {
+    let plan = plan(world, key);
+    plan.effects.iter().for_each(|effect| world.facts.ordered(effect, Time::UNIX_EPOCH));
+    plan
+}
+
+fn admitted(plan: &Plan) -> Option<&Entrance> {
+    plan.effects.iter().find_map(|effect| match effect {
+        Effect::Admit { entrance, .. } => entrance.as_deref(),
+        _ => None,
+    })
+}
+
+fn status(plan: &Plan) -> Option<Value> {
+    plan.writes.iter().find_map(|write| match &write.verb {
+        Verb::Status(object) => object.at(&["status", "loadBalancer"]).cloned(),
+        _ => None,
+    })
+}
+
+fn events(plan: &Plan) -> Vec<String> {
+    plan.events.iter().map(|event| format!("{} {}", event.reason, event.message)).collect()
+}
+
+#[test]
+fn rules_become_an_entrance_once() {
+    let mut world = world();
+    let mut spec = simple();
+    spec["defaultBackend"] = json!({"service": {"name": "other", "port": {"number": 81}}});
+    spec["rules"][0]["http"]["paths"][0]["pathType"] = "Exact".into();
+    let key = put(&mut world, INGRESSES, ingress(spec));
+    let first = ordered(&mut world, &key);
+    let entrance = admitted(&first).unwrap();
+    let service = |name: &str| Key::new(Resource("services"), "default", name);
+    assert_eq!(&*entrance.address, "127.9.255.1");
+    let web = Backend { service: service("web"), port: BackendPort::Name("http".into()) };
+    let rule = Rule { host: "shop.example".into(), path: "/".into(), is_exact: true, backend: Some(web) };
+    assert_eq!(entrance.rules, [rule]);
+    assert_eq!(entrance.default, Some(Backend { service: service("other"), port: BackendPort::Number(81) }));
+    assert!(first.writes.is_empty(), "nobody listens yet");
+    assert!(plan(&world, &key).is_empty(), "ordered once");
+    world.remove(&key);
+    let last = ordered(&mut world, &key);
+    assert_eq!(last.effects, [Effect::Admit { ingress: key.clone(), entrance: None }]);
+    assert!(plan(&world, &key).is_empty());
+}
+
+#[test]
+fn the_status_says_where_it_answers() {
+    let refused = "port 80: Permission denied";
+    let table =
+        [(80, "", "http://127.9.255.1/"), (8080, refused, "http://127.9.255.1:8080/ (port 80: Permission denied)")];
+    for (port, instead, place) in table {
+        let mut world = world();
+        let mut object = ingress(simple());
+        let key = put(&mut world, INGRESSES, object.clone());
+        ordered(&mut world, &key);
+        open(&mut world, port, 0, instead);
+        let told = plan(&world, &key);
+        let expected = json!({"ingress": [{"ip": "127.9.255.1", "ports": [{"port": port, "protocol": "TCP"}]}]});
+        assert_eq!(status(&told), Some(expected.clone()));
+        assert_eq!(events(&told), [format!("Sync Scheduled for sync: answers at {place}")]);
+        object["status"] = json!({"loadBalancer": expected});
+        put(&mut world, INGRESSES, object);
+        assert!(plan(&world, &key).is_empty(), "quiet when right");
+    }
+}
+
+#[test]
+fn a_node_that_only_pretends_answers_nowhere() {
+    let mut world = world();
+    world.facts.nodes.get_mut("here").unwrap().simulated = true;
+    let key = put(&mut world, INGRESSES, ingress(simple()));
+    ordered(&mut world, &key);
+    open(&mut world, 80, 0, "");
+    assert!(plan(&world, &key).is_empty());
+}
+
+#[test]
+fn served_is_every_class_that_is_nobody_elses() {
+    let class = |controller: &str| json!({"metadata": {"name": "c", "uid": "c"}, "spec": {"controller": controller}});
+    let table = [
+        (None, None, true),
+        (Some("c"), None, true),
+        (Some("c"), Some(CONTROLLER), true),
+        (Some("c"), Some("k8s.io/ingress-nginx"), false),
+        (None, Some("k8s.io/ingress-nginx"), true),
+    ];
+    for (named, controller, expected) in table {
+        for is_annotated in [false, true] {
+            let mut world = world();
+            let mut object = ingress(simple());
+            if let Some(named) = named {
+                match is_annotated {
+                    true => object["metadata"]["annotations"] = json!({CLASS_ANNOTATION: named}),
+                    false => object["spec"]["ingressClassName"] = named.into(),
+                }
+            }
+            let key = put(&mut world, INGRESSES, object);
+            controller.map(|controller| put(&mut world, CLASSES, class(controller)));
+            assert_eq!(admitted(&plan(&world, &key)).is_some(), expected, "{named:?} {controller:?} {is_annotated}");
+        }
+    }
+}
+
+#[test]
+fn what_goes_over_to_another_controller_gives_its_address_back() {
+    let mut world = world();
+    let mut object = ingress(simple());
+    object["spec"]["ingressClassName"] = "c".into();
+    object["status"] = json!({"loadBalancer": {"ingress": [{"ip": "127.9.255.1"}]}});
+    let key = put(&mut world, INGRESSES, object.clone());
+    let class = json!({"metadata": {"name": "c", "uid": "c"}, "spec": {"controller": "example.com/other"}});
+    put(&mut world, CLASSES, class);
+    assert_eq!(status(&plan(&world, &key)), Some(json!({})));
+    object["status"]["loadBalancer"]["ingress"][0]["ip"] = "192.0.2.1".into();
+    put(&mut world, INGRESSES, object);
+    assert!(plan(&world, &key).is_empty(), "what the other has set stays");
+}
+
+#[test]
+fn certificates_come_out_of_secrets() {
+    let mut world = world();
+    let mut spec = simple();
+    spec["tls"] = json!([{"hosts": ["shop.example"], "secretName": "cert"}]);
+    let key = put(&mut world, INGRESSES, ingress(spec));
+    let bare = ordered(&mut world, &key);
+    assert_eq!(admitted(&bare).unwrap().certificates, []);
+    assert_eq!(events(&bare), ["BadCertificate no TLS for its hosts: secret \"cert\" not found"]);
+    assert!(plan(&world, &key).events.is_empty(), "told once");
+    let pem = |what: &str| STANDARD.encode(format!("-----BEGIN {what}-----\n"));
+    let secret =
+        |key: &str| json!({"metadata": meta("cert"), "data": {"tls.crt": pem("CERTIFICATE"), "tls.key": pem(key)}});
+    let cert = put(&mut world, SECRETS, secret("EC PRIVATE KEY"));
+    assert_eq!(concerns(&world, world.get(&cert).unwrap()), [key.clone()]);
+    let full = ordered(&mut world, &key);
+    let certificates = &admitted(&full).unwrap().certificates;
+    assert_eq!(certificates[0].hosts, [Str::from("shop.example")]);
+    assert!(certificates[0].key.starts_with(b"-----BEGIN EC PRIVATE KEY"));
+    open(&mut world, 80, 443, "");
+    let ports = json!([{"port": 80, "protocol": "TCP"}, {"port": 443, "protocol": "TCP"}]);
+    assert_eq!(status(&plan(&world, &key)).unwrap()["ingress"][0]["ports"], ports);
+    put(&mut world, SECRETS, secret("NOTHING"));
+    let bad = plan(&world, &key);
+    assert_eq!(
+        events(&bad)[0],
+        "BadCertificate no TLS for its hosts: tls.key of secret \"cert\" holds no PRIVATE KEY: it is to be PEM"
+    );
+}
+
+#[test]
+fn what_is_not_served_is_said() {
+    let mut world = world();
+    let mut spec = simple();
+    spec["rules"][0]["http"]["paths"][0]["backend"] = json!({"resource": {"kind": "Bucket", "name": "b"}});
+    let mut object = ingress(spec);
+    object["metadata"]["annotations"] = json!({"nginx.ingress.kubernetes.io/rewrite-target": "/"});
+    let key = put(&mut world, INGRESSES, object);
+    let plan = plan(&world, &key);
+    assert_eq!(admitted(&plan).unwrap().rules[0].backend, None);
+    let reasons: Vec<&str> = plan.events.iter().map(|event| event.reason).collect();
+    assert_eq!(reasons, ["UnsupportedBackend", "IgnoredAnnotation"]);
+}

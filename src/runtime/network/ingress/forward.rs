@@ -1,0 +1,149 @@
+//! One request, to an endpoint and back: bodies as they come, both ways; after `Upgrade` whatever the two have to say.
+
+use super::pool::Body;
+use super::{Shared, Way};
+use http_body_util::{Either, Empty, Full};
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::io::copy_bidirectional;
+
+/// Headers that are between two neighbours, and not for whoever comes after (RFC 9110, 7.6.1). `Expect` is answered here.
+const OF_NEIGHBOURS: [HeaderName; 7] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::EXPECT,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Who has come in, and by which door.
+pub struct Visit {
+    /// What the proxy knows.
+    pub shared: Arc<Shared>,
+    /// Where the client is.
+    pub client: SocketAddr,
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    /// The door's port.
+    pub port: u16,
+}
+
+type Answer = Response<Either<Incoming, Full<Bytes>>>;
+
+/// Answers a request.
+pub async fn answer(request: Request<Incoming>, visit: Arc<Visit>) -> Result<Answer, Infallible> {
+    Ok(lead(request, &visit).await.unwrap_or_else(|refusal| refusal))
+}
+
+async fn lead(mut request: Request<Incoming>, visit: &Visit) -> Result<Answer, Answer> {
+    let host = host(&request);
+    let (path, is_head) = (request.uri().path().to_owned(), request.method() == Method::HEAD);
+    let refuse = |code, why: &str| refusal(code, &format!("{host}{path}: {why}"), is_head);
+    let places = match visit.shared.way(&host, &path, visit.client.ip()) {
+        Way::Nowhere => return Err(refuse(StatusCode::NOT_FOUND, "no Ingress has a rule for it")),
+        Way::Nobody => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "the Service has no ready endpoint")),
+        Way::Endpoints(places) => places,
+        Way::Outside(name, port) => match tokio::net::lookup_host((name.as_str(), port)).await {
+            Ok(places) => places.collect(),
+            Err(error) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("{name}: {error}"))),
+        },
+    };
+    let upgrade = upgrade(request.headers());
+    let client = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
+    let request = outgoing(request, &host, upgrade.as_ref(), visit)
+        .ok_or_else(|| refuse(StatusCode::BAD_REQUEST, "no request that can be passed on"))?;
+    let mut response = match visit.shared.pool.send(&places, request).await {
+        Ok(response) => response,
+        Err(why) => return Err(refuse(StatusCode::BAD_GATEWAY, &why)),
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS
+        && let Some(client) = client
+    {
+        let server = hyper::upgrade::on(&mut response);
+        tokio::spawn(tunnel(client, server));
+        return Ok(response.map(|_| Either::Right(Full::default())));
+    }
+    strip(response.headers_mut());
+    *response.version_mut() = Version::HTTP_11;
+    Ok(response.map(Either::Left))
+}
+
+/// The host that was asked for: in the request's own line, or its header; empty when it is told by neither.
+fn host(request: &Request<Incoming>) -> String {
+    let header = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    request.uri().authority().map(|authority| authority.as_str()).or_else(header).unwrap_or_default().to_owned()
+}
+
+/// The protocol that the client wants to go over to.
+fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let wants = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let mut tokens = wants.flat_map(|value| value.split(','));
+    tokens.any(|token| token.trim().eq_ignore_ascii_case("upgrade")).then(|| headers.get(header::UPGRADE).cloned())?
+}
+
+/// The request as an endpoint gets it. None for what has no path, such as CONNECT.
+fn outgoing(
+    request: Request<Incoming>,
+    host: &str,
+    upgrade: Option<&HeaderValue>,
+    visit: &Visit,
+) -> Option<Request<Body>> {
+    let (mut parts, body) = request.into_parts();
+    parts.uri = Uri::from(parts.uri.path_and_query().filter(|_| parts.method != Method::CONNECT)?.clone());
+    parts.version = Version::HTTP_11;
+    strip(&mut parts.headers);
+    if let Some(protocol) = upgrade {
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        parts.headers.insert(header::UPGRADE, protocol.clone());
+    }
+    let client = visit.client.ip().to_string();
+    // Nobody before this proxy is trusted to say who the client is, as with ingress-nginx unless it is told otherwise.
+    let told = [
+        ("host", host),
+        ("x-real-ip", &client),
+        ("x-forwarded-for", &client),
+        ("x-forwarded-host", host),
+        ("x-forwarded-port", &visit.port.to_string()),
+        ("x-forwarded-proto", visit.scheme),
+        ("x-forwarded-scheme", visit.scheme),
+    ];
+    for (name, value) in told {
+        parts.headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value).ok()?);
+    }
+    let body = if body.is_end_stream() { Either::Right(Empty::new()) } else { Either::Left(body) };
+    Some(Request::from_parts(parts, body))
+}
+
+/// Takes out what is between neighbours, and what `Connection` says is.
+fn strip(headers: &mut HeaderMap) {
+    let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> =
+        named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
+    for name in OF_NEIGHBOURS.into_iter().chain(named) {
+        headers.remove(name);
+    }
+}
+
+/// Carries bytes both ways, once both sides have gone over to the other protocol.
+async fn tunnel(client: OnUpgrade, server: OnUpgrade) {
+    if let (Ok(client), Ok(server)) = (client.await, server.await) {
+        let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await;
+    }
+}
+
+/// What the proxy itself says, such as `404 Not Found`, and why.
+fn refusal(code: StatusCode, why: &str, is_head: bool) -> Answer {
+    let text = if is_head { String::new() } else { format!("{code}\n{why}\n") };
+    let mut response = Response::new(Either::Right(Full::from(text)));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}

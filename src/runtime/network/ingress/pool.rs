@@ -1,0 +1,130 @@
+//! Connections to endpoints, kept for the next request.
+
+use http_body_util::{Either, Empty};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// A body on its way to an endpoint, as it comes in; or none.
+pub type Body = Either<Incoming, Empty<Bytes>>;
+
+/// Connections that are kept for each endpoint.
+const KEPT: usize = 64;
+/// How long an endpoint may take to be connected to; hosts outside may be far away.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type Idle = HashMap<SocketAddr, Vec<SendRequest<Body>>>;
+
+/// The connections that nobody uses at this moment.
+#[derive(Clone, Default)]
+pub struct Pool(Arc<Mutex<Idle>>);
+
+impl Pool {
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes what is kept for an endpoint that has left.
+    pub fn forget(&self, endpoint: &str) {
+        let mut idle = self.idle();
+        if !idle.is_empty()
+            && let Ok(endpoint) = endpoint.parse()
+        {
+            idle.remove(&endpoint);
+        }
+    }
+
+    /// Sends a request to the first place that takes it. A request that no server can have seen goes to the next one, and one that
+    /// asks for nothing but an answer is repeated when a kept connection was closed under it, as nginx does.
+    pub async fn send(&self, places: &[SocketAddr], request: Request<Body>) -> Result<Response<Incoming>, String> {
+        let again = is_repeatable(&request).then(|| copy(&request));
+        let (mut request, mut why) = (request, String::new());
+        for place in places {
+            loop {
+                let kept = self.take(place);
+                let was_kept = kept.is_some();
+                let mut sender = match kept {
+                    Some(sender) => sender,
+                    None => match connect(place).await {
+                        Ok(sender) => sender,
+                        Err(error) => {
+                            why = format!("dial tcp {place}: {error}");
+                            break;
+                        }
+                    },
+                };
+                let mut failed = match sender.try_send_request(request).await {
+                    Ok(response) => {
+                        self.keep(*place, sender);
+                        return Ok(response);
+                    }
+                    Err(failed) => failed,
+                };
+                let repeated = || again.as_ref().filter(|_| was_kept).map(copy);
+                match failed.take_message().or_else(repeated) {
+                    Some(unsent) => request = unsent,
+                    None => return Err(failed.into_error().to_string()),
+                }
+                if !was_kept {
+                    why = failed.into_error().to_string();
+                    break;
+                }
+            }
+        }
+        Err(why)
+    }
+
+    fn take(&self, place: &SocketAddr) -> Option<SendRequest<Body>> {
+        let mut idle = self.idle();
+        let kept = idle.get_mut(place)?;
+        while let Some(sender) = kept.pop() {
+            if sender.is_ready() {
+                return Some(sender);
+            }
+        }
+        idle.remove(place);
+        None
+    }
+
+    /// Keeps a connection once its answer has been carried.
+    fn keep(&self, place: SocketAddr, mut sender: SendRequest<Body>) {
+        let pool = self.clone();
+        tokio::spawn(async move {
+            if sender.ready().await.is_ok() {
+                let mut idle = pool.idle();
+                let kept = idle.entry(place).or_default();
+                kept.retain(|sender| !sender.is_closed());
+                if kept.len() < KEPT {
+                    kept.push(sender);
+                }
+            }
+        });
+    }
+}
+
+async fn connect(place: &SocketAddr) -> Result<SendRequest<Body>, String> {
+    let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(place)).await;
+    let stream = stream.map_err(|_| "i/o timeout".to_owned())?.map_err(|error| error.to_string())?;
+    let _ = stream.set_nodelay(true);
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    tokio::spawn(connection.with_upgrades());
+    Ok(sender)
+}
+
+fn is_repeatable(request: &Request<Body>) -> bool {
+    matches!(request.body(), Either::Right(_)) && request.method().is_idempotent()
+}
+
+fn copy(request: &Request<Body>) -> Request<Body> {
+    let mut copy = Request::new(Either::Right(Empty::new()));
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}

@@ -1,0 +1,74 @@
+//! Certificates: which one a client is shown, by the name that it asks for.
+
+use crate::network::ingress::table::is_host;
+use crate::object::Key;
+use crate::world::entrance::{Certificate, Entrance};
+use rustls::crypto::ring::{default_provider, sign::any_supported_type};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
+use rustls::sign::CertifiedKey;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio_rustls::TlsAcceptor;
+
+/// The certificates of all Ingresses.
+#[derive(Default)]
+pub struct Certificates(BTreeMap<Key, Vec<Shown>>);
+
+/// A certificate with the hosts that it is for; none for any.
+type Shown = (Vec<crate::object::Str>, Arc<CertifiedKey>);
+
+impl Certificates {
+    /// Takes in those of an Ingress, in place of those that it had. What cannot be read is not shown.
+    pub fn put(&mut self, ingress: &Key, entrance: Option<&Entrance>) {
+        let certificates = entrance.into_iter().flat_map(|entrance| &entrance.certificates);
+        let read = |one: &Certificate| Some((one.hosts.clone(), Arc::new(read(one)?)));
+        let read: Vec<Shown> = certificates.filter_map(read).collect();
+        match read.is_empty() {
+            true => self.0.remove(ingress),
+            false => self.0.insert(ingress.clone(), read),
+        };
+    }
+
+    /// The one for a name: its own, one of a wildcard, one for any host. Who names none (an address was typed) is shown the first.
+    fn find(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
+        let all = || self.0.values().flatten();
+        let Some(name) = name else { return all().next().map(|(_, key)| key.clone()) };
+        let own = all().find(|(hosts, _)| hosts.iter().any(|host| host.eq_ignore_ascii_case(name)));
+        let wild = || all().find(|(hosts, _)| hosts.iter().any(|host| is_host(host, name)));
+        let any = || all().find(|(hosts, _)| hosts.is_empty());
+        own.or_else(wild).or_else(any).map(|(_, key)| key.clone())
+    }
+}
+
+fn read(certificate: &Certificate) -> Option<CertifiedKey> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate.chain).collect();
+    let key = PrivateKeyDer::from_pem_slice(&certificate.key).ok()?;
+    let key = CertifiedKey::new(chain.ok()?, any_supported_type(&key).ok()?);
+    // A key of another certificate would fail each handshake in words that nobody understands.
+    key.keys_match().ok().map(|()| key)
+}
+
+/// What accepts TLS connections with the certificates that are known at that moment.
+pub fn acceptor(shared: Arc<super::Shared>) -> Result<TlsAcceptor, rustls::Error> {
+    let config =
+        ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
+    let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(Resolver(shared)));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+struct Resolver(Arc<super::Shared>);
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("certificates of Ingresses")
+    }
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.known().certificates.find(hello.server_name())
+    }
+}
