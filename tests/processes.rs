@@ -13,6 +13,7 @@ mod healing;
 mod hooks;
 mod hostile;
 mod images;
+mod ingress;
 mod jobs;
 mod limits;
 mod logs;

@@ -81,6 +81,9 @@ fn describe(ingress: &Object, related: &dyn Related, out: &mut Describe) {
     out.pairs(0, "Labels", &body.pairs("metadata.labels"));
     out.field(0, "Namespace", ingress.namespace());
     out.field(0, "Address", load_balancer_addresses(body.at("status.loadBalancer")));
+    if body.list("status.loadBalancer.ingress").iter().any(|point| point.has("ports")) {
+        out.field(0, "Ports", ports(body));
+    }
     out.field(0, "Ingress Class", or(spec.text("ingressClassName"), "<none>"));
     let default = spec.get("defaultBackend").map_or_else(|| "<default>".into(), backend);
     out.field(0, "Default backend", &default);

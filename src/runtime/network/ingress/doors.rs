@@ -173,7 +173,7 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visi
     let visit = Arc::new(visit);
     let service = service_fn(move |request| forward::answer(request, visit.clone()));
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).preserve_header_case(true);
     // Clients that break off are nobody's business.
     let _ = server.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
 }

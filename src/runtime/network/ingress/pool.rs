@@ -112,7 +112,9 @@ async fn connect(place: &SocketAddr) -> Result<SendRequest<Body>, String> {
     let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(place)).await;
     let stream = stream.map_err(|_| "i/o timeout".to_owned())?.map_err(|error| error.to_string())?;
     let _ = stream.set_nodelay(true);
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let mut client = http1::Builder::new();
+    let handshake = client.preserve_header_case(true).handshake(TokioIo::new(stream));
+    let (sender, connection) = handshake.await.map_err(|error| error.to_string())?;
     tokio::spawn(connection.with_upgrades());
     Ok(sender)
 }
