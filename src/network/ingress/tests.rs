@@ -174,7 +174,7 @@ fn certificates_come_out_of_secrets() {
     let secret =
         |key: &str| json!({"metadata": meta("cert"), "data": {"tls.crt": pem("CERTIFICATE"), "tls.key": pem(key)}});
     let cert = put(&mut world, SECRETS, secret("EC PRIVATE KEY"));
-    assert_eq!(concerns(&world, world.get(&cert).unwrap()), [key.clone()]);
+    assert_eq!(concerns(&world, world.get(&cert).unwrap()), std::slice::from_ref(&key));
     let full = ordered(&mut world, &key);
     let certificates = &admitted(&full).unwrap().certificates;
     assert_eq!(certificates[0].hosts, [Str::from("shop.example")]);

@@ -17,7 +17,7 @@ use crate::world::entrance::{Backend, BackendPort, Entrance};
 use crate::world::plan::Route;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -74,13 +74,7 @@ impl Proxy {
     }
 
     /// Takes in what an Ingress lets in; the first one opens the doors. `state` is the cluster's folder.
-    pub fn admit(
-        &mut self,
-        ingress: &Key,
-        entrance: Option<Arc<Entrance>>,
-        state: &PathBuf,
-        tell: impl FnOnce() -> Tell,
-    ) {
+    pub fn admit(&mut self, ingress: &Key, entrance: Option<Arc<Entrance>>, state: &Path, tell: impl FnOnce() -> Tell) {
         {
             let mut known = self.shared.known();
             known.certificates.put(ingress, entrance.as_deref());
@@ -94,7 +88,7 @@ impl Proxy {
         }
         if self.changed.is_none() {
             // Without a thread there is no proxy, and no Ingress says that it answers.
-            self.changed = self.start(state.clone(), tell()).ok();
+            self.changed = self.start(state.to_owned(), tell()).ok();
         }
         let _ = self.changed.as_ref().map(|changed| changed.send(()));
     }
