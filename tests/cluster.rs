@@ -195,9 +195,16 @@ impl Cluster {
         })
     }
 
+    /// What a pod's folder is named after: its uid, or for a static pod the hash of its manifest.
+    fn local_uid(&self, pod: &str) -> String {
+        let said =
+            self.read(&format!("pod/{pod}"), "{.metadata.annotations.kubernetes\\.io/config\\.mirror}/{.metadata.uid}");
+        said.split('/').find(|uid| !uid.is_empty()).unwrap_or_default().to_owned()
+    }
+
     /// The running processes of a pod by container, as the pod's shim has recorded them.
     pub fn pids(&self, pod: &str) -> BTreeMap<String, u32> {
-        let uid = self.read(&format!("pod/{pod}"), "{.metadata.uid}");
+        let uid = self.local_uid(pod);
         let record = fs::read_to_string(self.pods_folder().join(uid).join("record.json")).unwrap_or_default();
         let record: serde_json::Value = serde_json::from_str(&record).unwrap_or_default();
         let containers = record["containers"].as_object().into_iter().flatten();
@@ -215,7 +222,7 @@ impl Cluster {
 
     /// What a container of a pod has written so far, all attempts, without the times.
     pub fn log(&self, pod: &str, container: &str) -> String {
-        let uid = self.read(&format!("pod/{pod}"), "{.metadata.uid}");
+        let uid = self.local_uid(pod);
         let folder = self.pods_folder().join(uid).join(container);
         let mut files: Vec<PathBuf> =
             fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("entry").path()).collect();

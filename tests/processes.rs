@@ -23,6 +23,7 @@ mod probes;
 mod ready_images;
 mod rollouts;
 mod security;
+mod static_pods;
 mod terminals;
 mod users;
 mod volumes;

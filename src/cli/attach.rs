@@ -84,7 +84,7 @@ pub fn join(pod: &Object, container: &str, wish: Wish, replay: bool, context: &m
             context.tell(PROMPT);
         }
     };
-    match session::attach(&state, pod.uid(), container, Joining { streams, replay }, ready)? {
+    match session::attach(&state, pod.local_uid(), container, Joining { streams, replay }, ready)? {
         Ended::Missing => Ok(Joined::Missing),
         Ended::Failed(why) => Err(Failure::plain(format!("unable to upgrade connection: {why}"))),
         Ended::Told(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
@@ -101,7 +101,7 @@ pub fn join(pod: &Object, container: &str, wish: Wish, replay: bool, context: &m
 pub fn meet(pod: &Object, container: &str, wish: Wish, context: &mut Context) -> Outcome {
     if join(pod, container, wish, true, context)? == Joined::Missing {
         let state = context.api()?.store().home().to_owned();
-        let Ok(log) = logs::open(&state, pod.uid(), container, Options::default()) else { return Ok(()) };
+        let Ok(log) = logs::open(&state, pod.local_uid(), container, Options::default()) else { return Ok(()) };
         let mut out = std::io::stdout().lock();
         for piece in log {
             out.write_all(&piece?)?;

@@ -93,7 +93,7 @@ fn place(args: &Args, remote: &Spec, context: &mut Context) -> Outcome<Place> {
     let container = one_pod::container(&pod, args.container.as_ref(), false, "exec into", context)?;
     let state = context.api()?.store().home().to_owned();
     let missing = || Failure::plain(format!("unable to upgrade connection: container not found ({container:?})"));
-    Place::of(&state, pod.uid(), &container)?.ok_or_else(missing)
+    Place::of(&state, pod.local_uid(), &container)?.ok_or_else(missing)
 }
 
 #[cfg(test)]

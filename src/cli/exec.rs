@@ -57,7 +57,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 /// Runs a command beside a container and passes its exit code on.
 fn run_in(pod: &Object, container: &str, command: &[String], streams: Streams, context: &mut Context) -> Outcome {
     let state = context.api()?.store().home().to_owned();
-    match session::run(&state, pod.uid(), container, command, streams)? {
+    match session::run(&state, pod.local_uid(), container, command, streams)? {
         Ended::Exited(0) | Ended::Detached => Ok(()),
         Ended::Exited(code) => {
             context.tell(&format!("command terminated with exit code {code}"));

@@ -265,7 +265,7 @@ fn containers(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Vec<S
 /// Opens a log; one of a container that has not been started is empty, or refused with the reason why it waits.
 fn open(folder: &Path, request: &Request, options: &Options) -> Outcome<Option<Logs>> {
     let (pod, container) = (&request.pod, &request.container);
-    match logs::open(folder, pod.uid(), container, options.clone()) {
+    match logs::open(folder, pod.local_uid(), container, options.clone()) {
         Ok(logs) => Ok(Some(logs)),
         Err(Missing::Previous) => Err(previous_missing(pod, container)),
         Err(Missing::Container) if options.previous => Err(previous_missing(pod, container)),

@@ -42,6 +42,9 @@ pub struct Args {
     /// Name of this machine's node [default: the host's name].
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
+    /// Folder of manifests of static pods, which run on this machine's node as long as their files are there.
+    #[arg(long, value_name = "DIR", conflicts_with = "no_local_node")]
+    manifests: Option<std::path::PathBuf>,
     /// First pause before a crashed container is started again; doubled each time.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     restart_backoff: String,
@@ -101,6 +104,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
         environment: Environment::of_this_process().with(variables(&args.env)?),
         pids_per_pod: Some(args.pod_max_pids).filter(|most| *most > 0),
+        manifests: args.manifests.clone(),
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;

@@ -114,7 +114,7 @@ fn lost(world: &World, store: &Store) -> HashSet<Str> {
         let pod = row.body();
         let runs = |status: &Value| status["state"]["running"].is_object();
         pod.items(&["status", "containerStatuses"]).iter().any(runs)
-            && folder::holder(&folder::pod(store.home(), &row.uid)).is_none()
+            && folder::holder(&folder::pod(store.home(), row.body().local_uid())).is_none()
     };
     world.list("pods").filter(says_that_it_runs).filter(gone).map(|row| row.uid.clone()).collect()
 }

@@ -18,7 +18,9 @@ mod eviction;
 mod fields;
 mod hooks;
 pub mod image;
+pub mod manifests;
 mod message;
+mod mirror;
 mod phase;
 mod pod;
 mod ports;
@@ -87,18 +89,26 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     sweep::plan(world, key, &mut plan);
-    let Some((row, node)) = bound_to_us(world, key).filter(|(row, _)| !is_at_rest(world, row)) else { return plan };
-    let Some(pod) = LocalPod::read(world, row, node) else {
-        plan.wait("the pod cannot be read");
-        return plan;
-    };
+    if let Some(hash) = mirror::hash(world, key) {
+        mirror::plan(world, key, &hash, run, &mut plan);
+    } else if let Some((row, node)) = bound_to_us(world, key) {
+        run(world, row, node, &mut plan);
+    }
+    plan
+}
+
+/// What should be done about one pod of ours.
+fn run(world: &World, row: &Row, node: &NodeFacts, plan: &mut Plan) {
+    if is_at_rest(world, row) {
+        return;
+    }
+    let Some(pod) = LocalPod::read(world, row, node) else { return plan.wait("the pod cannot be read") };
     let order = containers::decide(&pod);
     let status = status::build(&pod, &order);
-    events::of_transitions(&pod, &order, &status, &mut plan);
-    status::write(&pod, status, &order, &mut plan);
-    order.carry_out(&pod, &mut plan);
-    termination::finish(&pod, &mut plan);
-    plan
+    events::of_transitions(&pod, &order, &status, plan);
+    status::write(&pod, status, &order, plan);
+    order.carry_out(&pod, plan);
+    termination::finish(&pod, plan);
 }
 
 /// A pod that has ended for good, of which nothing runs: it is not even read.

@@ -141,7 +141,8 @@ impl<'a> LocalPod<'a> {
 
     /// Whether its row is of this beat: what was planned with it is not carried out yet.
     pub fn is_staged(&self) -> bool {
-        !self.world.before(&self.row.key).is_some_and(|before| std::ptr::eq(&**before, self.row))
+        let (before, now) = (self.world.before(&self.row.key), self.world.get(&self.row.key));
+        !before.zip(now).is_some_and(|(before, now)| std::sync::Arc::ptr_eq(before, now))
     }
 
     /// Its name for messages: `name_namespace(uid)`.

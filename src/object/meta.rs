@@ -4,6 +4,9 @@ use super::Time;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
+/// Annotation of the object that shows a static pod in the API: the hash of the pod's manifest, which its node knows it by.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
+
 /// One API object: its whole JSON body, which is the truth. Typed views are made from it where they are needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object(pub Value);
@@ -150,6 +153,12 @@ impl Object {
     /// `metadata.uid`, or nothing.
     pub fn uid(&self) -> &str {
         self.text(&["metadata", "uid"]).unwrap_or_default()
+    }
+
+    /// The uid that its node knows it by: its own, but for the mirror of a static pod, whose node goes by the hash of its manifest.
+    pub fn local_uid(&self) -> &str {
+        let is_hash = |text: &&str| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        self.annotation(MIRROR).filter(is_hash).unwrap_or_else(|| self.uid())
     }
 
     /// `metadata.resourceVersion` as the store's revision; 0 when unset or not a number.

@@ -18,7 +18,7 @@ pub mod time;
 pub mod yaml;
 
 pub use key::{Key, Resource};
-pub use meta::{Object, OwnerRef};
+pub use meta::{MIRROR, Object, OwnerRef};
 pub use quantity::Quantity;
 pub use selector::{FieldSelector, Selector};
 pub use status::{Cause, Reason, Status};

@@ -7,6 +7,7 @@ use super::events::Recorder;
 use super::queue::Queue;
 use super::{Line, Narrator, Weight, deeds, loops, node, tail};
 use crate::apiserver::front;
+use crate::kubelet::manifests;
 use crate::object::{Key, Str, Time};
 use crate::store::{Read, Store, StoreError};
 use crate::world::{ContainerState, Effect, Loop, PodFacts, Report, Row, Settings, World};
@@ -37,6 +38,8 @@ pub struct Heart {
     /// What the machine has reported since the last beat, for people.
     news: Vec<Line>,
     warnings: deeds::Warnings,
+    /// What is wrong with the manifests of static pods, as far as it was told.
+    told: Vec<String>,
 }
 
 /// Who beats, and with what.
@@ -74,6 +77,7 @@ impl Heart {
             nodes_seen: (0, 0),
             news: Vec::new(),
             warnings: deeds::Warnings::new(),
+            told: Vec::new(),
         }
     }
 
@@ -89,6 +93,7 @@ impl Heart {
         let network = read.meta(front::NETWORK)?;
         let network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
         world.settings = Settings { network, backoff_seconds, ..self.world.settings.clone() };
+        world.facts.statics = std::mem::take(&mut self.world.facts.statics);
         tail::load(read, &mut world)?;
         for (uid, pod) in inventory {
             world.facts.pods.insert(uid, pod);
@@ -162,6 +167,22 @@ impl Heart {
         self.queue(by, key, now);
     }
 
+    /// Takes in what the folder of static pods' manifests holds. What is wrong with it is told once.
+    pub fn take_manifests(&mut self, files: &[manifests::File], now: Time) {
+        let Some(node) = &self.local else { return };
+        let known = &self.world.facts.statics;
+        let found = manifests::read(files, node, known);
+        let differs = |key: &&Key| known.get(*key) != found.pods.get(*key);
+        let changed: Vec<Key> = known.keys().chain(found.pods.keys()).filter(differs).cloned().collect();
+        let by = crate::kubelet::LOOP.name;
+        let fresh = found.problems.iter().filter(|problem| !self.told.contains(problem));
+        let lines = fresh.map(|text| Line { at: now, by, about: None, text: text.clone(), weight: Weight::Deed });
+        self.news.extend(lines);
+        self.told = found.problems;
+        self.world.facts.statics = found.pods;
+        changed.into_iter().for_each(|key| self.queue_pod(key, now));
+    }
+
     /// Heartbeats and the resync, when it is time for them.
     pub fn keep_time(&mut self, now: Time) -> Due {
         if now < self.world.now {
@@ -217,7 +238,8 @@ impl Heart {
 
     fn look_at_everything(&mut self, now: Time) {
         tail::everything(&self.world, &self.loops, &mut self.queue, now);
-        let known: Vec<Key> = self.world.facts.pods.iter().map(|(_, pod)| pod.key()).collect();
+        let known = self.world.facts.pods.iter().map(|(_, pod)| pod.key());
+        let known: Vec<Key> = known.chain(self.world.facts.statics.keys().cloned()).collect();
         for key in known {
             self.queue_pod(key, now);
         }

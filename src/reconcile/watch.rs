@@ -8,10 +8,12 @@ use super::heart::{Heart, Pulse};
 use super::leader::Leadership;
 use super::{Line, Narrator, Weight, node};
 use crate::apiserver::{Api, front};
+use crate::kubelet::manifests;
 use crate::object::{Str, Time};
 use crate::runtime::capacity::Capacity;
 use crate::runtime::image::Environment;
 use crate::runtime::machine::{self, Host, Machine};
+use crate::runtime::manifests::Manifests;
 use crate::store::{Access, Hint, Retention, StoreError, Watch};
 use crate::world::{Effect, Report, World};
 use anyhow::Context;
@@ -41,6 +43,8 @@ pub struct Settings {
     pub environment: Environment,
     /// Most processes of one pod; none for as many as there can be.
     pub pids_per_pod: Option<i64>,
+    /// The folder of static pods' manifests.
+    pub manifests: Option<PathBuf>,
     /// Is told each time when nothing is left to do for now.
     pub on_idle: Option<fn(Idle)>,
 }
@@ -60,6 +64,8 @@ pub enum Wake {
     Store,
     /// The machine reports.
     Report(Report),
+    /// The manifests of static pods have changed.
+    Manifests(Vec<manifests::File>),
     /// The user wants it to end.
     Stop,
 }
@@ -99,6 +105,7 @@ pub struct Control {
     inbox: Receiver<Wake>,
     outbox: Sender<Wake>,
     _hint: Option<Watch>,
+    _manifests: Option<Manifests>,
     /// The user wants it to end.
     stopping: bool,
     /// Which file the store is.
@@ -122,6 +129,10 @@ impl Control {
         };
         let knock = outbox.clone();
         let hint = Hint::spawn(api.store().path(), move || drop(knock.send(Wake::Store)));
+        let knock = outbox.clone();
+        let report = move |files| drop(knock.send(Wake::Manifests(files)));
+        let manifests = settings.manifests.as_deref().map(|folder| Manifests::watch(folder, report)).transpose()?;
+        let (manifests, files) = manifests.map_or_else(Default::default, |(manifests, files)| (Some(manifests), files));
         let name = settings.node.as_ref().map(|node| Str::from(node.name.as_str()));
         let mut control = Control {
             heart: Heart::new(name, Time::now()),
@@ -129,6 +140,7 @@ impl Control {
             inbox,
             outbox,
             _hint: hint,
+            _manifests: manifests,
             stopping: false,
             place: identity(api.store().path()),
             api,
@@ -144,6 +156,7 @@ impl Control {
         }
         control.heart.world.settings.pids_per_pod = control.settings.pids_per_pod;
         control.heart.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
+        control.heart.take_manifests(&files, Time::now());
         control.load()?;
         Ok(control)
     }
@@ -245,6 +258,7 @@ impl Control {
     fn hear(&mut self, wake: Wake, now: Time) {
         match wake {
             Wake::Report(report) => self.heart.take(report, now),
+            Wake::Manifests(files) => self.heart.take_manifests(&files, now),
             Wake::Store => {}
             Wake::Stop => self.stopping = true,
         }

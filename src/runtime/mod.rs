@@ -18,6 +18,7 @@ pub mod image;
 pub mod limits;
 pub mod logs;
 pub mod machine;
+pub mod manifests;
 mod network;
 mod probe;
 pub mod process;

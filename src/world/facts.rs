@@ -4,7 +4,7 @@ use super::entrance::{Doors, Entrance};
 use super::limits::{Limits, Storage};
 use super::plan::{Globs, Route};
 use super::usage::{Sample, Usage};
-use crate::object::{Key, Str, Time};
+use crate::object::{Key, Object, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub struct Facts {
     pub watched: BTreeMap<Str, Watched>,
     /// What autoscalers remember, by uid.
     pub autoscalers: HashMap<Str, Autoscaler>,
+    /// What the manifests of the kubelet's folder ask for, by the key of its mirror pod.
+    pub statics: BTreeMap<Key, StaticPod>,
     /// Whether every shim that the last control plane left has been asked: no start is planned before.
     pub inventory_complete: bool,
 }
@@ -78,6 +80,17 @@ impl Pods {
     pub fn named(&self, key: &Key) -> impl Iterator<Item = (&Str, &PodFacts)> {
         self.by_key.get(key).into_iter().flatten().filter_map(|uid| self.by_uid.get_key_value(uid))
     }
+}
+
+/// A pod that a manifest of the kubelet's folder asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StaticPod {
+    /// The file.
+    pub file: String,
+    /// The hash of the manifest: what its node knows the pod by.
+    pub hash: Str,
+    /// The pod, with all defaults.
+    pub object: Arc<Object>,
 }
 
 /// Watched files of an image.

@@ -21,8 +21,8 @@ pub mod workload;
 
 pub use control::Loop;
 pub use facts::{
-    ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Sources, Stopping,
-    Verdict, Watched,
+    ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Sources, StaticPod,
+    Stopping, Verdict, Watched,
 };
 pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Rights, Script, Start, User, Verb, Write};
 pub use report::Report;

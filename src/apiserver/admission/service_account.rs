@@ -4,7 +4,7 @@ use super::Request;
 use crate::apiserver::Result;
 use crate::apiserver::ledger::Ledger;
 use crate::apiserver::rules::names;
-use crate::object::{Key, Object, Resource, Status};
+use crate::object::{Key, MIRROR, Object, Resource, Status};
 use serde_json::{Value, json};
 
 /// Where programs look for the token.
@@ -12,7 +12,7 @@ const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Admits a write.
 pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
-    if !request.creates("pods") || request.object.annotation("kubernetes.io/config.mirror").is_some() {
+    if !request.creates("pods") || request.object.annotation(MIRROR).is_some() {
         return Ok(());
     }
     if request.object.text(&["spec", "serviceAccountName"]).is_none_or(str::is_empty) {

@@ -10,7 +10,7 @@ use crate::cli::patience::Patience;
 use crate::cli::targets;
 use crate::cli::{Context, Failure, Outcome};
 use crate::object::selector::{FieldSelector, Selector};
-use crate::object::{Key, Object, Reason, Resource, Status};
+use crate::object::{Key, MIRROR, Object, Reason, Resource, Status};
 use std::time::{Duration, Instant};
 
 /// Drain node in preparation for maintenance.
@@ -157,7 +157,7 @@ impl Chosen {
         for pod in pods {
             let name = format!("{}/{}", pod.namespace(), pod.name());
             let ended = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
-            if pod.annotation("kubernetes.io/config.mirror").is_some() {
+            if pod.annotation(MIRROR).is_some() {
                 continue;
             }
             if is_of_daemon_set(context, &pod)? && !ended {

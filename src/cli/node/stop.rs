@@ -100,6 +100,6 @@ fn kill(context: &mut Context, node: &str) -> Outcome<usize> {
     let wanted = Wanted { labels: None, fields: Some(fields) };
     let pods = context.look(|ledger| read::list(ledger, kind, None, &wanted))?;
     let home = context.api()?.store().home().to_owned();
-    let holders = pods.iter().filter_map(|pod| folder::holder(&folder::pod(&home, pod.uid())));
+    let holders = pods.iter().filter_map(|pod| folder::holder(&folder::pod(&home, pod.local_uid())));
     Ok(holders.map(bury::end_shim).count())
 }

@@ -68,6 +68,7 @@ impl Typed for Pod {
         let none = PodSpec::default();
         let spec = self.spec.as_ref().unwrap_or(&none);
         spec::check_pod(spec, &Path::root("spec"), errors);
+        update::check_mirror(self, old, errors);
         match old {
             None => spec::check_new_pod(spec, &Path::root("spec"), errors),
             Some(old) => update::check(spec, old.spec.as_ref().unwrap_or(&none), &Path::root("spec"), errors),

@@ -2,7 +2,8 @@
 
 use super::internal;
 use crate::kinds::{Errors, Path, go};
-use k8s_openapi::api::core::v1::{Container, PodSpec, Toleration};
+use crate::object::MIRROR;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Toleration};
 use serde_json::Value;
 
 const MAY_CHANGE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -27,6 +28,22 @@ pub fn check(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut Errors) {
     if rest != *old {
         let difference = go::difference(&internal::spec(old), &internal::spec(&rest));
         errors.forbidden(path, &format!("{MAY_CHANGE}\n{difference}"));
+    }
+}
+
+/// The annotation of mirror pods belongs to their node alone.
+pub fn check_mirror(new: &Pod, old: Option<&Pod>, errors: &mut Errors) {
+    let of = |pod: &Pod| pod.metadata.annotations.as_ref().and_then(|all| all.get(MIRROR)).cloned();
+    let path = Path::root("metadata").child("annotations").key(MIRROR);
+    match (of(new), old.map(of)) {
+        (Some(hash), None) if new.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) => {
+            errors.invalid(&path, hash, "must set spec.nodeName if mirror pod annotation is set");
+        }
+        (Some(_), Some(None)) => errors.forbidden(&path, "may not add mirror pod annotation"),
+        (new, Some(Some(old))) if new.as_ref() != Some(&old) => {
+            errors.forbidden(&path, "may not remove or update mirror pod annotation");
+        }
+        _ => {}
     }
 }
 

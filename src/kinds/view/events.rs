@@ -10,7 +10,8 @@ pub fn of(object: &Object, related: &dyn Related, out: &mut Describe) {
     let about = |event: &Object| {
         let involved = event.0.at("involvedObject");
         let uid = involved.text("uid");
-        let same_uid = uid == object.uid() || uid.is_empty() || object.uid().is_empty();
+        // Those of a static pod are about the pod that its node knows, not about the mirror.
+        let same_uid = uid == object.uid() || uid == object.local_uid() || uid.is_empty() || object.uid().is_empty();
         // The kubelet of a node writes the node's name where its uid belongs.
         let of_node = object.kind() == "Node" && uid == object.name();
         involved.text("name") == object.name()

@@ -1,0 +1,157 @@
+//! The folder of static pods' manifests: its files' texts, now and whenever they change (Kubernetes: `--pod-manifest-path`).
+//!
+//! `notify` says when to look; without it, or without the folder, the thread looks by itself. Only changed content is news.
+
+use crate::kubelet::manifests::File;
+use crate::object::yaml;
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// A burst of changes is over when nothing has changed for so long.
+const QUIET: Duration = Duration::from_millis(50);
+/// Between two looks where nothing can be watched.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks all the same (kubelet: fileCheckFrequency).
+const CHECK: Duration = Duration::from_secs(20);
+/// Larger files are no manifests (Kubernetes: maxConfigLength).
+const MOST: u64 = 10 << 20;
+
+/// What the thread is told.
+enum Told {
+    Touched,
+    Quit,
+}
+
+/// A folder that is watched until this is dropped.
+pub struct Manifests(Sender<Told>);
+
+impl Manifests {
+    /// Watches a folder: its content is given now, and reported whenever it changes.
+    pub fn watch(
+        folder: &Path,
+        report: impl Fn(Vec<File>) + Send + 'static,
+    ) -> std::io::Result<(Manifests, Vec<File>)> {
+        let folder = std::path::absolute(folder)?;
+        let (send, told) = channel();
+        let touch = send.clone();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+                let _ = touch.send(Told::Touched);
+            }
+        });
+        let mut eye = Eye { folder, watcher: watcher.ok(), watches: false };
+        let first = eye.look();
+        let known = first.clone();
+        std::thread::Builder::new().name("manifests".into()).spawn(move || eye.follow(&told, known, report))?;
+        Ok((Manifests(send), first))
+    }
+}
+
+impl Drop for Manifests {
+    fn drop(&mut self) {
+        let _ = self.0.send(Told::Quit);
+    }
+}
+
+struct Eye {
+    folder: PathBuf,
+    watcher: Option<RecommendedWatcher>,
+    /// Whether changes in the folder are told.
+    watches: bool,
+}
+
+impl Eye {
+    fn follow(mut self, told: &Receiver<Told>, mut known: Vec<File>, report: impl Fn(Vec<File>)) {
+        loop {
+            let mut pause = if self.watches { CHECK } else { PAUSE };
+            loop {
+                match told.recv_timeout(pause) {
+                    Ok(Told::Touched) => pause = QUIET,
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Ok(Told::Quit) | Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+            let found = self.look();
+            if found != known {
+                known = found.clone();
+                report(found);
+            }
+        }
+    }
+
+    /// The files, by name, after the watch is set: what changes meanwhile is seen by the next look.
+    fn look(&mut self) -> Vec<File> {
+        let is_there = self.folder.is_dir();
+        if is_there && !self.watches {
+            let watched = self.watcher.as_mut().map(|watcher| watcher.watch(&self.folder, RecursiveMode::NonRecursive));
+            self.watches = watched.is_some_and(|result| result.is_ok());
+        } else if !is_there && std::mem::take(&mut self.watches) {
+            let _ = self.watcher.as_mut().map(|watcher| watcher.unwatch(&self.folder));
+        }
+        let entries = match std::fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) => return vec![(self.folder.display().to_string(), Err(format!("cannot be read: {error}")))],
+        };
+        let mut paths: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(|path| is_manifest(path)).collect();
+        paths.sort();
+        paths.iter().map(|path| (path.display().to_string(), text(path))).collect()
+    }
+}
+
+/// Files of any name that is not hidden, and links to files; folders and everything else is none of ours.
+fn is_manifest(path: &Path) -> bool {
+    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    !hidden && !path.is_dir()
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    let meta = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?;
+    if !meta.is_file() {
+        return Err("is no regular file".into());
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+    file.take(MOST + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > MOST {
+        return Err(format!("is larger than {MOST} bytes"));
+    }
+    yaml::decode_bytes(&bytes).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_folder_is_told_now_and_after_each_change() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("manifests");
+        let (send, reports) = channel();
+        let (watching, first) = Manifests::watch(&folder, move |files| drop(send.send(files))).unwrap();
+        assert!(first[0].1.as_ref().is_err_and(|error| error.contains("cannot be read")), "{first:?}");
+        let names = |files: Vec<File>| -> Vec<String> {
+            files
+                .into_iter()
+                .map(|(path, text)| format!("{}={}", path.rsplit('/').next().unwrap(), text.unwrap()))
+                .collect()
+        };
+        let until = |wanted: &[&str]| {
+            while names(reports.recv_timeout(Duration::from_secs(30)).unwrap()) != wanted {}
+        };
+        std::fs::create_dir(&folder).unwrap();
+        until(&[]);
+        std::fs::write(folder.join(".hidden"), "h").unwrap();
+        std::fs::write(folder.join("b"), "1").unwrap();
+        std::fs::create_dir(folder.join("below")).unwrap();
+        until(&["b=1"]);
+        std::fs::write(folder.join("a.yaml"), "2").unwrap();
+        until(&["a.yaml=2", "b=1"]);
+        std::fs::remove_file(folder.join("b")).unwrap();
+        until(&["a.yaml=2"]);
+        drop(watching);
+    }
+}
