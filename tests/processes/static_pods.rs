@@ -52,7 +52,7 @@ fn a_manifest_runs_as_long_as_its_file_is_there() {
     }
 
     // Neither does another control plane.
-    drop(plane);
+    plane.end("TERM");
     assert!(is_alive(pid));
     let plane = cluster.watch_with(&flags);
     cluster.ready_pods("app=web", 1);
