@@ -20,6 +20,7 @@ mod logs;
 mod network;
 mod nodes;
 mod probes;
+mod profiles;
 mod ready_images;
 mod rollouts;
 mod security;

@@ -15,6 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// N of the cluster's 127.N.0.0/16, in the store's metadata.
 pub const NETWORK: &str = "network";
 
+/// The meta entry with the configuration of the scheduler's profiles, as JSON; empty for Kubernetes' own.
+pub const PROFILES: &str = "scheduler";
+
 /// The moment of the nodes' last heartbeat, in the store's metadata.
 pub const HEARD: &str = "heartbeat";
 
@@ -51,8 +54,10 @@ impl Api {
         let now = api.outside.now();
         let wrong = |error: StoreError| refused(&error);
         let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
-        if let Some(network) = read.meta(NETWORK).map_err(wrong)? {
-            txn.set_meta(NETWORK, &network).map_err(wrong)?;
+        for setting in [NETWORK, PROFILES] {
+            if let Some(text) = read.meta(setting).map_err(wrong)? {
+                txn.set_meta(setting, &text).map_err(wrong)?;
+            }
         }
         for stored in read.list_all().map_err(wrong)? {
             let object = object_of(&stored)?;

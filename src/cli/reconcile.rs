@@ -2,7 +2,7 @@
 
 use super::{Context, Failure, Outcome};
 use crate::apiserver::Api;
-use crate::object::{Time, time};
+use crate::object::{Time, time, yaml};
 use crate::reconcile::convergence::{Unmet, unmet_in};
 use crate::reconcile::watch::Until;
 use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader};
@@ -11,6 +11,7 @@ use crate::runtime::image::Environment;
 use colored::Colorize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 /// Run the controllers, the scheduler and the kubelet: make this machine match the state.
@@ -45,6 +46,9 @@ pub struct Args {
     /// Folder of manifests of static pods, which run on this machine's node as long as their files are there.
     #[arg(long, value_name = "DIR", conflicts_with = "no_local_node")]
     manifests: Option<std::path::PathBuf>,
+    /// File with a KubeSchedulerConfiguration: the profiles that pods are placed by, by their spec.schedulerName.
+    #[arg(long, value_name = "FILE")]
+    scheduler_config: Option<std::path::PathBuf>,
     /// First pause before a crashed container is started again; doubled each time.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     restart_backoff: String,
@@ -85,6 +89,19 @@ fn variables(wanted: &[String]) -> Outcome<Vec<(String, String)>> {
     Ok(found)
 }
 
+/// The scheduler's configuration as JSON, once it is known to be in order.
+fn configuration(path: &Path) -> Outcome<String> {
+    let refuse = |what: String| Failure::plain(format!("{}: {what}", path.display()));
+    let bytes = std::fs::read(path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    let text = yaml::decode_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
+    let documents = yaml::documents(&text).map_err(|error| refuse(error.to_string()))?;
+    let [document] = &documents[..] else {
+        return Err(refuse(format!("expected one document, found {}", documents.len())));
+    };
+    crate::scheduler::config::profiles(&document.value).map_err(refuse)?;
+    Ok(document.value.to_string())
+}
+
 /// How often a standby asks whether it may lead.
 const STANDBY: Duration = Duration::from_millis(200);
 
@@ -104,6 +121,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
         environment: Environment::of_this_process().with(variables(&args.env)?),
         pids_per_pod: Some(args.pod_max_pids).filter(|most| *most > 0),
+        scheduler: args.scheduler_config.as_deref().map_or(Ok(String::new()), configuration)?,
         manifests: args.manifests.clone(),
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };

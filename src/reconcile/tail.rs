@@ -1,9 +1,12 @@
 //! From the store's log to the World, and from a changed row to the keys that it concerns.
 
 use super::queue::Queue;
+use crate::apiserver::front;
 use crate::object::{Key, Time};
+use crate::scheduler;
 use crate::store::{Change, Read, StoreError};
 use crate::world::{Loop, Row, World};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Most log entries taken in at once.
@@ -12,6 +15,10 @@ const BATCH: usize = 2000;
 /// Fills an empty World with everything that there is.
 pub fn load(read: &dyn Read, world: &mut World) -> Result<(), StoreError> {
     world.revision = read.revision()?;
+    let profiles = read.meta(front::PROFILES)?.and_then(|text| serde_json::from_str(&text).ok());
+    if let Some(Ok(profiles)) = profiles.map(|config: Value| scheduler::config::profiles(&config)) {
+        world.settings.profiles = profiles.into();
+    }
     for stored in read.list_all()? {
         world.put(stored.key, stored.body);
     }

@@ -14,7 +14,7 @@ use crate::runtime::capacity::Capacity;
 use crate::runtime::image::Environment;
 use crate::runtime::machine::{self, Host, Machine};
 use crate::runtime::manifests::Manifests;
-use crate::store::{Access, Hint, Retention, StoreError, Watch};
+use crate::store::{Access, Hint, Read, Retention, StoreError, Watch};
 use crate::world::{Effect, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
@@ -43,6 +43,8 @@ pub struct Settings {
     pub environment: Environment,
     /// Most processes of one pod; none for as many as there can be.
     pub pids_per_pod: Option<i64>,
+    /// The configuration of the scheduler's profiles, as JSON that was checked; empty for Kubernetes' own.
+    pub scheduler: String,
     /// The folder of static pods' manifests.
     pub manifests: Option<PathBuf>,
     /// Is told each time when nothing is left to do for now.
@@ -156,6 +158,7 @@ impl Control {
         }
         control.heart.world.settings.pids_per_pod = control.settings.pids_per_pod;
         control.heart.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
+        control.note_profiles()?;
         control.heart.take_manifests(&files, Time::now());
         control.load()?;
         Ok(control)
@@ -290,6 +293,16 @@ impl Control {
             self.api.store_mut().compact(&retention(now), COMPACTED)?;
         }
         Ok(())
+    }
+
+    /// Others go by the same profiles: `why` and `plan`.
+    fn note_profiles(&mut self) -> anyhow::Result<()> {
+        let mut txn = self.api.store_mut().write(Duration::from_secs(10))?;
+        if txn.meta(front::PROFILES)?.unwrap_or_default() == self.settings.scheduler {
+            return Ok(());
+        }
+        txn.set_meta(front::PROFILES, &self.settings.scheduler)?;
+        txn.commit().map(|_| ()).map_err(|error| anyhow::anyhow!("cannot note the scheduler's profiles: {error}"))
     }
 
     fn note_heartbeat(&mut self, now: Time) -> anyhow::Result<()> {

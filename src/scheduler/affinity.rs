@@ -7,12 +7,13 @@ use serde_json::Value;
 /// Whether a node satisfies `spec.nodeSelector` and the required node affinity.
 pub fn node_matches(pod: &Object, node: &Row) -> bool {
     let selected = pod.pairs(&["spec", "nodeSelector"]).all(|(key, value)| node.label(key) == Some(value));
-    selected && required_matches(pod, node)
+    selected && pod.at(&["spec", "affinity", "nodeAffinity"]).is_none_or(|affinity| required_matches(affinity, node))
 }
 
-fn required_matches(pod: &Object, node: &Row) -> bool {
-    let required = pod.at(&["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
-    let Some(terms) = required.and_then(|required| required["nodeSelectorTerms"].as_array()) else { return true };
+/// Whether a node satisfies what a node affinity requires.
+pub fn required_matches(affinity: &Value, node: &Row) -> bool {
+    let required = &affinity["requiredDuringSchedulingIgnoredDuringExecution"];
+    let Some(terms) = required["nodeSelectorTerms"].as_array() else { return true };
     terms.iter().any(|term| term_matches(term, node))
 }
 
@@ -28,14 +29,15 @@ pub fn named_nodes(pod: &Object) -> Option<Vec<&str>> {
     Some(names)
 }
 
-/// Weights of the preferred terms that a node matches, summed.
-pub fn preference(pod: &Object, node: &Row) -> i64 {
-    let preferred = pod.items(&["spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"]);
+/// Weights of the preferred terms that a node matches, summed: the pod's own, and those that are added to all.
+pub fn preference(pod: &Object, added: &Value, node: &Row) -> i64 {
+    let own = pod.items(&["spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"]);
+    let added = added["preferredDuringSchedulingIgnoredDuringExecution"].as_array().into_iter().flatten();
     let weight = |term: &Value| {
         let matches = term_matches(&term["preference"], node);
         term["weight"].as_i64().filter(|_| matches).unwrap_or(0)
     };
-    preferred.iter().map(weight).sum()
+    own.iter().chain(added).map(weight).sum()
 }
 
 /// A term with no expressions matches nothing.

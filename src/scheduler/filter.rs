@@ -3,15 +3,19 @@
 use super::neighbours::Neighbours;
 use super::nodes::Candidate;
 use super::spread::Spread;
-use super::{affinity, tolerations};
+use super::{affinity, profile_of, tolerations};
 use crate::object::Object;
+use crate::world::profile::Profile;
 use crate::world::{PodFields, Row, Taint, World};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// What a pod asks for, read once for all nodes.
 pub struct Asks<'a> {
     /// The pod.
     pub pod: &'a Object,
+    /// How it is to be placed.
+    pub profile: Cow<'a, Profile>,
     /// Its fields.
     pub fields: PodFields,
     /// Its host ports: address, protocol, port.
@@ -24,13 +28,16 @@ pub struct Asks<'a> {
 
 impl<'a> Asks<'a> {
     /// Reads them from the pod.
-    pub fn of(world: &World, pod: &'a Object, row: &Row, nodes: &[Candidate<'_>]) -> Asks<'a> {
+    pub fn of(world: &'a World, pod: &'a Object, row: &Row, nodes: &[Candidate<'_>]) -> Asks<'a> {
+        // Who is asked about the pod of another scheduler says what this one would do.
+        let profile = profile_of(world, row).map_or_else(|| Cow::Owned(Profile::default()), Cow::Borrowed);
         Asks {
             pod,
             fields: row.pod().cloned().unwrap_or_default(),
             host_ports: host_ports(pod),
             neighbours: Neighbours::of(world, pod, row, nodes),
-            spread: Spread::of(pod, row, nodes),
+            spread: Spread::of(world, pod, row, nodes, &profile.constraints),
+            profile,
         }
     }
 
@@ -72,7 +79,8 @@ pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// The plugin that refuses a node, and why; none when the pod can run there.
 pub fn refused_by(asks: &Asks<'_>, node: &Candidate<'_>) -> Option<(&'static str, Vec<Refusal>)> {
-    let verdicts = PLUGINS.iter().map(|(name, plugin)| (*name, plugin(asks, node)));
+    let plugins = PLUGINS.iter().filter(|(name, _)| !asks.profile.without.contains(name));
+    let verdicts = plugins.map(|(name, plugin)| (*name, plugin(asks, node)));
     verdicts.into_iter().find(|(_, reasons)| !reasons.is_empty())
 }
 
@@ -128,6 +136,9 @@ fn taints(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// NodeAffinity.
 fn node_affinity(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+    if !affinity::required_matches(&asks.profile.added_affinity, node.row) {
+        return because(true, "node(s) didn't match scheduler-enforced node affinity", true);
+    }
     because(!affinity::node_matches(asks.pod, node.row), "node(s) didn't match Pod's node affinity/selector", true)
 }
 

@@ -7,6 +7,7 @@
 
 mod affinity;
 mod claims;
+pub mod config;
 pub mod explain;
 mod filter;
 mod message;
@@ -18,6 +19,7 @@ mod spread;
 mod tolerations;
 
 use crate::object::{Key, Object, time};
+use crate::world::profile::Profile;
 use crate::world::{EventType, Loop, Plan, Propagation, Row, Verb, World};
 use filter::{Asks, Refusal};
 use nodes::Candidate;
@@ -33,6 +35,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         "pods" if waits_for_node(row) => vec![row.key.clone()],
         "pods" if frees_room(world, row) => waiting(world),
+        "pods" if world.settings.profiles.iter().any(|profile| !profile.constraints.is_empty()) => waiting(world),
         "pods" => world.minding().filter(|row| waits_for_node(row)).map(|row| row.key.clone()).collect(),
         "nodes" | "persistentvolumeclaims" => waiting(world),
         _ => Vec::new(),
@@ -58,10 +61,10 @@ fn waiting(world: &World) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let Some(row) = world.get(key).filter(|row| waits_for_node(row)) else { return plan };
-    if row.pod().is_some_and(|pod| &*pod.scheduler != LOOP.name) {
-        plan.wait("another scheduler is responsible for it");
+    let Some(profile) = profile_of(world, row) else {
+        plan.wait("no profile of this scheduler has the name that it asks for: another one is responsible for it");
         return plan;
-    }
+    };
     let pod = row.body();
     let gates = pod.items(&["spec", "schedulingGates"]);
     if !gates.is_empty() {
@@ -82,6 +85,11 @@ fn plan(world: &World, key: &Key) -> Plan {
         assign(row, node, &mut plan);
         return plan;
     }
+    if !profile.preempts {
+        let message = &message::unschedulable(&verdicts, None);
+        hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message, promised: None });
+        return plan;
+    }
     let preemptor = Preemptor { world, row, asks: &asks, verdicts: &verdicts };
     match preemptor.preempt(&mut candidates) {
         Outcome::UnderWay => plan.wait("the pods that it preempts have not ended yet"),
@@ -97,6 +105,12 @@ fn plan(world: &World, key: &Key) -> Plan {
         }
     }
     plan
+}
+
+/// The profile that a pod asks for by its `schedulerName`; none when another scheduler has it.
+pub fn profile_of<'a>(world: &'a World, row: &Row) -> Option<&'a Profile> {
+    let name = row.pod().map(|pod| &pod.scheduler);
+    world.settings.profiles.iter().find(|profile| Some(&profile.name) == name)
 }
 
 /// Why each node refuses a pod. Nodes that were promised to more important pods have to take it with them and without them.
@@ -167,7 +181,7 @@ fn hold_back(world: &World, row: &Row, pod: &Object, plan: &mut Plan, held: &Hel
 fn make_room(world: &World, row: &Row, choice: &Choice<'_>, plan: &mut Plan) {
     let (node, own) = (&choice.node.key.name, row.pod().map_or(0, |fields| fields.priority));
     for victim in choice.victims.iter().filter(|victim| !victim.is_deleting()) {
-        plan.write(Verb::Status(as_target(world, victim)), "it is about to be preempted");
+        plan.write(Verb::Status(as_target(world, victim, row)), "it is about to be preempted");
         let (key, uid) = (victim.key.clone(), victim.uid.clone());
         let delete = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(delete, format!("preempted {} for {}", victim.key.path(), row.key.path()));
@@ -185,11 +199,12 @@ fn make_room(world: &World, row: &Row, choice: &Choice<'_>, plan: &mut Plan) {
 }
 
 /// A pod that says why it goes (KEP-3329).
-fn as_target(world: &World, victim: &Row) -> Object {
+fn as_target(world: &World, victim: &Row, row: &Row) -> Object {
+    let scheduler = row.pod().map_or(LOOP.name, |pod| &*pod.scheduler);
     let mut changed = victim.object();
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": preemption::REASON,
-        "message": format!("{}: preempting to accommodate a higher priority pod", LOOP.name),
+        "message": format!("{scheduler}: preempting to accommodate a higher priority pod"),
         "observedGeneration": victim.generation, "lastProbeTime": null, "lastTransitionTime": time::rfc3339(world.now),
     });
     put_condition(&mut changed, condition);

@@ -3,6 +3,8 @@
 use super::filter::Asks;
 use super::nodes::Candidate;
 use super::{affinity, tolerations};
+use crate::world::Requests;
+use crate::world::profile::{Scored, Shape, WEIGHTS};
 
 /// The best of the nodes; chance decides between equals.
 pub fn best<'a, 'b>(asks: &Asks<'_>, nodes: &[&'b Candidate<'a>], seed: u64) -> Option<&'b Candidate<'a>> {
@@ -20,21 +22,16 @@ fn totals(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<i64> {
 
 /// What each plugin gives each node, its weight included.
 pub fn parts(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<[(&'static str, i64); 6]> {
-    let preferred: Vec<i64> = nodes.iter().map(|node| affinity::preference(asks.pod, node.row)).collect();
+    let preferred: Vec<i64> =
+        nodes.iter().map(|node| affinity::preference(asks.pod, &asks.profile.added_affinity, node.row)).collect();
     let disliked: Vec<i64> = nodes.iter().map(|node| disliked_taints(asks, node)).collect();
     let (most_preferred, most_disliked) = (max(&preferred), max(&disliked));
     let (spread, neighbours) = (asks.spread.scores(nodes), asks.neighbours.scores(nodes));
     let of_node = |(index, node): (usize, &&Candidate<'_>)| {
         let affinity = if most_preferred > 0 { preferred[index] * 100 / most_preferred } else { 0 };
         let taints = if most_disliked > 0 { 100 - disliked[index] * 100 / most_disliked } else { 100 };
-        [
-            ("NodeResourcesFit", least_allocated(asks, node)),
-            ("NodeResourcesBalancedAllocation", balanced(asks, node)),
-            ("NodeAffinity", 2 * affinity),
-            ("TaintToleration", 3 * taints),
-            ("PodTopologySpread", 2 * spread[index]),
-            ("InterPodAffinity", 2 * neighbours[index]),
-        ]
+        let scores = [fit(asks, node), balanced(asks, node), affinity, taints, spread[index], neighbours[index]];
+        std::array::from_fn(|plugin| (WEIGHTS[plugin].0, asks.profile.weights[plugin] * scores[plugin]))
     };
     nodes.iter().enumerate().map(of_node).collect()
 }
@@ -50,15 +47,56 @@ fn disliked_taints(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
     soft.filter(|taint| tolerations::untolerated(borne, std::iter::once(*taint)).is_some()).count() as i64
 }
 
-/// NodeResourcesFit, LeastAllocated: the freer the better.
-fn least_allocated(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
+/// NodeResourcesFit, by the profile's strategy. A resource that the node does not have, or that is none of every pod's and that the
+/// pod does not ask for, does not count.
+fn fit(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
     let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
-    let free = |wanted: i64, used: i64, has: i64| {
-        if has <= 0 || wanted + used > has { 0 } else { (has - used - wanted) * 100 / has }
+    let amount = |list: &Requests, name: &Scored| match name {
+        Scored::Cpu => list.scored_cpu_milli,
+        Scored::Memory => list.scored_memory,
+        Scored::Storage => list.ephemeral,
+        Scored::Other(name) => list.others.get(name).copied().unwrap_or(0),
     };
-    let cpu = free(wants.scored_cpu_milli, used.scored_cpu_milli, has.cpu_milli);
-    let memory = free(wants.scored_memory, used.scored_memory, has.memory);
-    (cpu + memory) / 2
+    let strategy = &asks.profile.strategy;
+    let (mut sum, mut weights) = (0, 0);
+    for (name, weight) in &strategy.resources {
+        let (wanted, offered) = (amount(wants, name), amount(has, name));
+        if offered <= 0 || (wanted == 0 && matches!(name, Scored::Other(_))) {
+            continue;
+        }
+        let score = shaped(&strategy.shape, wanted + amount(used, name), offered);
+        // Kubernetes leaves resources that score nothing out of this strategy's mean.
+        if score > 0 || !matches!(strategy.shape, Shape::Ratio(_)) {
+            (sum, weights) = (sum + score * weight, weights + weight);
+        }
+    }
+    match strategy.shape {
+        _ if weights == 0 => 0,
+        Shape::Ratio(_) => (sum as f64 / weights as f64).round() as i64,
+        _ => sum / weights,
+    }
+}
+
+/// The score of one resource.
+fn shaped(shape: &Shape, asked: i64, has: i64) -> i64 {
+    match shape {
+        Shape::Least if asked > has => 0,
+        Shape::Least => (has - asked) * 100 / has,
+        Shape::Most => asked.min(has) * 100 / has,
+        Shape::Ratio(points) => along(points, if asked > has { 100 } else { asked * 100 / has }),
+    }
+}
+
+/// The height of a line through points (Kubernetes: `BuildBrokenLinearFunction`).
+fn along(points: &[(i64, i64)], at: i64) -> i64 {
+    match points.iter().position(|point| at <= point.0) {
+        Some(0) => points[0].1,
+        Some(place) => {
+            let (from, to) = (points[place - 1], points[place]);
+            from.1 + (to.1 - from.1) * (at - from.0) / (to.0 - from.0)
+        }
+        None => points.last().map_or(0, |point| point.1),
+    }
 }
 
 /// NodeResourcesBalancedAllocation: the more evenly CPU and memory are used the better. Pods that ask for nothing do not count.

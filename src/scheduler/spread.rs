@@ -4,8 +4,8 @@ use super::nodes::Candidate;
 use super::{affinity, tolerations};
 use crate::object::Object;
 use crate::object::selector::Selector;
-use crate::world::Row;
-use serde_json::Value;
+use crate::world::{Row, World};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One constraint, and how many pods it counts in each place.
@@ -27,8 +27,11 @@ pub struct Spread {
 
 impl Spread {
     /// Reads them, and counts.
-    pub fn of(pod: &Object, row: &Row, nodes: &[Candidate<'_>]) -> Spread {
-        let read = |mode: &str| constraints(pod, row, nodes, mode);
+    pub fn of(world: &World, pod: &Object, row: &Row, nodes: &[Candidate<'_>], default: &[Value]) -> Spread {
+        let own = pod.items(&["spec", "topologySpreadConstraints"]);
+        let given = if own.is_empty() { defaults(world, row, default) } else { Vec::new() };
+        let all = if own.is_empty() { &given[..] } else { own };
+        let read = |mode: &str| constraints(pod, all, row, nodes, mode);
         Spread { hard: read("DoNotSchedule"), soft: read("ScheduleAnyway") }
     }
 
@@ -87,10 +90,50 @@ impl Spread {
     }
 }
 
+/// The profile's constraints, for pods that have none: they are about the pods that the same Services and the same owner select
+/// (Kubernetes: `helper.DefaultSelector`). A pod that nothing selects is spread nowhere.
+fn defaults(world: &World, row: &Row, default: &[Value]) -> Vec<Value> {
+    if default.is_empty() {
+        return Vec::new();
+    }
+    let mut selector = json!({});
+    let services = world.list_in("services", &row.key.namespace).map(|service| service.object());
+    for service in services {
+        let pairs: Vec<(&str, &str)> = service.pairs(&["spec", "selector"]).collect();
+        if !pairs.is_empty() && pairs.iter().all(|(key, value)| row.label(key) == Some(value)) {
+            pairs.into_iter().for_each(|(key, value)| selector["matchLabels"][key] = value.into());
+        }
+    }
+    if let Some(owner) = row.controller().and_then(|owner| world.by_uid(&owner.uid)) {
+        let body = owner.object();
+        let (labels, expressions) = match owner.key.resource.0 {
+            "replicationcontrollers" => (&["spec", "selector"][..], &[][..]),
+            "replicasets.apps" | "statefulsets.apps" => {
+                (&["spec", "selector", "matchLabels"][..], body.items(&["spec", "selector", "matchExpressions"]))
+            }
+            _ => (&[][..], &[][..]),
+        };
+        if !labels.is_empty() {
+            body.pairs(labels).for_each(|(key, value)| selector["matchLabels"][key] = value.into());
+        }
+        if !expressions.is_empty() {
+            selector["matchExpressions"] = expressions.into();
+        }
+    }
+    if selector == json!({}) {
+        return Vec::new();
+    }
+    let with_selector = |constraint: &Value| {
+        let mut constraint = constraint.clone();
+        constraint["labelSelector"] = selector.clone();
+        constraint
+    };
+    default.iter().map(with_selector).collect()
+}
+
 /// The constraints of one mode.
-fn constraints(pod: &Object, row: &Row, nodes: &[Candidate<'_>], mode: &str) -> Vec<Constraint> {
-    let all = pod.items(&["spec", "topologySpreadConstraints"]).iter();
-    let ours: Vec<&Value> = all.filter(|one| one["whenUnsatisfiable"] == mode).collect();
+fn constraints(pod: &Object, all: &[Value], row: &Row, nodes: &[Candidate<'_>], mode: &str) -> Vec<Constraint> {
+    let ours: Vec<&Value> = all.iter().filter(|one| one["whenUnsatisfiable"] == mode).collect();
     let keys: Vec<&str> = ours.iter().map(|one| one["topologyKey"].as_str().unwrap_or_default()).collect();
     let is_counted = |constraint: &Value, node: &Candidate<'_>| {
         let honours = |field: &str, default: &str| constraint[field].as_str().unwrap_or(default) == "Honor";

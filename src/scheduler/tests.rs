@@ -333,3 +333,75 @@ fn wishes_about_other_pods_rank_nodes() {
         assert!(["a", "b", "c"].contains(&goes(soft("rack")).as_str()));
     }
 }
+
+/// The outcome when the pod `p` is of this profile.
+fn profiled(objects: &[Value], profile: Value) -> String {
+    let (version, kind) = ("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration");
+    let config = json!({"apiVersion": version, "kind": kind, "profiles": [profile]});
+    let mut world = world(objects);
+    world.settings.profiles = config::profiles(&config).unwrap().into();
+    let plan = plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p"));
+    match plan.writes.first().map(|write| &write.verb) {
+        Some(Verb::Bind { node, .. }) => node.to_string(),
+        Some(Verb::Status(pod)) => pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap().to_owned(),
+        other => format!("{other:?} {}", plan.waits.join("")),
+    }
+}
+
+#[test]
+fn profiles_place_by_their_name_plugins_and_arguments() {
+    let at = |name: &str, zone: &str| node(name, "4", json!({"metadata": {"labels": {"zone": zone}}}));
+    let mut there = asking("q", "1");
+    json_patch::merge(&mut there, &json!({"spec": {"nodeName": "full"}}));
+    let objects = [at("full", "a"), at("free", "b"), there.clone(), asking("p", "1")];
+    let fit = |strategy: Value| json!({"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]});
+    let points = json!({"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]});
+    assert_eq!(profiled(&objects, json!({})), "free");
+    assert_eq!(
+        profiled(&objects, fit(json!({"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 5}]}))),
+        "full"
+    );
+    let packed = fit(json!({"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": points}));
+    let mut alone = packed.clone();
+    alone["plugins"] = json!({"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit"}]}});
+    assert_eq!(profiled(&objects, alone), "full");
+    let told = profiled(&objects, json!({"schedulerName": "other"}));
+    assert!(told.starts_with("None no profile"), "{told}");
+    let in_zone = |zone: &str| {
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]}})
+    };
+    let added =
+        |zone: &str| json!({"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": in_zone(zone)}}]});
+    assert_eq!(profiled(&objects, added("a")), "full");
+    let refusal = "0/2 nodes are available: 2 node(s) didn't match scheduler-enforced node affinity.";
+    assert!(profiled(&objects, added("c")).starts_with(refusal));
+}
+
+#[test]
+fn default_constraints_spread_what_a_service_selects() {
+    let zones = [
+        node("a", "4", json!({"metadata": {"labels": {"zone": "a"}}})),
+        node("b", "4", json!({"metadata": {"labels": {"zone": "b"}}})),
+    ];
+    let of_app = |name: &str, node: Value| {
+        let mut pod = asking(name, "1");
+        json_patch::merge(&mut pod, &json!({"metadata": {"labels": {"app": "x"}}, "spec": {"nodeName": node}}));
+        pod
+    };
+    let constraints = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
+    let args = json!({"defaultingType": "List", "defaultConstraints": constraints});
+    let mut profile = json!({"pluginConfig": [{"name": "PodTopologySpread", "args": args}]});
+    profile["plugins"] = json!({"score": {"disabled": [{"name": "*"}]}});
+    let mut cordoned = zones[1].clone();
+    cordoned["spec"]["unschedulable"] = true.into();
+    let objects = [zones[0].clone(), cordoned, of_app("q", "a".into()), of_app("p", Value::Null)];
+    assert_eq!(profiled(&objects, profile.clone()), "a", "nothing selects it");
+    let mut world = world(&objects);
+    let service = json!({"kind": "Service", "metadata": {"name": "s", "namespace": "default", "uid": "s"}, "spec": {"selector": {"app": "x"}}});
+    world.put(Key::new(crate::object::Resource("services"), "default", "s"), service.to_string().into());
+    let config = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]});
+    world.settings.profiles = config::profiles(&config).unwrap().into();
+    let plan = plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p"));
+    assert!(plan.waits[0].contains("1 node(s) didn't match pod topology spread constraints"), "{:?}", plan.waits);
+}

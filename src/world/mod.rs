@@ -10,6 +10,7 @@ pub mod entrance;
 pub mod facts;
 pub mod limits;
 pub mod plan;
+pub mod profile;
 pub mod report;
 pub mod resources;
 pub mod row;
@@ -31,6 +32,7 @@ pub use row::{Fields, Phase, PodFields, Row};
 pub use workload::{Counts, WorkloadFields};
 
 use crate::object::{Key, Resource, Str, Time};
+use profile::Profile;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -60,6 +62,8 @@ pub struct Settings {
     pub memory: i64,
     /// Why limits of pods are not enforced on this machine; none where they are.
     pub unlimited: Option<Str>,
+    /// The profiles of the scheduler, by the names that pods ask for it.
+    pub profiles: Arc<[Profile]>,
     /// The user and the group that this control plane, and so its processes, run as.
     pub runs_as: (u32, u32),
     /// The lowest port that these may bind on this machine.
@@ -77,6 +81,7 @@ impl Default for Settings {
             pids_per_pod: Some(PIDS),
             memory: 0,
             unlimited: None,
+            profiles: Arc::new([Profile::default()]),
             runs_as: (0, 0),
             lowest_port: 0,
         }

@@ -4,6 +4,7 @@ use super::chain::{in_namespace, with_prospect};
 use super::{Link, Plane, Standing, name, rehearsal};
 use crate::object::Object;
 use crate::scheduler::explain::{Verdict, explain};
+use crate::scheduler::profile_of;
 use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -89,6 +90,14 @@ fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: &Plane
         let names: Vec<&str> = gates.iter().filter_map(|gate| gate["name"].as_str()).collect();
         let seen = format!("{}, held by scheduling gates {}", link.seen, names.join(", "));
         return Link { seen, ..link }.stuck("take its spec.schedulingGates away");
+    }
+    if profile_of(world, row).is_none() {
+        let known: Vec<&str> = world.settings.profiles.iter().map(|profile| &*profile.name).collect();
+        let asked = row.pod().map_or("", |pod| &*pod.scheduler);
+        let error = format!("no scheduler has the name {asked:?}; there are: {}", known.join(", "));
+        let next =
+            "correct spec.schedulerName, or give kloop a profile of that name: kloop reconcile --scheduler-config FILE";
+        return Link { error: Some(error), ..link }.stuck(next);
     }
     let verdicts = explain(world, &row.key);
     let prospect = rehearsal::prospect(world, &row.key);

@@ -1,0 +1,348 @@
+//! `KubeSchedulerConfiguration` (kubescheduler.config.k8s.io/v1): from a file's content to profiles. What has no effect here is refused.
+
+use crate::world::profile::{Profile, Scored, Shape, Strategy, WEIGHTS};
+use serde_json::Value;
+
+/// Fields that are about a process of its own, of which there is none, or about its speed: they may be there.
+const IDLE: [&str; 9] = [
+    "apiVersion",
+    "kind",
+    "clientConnection",
+    "enableContentionProfiling",
+    "enableProfiling",
+    "leaderElection",
+    "parallelism",
+    "percentageOfNodesToScore",
+    "profiles",
+];
+
+/// Plugins that can be disabled because they refuse nodes.
+const FILTERS: [&str; 8] = [
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+];
+
+/// What is wrong, and at which field: `profiles[0].plugins.bind: not supported`.
+type Read<T> = Result<T, String>;
+
+/// The profiles of a configuration; those of Kubernetes for a configuration without any.
+pub fn profiles(config: &Value) -> Read<Vec<Profile>> {
+    let said = |field: &str| config[field].as_str().unwrap_or_default();
+    if said("kind") != "KubeSchedulerConfiguration" || said("apiVersion") != "kubescheduler.config.k8s.io/v1" {
+        return Err("expected kind KubeSchedulerConfiguration of apiVersion kubescheduler.config.k8s.io/v1".into());
+    }
+    only(config, "", &IDLE)?;
+    let list = items(&config["profiles"], "profiles")?;
+    if list.is_empty() {
+        return Ok(vec![Profile::default()]);
+    }
+    let mut profiles: Vec<Profile> = Vec::new();
+    for (place, value) in list.iter().enumerate() {
+        let path = format!("profiles[{place}]");
+        let profile = profile(value, &path)?;
+        if profiles.iter().any(|other| other.name == profile.name) {
+            return Err(format!("{path}.schedulerName: Duplicate value: {:?}", &*profile.name));
+        }
+        profiles.push(profile);
+    }
+    Ok(profiles)
+}
+
+fn profile(value: &Value, path: &str) -> Read<Profile> {
+    only(value, path, &["schedulerName", "plugins", "pluginConfig"])?;
+    let mut profile =
+        Profile::named(text(&value["schedulerName"], &format!("{path}.schedulerName"), "default-scheduler")?);
+    let plugins = format!("{path}.plugins");
+    only(&value["plugins"], &plugins, &["multiPoint", "filter", "postFilter", "score"])?;
+    // What is said of one point counts more than what is said of all.
+    for point in ["multiPoint", "filter", "postFilter", "score"] {
+        set(&mut profile, point, &value["plugins"][point], &format!("{plugins}.{point}"))?;
+    }
+    for (place, value) in items(&value["pluginConfig"], &format!("{path}.pluginConfig"))?.iter().enumerate() {
+        arguments(&mut profile, value, &format!("{path}.pluginConfig[{place}]"))?;
+    }
+    Ok(profile)
+}
+
+/// Disables and enables plugins at one extension point.
+fn set(profile: &mut Profile, point: &str, value: &Value, path: &str) -> Read<()> {
+    only(value, path, &["enabled", "disabled"])?;
+    let at = |wanted: &str| point == wanted || point == "multiPoint";
+    for (place, one) in items(&value["disabled"], &format!("{path}.disabled"))?.iter().enumerate() {
+        let path = format!("{path}.disabled[{place}]");
+        let name = known(one, point, &path, &["name"])?;
+        let meant = |plugin: &str| name == "*" || name == plugin;
+        if at("filter") {
+            profile.without.extend(FILTERS.into_iter().filter(|plugin| meant(plugin)));
+        }
+        if at("score") {
+            let each = profile.weights.iter_mut().zip(WEIGHTS);
+            each.filter(|(_, (plugin, _))| meant(plugin)).for_each(|(weight, _)| *weight = 0);
+        }
+        profile.preempts &= !(at("postFilter") && meant("DefaultPreemption"));
+    }
+    for (place, one) in items(&value["enabled"], &format!("{path}.enabled"))?.iter().enumerate() {
+        let path = format!("{path}.enabled[{place}]");
+        let name = known(one, point, &path, &["name", "weight"])?;
+        if at("filter") {
+            profile.without.remove(name);
+        }
+        let weight = match one["weight"].as_i64() {
+            Some(weight) if (0..=1_000_000).contains(&weight) => Some(weight).filter(|weight| *weight > 0),
+            None if one["weight"].is_null() => None,
+            _ => {
+                return Err(format!(
+                    "{path}.weight: Invalid value: {}: must be a number from 1 to 1000000",
+                    one["weight"]
+                ));
+            }
+        };
+        if let Some(place) = WEIGHTS.iter().position(|(plugin, _)| at("score") && *plugin == name) {
+            profile.weights[place] = weight.unwrap_or(if point == "score" { 1 } else { WEIGHTS[place].1 });
+        }
+        profile.preempts |= at("postFilter") && name == "DefaultPreemption";
+    }
+    Ok(())
+}
+
+/// The name of a plugin that there is at this point.
+fn known<'a>(value: &'a Value, point: &str, path: &str, fields: &[&str]) -> Read<&'a str> {
+    only(value, path, fields)?;
+    let name = text(&value["name"], &format!("{path}.name"), "")?;
+    let scores = || WEIGHTS.iter().any(|(plugin, _)| *plugin == name);
+    let there = match point {
+        "filter" => FILTERS.contains(&name),
+        "score" => scores(),
+        "postFilter" => name == "DefaultPreemption",
+        _ => FILTERS.contains(&name) || scores() || name == "DefaultPreemption",
+    };
+    if there || name == "*" { Ok(name) } else { Err(format!("{path}.name: Unsupported value: {name:?}")) }
+}
+
+fn arguments(profile: &mut Profile, value: &Value, path: &str) -> Read<()> {
+    only(value, path, &["name", "args"])?;
+    let (args, at) = (&value["args"], format!("{path}.args"));
+    let with_type = |fields: &[&str]| only(args, &at, &[&["apiVersion", "kind"], fields].concat());
+    match text(&value["name"], &format!("{path}.name"), "")? {
+        "NodeResourcesFit" => {
+            with_type(&["scoringStrategy"])?;
+            if !args["scoringStrategy"].is_null() {
+                profile.strategy = strategy(&args["scoringStrategy"], &format!("{at}.scoringStrategy"))?;
+            }
+        }
+        "NodeAffinity" => {
+            with_type(&["addedAffinity"])?;
+            profile.added_affinity = args["addedAffinity"].clone();
+        }
+        "PodTopologySpread" => {
+            with_type(&["defaultConstraints", "defaultingType"])?;
+            let constraints = items(&args["defaultConstraints"], &format!("{at}.defaultConstraints"))?;
+            let defaulting = text(&args["defaultingType"], &format!("{at}.defaultingType"), "System")?;
+            match (defaulting, constraints.is_empty()) {
+                ("List", _) | ("System", true) => {}
+                ("System", false) => {
+                    let what = "when .defaultingType is System, no default constraints may be there";
+                    return Err(format!("{at}.defaultConstraints: Invalid value: {what}"));
+                }
+                (other, _) => {
+                    return Err(format!(
+                        "{at}.defaultingType: Unsupported value: {other:?}: supported values: \"System\", \"List\""
+                    ));
+                }
+            }
+            for (place, one) in constraints.iter().enumerate() {
+                let path = format!("{at}.defaultConstraints[{place}]");
+                only(one, &path, &["maxSkew", "topologyKey", "whenUnsatisfiable"])?;
+                let mode = text(&one["whenUnsatisfiable"], &format!("{path}.whenUnsatisfiable"), "")?;
+                if one["maxSkew"].as_i64().is_none_or(|skew| skew < 1) {
+                    return Err(format!(
+                        "{path}.maxSkew: Invalid value: {}: must be greater than zero",
+                        one["maxSkew"]
+                    ));
+                }
+                if text(&one["topologyKey"], &format!("{path}.topologyKey"), "")?.is_empty() {
+                    return Err(format!("{path}.topologyKey: Required value: can not be empty"));
+                }
+                if !["DoNotSchedule", "ScheduleAnyway"].contains(&mode) {
+                    return Err(format!(
+                        "{path}.whenUnsatisfiable: Unsupported value: {mode:?}: supported values: \"DoNotSchedule\", \"ScheduleAnyway\""
+                    ));
+                }
+            }
+            profile.constraints = constraints.to_vec();
+        }
+        other => {
+            return Err(format!(
+                "{path}.name: Unsupported value: {other:?}: arguments of this plugin change nothing here"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn strategy(value: &Value, path: &str) -> Read<Strategy> {
+    only(value, path, &["type", "resources", "requestedToCapacityRatio"])?;
+    let shape = match text(&value["type"], &format!("{path}.type"), "LeastAllocated")? {
+        "LeastAllocated" => Shape::Least,
+        "MostAllocated" => Shape::Most,
+        "RequestedToCapacityRatio" => {
+            ratio(&value["requestedToCapacityRatio"], &format!("{path}.requestedToCapacityRatio"))?
+        }
+        other => {
+            let supported = "\"LeastAllocated\", \"MostAllocated\", \"RequestedToCapacityRatio\"";
+            return Err(format!("{path}.type: Unsupported value: {other:?}: supported values: {supported}"));
+        }
+    };
+    let mut resources = Vec::new();
+    for (place, one) in items(&value["resources"], &format!("{path}.resources"))?.iter().enumerate() {
+        let path = format!("{path}.resources[{place}]");
+        only(one, &path, &["name", "weight"])?;
+        let weight = if one["weight"].is_null() { Some(1) } else { one["weight"].as_i64() };
+        let Some(weight) = weight.filter(|weight| (1..=100).contains(weight)) else {
+            return Err(format!(
+                "{path}.weight: Invalid value: {}: resource weight should be in a valid range of [1-100]",
+                one["weight"]
+            ));
+        };
+        resources.push((Scored::named(text(&one["name"], &format!("{path}.name"), "")?), weight));
+    }
+    let usual = Profile::default().strategy.resources;
+    Ok(Strategy { shape, resources: if resources.is_empty() { usual } else { resources } })
+}
+
+/// Points with rising use; their scores, up to 10, stand for up to 100.
+fn ratio(value: &Value, path: &str) -> Read<Shape> {
+    only(value, path, &["shape"])?;
+    let path = format!("{path}.shape");
+    let mut points: Vec<(i64, i64)> = Vec::new();
+    for (place, one) in items(&value["shape"], &path)?.iter().enumerate() {
+        only(one, &format!("{path}[{place}]"), &["utilization", "score"])?;
+        let number = |field: &str, most: i64| {
+            let number = if one[field].is_null() { Some(0) } else { one[field].as_i64() };
+            let problem =
+                || format!("{path}[{place}].{field}: Invalid value: {}: must be a number from 0 to {most}", one[field]);
+            number.filter(|number| (0..=most).contains(number)).ok_or_else(problem)
+        };
+        let point = (number("utilization", 100)?, number("score", 10)? * 10);
+        if points.last().is_some_and(|last| last.0 >= point.0) {
+            return Err(format!(
+                "{path}[{place}].utilization: Invalid value: {}: utilization values must be sorted in increasing order",
+                point.0
+            ));
+        }
+        points.push(point);
+    }
+    if points.is_empty() {
+        Err(format!("{path}: Required value: at least one point must be specified"))
+    } else {
+        Ok(Shape::Ratio(points))
+    }
+}
+
+/// Refuses every other field.
+fn only(value: &Value, path: &str, fields: &[&str]) -> Read<()> {
+    let dot = if path.is_empty() { "" } else { "." };
+    match value {
+        Value::Null => Ok(()),
+        Value::Object(map) => match map.keys().find(|field| !fields.contains(&field.as_str())) {
+            None => Ok(()),
+            Some(field) => Err(format!("{path}{dot}{field}: not supported (supported here: {})", fields.join(", "))),
+        },
+        _ => Err(format!("{path}: Invalid value: expected fields")),
+    }
+}
+
+fn items<'a>(value: &'a Value, path: &str) -> Read<&'a [Value]> {
+    match value {
+        Value::Null => Ok(&[]),
+        Value::Array(list) => Ok(list),
+        _ => Err(format!("{path}: Invalid value: expected a list")),
+    }
+}
+
+fn text<'a>(value: &'a Value, path: &str, default: &'a str) -> Read<&'a str> {
+    match value {
+        Value::Null => Ok(default),
+        Value::String(text) => Ok(text),
+        other => Err(format!("{path}: Invalid value: {other}: expected a text")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(profiles_of: Value) -> Read<Vec<Profile>> {
+        let (version, kind) = ("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration");
+        profiles(&json!({"apiVersion": version, "kind": kind, "parallelism": 16, "profiles": profiles_of}))
+    }
+
+    #[test]
+    fn plugins_are_disabled_enabled_and_weighted() {
+        assert_eq!(read(json!([])).unwrap(), [Profile::default()]);
+        let plugins = json!({
+            "score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 7}, {"name": "NodeAffinity"}]},
+            "filter": {"disabled": [{"name": "NodePorts"}]}, "postFilter": {"disabled": [{"name": "DefaultPreemption"}]},
+            "multiPoint": {"disabled": [{"name": "TaintToleration"}]},
+        });
+        let found = read(json!([{"schedulerName": "dense", "plugins": plugins}, {}])).unwrap();
+        assert_eq!(found[0].weights, [7, 0, 1, 0, 0, 0]);
+        assert_eq!(found[0].without, ["NodePorts", "TaintToleration"].into());
+        assert!(!found[0].preempts && &*found[1].name == "default-scheduler");
+    }
+
+    #[test]
+    fn arguments_of_plugins() {
+        let fit = json!({"scoringStrategy": {
+            "type": "RequestedToCapacityRatio", "resources": [{"name": "gpu", "weight": 3}],
+            "requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]},
+        }});
+        let spread = json!({"defaultingType": "List", "defaultConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]});
+        let found = read(json!([{"pluginConfig": [
+            {"name": "NodeResourcesFit", "args": fit}, {"name": "PodTopologySpread", "args": spread},
+        ]}]));
+        let found = found.unwrap().remove(0);
+        assert_eq!(
+            found.strategy,
+            Strategy { shape: Shape::Ratio(vec![(0, 0), (100, 100)]), resources: vec![(Scored::named("gpu"), 3)] }
+        );
+        assert_eq!(found.constraints.len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_its_path() {
+        let table = [
+            (json!([{"plugins": {"bind": {}}}]), "profiles[0].plugins.bind: not supported"),
+            (json!([{}, {}]), "profiles[1].schedulerName: Duplicate value: \"default-scheduler\""),
+            (
+                json!([{"plugins": {"score": {"enabled": [{"name": "Mine"}]}}}]),
+                "profiles[0].plugins.score.enabled[0].name: Unsupported value: \"Mine\"",
+            ),
+            (
+                json!([{"pluginConfig": [{"name": "Mine"}]}]),
+                "profiles[0].pluginConfig[0].name: Unsupported value: \"Mine\"",
+            ),
+            (
+                json!([{"pluginConfig": [{"name": "NodeResourcesFit", "args": {"ignoredResources": []}}]}]),
+                "profiles[0].pluginConfig[0].args.ignoredResources: not supported",
+            ),
+            (
+                json!([{"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "Best"}}}]}]),
+                "profiles[0].pluginConfig[0].args.scoringStrategy.type: Unsupported value: \"Best\"",
+            ),
+        ];
+        for (profiles, problem) in table {
+            let told = read(profiles).unwrap_err();
+            assert!(told.starts_with(problem), "{told}");
+        }
+        assert!(profiles(&json!({"kind": "Pod"})).unwrap_err().starts_with("expected kind KubeSchedulerConfiguration"));
+    }
+}

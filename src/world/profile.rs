@@ -1,0 +1,100 @@
+//! A profile of the scheduler: by which plugins, weights and arguments the pods of one `schedulerName` are placed.
+
+use crate::object::Str;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Plugins that rank nodes, with their weights in Kubernetes.
+pub const WEIGHTS: [(&str, i64); 6] = [
+    ("NodeResourcesFit", 1),
+    ("NodeResourcesBalancedAllocation", 1),
+    ("NodeAffinity", 2),
+    ("TaintToleration", 3),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
+];
+
+/// How the pods of one `schedulerName` are placed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// `schedulerName`.
+    pub name: Str,
+    /// Plugins that refuse nobody here.
+    pub without: BTreeSet<&'static str>,
+    /// What the scores of each plugin of [`WEIGHTS`] count for here; nothing when it is disabled.
+    pub weights: [i64; WEIGHTS.len()],
+    /// Whether less important pods make room.
+    pub preempts: bool,
+    /// How NodeResourcesFit ranks nodes.
+    pub strategy: Strategy,
+    /// `addedAffinity`: node affinity that every pod has besides its own; null when there is none.
+    pub added_affinity: Value,
+    /// `defaultConstraints`: spreading of pods that ask for none.
+    pub constraints: Vec<Value>,
+}
+
+/// `scoringStrategy`: of which resources, with which weights, how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Strategy {
+    /// How one resource is scored.
+    pub shape: Shape,
+    /// Resources and their weights.
+    pub resources: Vec<(Scored, i64)>,
+}
+
+/// A resource that is scored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scored {
+    /// `cpu`.
+    Cpu,
+    /// `memory`.
+    Memory,
+    /// `ephemeral-storage`.
+    Storage,
+    /// An extended one.
+    Other(Str),
+}
+
+impl Scored {
+    /// By its name.
+    pub fn named(name: &str) -> Scored {
+        match name {
+            "cpu" => Scored::Cpu,
+            "memory" => Scored::Memory,
+            "ephemeral-storage" => Scored::Storage,
+            other => Scored::Other(other.into()),
+        }
+    }
+}
+
+/// How the use of a resource becomes a score from 0 to 100.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// The freer the better.
+    Least,
+    /// The fuller the better.
+    Most,
+    /// By points of use in percent and score, with straight lines between them.
+    Ratio(Vec<(i64, i64)>),
+}
+
+impl Profile {
+    /// The profile of Kubernetes' own scheduler, under a name.
+    pub fn named(name: &str) -> Profile {
+        Profile {
+            name: name.into(),
+            without: BTreeSet::new(),
+            weights: WEIGHTS.map(|(_, weight)| weight),
+            preempts: true,
+            strategy: Strategy { shape: Shape::Least, resources: vec![(Scored::Cpu, 1), (Scored::Memory, 1)] },
+            added_affinity: Value::Null,
+            constraints: Vec::new(),
+        }
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Profile {
+        Profile::named("default-scheduler")
+    }
+}
