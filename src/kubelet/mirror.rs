@@ -27,7 +27,7 @@ pub fn plan(world: &World, key: &Key, hash: &Str, run: Run, plan: &mut Plan) {
     let Some(mirror) = world.get(key) else {
         return wanted.into_iter().for_each(|pod| create(world, key, pod, plan));
     };
-    let is_mirror = &*mirror.uid != &**hash && mirror.body().local_uid() == &**hash;
+    let is_mirror = mirror.uid != *hash && mirror.body().local_uid() == &**hash;
     let node = mirror.pod().and_then(|pod| world.facts.nodes.get(pod.node.as_ref()?));
     let Some(node) = node.filter(|node| node.ours) else { return };
     if !is_mirror {
