@@ -219,7 +219,7 @@ fn pods(args: &Args, context: &mut Context) -> Outcome<Vec<Object>> {
 /// The pods of a workload, waiting for the first one: the one that logs most likely, or all.
 fn pods_of(args: &Args, context: &mut Context, kind: &Kind, owner: &Object) -> Outcome<Vec<Object>> {
     let Some(selector) = targets::selector_of(kind, owner) else {
-        return Err(Failure::plain(format!("cannot get the logs from {}: it has no pods", kind.kind)));
+        return Err(targets::without_pods(kind, owner.name(), "get the logs from"));
     };
     let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
     let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;

@@ -87,7 +87,7 @@ pub fn find(word: &str, timeout: &str, context: &mut Context) -> Outcome<Object>
     }
     let timeout = flags::duration("pod-running-timeout", timeout)?;
     let Some(selector) = targets::selector_of(kind, &object) else {
-        return Err(Failure::plain(format!("cannot attach to {}: it has no pods", kind.kind)));
+        return Err(targets::without_pods(kind, &name, "attach to"));
     };
     let patience = Patience::new(context, Some(timeout.unwrap_or_default()))?;
     let wanted = Wanted { labels: Some(selector), fields: None };

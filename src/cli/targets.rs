@@ -86,12 +86,24 @@ fn parse_pairs(words: &[String]) -> Outcome<Targets> {
 /// What the pods of a workload, or those behind a Service, are known by; none for kinds without pods.
 pub fn selector_of(kind: &Kind, owner: &Object) -> Option<Selector> {
     match kind.kind {
-        "Service" | "ReplicationController" => Some(Selector::from_map(owner.pairs(&["spec", "selector"]))),
+        "Service" | "ReplicationController" => {
+            // One that selects nothing is not one that selects everything.
+            let pairs: Vec<_> = owner.pairs(&["spec", "selector"]).collect();
+            (!pairs.is_empty()).then(|| Selector::from_map(pairs))
+        }
         "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" => {
             Some(related::selector(owner.at(&["spec", "selector"]).unwrap_or(&Value::Null)))
         }
         _ => None,
     }
+}
+
+/// What is said of an object that no pods belong to, when `act` needs one.
+pub fn without_pods(kind: &Kind, name: &str, act: &str) -> Failure {
+    Failure::plain(match kind.kind {
+        "Service" => format!("invalid service '{name}': Service is defined without a selector"),
+        kind => format!("cannot {act} {kind}: it has no pods"),
+    })
 }
 
 /// The selection that the flags ask for.

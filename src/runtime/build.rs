@@ -173,6 +173,7 @@ pub fn tell(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<()> {
         folder::write_record(&pod, &wire::Record { boot, epoch, left: true, pod: pod_name, ..wire::Record::empty() })?;
     }
     folder::private_folder(&pod.join(&*start.container))?;
+    fs::write(pod.join(folder::built(&start.container, start.attempt)), "")?;
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC).bits() as i32;
     let path = pod.join(folder::log(&start.container, start.attempt));
     // What an earlier try of this attempt has left is replaced.

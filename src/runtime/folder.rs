@@ -92,14 +92,20 @@ pub fn log(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.log"))
 }
 
-/// The newest attempt of each container that has a log in a pod's folder.
+/// Says that an attempt's log holds nothing yet but what building its image has written; relative to the pod's folder.
+pub fn built(container: &str, attempt: u32) -> PathBuf {
+    PathBuf::from(format!("{container}/{attempt}.built"))
+}
+
+/// The newest attempt of each container that has a log of its own in a pod's folder.
 pub fn newest_attempts(pod: &Path) -> Vec<(String, u32)> {
     let folders = fs::read_dir(pod).into_iter().flatten().flatten();
     let newest = folders.filter_map(|folder| {
         let files = fs::read_dir(folder.path()).ok()?.flatten();
         let attempt = |name: &str| name.strip_suffix(".log")?.parse().ok();
         let newest = files.filter_map(|file| attempt(file.file_name().to_str()?)).max()?;
-        Some((folder.file_name().into_string().ok()?, newest))
+        let name = folder.file_name().into_string().ok()?;
+        (!pod.join(built(&name, newest)).exists()).then_some((name, newest))
     });
     newest.collect()
 }

@@ -120,6 +120,10 @@ fn a_program_is_built_once_and_its_output_is_in_the_logs() {
     );
     let pods = cluster.ready_pods("app=made", 3);
     assert_eq!(builds(), failed + 1, "one build for three pods");
+    assert!(
+        !cluster.read("pods", "{.items[*].status.containerStatuses[*].restartCount}").contains('1'),
+        "none began twice"
+    );
     for pod in &pods {
         cluster.until("it runs", || cluster.log(pod, "main").ends_with("made runs\n"));
         assert_eq!(cluster.log(pod, "main"), "all is well\nmade runs\n");

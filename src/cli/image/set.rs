@@ -34,7 +34,7 @@ pub struct Args {
     /// PATTERN: an image, with * for any text.
     #[arg(value_name = "PATTERN")]
     pattern: String,
-    /// The object's name; the last part of the pattern when left out.
+    /// The object's name; when left out the last part of the pattern, with as many before it as other objects leave no room for.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The program and its first arguments.
@@ -58,7 +58,7 @@ pub struct Args {
     /// host for a container that sees and changes the machine's files, or private.
     #[arg(long, value_name = "WHICH")]
     filesystem: Option<String>,
-    /// The command that is run once before the first start.
+    /// The command that is run once before the first start; a line with operators of a shell is given to sh -c.
     #[arg(long, value_name = "WORDS")]
     build: Option<String>,
     /// Files whose change restarts the containers; may be given several times.
@@ -74,10 +74,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if let Err(why) = pattern::parse(&args.pattern) {
         return Err(Failure::plain(format!("invalid pattern {:?}: {why}", args.pattern)));
     }
-    let name = args.name.clone().unwrap_or_else(|| name_of(&args.pattern));
-    let key = Key::new(KIND.resource, "", &name);
     let fields = args.fields()?;
-    let known = context.look(|ledger| Ok(crate::apiserver::read::get(ledger, &key).ok()))?;
+    let (name, known) = args.place(context)?;
     if let Some(object) = known {
         let target = Target { kind: &KIND, object };
         let reply = change(context, &target, dry_run, |object| {
@@ -99,6 +97,23 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 impl Args {
+    /// The object's name, and the object when it is there. One that was named for another pattern is left alone.
+    fn place(&self, context: &mut Context) -> Outcome<(String, Option<Object>)> {
+        let names = self.name.clone().map_or_else(|| names_of(&self.pattern), |name| vec![name]);
+        for name in names {
+            let key = Key::new(KIND.resource, "", &name);
+            let known = context.look(|ledger| Ok(crate::apiserver::read::get(ledger, &key).ok()))?;
+            let is_free = |object: &Object| object.items(&["spec", "patterns"]).contains(&json!(self.pattern));
+            if self.name.is_some() || known.as_ref().is_none_or(is_free) {
+                return Ok((name, known));
+            }
+        }
+        Err(Failure::plain(format!(
+            "the names for {:?} belong to other Image objects: give one with --name",
+            self.pattern
+        )))
+    }
+
     /// What the flags say of each field; null takes it away.
     fn fields(&self) -> Outcome<Vec<(&'static str, Value)>> {
         let mut fields = Vec::new();
@@ -112,7 +127,10 @@ impl Args {
         };
         words("entrypoint", "entrypoint", &self.entrypoint)?;
         words("command", "command", &self.command)?;
-        words("build", "build", &self.build)?;
+        match &self.build {
+            Some(line) if needs_shell(line) => fields.push(("build", json!(["sh", "-c", line]))),
+            line => words("build", "build", line)?,
+        }
         for (field, value) in &mut fields {
             if *field == "build" && !value.is_null() {
                 *value = json!({"command": value.take()});
@@ -155,14 +173,33 @@ impl Args {
     }
 }
 
-/// `team/my_api:dev` is named `my-api-dev`.
-fn name_of(pattern: &str) -> String {
-    let text = pattern.split('@').next().unwrap_or(pattern);
-    let last = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text).to_ascii_lowercase();
+/// `team/my_api:dev` is named `my-api-dev`, or `team-my-api-dev` where that is taken.
+fn names_of(pattern: &str) -> Vec<String> {
+    let text = pattern.split('@').next().unwrap_or(pattern).to_ascii_lowercase();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.';
-    let name: String = last.chars().map(|letter| if plain(letter) { letter } else { '-' }).collect();
-    let name = name.trim_matches(['-', '.']);
-    if name.is_empty() { "any".to_owned() } else { name.to_owned() }
+    let named = |part: &str| {
+        let name: String = part.chars().map(|letter| if plain(letter) { letter } else { '-' }).collect();
+        name.trim_matches(['-', '.']).to_owned()
+    };
+    let text = text.trim_end_matches('/');
+    let begins = text.rmatch_indices('/').map(|(at, _)| at + 1).chain([0]);
+    let mut names: Vec<String> = begins.map(|at| named(&text[at..])).filter(|name| !name.is_empty()).collect();
+    names.dedup();
+    if names.is_empty() { vec!["any".to_owned()] } else { names }
+}
+
+/// Whether a line means something to a shell that words alone do not.
+fn needs_shell(text: &str) -> bool {
+    let mut quote = None;
+    text.chars().any(|letter| {
+        match (letter, quote) {
+            (letter, Some(open)) if letter == open => quote = None,
+            ('\'' | '"', None) => quote = Some(letter),
+            _ => {}
+        }
+        quote != Some('\'') && matches!(letter, '$' | '`')
+            || quote.is_none() && matches!(letter, ';' | '|' | '&' | '<' | '>')
+    })
 }
 
 /// Words as a shell splits them: blanks between, quotes around, a backslash before what is meant as it is.
@@ -216,7 +253,22 @@ mod tests {
             ("./server", "server"),
             ("*", "any"),
         ] {
-            assert_eq!(name_of(pattern), name);
+            assert_eq!(names_of(pattern)[0], name);
+        }
+        assert_eq!(names_of("ghcr.io/team/api:dev"), ["api-dev", "team-api-dev", "ghcr.io-team-api-dev"]);
+    }
+
+    #[test]
+    fn lines_for_a_shell_are_known() {
+        let table = [
+            ("cargo build --release", false),
+            ("sh -c 'a; b > c'", false),
+            ("a && b", true),
+            ("a > b", true),
+            ("echo \"$HOME\"", true),
+        ];
+        for (line, expected) in table {
+            assert_eq!(needs_shell(line), expected, "{line}");
         }
     }
 }

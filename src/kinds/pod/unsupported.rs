@@ -34,6 +34,10 @@ const OF_CONTAINER: &[Line] = &[
     ("volumeMounts[].recursiveReadOnly", &["\"Disabled\"", "\"IfPossible\""], "what is mounted below can be written"),
 ];
 
+/// Fields of a volume.
+const OF_VOLUME: &[Line] =
+    &[("emptyDir.medium", &["\"\"", "\"Memory\""], "there are no huge pages to hand out: it is a folder on disk")];
+
 const UNCONFINED: &[&str] = &["\"Unconfined\""];
 const NO_FILTER: &str = "no system call is forbidden";
 const NO_PROFILE: &str = "processes have the profile of kloop itself";
@@ -44,6 +48,11 @@ pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
     let on_host = spec["hostNetwork"] == true;
     for line in OF_POD {
         look(spec, path.to_owned(), line.0, line, &mut found);
+    }
+    for (index, volume) in spec["volumes"].as_array().into_iter().flatten().enumerate() {
+        for line in OF_VOLUME {
+            look(volume, format!("{path}.volumes[{index}]"), line.0, line, &mut found);
+        }
     }
     for list in ["initContainers", "containers"] {
         for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {

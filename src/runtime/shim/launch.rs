@@ -129,6 +129,7 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
     // From here on it may run: whoever finds a log without a record knows that.
     let mut log = Log::new(folder::log(&launch.container, launch.attempt));
     log.create();
+    let _ = fs::remove_file(folder::built(&launch.container, launch.attempt));
     let pid = run(&launch.argv, &surroundings, place, gate)?;
     // What is in them may be secret, and large.
     launch.volumes.clear();
