@@ -40,7 +40,12 @@ pub fn tell_unlimited(pod: &LocalPod, plan: &mut Plan) {
     };
     if is_limited(pod.spec.resources.as_ref()) || pod.members.iter().any(|one| is_limited(one.spec.resources.as_ref()))
     {
-        plan.event(pod.row, EventType::Warning, "LimitsNotEnforced", format!("Limits are not enforced here: {why}"));
+        plan.event(
+            pod.row,
+            EventType::Warning,
+            "LimitsNotEnforced",
+            format!("Limits are not enforced by the kernel here: {why}"),
+        );
     }
 }
 
@@ -149,8 +154,10 @@ mod tests {
             let mut machine = Machine::new(pod(json!({"containers": [container("c", json!({}), limits)]})));
             machine.world.settings.unlimited = Some("no cgroup".into());
             machine.run_to(100);
-            let count =
-                machine.events.iter().filter(|event| event.message == "Limits are not enforced here: no cgroup");
+            let count = machine
+                .events
+                .iter()
+                .filter(|event| event.message == "Limits are not enforced by the kernel here: no cgroup");
             assert_eq!(count.count(), usize::from(told));
         }
     }

@@ -149,6 +149,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         volume_paths: start.volume_paths.clone(),
         cwd,
         groups: Vec::new(),
+        watched: Default::default(),
         oom_score: start.limits.oom_score,
         stdin: start.stdin,
         stdin_once: start.stdin_once,

@@ -70,15 +70,30 @@ fn cpu_time(pid: i32) -> u64 {
 /// Bytes of a process, what it shares counted in part; what others may not see of it in full is told as a whole.
 fn memory(pid: i32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
-    let kilobytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
-    kilobytes.map_or_else(|| resident(pid), |kilobytes| kilobytes * 1024)
+    bytes(&rollup, "Pss:").unwrap_or_else(|| resident(pid).0)
 }
 
-fn resident(pid: i32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+/// As [`memory`], without pages of files, which the kernel would take back before it ended anybody.
+pub fn kept_memory(pid: i32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let kept = || Some(bytes(&rollup, "Pss:")?.saturating_sub(bytes(&rollup, "Pss_File:")?));
+    kept().unwrap_or_else(|| {
+        let (all, shared) = resident(pid);
+        all.saturating_sub(shared)
+    })
+}
+
+/// Bytes that a process has in memory, and how many of them are files' or shared: cheaply read, and never too little.
+pub fn resident(pid: i32) -> (u64, u64) {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let mut pages = text.split(' ').skip(1).map(|field| field.parse::<u64>().unwrap_or(0));
+    let mut next = || pages.next().unwrap_or(0).saturating_mul(rustix::param::page_size() as u64);
+    (next(), next())
+}
+
+fn bytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().split(' ').next()?.parse::<u64>().ok()? * 1024)
 }
 
 /// Memory of a process's own group of kloop's without what the kernel would give back first, as Kubernetes counts it.

@@ -50,6 +50,9 @@ pub enum Request {
         attempt: u32,
         /// The groups that it and its pod are to be in.
         groups: Vec<Group>,
+        /// What they do not bound.
+        #[serde(default)]
+        watched: SoftBounds,
         /// What they bound: given back with the answer.
         limits: Box<Limits>,
     },
@@ -114,6 +117,9 @@ pub struct Launch {
     /// The control groups that it and its pod are in, those above before those below.
     #[serde(default)]
     pub groups: Vec<Group>,
+    /// What they do not bound.
+    #[serde(default)]
+    pub watched: SoftBounds,
     /// How soon the kernel ends it when the machine runs out of memory.
     #[serde(default)]
     pub oom_score: Option<i32>,
@@ -138,6 +144,18 @@ pub struct Launch {
     pub message_path: String,
     /// Whether the tail of the log stands in for an empty termination message on errors.
     pub message_from_logs: bool,
+}
+
+/// Bounds that no control group enforces: the shim looks, and ends who is over.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
+#[serde(default)]
+pub struct SoftBounds {
+    /// Most memory of the container, in bytes.
+    pub memory: Option<i64>,
+    /// Most memory of its pod.
+    pub pod_memory: Option<i64>,
+    /// Most processes of its pod.
+    pub pids: Option<i64>,
 }
 
 /// A control group: a folder of the kernel's, and what is written there.

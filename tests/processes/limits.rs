@@ -80,6 +80,47 @@ fn who_takes_more_memory_than_allowed_is_ended_and_told_so() {
     cluster.nothing_is_left();
 }
 
+/// One whom no control group bounds: an ordinary user.
+fn of_ordinary_user() -> Cluster {
+    if rustix::process::geteuid().is_root() { Cluster::of_user(65_534) } else { Cluster::new() }
+}
+
+#[test]
+fn without_control_groups_memory_is_watched() {
+    let cluster = of_ordinary_user();
+    let _plane = cluster.watch();
+    // What it starts counts, and who stays within its limit is left alone.
+    cluster.apply(&pod("hog", "{limits: {memory: 32Mi}}", "sleep 1000 & tail /dev/zero; echo on"));
+    cluster.apply(&pod("calm", "{limits: {memory: 32Mi}}", "exec sleep 1000"));
+    cluster.until_reads("pod/hog", "{.status.phase}", "Failed");
+    let ended = cluster.read("pod/hog", "{.status.containerStatuses[0].state.terminated}");
+    assert!(ended.contains("\"reason\":\"OOMKilled\"") && ended.contains("\"exitCode\":137"), "{ended}");
+    cluster.until_reads("pod/calm", "{.status.phase}", "Running");
+    cluster.ok("delete pod hog calm");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn without_control_groups_processes_are_bounded_by_a_namespace_or_watched() {
+    let cluster = of_ordinary_user();
+    let _plane = cluster.watch_with(&["--pod-max-pids", "40"]);
+    let bomb = "i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done; echo all of them; exec sleep 1000";
+    cluster.apply(&pod("bomb", "{}", bomb));
+    // With the machine's files it has no namespace of its own.
+    let plain =
+        pod("plain", "{}", bomb).replace("{name: plain}", "{name: plain, annotations: {kloop.dev/filesystem: host}}");
+    cluster.apply(&plain);
+    cluster.until_reads("pod/plain", "{.status.phase}", "Failed");
+    let ended = cluster.read("pod/plain", "{.status.containerStatuses[0].state.terminated}");
+    assert!(ended.contains("more than the 40 that it may have") && ended.contains("\"exitCode\":137"), "{ended}");
+    cluster.until_reads("pod/bomb", "{.status.phase}", "Failed");
+    let (said, ended) = (cluster.ok("logs bomb"), cluster.read("pod/bomb", "{.status.containerStatuses[0].state}"));
+    let is_refused = said.to_lowercase().contains("cannot fork") && !said.contains("all of them");
+    assert!(is_refused || ended.contains("more than the 40"), "{said} {ended}");
+    cluster.ok("delete pod bomb plain");
+    cluster.nothing_is_left();
+}
+
 #[test]
 fn a_fork_bomb_dies_under_its_cap() {
     let cluster = Cluster::new();

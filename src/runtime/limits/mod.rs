@@ -4,13 +4,16 @@
 //! made, entered, asked and removed ([`group`]). The control plane chooses them; the pod's shim makes them, and the container's process
 //! enters them before it becomes the container. A group is made only for what is bounded: a pod without limits has one at most,
 //! which bounds its number of processes.
-//! Never: bounds memory or CPU by rlimits, which mean something else (address space of one process, seconds of a life).
+//! What groups do not bound here is told ([`Tree::watched`]) to the shim, which looks.
+//! Never: bounds memory or CPU by rlimits, which mean something else: address space or data of one process, where every thread's stack
+//! counts in full; seconds of a life. The number of processes is another matter, see [`processes`].
 
 mod find;
 pub mod group;
+pub mod processes;
 pub mod room;
 
-use super::wire::{Group, Knob};
+use super::wire::{Group, Knob, SoftBounds};
 use crate::world::limits::{Caps, Limits};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,9 +49,24 @@ impl Tree {
 
     /// What cannot be bounded here, in words; none when everything can.
     pub fn lacks(&self) -> Option<String> {
-        let has = |wanted: &&str| self.branches.iter().any(|branch| branch.controllers.contains(wanted));
-        let missing: Vec<&str> = find::WANTED.into_iter().filter(|wanted| !has(wanted)).collect();
-        (!missing.is_empty()).then(|| format!("no cgroup controller for {} can be used", missing.join(" and ")))
+        let missing: Vec<&str> = find::WANTED.into_iter().filter(|wanted| !self.has(wanted)).collect();
+        let why = format!("no cgroup controller for {} can be used", missing.join(" and "));
+        (!missing.is_empty()).then(|| instead(&missing, &why))
+    }
+
+    fn has(&self, controller: &str) -> bool {
+        self.branches.iter().any(|branch| branch.has(controller))
+    }
+
+    /// What the groups of a container leave to whoever watches.
+    pub fn watched(&self, limits: &Limits) -> SoftBounds {
+        let all = watched(limits);
+        let memory = |bound: Option<i64>| bound.filter(|_| !self.has("memory"));
+        SoftBounds {
+            memory: memory(all.memory),
+            pod_memory: memory(all.pod_memory),
+            pids: all.pids.filter(|_| !self.has("pids")),
+        }
     }
 
     /// The groups of a container, those of its pod before its own.
@@ -76,6 +94,30 @@ impl Tree {
             }
         }
     }
+}
+
+/// What there is to watch where there are no groups at all.
+pub fn watched(limits: &Limits) -> SoftBounds {
+    SoftBounds { memory: limits.container.memory, pod_memory: limits.pod.memory, pids: limits.pod.pids }
+}
+
+/// What happens where there are no groups at all, in words.
+pub fn without_groups(why: &str) -> String {
+    instead(&find::WANTED, why)
+}
+
+/// What happens instead of what these controllers would do.
+fn instead(missing: &[&str], why: &str) -> String {
+    let told = [
+        ("cpu", "nothing holds back who takes more CPU"),
+        (
+            "memory",
+            "memory is looked at every second, or ten times a second when half of it is taken, and who has too much is ended",
+        ),
+        ("pids", "processes are counted by the user namespace of a private layer, or looked at every ten seconds"),
+    ];
+    let told: Vec<&str> = told.into_iter().filter(|(name, _)| missing.contains(name)).map(|(_, told)| told).collect();
+    format!("{} ({why})", told.join("; "))
 }
 
 /// Removes every group of a cluster that is done with: nothing of its pods may run.

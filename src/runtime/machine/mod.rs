@@ -9,7 +9,7 @@ mod link;
 mod nursery;
 mod shard;
 
-use super::wire::Group;
+use super::wire::{Group, SoftBounds};
 use super::{build, bury, folder, image, limits, network, probe, sources, view};
 use crate::network::names::Directory;
 use crate::object::{Key, Str, Time};
@@ -55,6 +55,11 @@ impl Context {
     /// The control groups that a container needs.
     fn groups(&self, pod: &str, container: &str, limits: &Limits) -> Vec<Group> {
         self.limits.as_ref().map_or(Vec::new(), |tree| tree.groups(pod, container, limits))
+    }
+
+    /// What those leave to the shim.
+    fn watched(&self, limits: &Limits) -> SoftBounds {
+        self.limits.as_ref().map_or_else(|_| limits::watched(limits), |tree| tree.watched(limits))
     }
 }
 
@@ -177,7 +182,7 @@ impl Machine {
     pub fn unlimited(&self) -> Option<Str> {
         let lacks = match &self.context.limits {
             Ok(tree) => tree.lacks(),
-            Err(why) => Some(why.clone()),
+            Err(why) => Some(limits::without_groups(why)),
         };
         lacks.map(Str::from)
     }

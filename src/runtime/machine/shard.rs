@@ -269,7 +269,8 @@ impl Shard {
         }
         let launch = match image::resolve(start, &self.context.environment) {
             Ok(launch) => {
-                Launch { groups: self.context.groups(&start.pod_uid, &start.container, &start.limits), ..launch }
+                let groups = self.context.groups(&start.pod_uid, &start.container, &start.limits);
+                Launch { groups, watched: self.context.watched(&start.limits), ..launch }
             }
             Err(refusal) => return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal),
         };
@@ -347,10 +348,10 @@ impl Shard {
 
     /// One that cannot be reached now is asked again later.
     fn resize(&mut self, uid: &Str, container: &str, attempt: u32, limits: Box<Limits>) {
-        let groups = self.context.groups(uid, container, &limits);
+        let (groups, watched) = (self.context.groups(uid, container, &limits), self.context.watched(&limits));
         if let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) {
             let container = container.to_owned();
-            link.send(self.context.epoch, Request::Limit { container, attempt, groups, limits });
+            link.send(self.context.epoch, Request::Limit { container, attempt, groups, watched, limits });
         }
     }
 

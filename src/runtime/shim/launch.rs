@@ -1,6 +1,7 @@
 //! From a launch to a process: the program is found, its pipes are laid, it is started.
 
 use super::super::limits::group::{self, Entrance};
+use super::super::limits::processes;
 use super::super::network::Gate;
 use super::super::wire::{Launch, View, now};
 use super::super::{folder, process::Identity, pty, spawn, user, view, volumes};
@@ -194,6 +195,9 @@ pub fn run(argv: &[String], surroundings: &Surroundings, place: Place, gate: Opt
                         view::call_it(&surroundings.launch.hostname);
                     }
                     Place::Of(process) => view::join(process)?,
+                }
+                if surroundings.launch.view.is_some() {
+                    processes::bound(surroundings.launch.watched.pids)?;
                 }
                 let program = prepare()?;
                 gate.into_iter().for_each(Gate::enter);

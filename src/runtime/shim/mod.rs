@@ -10,6 +10,7 @@
 //! Shims are forked from the [`nursery`]. Start reading at [`Shim::run`].
 
 mod attach;
+mod bounds;
 mod client;
 mod launch;
 mod lines;
@@ -27,12 +28,13 @@ use crate::world::Ended;
 pub use nursery::main;
 
 use attach::{Attached, Inlet, Watched};
+use bounds::Over;
 use client::Client;
 use log::{Desk, Flow, Log, Stream};
 use requests::Running;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use rustix::process::{WaitOptions, WaitStatus};
+use rustix::process::{Signal, WaitOptions, WaitStatus};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::fs::Metadata;
 use std::io;
@@ -75,6 +77,8 @@ struct Live {
     end: Option<End>,
     /// What its groups had counted when it began.
     oom_kills: u64,
+    /// What it had too much of, for which it was ended.
+    over: Option<Over>,
 }
 
 /// Everything a shim has in its hands.
@@ -95,6 +99,8 @@ struct Shim {
     removing: bool,
     /// Since when nothing runs and nothing was asked.
     idle: Instant,
+    /// When what no group bounds is looked at; none when there is nothing of the kind.
+    next_look: Option<Instant>,
     _lock: OwnedFd,
 }
 
@@ -135,6 +141,7 @@ impl Shim {
             next_client: 1,
             removing: false,
             idle: Instant::now(),
+            next_look: None,
             pod,
             _lock: lock,
         };
@@ -149,6 +156,7 @@ impl Shim {
             }
             self.reap();
             self.meet_deadlines();
+            self.look_at_bounds();
             self.finish_ended();
             self.clients.retain(|client| !client.gone);
             self.end_sessions();
@@ -228,7 +236,7 @@ impl Shim {
             true => Instant::now() + KILL_PAUSE,
             false => (self.idle + LINGER).max(Instant::now() + KILL_PAUSE),
         });
-        stops.chain(execs).chain(retry).chain(leave).min()
+        stops.chain(execs).chain(retry).chain(leave).chain(self.next_look).min()
     }
 
     fn serve(&mut self, source: Source) {
@@ -335,8 +343,13 @@ impl Shim {
         self.detach_all(&live);
         let Some(mut end) = live.end.take() else { return };
         end.message = live.message(&end);
-        if group::oom_kills(&live.launch.groups) > live.oom_kills {
-            end.reason = Some(Ended::OOM_KILLED.into());
+        match live.over.take().filter(|_| end.signal == Some(Signal::KILL.as_raw())) {
+            Some(Over::Processes(why)) if end.message.is_empty() => end.message = why,
+            Some(Over::Memory) => end.reason = Some(Ended::OOM_KILLED.into()),
+            _ if group::oom_kills(&live.launch.groups) > live.oom_kills => {
+                end.reason = Some(Ended::OOM_KILLED.into());
+            }
+            _ => {}
         }
         self.leave_groups(&live);
         if let Some(known) = self.record.containers.get_mut(&live.name) {

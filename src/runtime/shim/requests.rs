@@ -4,7 +4,7 @@ use super::super::limits::group;
 use super::super::network::{self, Gate};
 use super::super::process::{Identity, signal_from};
 use super::super::wire::{
-    Answer, Container, Envelope, Exec, ExecOutcome, Group, Launch, Request, Session, State, Stopping, now,
+    Answer, Container, Envelope, Exec, ExecOutcome, Group, Launch, Request, Session, SoftBounds, State, Stopping, now,
 };
 use super::super::{pty, spawn, volumes};
 use super::launch::{self, Place, Surroundings};
@@ -63,8 +63,8 @@ impl Shim {
             }
             Request::Start(launch) => self.start(client, *launch),
             Request::Stop { container, attempt, grace } => self.stop(client, &container, attempt, grace),
-            Request::Limit { container, attempt, groups, limits } => {
-                if let Some(error) = self.limit(&container, attempt, groups) {
+            Request::Limit { container, attempt, groups, watched, limits } => {
+                if let Some(error) = self.limit(&container, attempt, groups, watched) {
                     self.tell(client, &Answer::Limited { container, attempt, limits, error });
                 }
             }
@@ -128,7 +128,9 @@ impl Shim {
                     deadline: None,
                     end: None,
                     oom_kills,
+                    over: None,
                 });
+                self.next_look = self.first_look();
                 state
             }
             Err(refused) => State::Refused { reason: refused.reason.into(), message: refused.message, at: now() },
@@ -159,7 +161,13 @@ impl Shim {
     }
 
     /// Changes the bounds of a running attempt; none when it does not run, else why it could not be done, if so.
-    fn limit(&mut self, container: &str, attempt: u32, groups: Vec<Group>) -> Option<Option<String>> {
+    fn limit(
+        &mut self,
+        container: &str,
+        attempt: u32,
+        groups: Vec<Group>,
+        watched: SoftBounds,
+    ) -> Option<Option<String>> {
         let at = self.running(container).filter(|at| self.live[*at].launch.attempt == attempt)?;
         let live = &mut self.live[at];
         let done = group::make(&groups).and_then(|_| {
@@ -168,6 +176,8 @@ impl Shim {
         });
         if done.is_ok() {
             live.launch.groups = groups;
+            live.launch.watched = watched;
+            self.next_look = self.first_look();
         }
         Some(done.err())
     }

@@ -31,24 +31,39 @@ impl Shim {
     /// When its main process ends, what it started becomes a child of this process. Every child that is no main process
     /// of another container and no command run beside one is such a leftover, or one of another container.
     pub(super) fn kill_leftovers(&self, at: usize) -> usize {
-        let live = &self.live[at];
-        let own = std::process::id() as i32;
-        let is_known = |pid: i32| {
-            let is_main = self.live.iter().any(|other| other.end.is_none() && other.process.pid == pid);
-            let is_exec = self.execs.iter().any(|exec| exec.pid() == pid && !exec.is_of(&live.name));
-            is_main || is_exec
-        };
-        let alone = self.live.iter().all(|other| other.end.is_some());
-        let strangers = process::children(own).into_iter().filter(|pid| !is_known(*pid));
-        let orphans = strangers.filter_map(process::stat).filter(|stat| alone || self.belongs(stat, live));
         let mut left = 0;
-        for orphan in orphans {
+        for orphan in self.orphans(&self.live[at]) {
             left += 1;
             if !orphan.zombie {
                 kill_from(orphan.identity);
             }
         }
         left
+    }
+
+    /// What a container has left to this process, and the commands that run beside it.
+    fn orphans(&self, live: &Live) -> Vec<Stat> {
+        let is_known = |pid: i32| {
+            let is_main = self.live.iter().any(|other| other.end.is_none() && other.process.pid == pid);
+            let is_exec = self.execs.iter().any(|exec| exec.pid() == pid && !exec.is_of(&live.name));
+            is_main || is_exec
+        };
+        let alone = self.live.iter().all(|other| other.end.is_some() || other.name == live.name);
+        let strangers = process::children(std::process::id() as i32)
+            .into_iter()
+            .filter(|pid| !is_known(*pid))
+            .filter_map(process::stat);
+        strangers.filter(|stat| alone || self.belongs(stat, live)).collect()
+    }
+
+    /// Every process of a running container.
+    pub(super) fn processes(&self, live: &Live) -> Vec<Identity> {
+        let tops = [live.process].into_iter().chain(self.orphans(live).into_iter().map(|stat| stat.identity));
+        let with_all = |top: Identity| {
+            let below = process::descendants(top.pid).into_iter().map(|stat| stat.identity);
+            [top].into_iter().chain(below)
+        };
+        tops.flat_map(with_all).collect()
     }
 
     /// Its session or its group is the container's, or its environment says so. One that hides both stays until its pod ends.
