@@ -8,7 +8,9 @@ use crate::reconcile::watch::Until;
 use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader};
 use crate::runtime::capacity;
 use crate::runtime::image::Environment;
+use crate::world::pressure::{Lines, Words};
 use colored::Colorize;
+use jiff::SignedDuration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
 use std::path::Path;
@@ -61,6 +63,22 @@ pub struct Args {
     /// Most processes and threads that one pod may have; -1 for as many as the machine has.
     #[arg(long, value_name = "NUMBER", default_value_t = crate::world::PIDS, allow_negative_numbers = true)]
     pod_max_pids: i64,
+    /// Below what pods are ended at once, as the kubelet has it: memory.available, nodefs.available, nodefs.inodesFree or
+    /// pid.available, each with a quantity or a part of all there is, as in nodefs.available<5%; empty for never.
+    #[arg(long, value_name = "LIST", default_value = "memory.available<100Mi")]
+    eviction_hard: String,
+    /// The same, where it has to stay so for a while: see --eviction-soft-grace-period.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    eviction_soft: String,
+    /// For how long, as in memory.available=1m30s.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    eviction_soft_grace_period: String,
+    /// How much more has to be free again before nobody has to go any more, as in memory.available=100Mi.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    eviction_minimum_reclaim: String,
+    /// How long a node's condition outlasts what it was for.
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    eviction_pressure_transition_period: String,
     /// Say nothing but errors.
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
@@ -102,6 +120,17 @@ fn configuration(path: &Path) -> Outcome<String> {
     Ok(document.value.to_string())
 }
 
+/// What the flags of eviction say.
+fn lines(args: &Args, transition: SignedDuration) -> Outcome<Lines> {
+    let words = Words {
+        hard: &args.eviction_hard,
+        soft: &args.eviction_soft,
+        soft_grace: &args.eviction_soft_grace_period,
+        minimum_reclaim: &args.eviction_minimum_reclaim,
+    };
+    Lines::parse(words, transition).map_err(Failure::plain)
+}
+
 /// How often a standby asks whether it may lead.
 const STANDBY: Duration = Duration::from_millis(200);
 
@@ -123,6 +152,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         pids_per_pod: Some(args.pod_max_pids).filter(|most| *most > 0),
         scheduler: args.scheduler_config.as_deref().map_or(Ok(String::new()), configuration)?,
         manifests: args.manifests.clone(),
+        eviction: lines(
+            &args,
+            duration("eviction-pressure-transition-period", &args.eviction_pressure_transition_period)?,
+        )?,
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;

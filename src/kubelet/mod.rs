@@ -49,6 +49,9 @@ use pod::LocalPod;
 /// The kubelet's loop.
 pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan };
 
+/// The loop of nodes that run out of something.
+pub const PRESSURE: Loop = eviction::LOOP;
+
 /// The loop of the watched files of images.
 pub const IMAGES: Loop = sources::LOOP;
 

@@ -8,8 +8,9 @@ use super::queue::Queue;
 use super::{Line, Narrator, Weight, deeds, loops, node, tail};
 use crate::apiserver::front;
 use crate::kubelet::manifests;
-use crate::object::{Key, Str, Time};
+use crate::object::{Key, Resource, Str, Time};
 use crate::store::{Read, Store, StoreError};
+use crate::world::pressure::Levels;
 use crate::world::{ContainerState, Effect, Loop, PodFacts, Report, Row, Settings, World};
 use jiff::SignedDuration;
 use std::collections::HashSet;
@@ -154,7 +155,8 @@ impl Heart {
         }
         let Some(key) = taken else { return };
         if is_usage {
-            return self.queue_autoscalers(&key.namespace, now);
+            self.queue_autoscalers(&key.namespace, now);
+            return self.queue_pressed(now);
         }
         let by = if key.resource == "pods" { crate::kubelet::LOOP.name } else { crate::kubelet::IMAGES.name };
         let about = Some(key.clone());
@@ -201,6 +203,26 @@ impl Heart {
             self.look_at_everything(now);
         }
         due
+    }
+
+    /// How much is left of what the machine's pods share: its nodes are due when that is too little, or was until now.
+    pub fn measured(&mut self, levels: Levels, now: Time) {
+        let lines = self.world.settings.eviction.clone();
+        if self.world.facts.pressure.take(levels, &lines, now) {
+            self.queue_nodes(now);
+        }
+    }
+
+    fn queue_pressed(&mut self, now: Time) {
+        if self.world.facts.pressure.due(&self.world.settings.eviction).is_some() {
+            self.queue_nodes(now);
+        }
+    }
+
+    fn queue_nodes(&mut self, now: Time) {
+        let ours = self.world.facts.nodes.iter().filter(|(_, facts)| facts.ours && !facts.simulated);
+        let nodes: Vec<Key> = ours.map(|(name, _)| Key::new(Resource("nodes"), "", name)).collect();
+        nodes.into_iter().for_each(|node| self.queue(crate::kubelet::PRESSURE.name, node, now));
     }
 
     /// The next moment at which something is due by the clock.

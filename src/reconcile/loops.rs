@@ -8,6 +8,6 @@ pub fn all() -> Vec<&'static Loop> {
     // Routes first: at a start, what runs already is to be found before anything new is made.
     let mut all: Vec<&'static Loop> = vec![&network::LOOP, &network::INGRESS];
     all.extend(controllers::ALL);
-    all.extend([&scheduler::LOOP, &kubelet::IMAGES, &kubelet::LOOP]);
+    all.extend([&scheduler::LOOP, &kubelet::IMAGES, &kubelet::PRESSURE, &kubelet::LOOP]);
     all
 }

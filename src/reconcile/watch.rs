@@ -12,9 +12,11 @@ use crate::kubelet::manifests;
 use crate::object::{Str, Time};
 use crate::runtime::capacity::Capacity;
 use crate::runtime::image::Environment;
+use crate::runtime::levels;
 use crate::runtime::machine::{self, Host, Machine};
 use crate::runtime::manifests::Manifests;
 use crate::store::{Access, Hint, Read, Retention, StoreError, Watch};
+use crate::world::pressure::Lines;
 use crate::world::{Effect, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
@@ -47,6 +49,8 @@ pub struct Settings {
     pub scheduler: String,
     /// The folder of static pods' manifests.
     pub manifests: Option<PathBuf>,
+    /// Below what this machine's nodes end pods.
+    pub eviction: Lines,
     /// Is told each time when nothing is left to do for now.
     pub on_idle: Option<fn(Idle)>,
 }
@@ -157,6 +161,7 @@ impl Control {
             control.heart.world.settings.unlimited = machine.unlimited();
         }
         control.heart.world.settings.pids_per_pod = control.settings.pids_per_pod;
+        control.heart.world.settings.eviction = control.settings.eviction.clone();
         control.heart.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
         control.note_profiles()?;
         control.heart.take_manifests(&files, Time::now());
@@ -287,6 +292,10 @@ impl Control {
         let now = Time::now();
         let due = self.heart.keep_time(now);
         if due.heartbeat {
+            if self.machine.is_some() {
+                let wanted = self.settings.eviction.signals();
+                self.heart.measured(levels::measure(self.api.store().home(), wanted), now);
+            }
             self.note_heartbeat(now)?;
         }
         if due.resync {

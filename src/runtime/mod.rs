@@ -15,6 +15,7 @@ pub mod capacity;
 pub mod copy;
 pub mod folder;
 pub mod image;
+pub mod levels;
 pub mod limits;
 pub mod logs;
 pub mod machine;

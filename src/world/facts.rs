@@ -3,6 +3,7 @@
 use super::entrance::{Doors, Entrance};
 use super::limits::{Limits, Storage};
 use super::plan::{Globs, Route};
+use super::pressure::Pressure;
 use super::usage::{Sample, Usage};
 use crate::object::{Key, Object, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,6 +30,8 @@ pub struct Facts {
     pub autoscalers: HashMap<Str, Autoscaler>,
     /// What the manifests of the kubelet's folder ask for, by the key of its mirror pod.
     pub statics: BTreeMap<Key, StaticPod>,
+    /// How much is left of what pods share.
+    pub pressure: Pressure,
     /// Whether every shim that the last control plane left has been asked: no start is planned before.
     pub inventory_complete: bool,
 }

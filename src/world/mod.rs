@@ -10,6 +10,7 @@ pub mod entrance;
 pub mod facts;
 pub mod limits;
 pub mod plan;
+pub mod pressure;
 pub mod profile;
 pub mod report;
 pub mod resources;
@@ -58,6 +59,8 @@ pub struct Settings {
     pub private_files: bool,
     /// Most processes and threads of one pod; none for as many as the machine has.
     pub pids_per_pod: Option<i64>,
+    /// Below what a node of this machine ends pods.
+    pub eviction: pressure::Lines,
     /// Bytes of memory that this machine has.
     pub memory: i64,
     /// Why limits of pods are not enforced on this machine; none where they are.
@@ -79,6 +82,7 @@ impl Default for Settings {
             closing: false,
             private_files: true,
             pids_per_pod: Some(PIDS),
+            eviction: pressure::Lines::default(),
             memory: 0,
             unlimited: None,
             profiles: Arc::new([Profile::default()]),

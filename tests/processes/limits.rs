@@ -286,3 +286,39 @@ fn a_running_container_is_resized_in_place() {
     cluster.ok("delete pod web");
     cluster.nothing_is_left();
 }
+
+#[test]
+fn a_node_without_memory_ends_pods_by_what_they_use_and_takes_no_more_in() {
+    let cluster = Cluster::new();
+    // Met by any machine.
+    let _plane = cluster.watch_with(&["--eviction-hard", "memory.available<1000Ti"]);
+    cluster.until("the machine is a node", || !cluster.ok("get nodes -o name").is_empty());
+    let node = cluster.ok("get nodes -o name").trim().to_owned();
+    let pressed = "{.status.conditions[?(@.type==\"MemoryPressure\")].reason}";
+    cluster.until_reads(&node, pressed, "KubeletHasInsufficientMemory");
+    cluster.until("new pods are kept away", || {
+        cluster.read(&node, "{.spec.taints[*].key}").contains("node.kubernetes.io/memory-pressure")
+    });
+    // Both are bound by hand, past the scheduler, which heeds the taint.
+    let bound = |name: &str, resources: &str| {
+        let place = format!("nodeName: {}\n  restartPolicy", node.trim_start_matches("node/"));
+        pod(name, resources, "exec sleep 1000").replacen("restartPolicy", &place, 1)
+    };
+    cluster.apply(&bound("besteffort", "{}"));
+    cluster.until_reads("pod/besteffort", "{.status.reason}", "Evicted");
+    cluster.until_reads("pod/besteffort", "{.status.phase}", "Failed");
+    assert_eq!(cluster.read("pod/besteffort", "{.status.message}"), "The node had condition: [MemoryPressure]. ");
+    cluster.apply(&bound("greedy", "{requests: {memory: 1Ki}}"));
+    cluster.until_reads("pod/greedy", "{.status.reason}", "Evicted");
+    cluster.until_reads("pod/greedy", "{.status.phase}", "Failed");
+    let message = cluster.read("pod/greedy", "{.status.message}");
+    assert!(
+        message.starts_with("The node was low on resource: memory. Threshold quantity: 1000Ti, available: "),
+        "{message}"
+    );
+    assert!(message.contains("Container main was using ") && message.contains("request is 1Ki"), "{message}");
+    let told = cluster.ok("get events -A");
+    assert!(told.contains("EvictionThresholdMet") && told.contains("NodeHasInsufficientMemory"), "{told}");
+    cluster.ok("delete pod besteffort greedy");
+    cluster.nothing_is_left();
+}

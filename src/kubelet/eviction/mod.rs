@@ -1,7 +1,13 @@
-//! Eviction: a pod that takes more room on the disk than it may is ended by its node and fails.
+//! Eviction: a pod that takes more room on the disk than it may is ended by its node and fails, and so are those that a node
+//! under [`pressure`] cannot keep or take in.
 //!
 //! The machine watches ([`Effect::Confine`]) what is bounded, and nothing else; the words are Kubernetes'
 //! (`pkg/kubelet/eviction`).
+
+mod pressure;
+mod rank;
+
+pub use pressure::LOOP;
 
 use super::pod::LocalPod;
 use super::resources;
@@ -26,6 +32,9 @@ pub fn is_evicted(pod: &LocalPod) -> bool {
 pub fn message(pod: &LocalPod) -> Option<String> {
     if pod.status.reason.as_deref() == Some(REASON) {
         return pod.status.message.clone();
+    }
+    if let Some(message) = pressure::refused(pod) {
+        return Some(message);
     }
     let over = pod.facts.as_ref()?.over.as_ref().filter(|_| !pod.has_ended())?;
     Some(match over {
@@ -85,7 +94,7 @@ fn together(pod: &LocalPod) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::{Machine, pod};
+    use crate::kubelet::machine::{Machine, pod};
     use crate::world::Report;
     use crate::world::limits::Storage;
     use serde_json::json;

@@ -1,0 +1,298 @@
+//! A node that runs out of something: its conditions say so, and it ends pods, one at a time, until enough is left.
+//!
+//! What is left is measured with every heartbeat; what pods use is measured only once a line is crossed. The words are the kubelet's
+//! (`pkg/kubelet/eviction`, `pkg/kubelet/nodestatus`).
+
+use super::super::pod::LocalPod;
+use super::REASON;
+use super::rank::{self, Candidate};
+use crate::kinds::pod::qos_class;
+use crate::object::{Key, Resource, Time, time};
+use crate::world::pressure::{Line, Signal};
+use crate::world::{Effect, EventType, Loop, Plan, Row, Verb, World};
+use jiff::SignedDuration;
+use serde_json::json;
+
+/// The loop of nodes under pressure.
+pub const LOOP: Loop = Loop { name: "eviction-manager", root: "nodes", concerns, plan };
+
+/// So long answers about what pods use are waited for; then those that came have to do.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(2);
+
+/// What a condition says: its name; then reason and message when it holds, and when it does not.
+const CONDITIONS: [(&str, [&str; 2], [&str; 2]); 3] = [
+    (
+        "MemoryPressure",
+        ["KubeletHasInsufficientMemory", "kubelet has insufficient memory available"],
+        ["KubeletHasSufficientMemory", "kubelet has sufficient memory available"],
+    ),
+    (
+        "DiskPressure",
+        ["KubeletHasDiskPressure", "kubelet has disk pressure"],
+        ["KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
+    ),
+    (
+        "PIDPressure",
+        ["KubeletHasInsufficientPID", "kubelet has insufficient PID available"],
+        ["KubeletHasSufficientPID", "kubelet has sufficient PID available"],
+    ),
+];
+
+/// A node itself, and the one that a pod of ours runs on while it has pods to end.
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        "nodes" => vec![row.key.clone()],
+        "pods" if world.facts.pressure.due(&world.settings.eviction).is_some() => {
+            let node = row.pod().and_then(|pod| pod.node.clone());
+            node.map(|node| Key::new(Resource("nodes"), "", &node)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let node = world.get(key).filter(|row| !row.is_deleting());
+    let Some(node) = node.filter(|row| is_real(world, &row.key.name) && world.facts.pressure.at.is_some()) else {
+        return plan;
+    };
+    tell(world, node, &mut plan);
+    if let Some((line, _)) = world.facts.pressure.due(&world.settings.eviction).filter(|_| !world.settings.closing) {
+        evict(world, node, line, &mut plan);
+    }
+    plan
+}
+
+fn is_real(world: &World, node: &str) -> bool {
+    world.facts.nodes.get(node).is_some_and(|facts| facts.ours && !facts.simulated)
+}
+
+/// Brings the node's conditions up to date.
+fn tell(world: &World, node: &Row, plan: &mut Plan) {
+    let mut object = node.object();
+    let mut conditions = object.items(&["status", "conditions"]).to_vec();
+    let now = time::rfc3339(world.now);
+    for (kind, under, free) in CONDITIONS {
+        let holds = world.facts.pressure.holds(kind);
+        let (status, [reason, message]) = if holds { ("True", under) } else { ("False", free) };
+        // One that is Unknown is somebody else's to bring back.
+        let other = if holds { "False" } else { "True" };
+        let Some(known) = conditions.iter_mut().find(|one| one["type"] == kind && one["status"] == other) else {
+            continue;
+        };
+        known["status"] = status.into();
+        known["reason"] = reason.into();
+        known["message"] = message.into();
+        known["lastHeartbeatTime"] = now.as_str().into();
+        known["lastTransitionTime"] = now.as_str().into();
+        let reason = event_of(reason);
+        let message = format!("Node {} status is now: {reason}", node.key.name);
+        plan.event(node, EventType::Normal, reason, message);
+    }
+    if conditions != object.items(&["status", "conditions"]) {
+        object.set(&["status", "conditions"], conditions);
+        plan.write(Verb::Status(object), "what is left of the machine's resources");
+    }
+}
+
+/// The kubelet's reasons of conditions begin with its own name, those of events with the node's.
+fn event_of(reason: &str) -> &'static str {
+    match reason {
+        "KubeletHasInsufficientMemory" => "NodeHasInsufficientMemory",
+        "KubeletHasSufficientMemory" => "NodeHasSufficientMemory",
+        "KubeletHasDiskPressure" => "NodeHasDiskPressure",
+        "KubeletHasNoDiskPressure" => "NodeHasNoDiskPressure",
+        "KubeletHasInsufficientPID" => "NodeHasInsufficientPID",
+        _ => "NodeHasSufficientPID",
+    }
+}
+
+/// Ends the pod that is to go first, once the one before has ended.
+fn evict(world: &World, node: &Row, line: Line, plan: &mut Plan) {
+    let Some(at) = world.facts.pressure.at else { return };
+    let on_node = || world.pods_on(&node.key.name).filter(|pod| runs(world, pod));
+    if on_node().any(|pod| is_going(pod)) {
+        return plan.wait("a pod is on its way out already");
+    }
+    let critical = |pod: &Row| pod.pod().is_some_and(|pod| i64::from(pod.priority) >= rank::CRITICAL);
+    let candidates: Vec<&Row> = on_node().map(|pod| &**pod).filter(|pod| !critical(pod)).collect();
+    if candidates.is_empty() {
+        return plan.wait("no pod is left that could be ended");
+    }
+    if line.signal == Signal::Memory && !are_measured(world, &candidates, at, plan) {
+        return plan.wait("what its pods use is being measured");
+    }
+    let known = |row| Candidate::read(row, world.facts.pods.get(&row.uid)?);
+    let Some(goes) = rank::first(candidates.into_iter().filter_map(known).collect(), line.signal) else { return };
+    let Some(level) = world.facts.pressure.levels.get(&line.signal) else { return };
+    let message = format!("Attempting to reclaim {}", line.signal.resource());
+    plan.event(node, EventType::Warning, "EvictionThresholdMet", message);
+    let message = goes.message(line, *level);
+    let mut object = goes.row.object();
+    object.set(&["status", "reason"], REASON);
+    object.set(&["status", "message"], json!(message));
+    plan.event(goes.row, EventType::Warning, REASON, message);
+    plan.write(Verb::Status(object), format!("its node is low on {}", line.signal.resource()));
+}
+
+fn runs(world: &World, pod: &Row) -> bool {
+    let containers = world.facts.pods.get(&pod.uid).into_iter().flat_map(|pod| pod.containers.values());
+    containers.into_iter().any(|one| !one.has_ended())
+}
+
+/// Whether it ends already, evicted or not.
+fn is_going(pod: &Row) -> bool {
+    let is_evicted = || pod.mentions(REASON) && pod.body().text(&["status", "reason"]) == Some(REASON);
+    pod.is_deleting() || pod.pod().is_some_and(|fields| fields.phase.is_terminal()) || is_evicted()
+}
+
+/// Whether enough is known of what they use now; asks once for each look at the machine.
+fn are_measured(world: &World, pods: &[&Row], at: Time, plan: &mut Plan) -> bool {
+    let answered = |pod: &&&Row| world.facts.pods.get(&pod.uid).is_some_and(|facts| facts.measured >= Some(at));
+    let answers = pods.iter().filter(answered).count();
+    if answers == 0 && world.now < at + PATIENCE {
+        plan.effects.push(Effect::Measure { pods: pods.iter().map(|pod| pod.uid.clone()).collect() });
+    }
+    if answers < pods.len() && world.now < at + PATIENCE {
+        plan.wake_at(at + PATIENCE);
+        return false;
+    }
+    true
+}
+
+/// Why a pod that comes to a node under pressure is not taken in; none when it is. Under memory pressure alone those are that have
+/// asked for some, or that bear it (kubelet: criticalPodAdmission, evictionManager.Admit).
+pub fn refused(pod: &LocalPod) -> Option<String> {
+    if pod.status.start_time.is_some() || pod.facts.is_some() || pod.simulated {
+        return None;
+    }
+    let pressure = &pod.world.facts.pressure;
+    let held: Vec<&str> = CONDITIONS.iter().map(|(kind, ..)| *kind).filter(|kind| pressure.holds(kind)).collect();
+    let critical = pod.spec.priority.is_some_and(|priority| i64::from(priority) >= rank::CRITICAL);
+    let bears = pod.spec.tolerations.iter().flatten().any(|one| {
+        let key = one.key.as_deref().is_none_or(|key| key.is_empty() || key == "node.kubernetes.io/memory-pressure");
+        key && one.effect.as_deref().is_none_or(|effect| effect.is_empty() || effect == "NoSchedule")
+    });
+    let is_taken =
+        held.is_empty() || critical || (held == ["MemoryPressure"] && (qos_class(&pod.spec) != "BestEffort" || bears));
+    (!is_taken && !pod.has_ended()).then(|| format!("The node had condition: [{}]. ", held.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::facts::Measured;
+    use crate::world::pressure::{Level, Lines, Words};
+    use crate::world::usage::{Sample, Usage};
+    use crate::world::{ContainerFacts, ContainerState, NodeFacts, PodFacts};
+    use serde_json::{Value, json};
+
+    fn now() -> Time {
+        "2026-01-01T00:10:00Z".parse().unwrap()
+    }
+
+    /// A node with less than it should have, and pods: name, priority, requested and used memory in Mi, the reason in its status.
+    fn world(pods: &[(&str, i64, i64, i64, &str)], available: i64) -> World {
+        let mut world = World::new(now());
+        let words = Words { hard: "memory.available<100Mi", ..Words::default() };
+        world.settings.eviction = Lines::parse(words, SignedDuration::from_mins(5)).unwrap();
+        let levels = [(Signal::Memory, Level { available: available << 20, capacity: 1 << 30 })].into();
+        world.facts.pressure.take(levels, &world.settings.eviction.clone(), now());
+        world.facts.inventory_complete = true;
+        world.facts.nodes.insert("a".into(), NodeFacts { ours: true, simulated: false, heartbeat: Some(now()) });
+        let conditions =
+            json!([{"type": "MemoryPressure", "status": "False"}, {"type": "DiskPressure", "status": "Unknown"}]);
+        put(
+            &mut world,
+            "nodes",
+            "",
+            "a",
+            json!({"metadata": {"name": "a", "uid": "a"}, "status": {"conditions": conditions}}),
+        );
+        for (name, priority, asked, used, reason) in pods {
+            let resources = if *asked > 0 { json!({"requests": {"memory": format!("{asked}Mi")}}) } else { json!({}) };
+            let spec = json!({"nodeName": "a", "priority": priority,
+                "containers": [{"name": "c", "image": "i", "resources": resources}]});
+            let status = if reason.is_empty() { json!({}) } else { json!({"phase": "Running", "reason": reason}) };
+            let pod =
+                json!({"metadata": {"name": name, "namespace": "d", "uid": name}, "spec": spec, "status": status});
+            put(&mut world, "pods", "d", name, pod);
+            let running = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: now() });
+            let usage = Usage { cpu_milli: 0, memory: used << 20 };
+            let measured = Measured { since: now(), at: now(), sample: Sample::default(), usage };
+            let facts = PodFacts {
+                namespace: "d".into(),
+                name: (*name).into(),
+                containers: [("c".into(), running)].into(),
+                usage: [("c".into(), measured)].into(),
+                measured: Some(now()),
+                ..PodFacts::default()
+            };
+            world.facts.pods.insert((*name).into(), facts);
+        }
+        world
+    }
+
+    fn put(world: &mut World, resource: &'static str, namespace: &str, name: &str, object: Value) {
+        world.put(Key::new(Resource(resource), namespace, name), object.to_string().into());
+    }
+
+    fn planned(world: &World) -> Plan {
+        plan(world, &Key::new(Resource("nodes"), "", "a"))
+    }
+
+    /// The pods that go, with their messages.
+    fn going(plan: &Plan) -> Vec<String> {
+        let evicted = plan.events.iter().filter(|event| event.reason == REASON);
+        evicted.map(|event| format!("{}: {}", event.about.name, event.message)).collect()
+    }
+
+    #[test]
+    fn who_uses_more_than_it_asked_for_goes_first_then_the_lower_priority() {
+        let table: [(&[(&str, i64, i64, i64, &str)], &str); 5] = [
+            (&[("modest", 0, 50, 40, ""), ("greedy", 9, 10, 20, "")], "greedy"),
+            (&[("low", 1, 10, 20, ""), ("high", 2, 10, 90, "")], "low"),
+            (&[("less", 0, 10, 20, ""), ("more", 0, 10, 30, "")], "more"),
+            (&[("system", rank::CRITICAL, 0, 90, ""), ("other", 0, 50, 1, "")], "other"),
+            (&[("going", 0, 0, 90, "Evicted"), ("next", 0, 0, 80, "")], ""),
+        ];
+        for (pods, expected) in table {
+            let plan = planned(&world(pods, 50));
+            let going = going(&plan);
+            let names: Vec<&str> = going.iter().filter_map(|line| line.split(':').next()).collect();
+            assert_eq!(names.join(" "), expected);
+        }
+        let plan = planned(&world(&[("greedy", 0, 10, 20, "")], 50));
+        let message = "greedy: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. \
+            Container c was using 20Mi, request is 10Mi, has larger consumption of memory. ";
+        assert_eq!(going(&plan), [message]);
+        assert!(plan.events.iter().any(|event| event.message == "Attempting to reclaim memory"));
+        assert_eq!(going(&planned(&world(&[("greedy", 0, 10, 20, "")], 150))), [""; 0], "enough is left");
+    }
+
+    #[test]
+    fn pods_are_measured_once_before_one_goes() {
+        let mut world = world(&[("one", 0, 0, 10, "")], 50);
+        world.facts.pods.get_mut("one").unwrap().measured = None;
+        let asks = |plan: &Plan| plan.effects.iter().filter(|effect| matches!(effect, Effect::Measure { .. })).count();
+        let plan = planned(&world);
+        assert_eq!((asks(&plan), going(&plan).len(), plan.wake), (1, 0, Some(now() + PATIENCE)));
+        world.now = now() + PATIENCE;
+        let plan = planned(&world);
+        assert_eq!((asks(&plan), going(&plan).len()), (0, 1), "nobody waits for an answer for ever");
+    }
+
+    #[test]
+    fn conditions_follow_and_what_is_unknown_stays() {
+        let plan = planned(&world(&[], 50));
+        let Some(Verb::Status(node)) = plan.writes.first().map(|write| &write.verb) else { panic!("no write") };
+        let conditions = node.items(&["status", "conditions"]);
+        assert_eq!(
+            (&conditions[0]["status"], &conditions[0]["reason"]),
+            (&json!("True"), &json!("KubeletHasInsufficientMemory"))
+        );
+        assert_eq!(conditions[1]["status"], "Unknown");
+        assert!(plan.events.iter().any(|event| event.message == "Node a status is now: NodeHasInsufficientMemory"));
+        assert!(planned(&world(&[], 150)).writes.is_empty(), "nothing to tell");
+    }
+}

@@ -1,0 +1,72 @@
+//! Who goes first when a node runs out of something: who uses more than it asked for, then the lower priority, then who uses most
+//! beyond what it asked for (kubelet: rankMemoryPressure).
+
+use crate::kinds::pod::facts::{Requests, requests};
+use crate::kinds::typed;
+use crate::world::pressure::{Level, Line, Signal};
+use crate::world::{PodFacts, Row};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use std::cmp::Reverse;
+
+/// Pods of this priority and above are the system's, and stay (Kubernetes: SystemCriticalPriority).
+pub const CRITICAL: i64 = 2_000_000_000;
+
+/// A pod that may have to go.
+pub struct Candidate<'a> {
+    /// The pod.
+    pub row: &'a Row,
+    /// What it asks for.
+    spec: PodSpec,
+    /// What is known of it.
+    facts: &'a PodFacts,
+}
+
+impl<'a> Candidate<'a> {
+    /// Reads it; none when it cannot be read.
+    pub fn read(row: &'a Row, facts: &'a PodFacts) -> Option<Candidate<'a>> {
+        let spec = typed::view::<Pod>(&row.body()).ok()?.spec?;
+        Some(Candidate { row, spec, facts })
+    }
+
+    /// The smallest goes first. Only memory is measured for each pod: otherwise the priority alone counts, and then who came last.
+    fn order(&self, signal: Signal) -> (Reverse<bool>, i64, Reverse<i64>) {
+        let priority = self.row.pod().map_or(0, |pod| i64::from(pod.priority));
+        let beyond = match signal {
+            Signal::Memory => self.memory() - requests(&self.spec).memory,
+            _ => self.row.created.map_or(0, |created| created.as_second()),
+        };
+        (Reverse(signal == Signal::Memory && beyond > 0), priority, Reverse(beyond))
+    }
+
+    fn memory(&self) -> i64 {
+        self.facts.usage.values().map(|one| one.usage.memory).sum()
+    }
+
+    /// Why it goes, in the kubelet's words.
+    pub fn message(&self, line: Line, level: Level) -> String {
+        let (signal, resource) = (line.signal, line.signal.resource());
+        let (drawn, left) = (signal.amount(line.amount.of(level.capacity)), signal.amount(level.available));
+        let mut message =
+            format!("The node was low on resource: {resource}. Threshold quantity: {drawn}, available: {left}. ");
+        let containers = self.spec.containers.iter().filter(|_| signal == Signal::Memory);
+        containers.for_each(|one| message.push_str(&self.larger(one).unwrap_or_default()));
+        message
+    }
+
+    fn larger(&self, container: &Container) -> Option<String> {
+        let used = self.facts.usage.get(container.name.as_str())?.usage.memory;
+        let asked = Requests::of(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
+        let (name, signal) = (&container.name, Signal::Memory);
+        // The kubelet prints what it has measured in Ki.
+        let (used_text, asked_text) = (signal.amount(used / 1024 * 1024), signal.amount(asked));
+        let told = format!(
+            "Container {name} was using {used_text}, request is {asked_text}, has larger consumption of memory. "
+        );
+        (used > asked).then_some(told)
+    }
+}
+
+/// Who goes first.
+pub fn first<'a>(candidates: Vec<Candidate<'a>>, signal: Signal) -> Option<Candidate<'a>> {
+    candidates.into_iter().min_by_key(|one| (one.order(signal), one.row.key.clone()))
+}

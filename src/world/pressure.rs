@@ -1,0 +1,313 @@
+//! How much is left of what the pods of a machine share, and the lines below which its node does something about it.
+//!
+//! The words are the kubelet's: a signal, `<`, a quantity or a part of what there is. Start reading at [`Pressure::take`].
+
+use crate::object::{Quantity, Time};
+use jiff::SignedDuration;
+use std::collections::BTreeMap;
+
+/// What can run out, in the order in which it is seen to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Signal {
+    /// Memory.
+    Memory,
+    /// Room on the disk that the pods' folders are on.
+    Storage,
+    /// Files on that disk.
+    Inodes,
+    /// Process numbers.
+    Pids,
+}
+
+impl Signal {
+    /// All of them.
+    pub const ALL: [Signal; 4] = [Signal::Memory, Signal::Storage, Signal::Inodes, Signal::Pids];
+
+    /// The kubelet's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Signal::Memory => "memory.available",
+            Signal::Storage => "nodefs.available",
+            Signal::Inodes => "nodefs.inodesFree",
+            Signal::Pids => "pid.available",
+        }
+    }
+
+    /// The resource that is short, as messages name it.
+    pub fn resource(self) -> &'static str {
+        match self {
+            Signal::Memory => "memory",
+            Signal::Storage => "ephemeral-storage",
+            Signal::Inodes => "inodes",
+            Signal::Pids => "pids",
+        }
+    }
+
+    /// The condition of a node on which it is short.
+    pub fn condition(self) -> &'static str {
+        match self {
+            Signal::Memory => "MemoryPressure",
+            Signal::Storage | Signal::Inodes => "DiskPressure",
+            Signal::Pids => "PIDPressure",
+        }
+    }
+
+    /// An amount of it, in words.
+    pub fn amount(self, amount: i64) -> Quantity {
+        match self {
+            Signal::Memory | Signal::Storage => Quantity::from_bytes(amount),
+            Signal::Inodes | Signal::Pids => Quantity::from_int(amount),
+        }
+    }
+}
+
+/// What is left of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level {
+    /// So much.
+    pub available: i64,
+    /// Of so much.
+    pub capacity: i64,
+}
+
+/// What was measured.
+pub type Levels = BTreeMap<Signal, Level>;
+
+/// An amount, as settings name it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// So much.
+    Exactly(i64),
+    /// So many hundredths of all there is.
+    Percent(f64),
+}
+
+impl Amount {
+    /// The amount of a whole.
+    pub fn of(self, capacity: i64) -> i64 {
+        match self {
+            Amount::Exactly(amount) => amount,
+            Amount::Percent(percent) => (capacity as f64 * percent / 100.0) as i64,
+        }
+    }
+
+    fn parse(text: &str) -> Result<Amount, String> {
+        let Some(percent) = text.strip_suffix('%') else {
+            let amount = Quantity::parse(text).map_err(|error| error.to_string())?;
+            return match amount.is_negative() {
+                true => Err(format!("eviction threshold value {text:?} must be positive")),
+                false => Ok(Amount::Exactly(amount.value())),
+            };
+        };
+        match percent.parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Amount::Percent(percent)),
+            _ => Err(format!("eviction percentage threshold {text:?} must be between 0% and 100%")),
+        }
+    }
+}
+
+/// A line that is not to be crossed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    /// Of what.
+    pub signal: Signal,
+    /// Where it is.
+    pub amount: Amount,
+    /// How long it may stay crossed; not at all in the case of a hard one.
+    pub grace: SignedDuration,
+    /// How much more has to be free before it counts as kept again.
+    pub reclaim: Option<Amount>,
+}
+
+/// All lines of a node; without any, nobody ever has to go.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lines {
+    /// Those lines.
+    pub lines: Vec<Line>,
+    /// How long a node's condition outlasts what it was for.
+    pub transition: SignedDuration,
+}
+
+/// Settings as the kubelet's flags have them, each a list of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Words<'a> {
+    /// `memory.available<100Mi,nodefs.available<5%`.
+    pub hard: &'a str,
+    /// The same, with a time for each.
+    pub soft: &'a str,
+    /// `memory.available=1m30s`.
+    pub soft_grace: &'a str,
+    /// `memory.available=100Mi`.
+    pub minimum_reclaim: &'a str,
+}
+
+impl Lines {
+    /// Reads settings.
+    pub fn parse(words: Words<'_>, transition: SignedDuration) -> Result<Lines, String> {
+        let graces = pairs(words.soft_grace, '=', crate::object::time::parse_duration)?;
+        let reclaims = pairs(words.minimum_reclaim, '=', Amount::parse)?;
+        let mut lines = Vec::new();
+        for (signal, amount) in pairs(words.hard, '<', Amount::parse)? {
+            let reclaim = reclaims.get(&signal).copied();
+            lines.push(Line { signal, amount, grace: SignedDuration::ZERO, reclaim });
+        }
+        for (signal, amount) in pairs(words.soft, '<', Amount::parse)? {
+            let missing =
+                || format!("grace period must be specified for the soft eviction threshold {}", signal.name());
+            let grace = *graces.get(&signal).ok_or_else(missing)?;
+            lines.push(Line { signal, amount, grace, reclaim: reclaims.get(&signal).copied() });
+        }
+        Ok(Lines { lines, transition })
+    }
+
+    /// What has to be measured.
+    pub fn signals(&self) -> impl Iterator<Item = Signal> {
+        Signal::ALL.into_iter().filter(|signal| self.lines.iter().any(|line| line.signal == *signal))
+    }
+}
+
+/// A list of signals, each with a sign and a value behind it.
+fn pairs<T, E: std::fmt::Display>(
+    text: &str,
+    sign: char,
+    value: impl Fn(&str) -> Result<T, E>,
+) -> Result<BTreeMap<Signal, T>, String> {
+    let mut found = BTreeMap::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (name, written) = part
+            .split_once(sign)
+            .ok_or_else(|| format!("invalid eviction threshold syntax {part}, expected <signal>{sign}<value>"))?;
+        let signal = Signal::ALL.into_iter().find(|signal| signal.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = Signal::ALL.iter().map(|signal| signal.name()).collect();
+            format!("unsupported eviction signal {name}; there are {}", known.join(", "))
+        })?;
+        let read = value(written).map_err(|error| format!("invalid value {written:?} of {name}: {error}"))?;
+        if found.insert(signal, read).is_some() {
+            return Err(format!("duplicate eviction threshold {name}"));
+        }
+    }
+    Ok(found)
+}
+
+/// Where a machine stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pressure {
+    /// What was last measured.
+    pub levels: Levels,
+    /// When.
+    pub at: Option<Time>,
+    /// Which lines are crossed, by their place, and since when.
+    crossed: BTreeMap<usize, Time>,
+    /// When a line of this condition was last crossed.
+    seen: BTreeMap<&'static str, Time>,
+}
+
+impl Pressure {
+    /// Takes in what was measured. True when there is, or was until now, something to do about it.
+    pub fn take(&mut self, levels: Levels, lines: &Lines, now: Time) -> bool {
+        let was = !self.seen.is_empty();
+        for (place, line) in lines.lines.iter().enumerate() {
+            let since = self.crossed.remove(&place);
+            let Some(level) = levels.get(&line.signal) else { continue };
+            let more = line.reclaim.filter(|_| since.is_some()).map_or(0, |more| more.of(level.capacity));
+            if level.available < line.amount.of(level.capacity).saturating_add(more) {
+                self.crossed.insert(place, since.unwrap_or(now));
+                self.seen.insert(line.signal.condition(), now);
+            }
+        }
+        // One second early: measurements are as far apart as looks, and not quite.
+        let lasts = |last: Time| now.duration_since(last) + SignedDuration::from_secs(1) < lines.transition;
+        self.seen.retain(|_, last| *last == now || lasts(*last));
+        (self.levels, self.at) = (levels, Some(now));
+        was || !self.seen.is_empty()
+    }
+
+    /// Whether a condition holds: a line is crossed, or was not long ago.
+    pub fn holds(&self, condition: &str) -> bool {
+        self.seen.contains_key(condition)
+    }
+
+    /// The crossed line that somebody has to go for, with what is left.
+    pub fn due(&self, lines: &Lines) -> Option<(Line, Level)> {
+        let at = self.at?;
+        let late = |(place, since): (&usize, &Time)| {
+            let line = lines.lines.get(*place)?;
+            (at.duration_since(*since) >= line.grace).then_some(*line)
+        };
+        let first = self.crossed.iter().filter_map(late).min_by_key(|line| line.signal)?;
+        Some((first, *self.levels.get(&first.signal)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Time {
+        Time::from_second(second).unwrap()
+    }
+
+    fn lines(words: Words<'_>) -> Lines {
+        Lines::parse(words, SignedDuration::from_secs(60)).unwrap()
+    }
+
+    #[test]
+    fn settings_are_read_as_the_kubelet_reads_them() {
+        let hard = |hard| Words { hard, ..Words::default() };
+        let found = lines(hard("memory.available<100Mi,nodefs.available<5%"));
+        let amounts: Vec<_> = found.lines.iter().map(|line| (line.signal, line.amount)).collect();
+        assert_eq!(amounts, [(Signal::Memory, Amount::Exactly(100 << 20)), (Signal::Storage, Amount::Percent(5.0))]);
+        assert_eq!(lines(hard("")).lines, []);
+        let soft = Words { soft: "memory.available<1Gi", ..Words::default() };
+        let table = [
+            (
+                hard("memory.available>1"),
+                "invalid eviction threshold syntax memory.available>1, expected <signal><<value>",
+            ),
+            (
+                hard("cpu<1"),
+                "unsupported eviction signal cpu; there are memory.available, nodefs.available, nodefs.inodesFree, pid.available",
+            ),
+            (hard("nodefs.available<200%"), "must be between 0% and 100%"),
+            (hard("memory.available<x"), "quantities must match"),
+            (hard("memory.available<1,memory.available<2"), "duplicate eviction threshold memory.available"),
+            (soft, "grace period must be specified for the soft eviction threshold memory.available"),
+        ];
+        for (words, said) in table {
+            let error = Lines::parse(words, SignedDuration::ZERO).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn lines_are_crossed_and_kept_again() {
+        let words = Words {
+            hard: "memory.available<100",
+            soft: "memory.available<200",
+            soft_grace: "memory.available=30s",
+            minimum_reclaim: "memory.available=50",
+        };
+        let lines = lines(words);
+        let mut pressure = Pressure::default();
+        // When, what is left, whether the condition holds, and the line that somebody goes for.
+        let table = [
+            (0, 500, false, None),
+            (10, 150, true, None),
+            (30, 150, true, None),
+            (40, 150, true, Some(200)),
+            (50, 90, true, Some(100)),
+            (60, 140, true, Some(100)),
+            (70, 160, true, Some(200)),
+            (80, 240, true, Some(200)),
+            (90, 260, true, None),
+            (139, 260, true, None),
+            (140, 260, false, None),
+        ];
+        for (second, available, holds, line) in table {
+            let levels = [(Signal::Memory, Level { available, capacity: 1000 })].into();
+            pressure.take(levels, &lines, at(second));
+            let due = pressure.due(&lines).map(|(line, _)| line.amount.of(1000));
+            assert_eq!((pressure.holds("MemoryPressure"), due), (holds, line), "{second}");
+        }
+    }
+}
