@@ -249,7 +249,8 @@ mod tests {
 
     #[test]
     fn who_uses_more_than_it_asked_for_goes_first_then_the_lower_priority() {
-        let table: [(&[(&str, i64, i64, i64, &str)], &str); 5] = [
+        type Pod = (&'static str, i64, i64, i64, &'static str);
+        let table: [(&[Pod], &str); 5] = [
             (&[("modest", 0, 50, 40, ""), ("greedy", 9, 10, 20, "")], "greedy"),
             (&[("low", 1, 10, 20, ""), ("high", 2, 10, 90, "")], "low"),
             (&[("less", 0, 10, 20, ""), ("more", 0, 10, 30, "")], "more"),
