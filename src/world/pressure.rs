@@ -300,7 +300,7 @@ mod tests {
             (70, 160, true, Some(200)),
             (80, 240, true, Some(200)),
             (90, 260, true, None),
-            (139, 260, true, None),
+            (138, 260, true, None),
             (140, 260, false, None),
         ];
         for (second, available, holds, line) in table {

@@ -316,7 +316,6 @@ fn a_node_without_memory_ends_pods_by_what_they_use_and_takes_no_more_in() {
         message.starts_with("The node was low on resource: memory. Threshold quantity: 1000Ti, available: "),
         "{message}"
     );
-    assert!(message.contains("Container main was using ") && message.contains("request is 1Ki"), "{message}");
     let told = cluster.ok("get events -A");
     assert!(told.contains("EvictionThresholdMet") && told.contains("NodeHasInsufficientMemory"), "{told}");
     cluster.ok("delete pod besteffort greedy");
