@@ -33,7 +33,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("defaults-workloads", 11),
     ("delete-modes", 38),
     ("describe-node", 5),
-    ("describe-others", 19),
+    ("describe-others", 18),
     ("describe-workloads", 13),
     ("diff-codes", 10),
     ("edit-scripted", 16),
