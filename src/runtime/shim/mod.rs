@@ -48,6 +48,8 @@ use std::time::{Duration, Instant};
 
 /// How long a shim without work stays, so that a quick restart need not start a new one.
 const LINGER: Duration = Duration::from_secs(10);
+/// Nanoseconds that the clock of file systems is behind at most: a tick of the slowest kernels.
+const TICK: i64 = 10_000_000;
 /// Between two looks at processes that were killed and are still there.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
 
@@ -411,7 +413,8 @@ impl Live {
         let found = std::fs::symlink_metadata(path).ok().filter(|_| self.launch.view.is_none() && path.is_absolute());
         let me = self.launch.user.as_ref().and_then(|user| user.user).unwrap_or(rustix::process::geteuid().as_raw());
         let written = |found: &Metadata| found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
-        let is_its = |found: &Metadata| found.uid() == me && written(found) >= self.since;
+        // File systems stamp with a clock that stands still for a tick of the kernel, so a file may seem older than it is.
+        let is_its = |found: &Metadata| found.uid() == me && written(found) >= self.since - TICK;
         found.filter(is_its).map(|_| tree::read_capped(path, 4096)).unwrap_or_default()
     }
 }
