@@ -243,9 +243,10 @@ fn a_copy_of_a_pod_is_debugged_and_a_node() {
     let node = cluster.read("nodes", "{.items[0].metadata.name}");
     std::fs::write(cluster.home().join("here"), "the host's\n").expect("written");
     let file = format!("/host{}/here", cluster.home().display());
-    let said = cluster.run(&["debug", &format!("node/{node}"), "--attach", "--image=busybox", "--", "cat", &file], "");
+    let said = cluster.run(&["debug", &format!("node/{node}"), "--image=busybox", "--", "cat", &file], "");
     assert!(said.out.starts_with("Creating debugging pod node-debugger-"), "{}", said.out);
-    assert!(said.out.ends_with("the host's\n"), "{}{}", said.out, said.err);
+    let pod = said.out.split(' ').nth(3).expect("its name");
+    cluster.until("it has read the host's file", || cluster.log(pod, "debugger") == "the host's\n");
 }
 
 #[test]
