@@ -1,0 +1,95 @@
+//! What shims answer, and what becomes of it.
+//!
+//! Knows: which answer is about what, and what is wanted no longer once it has come. Never: speaks first; that is the shard's part.
+//! Start reading at [`Shard::hear`].
+
+use super::super::super::wire::{self, Answer, Record, State};
+use super::super::super::{image, probe};
+use super::super::facts;
+use super::super::link::Fate;
+use super::{Shard, pod_mut};
+use crate::object::Str;
+use crate::world::Report;
+
+impl Shard {
+    /// Reads what a shim has said, and sees to it.
+    pub(super) fn hear(&mut self, uid: &Str) {
+        let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) else { return };
+        link.flush();
+        let was_greeted = link.greeted;
+        let (answers, fate) = link.read();
+        let is_new = link.greeted && !was_greeted;
+        for answer in answers {
+            self.take(uid, answer);
+        }
+        if let Some(pod) = self.pods.get_mut(uid).filter(|_| is_new) {
+            pod.failing = None;
+            self.pursue(uid);
+        }
+        match fate {
+            Fate::Stays => {}
+            Fate::Gone => self.lost(uid),
+            Fate::Foreign => {
+                self.hang_up(uid);
+                self.give_up(uid);
+            }
+        }
+    }
+
+    fn take(&mut self, uid: &Str, answer: Answer) {
+        match answer {
+            Answer::State(record) => self.take_state(uid, &record),
+            Answer::Container { name, container } => {
+                let pod = pod_mut(&mut self.pods, uid);
+                pod.starts.retain(|launch| launch.container != name || launch.attempt > container.attempt);
+                self.take_container(uid, &name, &container);
+            }
+            Answer::ExecDone { id, outcome, output } => {
+                let probe = self.pods.get_mut(uid).and_then(|pod| pod.execs.remove(&id));
+                if let Some(probe) = probe {
+                    let result = probe::judge(&probe, outcome, output);
+                    (self.context.report)(probe::answer(&probe, result));
+                }
+            }
+            Answer::Refused { why, start: Some((container, attempt)) } => {
+                let pod = pod_mut(&mut self.pods, uid);
+                pod.starts.retain(|launch| launch.container != container || launch.attempt != attempt);
+                let refusal = image::Refusal { reason: "CreateContainerError", message: why };
+                self.refuse(uid, &container, attempt, refusal);
+            }
+            Answer::Limited { container, attempt, limits, error } => {
+                let (pod_uid, container) = (uid.clone(), container.as_str().into());
+                (self.context.report)(Report::Resized { pod_uid, container, attempt, limits, error });
+            }
+            // Another leader has taken over: it is for that one to act.
+            Answer::Refused { .. } => {}
+            // Those are for who attaches, which this is not.
+            Answer::Attached | Answer::Detached => {}
+            Answer::Leaving => pod_mut(&mut self.pods, uid).leaving = true,
+            Answer::Removed => self.removed(uid),
+        }
+    }
+
+    pub(super) fn take_state(&mut self, uid: &Str, record: &Record) {
+        for (name, container) in &record.containers {
+            self.take_container(uid, name, container);
+        }
+        let adopter = self.pods.get_mut(uid).and_then(|pod| pod.adopter.take());
+        if let Some(adopter) = adopter {
+            let _ = adopter.send((uid.clone(), record.clone()));
+        }
+    }
+
+    pub(super) fn take_container(&mut self, uid: &Str, name: &str, container: &wire::Container) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.tries = 0;
+        // An attempt that was refused may be tried again under its number: that start is still to be answered.
+        let again = u32::from(matches!(container.state, State::Refused { .. }));
+        pod.starts.retain(|launch| launch.container != name || launch.attempt + again > container.attempt);
+        match container.process() {
+            Some(_) => pod.running.insert(name.to_owned(), container.attempt),
+            None => pod.running.remove(name),
+        };
+        self.report_state(uid, name, container.attempt, facts::state(&container.state));
+    }
+}
