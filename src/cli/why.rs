@@ -1,15 +1,15 @@
 //! `kloop why`: where it is stuck that an object becomes what it was asked to be, and what to do about it.
 
 use super::flags::PrintFlags;
-use super::targets::{self, Scope};
+use super::targets::{self, Scope, Which};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::key_of;
 use crate::apiserver::front::NETWORK;
-use crate::object::{Str, Time, time};
+use crate::object::{Key, Str, Time, time};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::watch::HEARD;
-use crate::reconcile::why::{Answer, Link, Plane, Standing, explain};
-use crate::reconcile::{leader, tail};
+use crate::reconcile::why::{Answer, Deed, Link, Plane, Standing, explain};
+use crate::reconcile::{convergence, leader, tail};
 use crate::runtime::{folder, logs};
 use crate::store::Store;
 use crate::world::{Phase, Row, World};
@@ -21,13 +21,17 @@ use std::sync::Arc;
 ///
 /// The chain from the object's owners to its containers, a line each: what is wanted, what is seen, what was refused, when the
 /// loop looks again, and the loop. The line on which the others wait is marked with ">". For a pod without a node every node is
-/// listed with the plugin that refused it, or its scores. Works with no control plane running.
+/// listed with the plugin that refused it, or its scores. Works with no control plane running. Without arguments: everything that
+/// is not as it was asked for.
 ///
 /// The exit code says how it stands: 0 converged, 1 stuck, 2 converging.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "(TYPE NAME | TYPE/NAME ...)",
+    override_usage = "[-f FILENAME | TYPE [NAME | -l label] | TYPE/NAME ...]",
     after_help = "\
+# What is not as it was asked for, and why?
+kloop why
+
 # Why is the deployment web not available?
 kloop why deployment/web
 
@@ -38,9 +42,11 @@ kloop why pod/web-0
 kloop why deployment/web -o json"
 )]
 pub struct Args {
-    /// TYPE NAME or TYPE/NAME.
-    #[arg(value_name = "TYPE/NAME")]
-    words: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+    /// If present, explain the requested object(s) across all namespaces.
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
     #[command(flatten)]
     print: PrintFlags,
 }
@@ -50,15 +56,22 @@ const LINES: usize = 3;
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
-    if args.words.is_empty() {
-        return Err(Failure::plain("You must say what to explain: kloop why TYPE/NAME"));
-    }
-    let (found, failures) = targets::find(context, &Scope { words: &args.words, ..Scope::default() })?;
+    let nothing_named = args.which.is_empty();
+    let (wanted, failures) = match nothing_named {
+        true => (Vec::new(), Vec::new()),
+        false => {
+            let scope = Scope { all_namespaces: args.all_namespaces, ..args.which.scope() };
+            let (found, failures) = targets::find(context, &scope)?;
+            (found.iter().map(|target| key_of(target.kind, &target.object)).collect(), failures)
+        }
+    };
+    let namespace = Some(context.namespace().to_owned()).filter(|_| !args.all_namespaces);
     let mut answers = Vec::new();
     if let Some(api) = context.existing()? {
         let (mut world, plane) = look(api.store())?;
-        for target in &found {
-            let answer = explain(&mut world, &key_of(target.kind, &target.object), &plane);
+        let wanted = if nothing_named { unmet(&world, namespace.as_deref()) } else { wanted };
+        for key in wanted {
+            let answer = explain(&mut world, &key, &plane);
             answers.extend(answer.map(|answer| with_logs(answer, api.store())));
         }
     }
@@ -66,10 +79,14 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         Some(mut printer) => {
             let values: Vec<Value> = answers.iter().map(|answer| of(answer, Time::now())).collect();
             let text = match &values[..] {
-                [one] => printer.object(one)?,
+                [one] if !nothing_named => printer.object(one)?,
                 _ => printer.list(values)?,
             };
             context.print(&text)?;
+        }
+        None if nothing_named && answers.is_empty() => {
+            let place = namespace.map(|name| format!(" in namespace {name}")).unwrap_or_default();
+            context.print(&format!("everything{place} is as it was asked for\n"))?;
         }
         None => {
             let texts: Vec<String> = answers.iter().map(|answer| page(answer, Time::now())).collect();
@@ -82,6 +99,12 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         Standing::Stuck => Err(Failure::Code(1)),
         Standing::Converging => Err(Failure::Code(2)),
     }
+}
+
+/// What is not as it was asked for, in one namespace or in all.
+fn unmet(world: &World, namespace: Option<&str>) -> Vec<Key> {
+    let unmet = convergence::unmet(world).into_iter().map(|unmet| unmet.key);
+    unmet.filter(|key| namespace.is_none_or(|namespace| [namespace, ""].contains(&&*key.namespace))).collect()
 }
 
 /// The picture as the file has it, and whether anybody works on it.
@@ -144,14 +167,24 @@ pub fn page(answer: &Answer, now: Time) -> String {
         let is_cause = cause.is_some_and(|cause| std::ptr::eq(cause, link));
         let mark = if is_cause { ">" } else { " " };
         text.push_str(&format!("{mark} {:10} {:width$}  {}\n", link.standing.word(), link.what, sentence(link, now)));
-        link.more.iter().for_each(|line| text.push_str(&format!("{:14}{line}\n", "")));
+        let last = link.last.as_ref().map(|deed| last(deed, now));
+        last.iter().chain(&link.more).for_each(|line| text.push_str(&format!("{:14}{line}\n", "")));
     }
     format!("{}next: {}\n", crate::show::escape::text(&text), crate::show::escape::text(&answer.next()))
 }
 
+/// What was done last: `last: ScalingReplicaSet 9s ago: Scaled up replica set web-1 from 0 to 2`.
+fn last(deed: &Deed, now: Time) -> String {
+    let ago = time::age(now.duration_since(deed.at).as_secs().max(0));
+    format!("last: {} {ago} ago: {}", deed.reason, one_line(&deed.message))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// What is seen and what is wanted, on one line.
 fn sentence(link: &Link, now: Time) -> String {
-    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut text = link.seen.clone();
     if link.standing != Standing::Converged {
         text.push_str(&format!("; wanted: {}", link.wanted));
@@ -169,9 +202,13 @@ fn sentence(link: &Link, now: Time) -> String {
 /// The answer for programs.
 pub fn of(answer: &Answer, now: Time) -> Value {
     let link = |link: &Link| {
+        let last = link.last.as_ref();
+        let last =
+            last.map(|deed| json!({"reason": deed.reason, "message": deed.message, "at": time::rfc3339(deed.at)}));
         json!({
             "what": link.what, "standing": link.standing.word(), "wanted": link.wanted, "seen": link.seen, "loop": link.by,
             "error": link.error, "wake": link.wake.filter(|wake| *wake > now).map(time::rfc3339), "next": link.next, "more": link.more,
+            "last": last,
         })
     };
     json!({

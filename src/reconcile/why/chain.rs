@@ -1,6 +1,8 @@
 //! From an object to its owners, and to what it leads to.
 
-use super::{Answer, Link, Plane, Standing, container, name, needs, node, plane, pod, rehearsal, service, workload};
+use super::{
+    Answer, Link, Plane, Standing, container, deed, name, needs, node, plane, pod, rehearsal, service, workload,
+};
 use crate::object::{Key, Resource};
 use crate::world::{Row, World};
 use std::sync::Arc;
@@ -15,6 +17,9 @@ pub fn explain(world: &mut World, key: &Key, of: &Plane) -> Option<Answer> {
     let above = links.len();
     links.extend(below(world, &row, of, DEPTH));
     let missing = links[above..].iter().any(|link| link.standing != Standing::Converged);
+    for link in links.iter_mut().filter(|link| link.standing != Standing::Converged) {
+        link.last = link.about.as_ref().and_then(|subject| deed::last(world, subject));
+    }
     links.insert(0, plane(of, world.now, missing));
     Some(Answer { about: name(key), links, place: above + 1 })
 }

@@ -1,6 +1,7 @@
 //! Containers: what has become of each, as the pod's status tells it.
 
-use super::{Link, Standing, told};
+use super::deed::{Subject, told};
+use super::{Link, Standing};
 use crate::kubelet;
 use crate::object::{Object, Time, time};
 use crate::world::{Row, World};
@@ -28,8 +29,13 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str) -> Li
     let runs_once = place == "initContainerStatuses" && spec["restartPolicy"] != "Always";
     let status = pod.items(&["status", place]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null);
     let wanted = if runs_once { "done" } else { "running and ready" };
-    let link =
-        Link { what: format!("container {name}"), wanted: wanted.into(), by: kubelet::LOOP.name, ..Link::default() };
+    let link = Link {
+        what: format!("container {name}"),
+        wanted: wanted.into(),
+        by: kubelet::LOOP.name,
+        about: Some(Subject::container(row, name)),
+        ..Link::default()
+    };
     let one = One { world, row, spec, status, name };
     let state = &status["state"];
     if state["running"].is_object() {
@@ -83,9 +89,9 @@ impl One<'_> {
         let number = |field: &str, default: i64| probe[field].as_i64().unwrap_or(default);
         let tries = number("initialDelaySeconds", 0) + number("periodSeconds", 10) * number("failureThreshold", 3);
         let word = if kind == "startupProbe" { "Startup probe" } else { "Readiness probe" };
-        let said = told(self.world, self.row, "Unhealthy").filter(|(message, _)| message.starts_with(word));
-        let Some((message, _)) = said else { return link };
-        let link = Link { error: Some(message), ..link };
+        let said = told(self.world, self.row, "Unhealthy").filter(|deed| deed.message.starts_with(word));
+        let Some(said) = said else { return link };
+        let link = Link { error: Some(said.message), ..link };
         let next = format!("make {} answer its {kind} ({}), or correct the probe", self.name, handler(probe));
         link.stuck_if(ran.as_secs() >= tries, || next)
     }
@@ -110,7 +116,7 @@ impl One<'_> {
         let place = super::chain::in_namespace(&self.row.key);
         match reason {
             "" | "PodInitializing" | "ContainerCreating" => {
-                let failed = told(self.world, self.row, "FailedMount").map(|(message, _)| message);
+                let failed = told(self.world, self.row, "FailedMount").map(|deed| deed.message);
                 Link { standing: Standing::Converging, error: failed, ..link }
             }
             "CrashLoopBackOff" => self.crashed(link, &self.status["lastState"]["terminated"]),
@@ -139,7 +145,7 @@ impl One<'_> {
         let said = said.and_then(|text| text.lines().last()).map(|text| format!(": {text}")).unwrap_or_default();
         let restarts = self.status["restartCount"].as_i64().unwrap_or(0);
         let error = format!("it ended with code {code}{by} and was restarted {restarts} times{said}");
-        let unhealthy = told(self.world, self.row, "Unhealthy").map(|(message, _)| message);
+        let unhealthy = told(self.world, self.row, "Unhealthy").map(|deed| deed.message);
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
         let error = killed.map_or(error.clone(), |message| format!("{error}; {message}"));
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);

@@ -7,6 +7,7 @@
 
 mod chain;
 mod container;
+mod deed;
 mod needs;
 mod node;
 mod pod;
@@ -19,10 +20,11 @@ mod tests;
 
 use crate::kinds;
 use crate::object::{Key, Str, Time, time};
-use crate::world::{Row, World};
+use crate::world::Row;
 use std::collections::HashSet;
 
 pub use chain::explain;
+pub use deed::Deed;
 
 /// How far something is from what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -77,6 +79,10 @@ pub struct Link {
     pub wake: Option<Time>,
     /// What to do about it.
     pub next: Option<String>,
+    /// Whose events tell what was done about it last.
+    about: Option<deed::Subject>,
+    /// What was done about it last.
+    pub last: Option<Deed>,
     /// More lines: nodes that were refused, the last lines of a log.
     pub more: Vec<String>,
     /// Whose log tells more: the uid of the pod, and the container.
@@ -86,7 +92,8 @@ pub struct Link {
 impl Link {
     /// A link about an object, by the loop that is responsible for its kind, converged until something is found.
     fn of(row: &Row) -> Link {
-        Link { what: name(&row.key), by: rehearsal::responsible(row), ..Link::default() }
+        let about = Some(deed::Subject::of(row));
+        Link { what: name(&row.key), by: rehearsal::responsible(row), about, ..Link::default() }
     }
 
     /// Stuck, with what to do about it.
@@ -160,17 +167,4 @@ fn plane(plane: &Plane, now: Time, missing: bool) -> Link {
 pub fn name(key: &Key) -> String {
     let kind = kinds::by_resource(key.resource);
     format!("{}/{}", kind.map_or_else(|| key.resource.plural().to_owned(), |kind| kind.singular()), key.name)
-}
-
-/// The message of the newest event with this reason about an object.
-fn told(world: &World, row: &Row, reason: &str) -> Option<(String, Time)> {
-    let events = world.list_in("events", &row.key.namespace).filter(|event| event.mentions(&row.uid));
-    let events = events.map(|event| event.object()).filter(|event| {
-        event.text(&["reason"]) == Some(reason) && event.text(&["involvedObject", "uid"]) == Some(&row.uid)
-    });
-    let dated = events.filter_map(|event| {
-        let at = event.time(&["lastTimestamp"]).or_else(|| event.created())?;
-        Some((event.text(&["message"])?.to_owned(), at))
-    });
-    dated.max_by_key(|(_, at)| *at)
 }

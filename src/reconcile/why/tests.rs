@@ -277,3 +277,29 @@ fn a_status_that_nobody_keeps_is_not_believed() {
         assert_eq!(answer.standing(), expected, "{answer:#?}");
     }
 }
+
+#[test]
+fn a_link_that_is_not_as_it_should_be_tells_what_was_done_last() {
+    let event = |name: &str, field: Value, reason: &str, minute: u8| {
+        json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "reason": reason, "message": format!("{reason} it"),
+            "involvedObject": {"uid": "Pod-p", "fieldPath": field}, "lastTimestamp": format!("2026-01-01T00:0{minute}:00Z"),
+        })
+    };
+    let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting"}});
+    let answer = ask(
+        &[
+            node("True"),
+            pod(json!({}), waiting),
+            event("p.1", Value::Null, "Scheduled", 1),
+            event("p.2", "spec.containers{c}".into(), "BackOff", 5),
+            event("p.3", "spec.containers{c}".into(), "Started", 4),
+            event("p.4", "spec.containers{other}".into(), "Killing", 9),
+        ],
+        "pod/p",
+        true,
+    );
+    let told: Vec<_> =
+        answer.links.iter().map(|link| (&*link.what, link.last.as_ref().map(|last| &*last.reason))).collect();
+    assert_eq!(told, [("control plane", None), ("pod/p", Some("Scheduled")), ("container c", Some("BackOff"))]);
+}

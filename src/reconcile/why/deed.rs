@@ -1,0 +1,70 @@
+//! What was done last about an object or a container: its newest event.
+//!
+//! Knows: which events are about whom. Never: guesses at what left no event. Start reading at [`last`].
+
+use crate::object::{Object, Str, Time};
+use crate::world::{Row, World};
+
+/// Something that a loop did or met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// In one word, as events have it.
+    pub reason: String,
+    /// In a sentence.
+    pub message: String,
+    /// When, for the last time.
+    pub at: Time,
+}
+
+/// Whom events are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Subject {
+    namespace: Str,
+    uid: Str,
+    container: Option<String>,
+}
+
+impl Subject {
+    /// An object, but for its containers.
+    pub(super) fn of(row: &Row) -> Subject {
+        Subject { namespace: row.key.namespace.clone(), uid: row.uid.clone(), container: None }
+    }
+
+    /// A container of a pod.
+    pub(super) fn container(row: &Row, name: &str) -> Subject {
+        Subject { container: Some(name.to_owned()), ..Subject::of(row) }
+    }
+
+    /// Whether an event's field, such as `spec.containers{web}`, is this subject.
+    fn is_meant(&self, event: &Object) -> bool {
+        let field = event.text(&["involvedObject", "fieldPath"]).and_then(|path| path.split_once('{'));
+        field.and_then(|(_, name)| name.strip_suffix('}')) == self.container.as_deref()
+    }
+}
+
+/// What was done last about somebody.
+pub(super) fn last(world: &World, subject: &Subject) -> Option<Deed> {
+    let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.is_meant(event));
+    events.filter_map(|event| deed(&event)).max_by_key(|deed| deed.at)
+}
+
+/// The newest event with this reason about an object or its containers.
+pub(super) fn told(world: &World, row: &Row, reason: &str) -> Option<Deed> {
+    let deeds = events(world, &row.key.namespace, &row.uid).filter_map(|event| deed(&event));
+    deeds.filter(|deed| deed.reason == reason).max_by_key(|deed| deed.at)
+}
+
+/// The events about an object; those about what has no namespace are in the default one (Kubernetes: client-go's recorder).
+fn events<'a>(world: &'a World, namespace: &'a str, uid: &'a str) -> impl Iterator<Item = Object> + 'a {
+    let namespace = if namespace.is_empty() { "default" } else { namespace };
+    let named = world.list_in("events", namespace).filter(move |event| event.mentions(uid));
+    named.map(|event| event.object()).filter(move |event| event.text(&["involvedObject", "uid"]) == Some(uid))
+}
+
+fn deed(event: &Object) -> Option<Deed> {
+    Some(Deed {
+        reason: event.text(&["reason"])?.to_owned(),
+        message: event.text(&["message"])?.to_owned(),
+        at: event.time(&["lastTimestamp"]).or_else(|| event.created())?,
+    })
+}
