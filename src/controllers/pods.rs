@@ -76,8 +76,13 @@ pub fn delete(plan: &mut Plan, row: &Row, why: impl Into<String>) {
     plan.write(Verb::Delete { key, uid, grace: None, propagation: Default::default() }, why);
 }
 
-/// Seconds until pods that the API server refused are tried again.
-const RETRY: i64 = 10;
+/// What the API server goes by when it refuses a pod.
+const GROUNDS: [&str; 3] = ["resourcequotas", "limitranges", "serviceaccounts"];
+
+/// Whether what a refusal was grounded on is not what it was.
+fn have_changed(world: &World, namespace: &str, since: u64) -> bool {
+    GROUNDS.iter().any(|resource| world.list_in(resource, namespace).any(|row| row.revision > since))
+}
 
 /// How many pods a plan may make, knowing what became of the last one.
 pub enum Allowance {
@@ -94,10 +99,11 @@ impl Allowance {
     pub fn of(world: &World, name: &'static str, key: &Key, plan: &mut Plan) -> Allowance {
         match world.facts.refusals.get(&(name, key.clone())) {
             None => Allowance::All,
-            Some(refusal) if world.now <= refusal.since => Allowance::One,
+            Some(refusal) if !world.pausing(refusal, key) || have_changed(world, &key.namespace, refusal.revision) => {
+                Allowance::One
+            }
             Some(refusal) => {
-                let later = world.now.saturating_add(jiff::SignedDuration::from_secs(RETRY));
-                plan.wake_at(later.unwrap_or(crate::object::Time::MAX));
+                plan.wake_at(refusal.again);
                 plan.wait(format!("refused: {}", refusal.message));
                 Allowance::None(refusal.message.clone())
             }
@@ -139,11 +145,15 @@ pub fn controller_key(row: &Row, resource: &'static str, kind: &str) -> Option<K
     Some(Key::new(Resource(resource), &row.key.namespace, &owner.name))
 }
 
-/// The keys that a row concerns in a loop that manages pods: the row itself, its controller, and for a row without a
-/// controller every object of the root that selects it.
+/// The keys that a row concerns in a loop that manages pods: the row itself, its controller, for a row without a controller every
+/// object of the root that selects it, and for what a refusal is grounded on those that were refused.
 pub fn concerned(world: &World, root: &'static str, kind: &str, children: &[&str], row: &Row) -> Vec<Key> {
     if row.key.resource == root {
         return vec![row.key.clone()];
+    }
+    if GROUNDS.contains(&row.key.resource.0) {
+        let refused = world.facts.refusals.keys().map(|(_, key)| key);
+        return refused.filter(|key| key.resource == root && key.namespace == row.key.namespace).cloned().collect();
     }
     if !children.contains(&row.key.resource.0) {
         return Vec::new();

@@ -218,11 +218,11 @@ impl Cluster {
             _ => None,
         });
         let Some(pod) = refused else {
-            self.world.facts.forget_refusal(name, key);
+            self.world.forget_refusal(name, key);
             return false;
         };
         let message = format!("pods {pod:?} is forbidden: exceeded quota: q");
-        if self.world.facts.refuse(name, key, &message, self.world.now) {
+        if self.world.refuse(name, key, &message) {
             self.queue.insert((index, key.clone()));
         }
         self.wakes.push((self.world.now + jiff::SignedDuration::from_secs(1), index, key.clone()));

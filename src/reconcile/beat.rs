@@ -162,19 +162,19 @@ impl Beat<'_> {
                 Err(status) => {
                     // A plan is applied whole or not at all.
                     self.world.undo_to(stage);
-                    let changed = self.world.facts.refuse(each.name, &item.1, &status.message, now);
-                    let weight = if changed { Weight::Deed } else { Weight::Detail };
+                    let is_first = self.world.refuse(each.name, &item.1, &status.message);
+                    let weight = if is_first { Weight::Deed } else { Weight::Detail };
                     let text = format!("{}: refused: {status}", write.why);
                     (self.narrator)(&Line { at: now, by: each.name, about: Some(item.1.clone()), text, weight });
                     self.queue.add_failed(item.clone(), now);
-                    if changed {
+                    if is_first {
                         self.queue.add(item, now);
                     }
                     return 0;
                 }
             }
         }
-        self.world.facts.forget_refusal(each.name, &item.1);
+        self.world.forget_refusal(each.name, &item.1);
         self.queue.forget_failures(&item);
         for key in self.world.staged_since(stage) {
             let before = self.world.before(&key).cloned();

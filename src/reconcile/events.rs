@@ -7,9 +7,10 @@ use crate::apiserver::{Ledger, Options, create};
 use crate::kinds;
 use crate::object::{Key, Object, Resource, Time, time};
 use crate::world::{Event, EventType};
+use hashlink::LruCache;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Most events written in one beat.
@@ -33,14 +34,28 @@ const SCHEDULER: &str = "default-scheduler";
 /// What makes two events the same.
 type Identity = (Key, String, String, &'static str, String);
 
+/// Of so many events, groups and sources it is remembered what was told of them (client-go: `maxLruCacheEntries`).
+const REMEMBERED: usize = 4096;
+
 /// Collects events and writes them.
-#[derive(Default)]
 pub struct Recorder {
     waiting: VecDeque<(&'static str, Event, Time)>,
-    known: HashMap<Identity, Key>,
-    similar: HashMap<(Key, &'static str, &'static str), Similar>,
-    tokens: HashMap<(Key, &'static str), (i64, Time)>,
+    known: LruCache<Identity, Key>,
+    similar: LruCache<(Key, &'static str, &'static str), Similar>,
+    tokens: LruCache<(Key, &'static str), (i64, Time)>,
     counter: u64,
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder {
+            waiting: VecDeque::new(),
+            known: LruCache::new(REMEMBERED),
+            similar: LruCache::new(REMEMBERED),
+            tokens: LruCache::new(REMEMBERED),
+            counter: 0,
+        }
+    }
 }
 
 impl Recorder {
@@ -74,7 +89,8 @@ impl Recorder {
 
     /// The spam filter: a bucket of tokens for each object and source.
     fn may_tell(&mut self, by: &'static str, event: &Event, now: Time) -> bool {
-        let (tokens, since) = self.tokens.entry((event.about.clone(), by)).or_insert((BURST, now));
+        let source = (event.about.clone(), by);
+        let (tokens, since) = self.tokens.entry(source).or_insert_with(|| (BURST, now));
         let refilled = now.duration_since(*since).as_secs() / REFILL.as_secs();
         if refilled > 0 {
             *tokens = (*tokens + refilled).min(BURST);
@@ -89,7 +105,8 @@ impl Recorder {
         let mut identity = (event.about.clone(), uid, event.field_path.clone(), event.reason, event.message.clone());
         let mut message = event.message.clone();
         let group = (event.about.clone(), by, event.reason);
-        let combined = by != SCHEDULER && self.similar.entry(group).or_default().is_one_too_many(&message, at);
+        let combined =
+            by != SCHEDULER && self.similar.entry(group).or_insert_with(Similar::default).is_one_too_many(&message, at);
         if combined {
             message = format!("(combined from similar events): {message}");
             identity.4.clear();

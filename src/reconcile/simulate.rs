@@ -109,6 +109,11 @@ impl Simulation {
         &self.heart.world
     }
 
+    /// How many control planes have led so far.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// The store.
     pub fn store(&self) -> &Store {
         self.api.store()

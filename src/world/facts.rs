@@ -4,6 +4,7 @@ use super::entrance::{Doors, Entrance};
 use super::limits::{Limits, Storage};
 use super::plan::{Globs, Route};
 use super::pressure::Pressure;
+use super::refusals::Refusal;
 use super::usage::{Sample, Usage};
 use crate::object::{Key, Object, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -114,34 +115,6 @@ pub struct Sources {
     pub files: usize,
     /// What is wrong with them; empty when nothing is.
     pub message: String,
-}
-
-/// The last refusal of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The API server's words.
-    pub message: String,
-    /// Since when it says the same.
-    pub since: Time,
-}
-
-impl Facts {
-    /// Notes that a plan was refused; true when the words are new.
-    pub fn refuse(&mut self, by: &'static str, about: &Key, message: &str, now: Time) -> bool {
-        let place = (by, about.clone());
-        let is_new = self.refusals.get(&place).is_none_or(|known| known.message != message);
-        if is_new {
-            self.refusals.insert(place, Refusal { message: message.to_owned(), since: now });
-        }
-        is_new
-    }
-
-    /// Notes that a plan went through.
-    pub fn forget_refusal(&mut self, by: &'static str, about: &Key) {
-        if !self.refusals.is_empty() {
-            self.refusals.remove(&(by, about.clone()));
-        }
-    }
 }
 
 /// What is known of a node of ours.

@@ -12,6 +12,7 @@ pub mod limits;
 pub mod plan;
 pub mod pressure;
 pub mod profile;
+mod refusals;
 pub mod report;
 pub mod resources;
 pub mod row;

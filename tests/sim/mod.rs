@@ -8,7 +8,9 @@ mod canaries;
 mod crash;
 pub mod dice;
 mod masked;
+mod poison;
 mod scene;
+mod told;
 mod witness;
 mod workloads;
 
@@ -73,6 +75,7 @@ fn settles(scene: &mut Scene) {
         .collect();
     assert!(unmet.is_empty(), "C1: not converged: {unmet:?}");
     scene.witness.endpoints();
+    told::once_and_not_too_often(scene);
     let known = scene.sim.world();
     let strangers: Vec<_> = scene.sim.machine.pods().filter(|uid| known.by_uid(uid).is_none()).collect();
     assert!(strangers.is_empty(), "processes of pods that are gone: {strangers:?}");

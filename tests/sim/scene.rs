@@ -10,6 +10,7 @@ use kloop::kinds;
 use kloop::object::{Key, Object, Reason, Resource, Status, Time};
 use kloop::reconcile::simulate::{Beaten, Plan, Simulation};
 use kloop::runtime::capacity::Capacity;
+use kloop::store::Read;
 use kloop::store::Trouble;
 use kloop::world::{Loop, ProbeKind, Propagation};
 use serde_json::{Value, json};
@@ -80,6 +81,8 @@ pub struct Scene {
     pub crash_at: Option<usize>,
     /// Beats so far that wrote something.
     pub busy_beats: usize,
+    /// How often the wall clock was set.
+    pub jumps: i64,
     is_full: bool,
     /// Every third run has workloads and troubles of its own.
     is_harder: bool,
@@ -128,7 +131,20 @@ impl Scene {
         let (dice, witness) = (Dice::new(seed), Witness::default());
         let (wanted, story) = (BTreeMap::new(), Vec::new());
         let (crash_at, is_full, is_harder) = (None, false, false);
-        Scene { sim, dice, witness, wanted, story, passed: 0, crash_at, busy_beats: 0, is_full, is_harder, nodes: 0 }
+        Scene {
+            sim,
+            dice,
+            witness,
+            wanted,
+            story,
+            passed: 0,
+            crash_at,
+            busy_beats: 0,
+            jumps: 0,
+            is_full,
+            is_harder,
+            nodes: 0,
+        }
     }
 
     /// A run with workloads, delays and budget of its seed.
@@ -275,6 +291,7 @@ impl Scene {
                 let seconds = *self.dice.pick(&[-600, -60, -1, 1, 60, 3600, 86_400]).unwrap();
                 self.tell(format!("the wall clock is set by {seconds} s"));
                 self.sim.set_wall_clock(SignedDuration::from_secs(seconds));
+                self.jumps += 1;
                 self.witness.disturbed();
             }
             EndProcess => self.end_process(),
@@ -321,7 +338,13 @@ impl Scene {
             let about = line.about.as_ref().map(ToString::to_string).unwrap_or_default();
             story.push(format!("{now}   {} {about}: {}", line.by, line.text));
         });
-        beaten.unwrap_or_else(|error| panic!("the beat failed: {error:#}"))
+        let beaten = beaten.unwrap_or_else(|error| panic!("the beat failed: {error:#}"));
+        if matches!(beaten, Beaten::Busy | Beaten::Quiet) {
+            // C16: what was decided was decided on everything that was there, its own last write among it.
+            let head = self.sim.store().read().unwrap().revision().unwrap();
+            assert_eq!(self.sim.world().revision, head, "C16: the picture is older than the store");
+        }
+        beaten
     }
 
     pub fn deliver(&mut self, place: usize) {

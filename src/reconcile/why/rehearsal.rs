@@ -72,8 +72,7 @@ fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut Pr
             }
             break;
         };
-        let now = world.now;
-        world.facts.refuse(each.name, key, &message, now);
+        world.refuse(each.name, key, &message);
         prospect.refused = Some(message);
     }
     match known {

@@ -1,0 +1,92 @@
+//! Plans that the API server refused: what it said, how often, and when a loop may ask again.
+//!
+//! Never: decides what a loop asks for then; that is the loop's. Start reading at [`World::refuse`].
+
+use super::World;
+use crate::object::{Key, Time};
+use jiff::SignedDuration;
+
+/// The pause after what was refused again; doubled each time, up to the longest (client-go backs off up to 1000 s).
+const PAUSE: i64 = 10;
+const LONGEST_PAUSE: i64 = 640;
+
+/// The last refusal of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The API server's words.
+    pub message: String,
+    /// How often in a row.
+    pub times: u32,
+    /// When it may be asked again.
+    pub again: Time,
+    /// The revision that it was said at.
+    pub revision: u64,
+    /// The generation of the object then.
+    generation: i64,
+}
+
+impl World {
+    /// Notes that a plan of a loop was refused; true for the first time in a row. Then it may ask at once, in a smaller way; after
+    /// that there are pauses.
+    pub fn refuse(&mut self, by: &'static str, about: &Key, message: &str) -> bool {
+        let generation = self.generation(about);
+        let revision = self.revision + self.staged_count() as u64;
+        let known = self.facts.refusals.get(&(by, about.clone())).filter(|known| known.generation == generation);
+        let times = known.map_or(0, |known| known.times) + 1;
+        let pause = match times {
+            1 => 0,
+            _ => PAUSE.saturating_mul(1 << (times - 2).min(20)).min(LONGEST_PAUSE),
+        };
+        let again = self.now.saturating_add(SignedDuration::from_secs(pause)).unwrap_or(self.now);
+        let refusal = Refusal { message: message.to_owned(), times, again, revision, generation };
+        self.facts.refusals.insert((by, about.clone()), refusal);
+        times == 1
+    }
+
+    /// Notes that a plan went through. One that was made in the pause after a refusal has asked for nothing.
+    pub fn forget_refusal(&mut self, by: &'static str, about: &Key) {
+        if self.facts.refusals.is_empty() {
+            return;
+        }
+        let place = (by, about.clone());
+        if self.facts.refusals.get(&place).is_some_and(|known| known.again <= self.now) {
+            self.facts.refusals.remove(&place);
+        }
+    }
+
+    /// What a loop was refused, while it may not ask again: its pause has not passed, and the object is what it was.
+    pub fn pausing(&self, refusal: &Refusal, about: &Key) -> bool {
+        self.now < refusal.again && self.generation(about) == refusal.generation
+    }
+
+    fn generation(&self, about: &Key) -> i64 {
+        self.get(about).map_or(0, |row| row.generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Resource;
+
+    #[test]
+    fn pauses_grow_until_a_plan_goes_through() {
+        let start: Time = "2026-01-01T00:00:00Z".parse().unwrap();
+        let key = Key::new(Resource("replicasets.apps"), "default", "web");
+        let mut world = World::new(start);
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            world.refuse("loop", &key, "no");
+            let again = world.facts.refusals[&("loop", key.clone())].again;
+            pauses.push(again.duration_since(world.now).as_secs());
+            // What goes through in between is what asked for nothing.
+            if again > world.now {
+                world.forget_refusal("loop", &key);
+            }
+            world.now = again;
+        }
+        assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 320, 640, 640]);
+        world.forget_refusal("loop", &key);
+        assert!(world.refuse("loop", &key, "no"), "it begins anew");
+    }
+}

@@ -1,0 +1,123 @@
+//! C17: an object that can never become what it should be slows no other, and is tried less and less; who writes all the time
+//! holds up nobody.
+
+use super::scene::Scene;
+use super::workloads::SOUND;
+use kloop::object::Time;
+use kloop::reconcile::loops;
+use kloop::reconcile::simulate::Beaten;
+use serde_json::{Value, json};
+
+/// Sound Deployments, and as many that are refused every pod.
+const MANY: usize = 10;
+
+fn deployment(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": SOUND[0]}]}}},
+    })
+}
+
+/// A namespace in which no pod may be.
+fn closed() -> [Value; 2] {
+    [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "closed"}}),
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": "closed"},
+            "spec": {"hard": {"pods": "0"}}}),
+    ]
+}
+
+/// A quiet cluster, with the closed namespace in it.
+fn scene() -> Scene {
+    let mut scene = Scene::new(3, loops::all());
+    closed().into_iter().for_each(|body| scene.apply(body));
+    assert!(scene.calm(60), "it does not settle");
+    scene
+}
+
+/// Beats and delivers until no Deployment of the default namespace lacks a pod; gives the time that took. `meddle` is called
+/// before each beat.
+fn time_until_available(scene: &mut Scene, mut meddle: impl FnMut(&mut Scene)) -> i64 {
+    let start = scene.sim.now();
+    for _ in 0..5000 {
+        meddle(scene);
+        let beaten = scene.beat(None);
+        scene.look();
+        let rows = scene.witness.world.list_in("deployments.apps", "default");
+        let lacks = |object: &kloop::object::Object| object.int(&["status", "availableReplicas"]) != Some(3);
+        if !rows.map(|row| row.object()).any(|object| lacks(&object)) {
+            return scene.sim.now().duration_since(start).as_millis() as i64;
+        }
+        while !scene.sim.mail.is_empty() {
+            scene.deliver(0);
+        }
+        if beaten == Beaten::Quiet {
+            let pause = scene.sim.pause().expect("something is on its way");
+            scene.sim.pass(pause.max(jiff::SignedDuration::from_millis(1)));
+        }
+    }
+    panic!("they do not become available");
+}
+
+#[test]
+fn what_is_refused_for_ever_slows_nobody() {
+    let run = |poisoned: bool| {
+        let mut scene = scene();
+        for number in 0..MANY {
+            if poisoned {
+                scene.apply(deployment("closed", &format!("a{number}")));
+            }
+            scene.apply(deployment("default", &format!("b{number}")));
+        }
+        time_until_available(&mut scene, |_| {})
+    };
+    let (alone, beside) = (run(false), run(true));
+    assert!(beside * 10 <= alone * 11, "{beside} ms beside what is refused, {alone} ms alone");
+}
+
+#[test]
+fn what_is_refused_is_tried_less_and_less() {
+    let mut scene = scene();
+    scene.apply(deployment("closed", "a"));
+    assert!(scene.calm(3600), "busy without an end");
+    let is_try = |line: &&String| line.contains(" closed/a-") && line.contains(": refused: ");
+    let moment = |line: &String| line.split_whitespace().next().unwrap().parse::<Time>().expect("a time");
+    let tries: Vec<i64> = scene.story.iter().filter(is_try).map(|line| moment(line).as_second()).collect();
+    let pauses: Vec<i64> = tries.windows(2).map(|pair| pair[1] - pair[0]).filter(|pause| *pause > 1).collect();
+    assert!(pauses.len() >= 5, "it is tried again: {tries:?}");
+    let grows = |pair: &[i64]| pair[1] >= 2 * pair[0] - 1 || pair[1] >= 600;
+    assert!(pauses.windows(2).all(grows), "each pause is twice the one before: {pauses:?}");
+}
+
+#[test]
+fn what_is_refused_is_tried_at_once_when_it_may_help() {
+    let mut scene = scene();
+    scene.apply(deployment("closed", "a"));
+    assert!(scene.calm(3600), "busy without an end");
+    let mut quota = closed()[1].clone();
+    quota["spec"]["hard"]["pods"] = json!("3");
+    scene.apply(quota);
+    assert!(scene.calm(5), "busy without an end");
+    let set = scene.witness.world.list_in("deployments.apps", "closed").next().expect("it is there").object();
+    assert_eq!(set.int(&["status", "replicas"]), Some(3), "{:?}", set.0["status"]);
+}
+
+#[test]
+fn who_writes_all_the_time_holds_up_nobody() {
+    let run = |storm: bool| {
+        let mut scene = scene();
+        scene.apply(deployment("default", "b"));
+        let mut count = 0;
+        time_until_available(&mut scene, |scene| {
+            count += 1;
+            if storm {
+                let mut body = deployment("default", "b");
+                body["metadata"]["labels"] = json!({"written": count.to_string()});
+                scene.apply(body);
+            }
+        })
+    };
+    let (alone, beside) = (run(false), run(true));
+    assert!(beside * 10 <= alone * 11, "{beside} ms beside who writes, {alone} ms alone");
+}

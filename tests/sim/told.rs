@@ -1,0 +1,31 @@
+//! C18: what is told about an object is told once, and not too often, whatever happens to it.
+
+use super::scene::Scene;
+use std::collections::HashMap;
+
+/// What one source may tell about one object at once, and after how many seconds it may tell one more (client-go: the spam filter).
+const BURST: i64 = 25;
+const REFILL: i64 = 300;
+
+/// Looks at all events that are there. A control plane that starts anew has forgotten what was told; a clock that is set forward
+/// makes it generous.
+pub fn once_and_not_too_often(scene: &Scene) {
+    let lives = scene.sim.epoch() as i64;
+    let most = (lives + scene.jumps) * BURST + scene.passed / REFILL + 1;
+    let (mut same, mut told) = (HashMap::<String, i64>::new(), HashMap::<String, i64>::new());
+    for row in scene.witness.world.list("events") {
+        let event = row.object();
+        let word = |path: &[&str]| event.text(path).unwrap_or_default().to_owned();
+        let source = format!("{} {}", word(&["involvedObject", "uid"]), word(&["reportingComponent"]));
+        let what =
+            format!("{source} {} {} {}", word(&["involvedObject", "fieldPath"]), word(&["reason"]), word(&["message"]));
+        *told.entry(source).or_default() += 1;
+        *same.entry(what).or_default() += 1;
+    }
+    for (what, count) in same {
+        assert!(count <= lives, "C18: {count} events are the same, of {lives} lives of the control plane: {what}");
+    }
+    for (source, count) in told {
+        assert!(count <= most, "C18: {count} events, {most} at most: {source}");
+    }
+}
