@@ -7,7 +7,9 @@ use crate::apiserver::read::{self, Wanted};
 use crate::kinds::view::Related;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Time};
+use crate::runtime::usage;
 use crate::show::describe::{SEPARATOR, describe};
+use std::path::Path;
 
 /// Show details of a specific resource or group of resources.
 ///
@@ -102,8 +104,9 @@ fn with_prefix(args: &Args, context: &mut Context) -> Outcome<Vec<Target>> {
 /// Describes all in one snapshot.
 fn print(context: &mut Context, found: &[Target], show_events: bool) -> Outcome {
     let now = context.now();
+    let state = context.existing()?.map(|api| api.store().home().to_owned());
     let texts: Vec<String> = context.look(|ledger| {
-        let beside = Beside { ledger, now, show_events };
+        let beside = Beside { ledger, state: state.as_deref(), now, show_events };
         Ok(found.iter().map(|target| describe(target.kind.resource.0, &target.object, &beside)).collect())
     })?;
     context.print(&texts.join(SEPARATOR))
@@ -112,6 +115,8 @@ fn print(context: &mut Context, found: &[Target], show_events: bool) -> Outcome 
 /// What else there is, in the snapshot at hand. What cannot be read is left out: a description is for a person.
 struct Beside<'a> {
     ledger: &'a dyn Ledger,
+    /// The cluster's folder, for what only the machine knows.
+    state: Option<&'a Path>,
     now: Time,
     show_events: bool,
 }
@@ -129,6 +134,12 @@ impl Related for Beside<'_> {
 
     fn now(&self) -> Time {
         self.now
+    }
+
+    fn throttled(&self, pod: &Object, container: &str) -> Option<String> {
+        let samples = usage::of_pod(self.state?, pod.local_uid());
+        let throttling = samples.get(container)?.throttling;
+        (throttling.throttled > 0).then(|| throttling.to_string())
     }
 
     fn show_events(&self) -> bool {

@@ -8,14 +8,16 @@ use crate::apiserver::front::NETWORK;
 use crate::object::{Key, Str, Time, time};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::watch::HEARD;
-use crate::reconcile::why::{Answer, Deed, Link, Plane, Standing, explain};
+use crate::reconcile::why::{Answer, Deed, Limited, Link, Plane, Standing, explain};
 use crate::reconcile::{convergence, leader, tail};
-use crate::runtime::{folder, logs};
+use crate::runtime::{folder, logs, usage};
 use crate::store::Store;
+use crate::world::usage::Throttling;
 use crate::world::{Phase, Row, World};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Tell why an object is not as it was asked for: where it is stuck, which loop owns that, and what to do next.
 ///
@@ -51,6 +53,9 @@ pub struct Args {
     print: PrintFlags,
 }
 
+/// For so long throttling is looked at: ten of the kernel's periods.
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// So many of a log's last lines are shown.
 const LINES: usize = 3;
 
@@ -72,7 +77,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         let wanted = if nothing_named { unmet(&world, namespace.as_deref()) } else { wanted };
         for key in wanted {
             let answer = explain(&mut world, &key, &plane);
-            answers.extend(answer.map(|answer| with_logs(answer, api.store())));
+            answers.extend(answer.map(|answer| with_throttling(with_logs(answer, api.store()), api.store())));
         }
     }
     match args.print.printer()? {
@@ -140,6 +145,30 @@ fn lost(world: &World, store: &Store) -> HashSet<Str> {
             && folder::holder(&folder::pod(store.home(), row.body().local_uid())).is_none()
     };
     world.list("pods").filter(says_that_it_runs).filter(gone).map(|row| row.uid.clone()).collect()
+}
+
+/// Adds how containers are held back by their CPU limits: in the last moment where that is a lot, which is measured now.
+fn with_throttling(mut answer: Answer, store: &Store) -> Answer {
+    let measure = |limited: &Limited| {
+        let samples = usage::of_pod(store.home(), &limited.pod_uid);
+        samples.get(&limited.container).map(|sample| sample.throttling).unwrap_or_default()
+    };
+    let before: Vec<Option<Throttling>> = answer.links.iter().map(|link| link.limited.as_ref().map(measure)).collect();
+    if before.iter().flatten().all(|before| before.throttled == 0) {
+        return answer;
+    }
+    std::thread::sleep(MOMENT);
+    for (link, before) in answer.links.iter_mut().zip(before) {
+        let Some((limited, before)) = link.limited.as_ref().zip(before) else { continue };
+        let now = measure(limited).since(before);
+        if now.is_heavy() {
+            let Limited { cpu, container, .. } = limited;
+            link.more.push(format!(
+                "throttled: its CPU limit ({cpu}) held it back {now}, just now: {container} and its probes are slow; raise the limit",
+            ));
+        }
+    }
+    answer
 }
 
 /// Adds the last lines of the logs that tell more.

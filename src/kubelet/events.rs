@@ -4,7 +4,8 @@ use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, Role, State};
 use super::{conditions, deadlines, eviction, hooks, message, ports, probes, resources, security, volumes};
 use crate::kinds::pod::unsupported;
-use crate::world::{Ended, Event, EventType, Plan};
+use crate::world::facts::Throttled;
+use crate::world::{Effect, Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
 
 /// Tells what has changed. Simulated pods have no events: nothing has happened.
@@ -53,6 +54,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
             tell.waiting(status);
         }
         if !pod.is_staged() {
+            tell.throttled();
             probes::tell_failures(pod, member, tell.plan);
         }
         tell.stopped(step);
@@ -113,6 +115,21 @@ impl Teller<'_, '_> {
         if let Some(ended) = ended.filter(|_| self.member.old_while_running().is_some()) {
             self.event(EventType::Warning, Ended::UNKNOWN, ended.message.clone());
         }
+    }
+
+    /// Its CPU limit holds it back: Kubernetes leaves that to an alert (CPUThrottlingHigh). Without numbers, so that events that say
+    /// the same become one.
+    fn throttled(&mut self) {
+        if self.member.facts.as_ref().is_none_or(|facts| facts.throttled != Throttled::Untold) {
+            return;
+        }
+        let name = &self.member.spec.name;
+        let limit = self.member.cpu_limit().map(|limit| format!(" ({limit})")).unwrap_or_default();
+        let message =
+            format!("CPU limit{limit} holds container {name} back: it is throttled in a quarter of the time or more");
+        self.event(EventType::Warning, "CPUThrottling", message);
+        let (pod_uid, container) = (self.pod.row.uid.clone(), name.as_str().into());
+        self.plan.effects.push(Effect::ToldThrottled { pod_uid, container, attempt: self.member.attempt });
     }
 
     /// Whether status as it stands tells that this attempt has run.
@@ -199,6 +216,8 @@ fn waiting_reason(status: &ContainerStatus) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::machine::{Machine, pod};
+    use crate::world::Report;
+    use crate::world::usage::{Sample, Throttling};
     use serde_json::json;
 
     #[test]
@@ -210,5 +229,21 @@ mod tests {
         let told = "Not supported by kloop yet: spec.hostUsers (users in the pod are the machine's users), \
                     spec.runtimeClassName (there is one way to run a pod)";
         assert_eq!(machine.events[0].message, told);
+    }
+    #[test]
+    fn a_cpu_limit_that_holds_a_container_back_is_told_once() {
+        let limited = json!({"name": "c", "image": "a", "resources": {"limits": {"cpu": "100m"}}});
+        let mut machine = Machine::new(pod(json!({"containers": [limited]})));
+        machine.run_to(10);
+        for (second, throttled) in [(20, 10), (30, 60), (40, 160)] {
+            machine.run_to(second);
+            let throttling = Throttling { periods: second as u64 * 10, throttled, nanos: 1 };
+            let sample = Sample { cpu_nanos: second as u64 * 1000, memory: 1, throttling };
+            let at = machine.world.now;
+            machine.report(Report::Usage { pod_uid: "uid-p".into(), at, samples: vec![("c".into(), sample)] });
+            machine.settle();
+        }
+        assert_eq!(machine.reasons(), ["Pulled", "Created", "Started", "CPUThrottling"]);
+        assert!(machine.events[3].message.starts_with("CPU limit (100m) holds container c back"));
     }
 }

@@ -404,6 +404,7 @@ impl Machine {
                 self.story.push(format!("{} watch {pod_uid} {bounds:?}", self.second()))
             }
             Effect::Told { .. }
+            | Effect::ToldThrottled { .. }
             | Effect::Route { .. }
             | Effect::Admit { .. }
             | Effect::Discard { .. }

@@ -178,6 +178,12 @@ impl Member {
         self.ended().is_some() && ended.is_some_and(|ended| ended.reason.as_deref() == Some(CLOSED))
     }
 
+    /// What it may have of CPU at most, as the spec says it.
+    pub fn cpu_limit(&self) -> Option<&str> {
+        let limits = self.spec.resources.as_ref()?.limits.as_ref()?;
+        limits.get("cpu").map(|limit| limit.0.as_str())
+    }
+
     /// What a probe of this attempt has come to.
     pub fn probe(&self, kind: ProbeKind) -> Option<&ProbeFacts> {
         self.facts.as_ref()?.probes.get(&kind)

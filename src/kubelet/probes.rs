@@ -109,6 +109,10 @@ pub fn tell_failures(pod: &LocalPod, member: &Member, plan: &mut Plan) {
                 _ => format!("{} probe {}: {}", name(kind), outcome(verdict), results.message),
             },
         });
+        if verdict == Verdict::Failure && member.cpu_limit().is_some() {
+            // It may be slow because its CPU limit holds it back: that is worth a look, and an event if it is so.
+            plan.effects.push(Effect::Measure { pods: vec![pod.row.uid.clone()] });
+        }
         let (pod_uid, container) = (pod.row.uid.clone(), member.spec.name.as_str().into());
         plan.effects.push(Effect::Told { pod_uid, container, attempt: member.attempt, kind });
     }

@@ -155,6 +155,9 @@ impl Heart {
         }
         let Some(key) = taken else { return };
         if is_usage {
+            if self.world.facts.pods.named(&key).any(|(_, pod)| pod.is_to_be_told_throttled()) {
+                self.queue_pod(key.clone(), now);
+            }
             self.queue_autoscalers(&key.namespace, now);
             return self.queue_pressed(now);
         }

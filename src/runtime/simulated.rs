@@ -362,6 +362,7 @@ impl Host for Simulated {
                 self.put(now, Coming::Report(Report::Sources { image: image.clone(), files: files.clone(), sources }));
             }
             Effect::Told { .. }
+            | Effect::ToldThrottled { .. }
             | Effect::Route { .. }
             | Effect::Admit { .. }
             | Effect::Refresh { .. }

@@ -6,7 +6,7 @@
 
 use super::process::{self, Identity};
 use super::{bury, folder};
-use crate::world::usage::Sample;
+use crate::world::usage::{Sample, Throttling};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn of_container(main: Identity, others: impl Iterator<Item = Identity>) -> Optio
     let all: Vec<i32> = tops.iter().copied().chain(below).map(|one| one.pid).collect();
     let cpu_nanos = all.iter().map(|pid| cpu_time(*pid)).sum();
     let memory = working_set(main.pid).unwrap_or_else(|| all.iter().map(|pid| memory(*pid)).sum());
-    Some(Sample { cpu_nanos, memory })
+    Some(Sample { cpu_nanos, memory, throttling: throttling(main.pid).unwrap_or_default() })
 }
 
 /// The time that a process's threads, and the children that it has reaped, have had a CPU.
@@ -98,29 +98,49 @@ fn bytes(text: &str, name: &str) -> Option<u64> {
 
 /// Memory of a process's own group of kloop's without what the kernel would give back first, as Kubernetes counts it.
 fn working_set(pid: i32) -> Option<u64> {
-    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let of_container = |path: &str| path.rsplit('/').next().is_some_and(|last| last.starts_with("c."));
-    let line = groups.lines().find(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let controllers = parts.next().unwrap_or_default();
-        let is_memory = controllers.is_empty() || controllers.split(',').any(|one| one == "memory");
-        is_memory && parts.next().is_some_and(of_container)
-    })?;
-    let mut parts = line.splitn(3, ':').skip(1);
-    let (is_unified, path) = (parts.next()?.is_empty(), parts.next()?);
-    let folder = mounted(is_unified)?.join(path.trim_start_matches('/'));
+    let (is_unified, folder) = own_group(pid, "memory")?;
     let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
     let stat = fs::read_to_string(folder.join("memory.stat")).ok()?;
     let (usage, inactive) = match is_unified {
         true => (number("memory.current")?, "inactive_file "),
         false => (number("memory.usage_in_bytes")?, "total_inactive_file "),
     };
-    let inactive = stat.lines().find_map(|line| line.strip_prefix(inactive)?.trim().parse::<u64>().ok());
-    Some(usage.saturating_sub(inactive.unwrap_or(0)))
+    Some(usage.saturating_sub(counter(&stat, inactive).unwrap_or(0)))
 }
 
-/// Where the hierarchy is mounted that counts memory, when all of it is.
-fn mounted(is_unified: bool) -> Option<PathBuf> {
+/// How the CPU limit of a process's own group of kloop's has held it back; none without such a group.
+fn throttling(pid: i32) -> Option<Throttling> {
+    let (_, folder) = own_group(pid, "cpu")?;
+    parse_throttling(&fs::read_to_string(folder.join("cpu.stat")).ok()?)
+}
+
+/// Version 1 counts nanoseconds, version 2 microseconds.
+fn parse_throttling(stat: &str) -> Option<Throttling> {
+    let nanos =
+        counter(stat, "throttled_time ").or_else(|| Some(counter(stat, "throttled_usec ")?.saturating_mul(1000)));
+    let (periods, throttled) = (counter(stat, "nr_periods ")?, counter(stat, "nr_throttled ")?);
+    Some(Throttling { periods, throttled, nanos: nanos.unwrap_or(0) })
+}
+
+fn counter(stat: &str, name: &str) -> Option<u64> {
+    stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+}
+
+/// The group that a container of kloop's has to itself under a controller, and whether that is one of version 2.
+fn own_group(pid: i32, controller: &str) -> Option<(bool, PathBuf)> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let of_container = |path: &str| path.rsplit('/').next().is_some_and(|last| last.starts_with("c."));
+    let mut found = groups.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let is_it = controllers.is_empty() || controllers.split(',').any(|one| one == controller);
+        (is_it && of_container(path)).then_some((controllers.is_empty(), path))
+    });
+    let (is_unified, path) = found.next()?;
+    Some((is_unified, mounted(is_unified, controller)?.join(path.trim_start_matches('/'))))
+}
+
+/// Where the hierarchy of a controller is mounted, when all of it is.
+fn mounted(is_unified: bool, controller: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let is_it = |line: &&str| {
         let Some((_, after)) = line.split_once(" - ") else { return false };
@@ -128,7 +148,7 @@ fn mounted(is_unified: bool) -> Option<PathBuf> {
         let (kind, options) = (after.next(), after.nth(1).unwrap_or_default());
         match is_unified {
             true => kind == Some("cgroup2"),
-            false => kind == Some("cgroup") && options.split(',').any(|option| option == "memory"),
+            false => kind == Some("cgroup") && options.split(',').any(|option| option == controller),
         }
     };
     let mut fields = mounts.lines().find(is_it)?.split(' ').skip(3);
@@ -148,7 +168,7 @@ pub fn of_machine() -> Option<Sample> {
         line.trim().split(' ').next()?.parse::<u64>().ok()
     };
     let memory = kilobytes("MemTotal")?.saturating_sub(kilobytes("MemAvailable")?) * 1024;
-    Some(Sample { cpu_nanos: busy * TICK, memory })
+    Some(Sample { cpu_nanos: busy * TICK, memory, throttling: Throttling::default() })
 }
 
 #[cfg(test)]
@@ -164,5 +184,13 @@ mod tests {
         assert_eq!(of_container(stranger, std::iter::empty()), None, "a pid that was handed out again is nobody's");
         let machine = of_machine().unwrap();
         assert!(machine.cpu_nanos > 0 && machine.memory > 0, "{machine:?}");
+    }
+    #[test]
+    fn the_kernel_counts_throttling_in_two_units() {
+        let one = "nr_periods 120\nnr_throttled 90\nthrottled_time 4500000000\n";
+        let two = "usage_usec 7\nuser_usec 5\nsystem_usec 2\nnr_periods 120\nnr_throttled 90\nthrottled_usec 4500000\n";
+        let expected = Some(Throttling { periods: 120, throttled: 90, nanos: 4_500_000_000 });
+        assert_eq!((parse_throttling(one), parse_throttling(two)), (expected, expected));
+        assert_eq!(parse_throttling("usage_usec 7\n"), None, "no controller, no periods");
     }
 }

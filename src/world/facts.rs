@@ -5,7 +5,7 @@ use super::limits::{Limits, Storage};
 use super::plan::{Globs, Route};
 use super::pressure::Pressure;
 use super::refusals::Refusal;
-use super::usage::{Sample, Usage};
+use super::usage::{Sample, Throttling, Usage};
 use crate::object::{Key, Object, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -166,6 +166,8 @@ pub struct Measured {
     pub sample: Sample,
     /// What it used in between.
     pub usage: Usage,
+    /// How its CPU limit held it back in between.
+    pub throttling: Throttling,
 }
 
 /// What a HorizontalPodAutoscaler remembers from one look at its pods to the next.
@@ -204,6 +206,20 @@ pub struct ContainerFacts {
     pub resize_error: Option<String>,
     /// Results of probes of this attempt.
     pub probes: BTreeMap<ProbeKind, ProbeFacts>,
+    /// Whether its CPU limit was seen to hold this attempt back.
+    pub throttled: Throttled,
+}
+
+/// Whether a CPU limit was seen to hold an attempt back heavily.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Throttled {
+    /// It was not.
+    #[default]
+    No,
+    /// It was, and no event has told of it yet.
+    Untold,
+    /// It was, and an event tells of it.
+    Told,
 }
 
 /// A stop that was ordered.

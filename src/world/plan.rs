@@ -133,6 +133,15 @@ pub enum Effect {
         /// Which probe.
         kind: ProbeKind,
     },
+    /// An event of the same plan tells that its CPU limit holds an attempt back. Nothing is to be done on the machine.
+    ToldThrottled {
+        /// The pod.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The attempt that was measured.
+        attempt: u32,
+    },
     /// Measures what pods use; the answers become facts.
     Measure {
         /// The pods.

@@ -2,8 +2,8 @@
 
 use super::entrance::Doors;
 use super::facts::{
-    ContainerFacts, ContainerState, Facts, Measured, PodFacts, ProbeFacts, ProbeKind, Sources, Stopping, Verdict,
-    Watched,
+    ContainerFacts, ContainerState, Facts, Measured, PodFacts, ProbeFacts, ProbeKind, Sources, Stopping, Throttled,
+    Verdict, Watched,
 };
 use super::limits::{Limits, Storage};
 use super::plan::{Effect, Globs, Start};
@@ -194,6 +194,11 @@ impl Facts {
                 };
             }
             Effect::Told { pod_uid, container, attempt, kind } => self.told(pod_uid, container, *attempt, *kind),
+            Effect::ToldThrottled { pod_uid, container, attempt } => {
+                if let Some(known) = self.container(pod_uid, container, *attempt) {
+                    known.throttled = Throttled::Told;
+                }
+            }
             Effect::Watch { image, files } if files.globs.is_empty() => drop(self.watched.remove(image)),
             Effect::Watch { image, files } => {
                 let known = self.watched.entry(image.clone()).or_default();
@@ -306,11 +311,23 @@ impl PodFacts {
             });
             // A container that was started anew has used less than before.
             let rate = |from: (Time, Sample)| Some((from.0, Usage::between(from, (at, sample))?));
-            if let Some((since, usage)) = earlier.and_then(rate).or_else(|| started.and_then(rate)) {
-                self.usage.insert(container, Measured { since, at, sample, usage });
+            let Some((since, usage)) = earlier.and_then(rate).or_else(|| started.and_then(rate)) else { continue };
+            let before = earlier.map(|(_, sample)| sample.throttling).unwrap_or_default();
+            let throttling = sample.throttling.since(before);
+            if let Some(known) = self.containers.get_mut(&container)
+                && known.throttled == Throttled::No
+                && throttling.is_heavy()
+            {
+                known.throttled = Throttled::Untold;
             }
+            self.usage.insert(container, Measured { since, at, sample, usage, throttling });
         }
         self.measured = Some(at);
+    }
+
+    /// Whether a container is held back by its CPU limit of which no event has told.
+    pub fn is_to_be_told_throttled(&self) -> bool {
+        self.containers.values().any(|known| known.throttled == Throttled::Untold)
     }
 
     /// The pod's key.
@@ -333,6 +350,7 @@ impl ContainerFacts {
             resizing: None,
             resize_error: None,
             probes: Default::default(),
+            throttled: Throttled::No,
         }
     }
 

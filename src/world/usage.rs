@@ -1,7 +1,8 @@
-//! What containers use: cumulative samples, and the rates that two of them make.
+//! What containers use, and how their CPU limits hold them back: cumulative samples, and the rates that two of them make.
 
 use crate::object::Time;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What was used up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,6 +11,56 @@ pub struct Sample {
     pub cpu_nanos: u64,
     /// Bytes of memory at the moment.
     pub memory: u64,
+    /// How a CPU limit has held it back so far.
+    #[serde(default)]
+    pub throttling: Throttling,
+}
+
+/// How a CPU limit holds a container back: the kernel counts in periods of a tenth of a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Throttling {
+    /// Periods in which it had something to do.
+    pub periods: u64,
+    /// Those of them in which it had used up its share before the end.
+    pub throttled: u64,
+    /// For how long it, or one of its threads, had to wait in all.
+    pub nanos: u64,
+}
+
+/// From here on it is worth a word: the share of periods that the alert CPUThrottlingHigh of kubernetes-mixin takes.
+const HEAVY_PERCENT: u64 = 25;
+/// Fewer periods say nothing.
+const ENOUGH_PERIODS: u64 = 5;
+
+impl Throttling {
+    /// What has come on top of an earlier count; a counter that has gone back has begun anew.
+    pub fn since(self, earlier: Throttling) -> Throttling {
+        let difference = || {
+            Some(Throttling {
+                periods: self.periods.checked_sub(earlier.periods)?,
+                throttled: self.throttled.checked_sub(earlier.throttled)?,
+                nanos: self.nanos.checked_sub(earlier.nanos)?,
+            })
+        };
+        difference().unwrap_or(self)
+    }
+
+    /// The share of periods in which it was held back.
+    pub fn percent(self) -> u64 {
+        self.throttled * 100 / self.periods.max(1)
+    }
+
+    /// Whether that explains why something is slow.
+    pub fn is_heavy(self) -> bool {
+        self.periods >= ENOUGH_PERIODS && self.percent() >= HEAVY_PERCENT
+    }
+}
+
+impl fmt::Display for Throttling {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let seconds = self.nanos as f64 / 1e9;
+        write!(out, "in {}% of {} periods, {seconds:.1}s in all", self.percent(), self.periods)
+    }
 }
 
 /// What something uses.
@@ -48,7 +99,7 @@ mod tests {
     #[test]
     fn two_samples_make_a_rate() {
         let at = |second| Time::from_second(second).unwrap();
-        let sample = |cpu_nanos, memory| Sample { cpu_nanos, memory };
+        let sample = |cpu_nanos, memory| Sample { cpu_nanos, memory, ..Sample::default() };
         let table = [
             ((0, sample(0, 1)), (10, sample(5_000_000_000, 7)), Some(Usage { cpu_milli: 500, memory: 7 })),
             ((0, sample(0, 1)), (1, sample(1, 7)), Some(Usage { cpu_milli: 1, memory: 7 })),
@@ -59,5 +110,17 @@ mod tests {
             let found = Usage::between((at(earlier.0), earlier.1), (at(later.0), later.1));
             assert_eq!(found, expected, "{earlier:?} {later:?}");
         }
+    }
+    #[test]
+    fn throttling_is_heavy_when_a_quarter_of_the_periods_are_cut() {
+        let count = |periods, throttled| Throttling { periods, throttled, nanos: throttled * 50_000_000 };
+        for (periods, throttled, heavy) in
+            [(0, 0, false), (4, 4, false), (5, 5, true), (100, 24, false), (100, 25, true)]
+        {
+            assert_eq!(count(periods, throttled).is_heavy(), heavy, "{throttled} of {periods}");
+        }
+        assert_eq!(count(100, 90).since(count(90, 85)), count(10, 5));
+        assert_eq!(count(3, 1).since(count(90, 85)), count(3, 1), "it has begun anew");
+        assert_eq!(count(120, 90).to_string(), "in 75% of 120 periods, 4.5s in all");
     }
 }

@@ -169,6 +169,33 @@ fn commands_beside_a_container_share_its_bounds_and_nothing_stays_of_a_killed_sh
 }
 
 #[test]
+fn a_cpu_limit_that_holds_a_container_back_is_told() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    if !bounds(&cluster) {
+        return;
+    }
+    let probed = |name: &str, limits: &str| {
+        let probe = "readinessProbe: {exec: {command: [\"false\"]}, periodSeconds: 1}\n    resources:";
+        pod(name, limits, "while :; do :; done").replace("resources:", probe)
+    };
+    cluster.apply(&probed("slow", "{limits: {cpu: 50m}}"));
+    cluster.apply(&probed("free", "{}"));
+    // Who looks sees it; an event tells of it once a probe has failed.
+    cluster.until("it is described", || cluster.ok("describe pod slow").contains("    Throttled:      in "));
+    cluster.until("an event tells", || cluster.ok("events --for pod/slow").contains("CPUThrottling"));
+    let why = cluster.kloop("why pod/slow").out;
+    assert!(why.contains("throttled: its CPU limit (50m) held it back in "), "{why}");
+    cluster.until("the other one is probed", || cluster.ok("events --for pod/free").contains("Unhealthy"));
+    for line in ["describe pod free", "why pod/free", "events --for pod/free"] {
+        let said = cluster.kloop(line).out;
+        assert!(!said.to_lowercase().contains("throttl"), "{said}");
+    }
+    cluster.ok("delete pod slow free");
+    cluster.nothing_is_left();
+}
+
+#[test]
 fn top_tells_what_runs() {
     let cluster = Cluster::new();
     assert_eq!(cluster.kloop("top pod").err, "No resources found in default namespace.\n");
@@ -192,6 +219,8 @@ fn top_tells_what_runs() {
     assert_eq!((said.code, &*said.err), (1, missing));
     let node = cluster.ok("top node --no-headers");
     assert!(node.contains('%') && !node.contains("<unknown>"), "{node}");
+    let one = "error: only one of NAME or selector can be provided\n";
+    assert_eq!(cluster.kloop("top pod busy -l a=b").err, one);
     assert_eq!(cluster.kloop("top pod --sort-by age").err, "error: --sort-by accepts only cpu or memory\n");
     cluster.ok("delete pod busy calm");
     cluster.nothing_is_left();

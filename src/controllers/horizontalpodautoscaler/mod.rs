@@ -305,7 +305,9 @@ spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
             facts.containers.insert("c".into(), ContainerFacts::new(0, state));
             let usage = Usage { cpu_milli: milli, memory: 1 << 20 };
             let sample = Default::default();
-            facts.usage.insert("c".into(), Measured { since: now, at: now, sample, usage });
+            facts
+                .usage
+                .insert("c".into(), Measured { since: now, at: now, sample, usage, throttling: sample.throttling });
             let mut pod = row.object();
             pod.set(&["status", "startTime"], "2025-12-31T00:00:00Z");
             cluster.write_status(pod);

@@ -31,7 +31,7 @@ pub fn template(out: &mut Describe, template: &Value) {
     if !spec.text("serviceAccountName").is_empty() {
         out.field(1, "Service Account", spec.text("serviceAccountName"));
     }
-    let within = Place { indent: "  ", pod: None };
+    let within = Place { indent: "  ", pod: None, throttled: &|_| None };
     if !spec.list("initContainers").is_empty() {
         within.containers(out, "Init Containers", spec.list("initContainers"), &[]);
     }
@@ -51,6 +51,8 @@ pub struct Place<'a> {
     pub indent: &'a str,
     /// The pod, whose fields environment variables may name.
     pub pod: Option<&'a Value>,
+    /// How a container is held back by its CPU limit, if it is.
+    pub throttled: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl Place<'_> {
@@ -64,6 +66,11 @@ impl Place<'_> {
             command(out, container);
             if let Some(status) = status {
                 state(out, status);
+            }
+            if status.is_some_and(|status| status.has("state.running"))
+                && let Some(words) = (self.throttled)(container.text("name"))
+            {
+                out.field(2, "Throttled", words);
             }
             resources(out, container.at("resources"), 2);
             probes(out, container);

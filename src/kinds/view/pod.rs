@@ -185,7 +185,7 @@ fn describe(pod: &Object, related: &dyn Related, out: &mut Describe) {
         out.heading(0, "Resources");
         resources(out, body.at("spec.resources"), 1);
     }
-    containers(body, out);
+    containers(pod, related, out);
     conditions(body, out);
     volumes::volumes(out, body.list("spec.volumes"), "");
     out.field(0, "QoS Class", body.text("status.qosClass"));
@@ -255,8 +255,10 @@ fn status(pod: &Object, related: &dyn Related, out: &mut Describe) {
     present(body, &[("NominatedNodeName", "status.nominatedNodeName")], out);
 }
 
-fn containers(body: &Value, out: &mut Describe) {
-    let place = Place { indent: "", pod: Some(body) };
+fn containers(pod: &Object, related: &dyn Related, out: &mut Describe) {
+    let body = &pod.0;
+    let throttled = |container: &str| related.throttled(pod, container);
+    let place = Place { indent: "", pod: Some(body), throttled: &throttled };
     let groups = [
         ("Init Containers", "spec.initContainers", "status.initContainerStatuses"),
         ("Containers", "spec.containers", "status.containerStatuses"),

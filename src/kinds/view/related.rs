@@ -16,6 +16,11 @@ pub trait Related {
     /// The moment that ages are counted to.
     fn now(&self) -> Time;
 
+    /// How its CPU limit holds a running container of a pod back, in words; none when it does not, or nobody can tell.
+    fn throttled(&self, _pod: &Object, _container: &str) -> Option<String> {
+        None
+    }
+
     /// Whether the description ends with its events: `--show-events`.
     fn show_events(&self) -> bool {
         true

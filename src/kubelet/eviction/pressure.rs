@@ -219,7 +219,8 @@ mod tests {
             put(&mut world, "pods", "d", name, pod);
             let running = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: now() });
             let usage = Usage { cpu_milli: 0, memory: used << 20 };
-            let measured = Measured { since: now(), at: now(), sample: Sample::default(), usage };
+            let sample = Sample::default();
+            let measured = Measured { since: now(), at: now(), sample, usage, throttling: sample.throttling };
             let facts = PodFacts {
                 namespace: "d".into(),
                 name: (*name).into(),

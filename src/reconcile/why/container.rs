@@ -1,7 +1,7 @@
 //! Containers: what has become of each, as the pod's status tells it.
 
 use super::deed::{Subject, told};
-use super::{Link, Standing};
+use super::{Limited, Link, Standing};
 use crate::kubelet;
 use crate::object::{Object, Time, time};
 use crate::world::{Row, World};
@@ -65,7 +65,12 @@ impl One<'_> {
             0 => String::new(),
             count => format!(", restarted {count} times"),
         };
-        let link = Link { seen: format!("running for {ago}{restarts}"), ..link };
+        let limited = self.spec["resources"]["limits"]["cpu"].as_str().map(|cpu| Limited {
+            pod_uid: self.row.body().local_uid().into(),
+            container: self.name.to_owned(),
+            cpu: cpu.to_owned(),
+        });
+        let link = Link { seen: format!("running for {ago}{restarts}"), limited, ..link };
         if runs_once {
             return Link { standing: Standing::Converging, ..link };
         }

@@ -87,6 +87,19 @@ pub struct Link {
     pub more: Vec<String>,
     /// Whose log tells more: the uid of the pod, and the container.
     pub log: Option<(Str, String)>,
+    /// The running container that a CPU limit may hold back.
+    pub limited: Option<Limited>,
+}
+
+/// A running container with a CPU limit: whoever can ask the machine finds out whether that holds it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limited {
+    /// The uid of the pod, as its node knows it.
+    pub pod_uid: Str,
+    /// The container.
+    pub container: String,
+    /// The limit.
+    pub cpu: String,
 }
 
 impl Link {

@@ -258,7 +258,7 @@ impl Host for Machine {
                 self.meet(&start.ip, &start.namespace);
                 &start.pod_uid
             }
-            Effect::Told { .. } | Effect::Remember { .. } => return,
+            Effect::Told { .. } | Effect::ToldThrottled { .. } | Effect::Remember { .. } => return,
             // One thread measures, whosever pods they are: it speaks to no shim.
             Effect::Confine { pod_uid, bounds } => return self.room.watch(pod_uid.clone(), bounds.clone()),
             Effect::Measure { pods } => match pods.first() {

@@ -255,6 +255,7 @@ impl Shard {
             }
             Effect::Measure { pods } => pods.iter().for_each(|uid| self.measure(uid)),
             Effect::Told { .. }
+            | Effect::ToldThrottled { .. }
             | Effect::Route { .. }
             | Effect::Admit { .. }
             | Effect::Remember { .. }
