@@ -97,18 +97,37 @@ pub fn join(pod: &Object, container: &str, wish: Wish, replay: bool, context: &m
     }
 }
 
-/// Attaches us to a container that we have started, from its first word on; of one that has ended already only the words are left.
+/// Attaches us to a container that we have started, from its first word on. Of one that has ended already only the words are left, and
+/// so it is with one to which there is no way: kubectl says so, and prints its log.
 pub fn meet(pod: &Object, container: &str, wish: Wish, context: &mut Context) -> Outcome {
-    if join(pod, container, wish, true, context)? == Joined::Missing {
-        let state = context.api()?.store().home().to_owned();
-        let Ok(log) = logs::open(&state, pod.local_uid(), container, Options::default()) else { return Ok(()) };
-        let mut out = std::io::stdout().lock();
-        for piece in log {
-            out.write_all(&piece?)?;
-        }
-        out.flush()?;
+    if has_ended(pod, container) {
+        return print_log(pod, container, context);
     }
-    Ok(())
+    let why = match join(pod, container, wish, true, context) {
+        Ok(Joined::Done) => return Ok(()),
+        Ok(Joined::Missing) => format!("unable to upgrade connection: container not found ({container:?})"),
+        Err(Failure::Plain(why)) => why,
+        Err(other) => return Err(other),
+    };
+    context.tell(&format!("warning: couldn't attach to pod/{}, falling back to streaming logs: {why}", pod.name()));
+    print_log(pod, container, context)
+}
+
+/// Whether status tells that the container has ended for good, or for now.
+fn has_ended(pod: &Object, container: &str) -> bool {
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
+    statuses.any(|status| status["name"] == container && status["state"]["terminated"].is_object())
+}
+
+fn print_log(pod: &Object, container: &str, context: &mut Context) -> Outcome {
+    let state = context.api()?.store().home().to_owned();
+    let Ok(log) = logs::open(&state, pod.local_uid(), container, Options::default()) else { return Ok(()) };
+    let mut out = std::io::stdout().lock();
+    for piece in log {
+        out.write_all(&piece?)?;
+    }
+    Ok(out.flush()?)
 }
 
 /// kubectl's words since 1.34.
