@@ -9,6 +9,7 @@ mod pod_priority;
 mod pod_tolerations;
 pub mod pod_topology;
 mod quota;
+mod runtime_class;
 mod service_account;
 mod service_addresses;
 mod storage_class;
@@ -53,6 +54,7 @@ const MUTATING: &[Plugin] = &[
     pod_topology::admit,
     storage_class::admit,
     storage_protection::admit,
+    runtime_class::admit,
 ];
 
 /// Plugins that run on a valid object, in order. Addresses are given out last, so that nothing refused takes one.
