@@ -1,7 +1,7 @@
 //! `kloop cp`: files and folders to and from containers, as these see them; neither tar nor a control plane is needed.
 
 use super::{Context, Failure, Outcome, one_pod};
-use crate::runtime::copy::Place;
+use crate::runtime::copy::{Place, Refusal};
 use std::path::Path;
 
 /// Copy files and directories to and from containers.
@@ -75,17 +75,44 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         }
     };
     let place = place(&args, remote, context)?;
-    let failed = |error: std::io::Error| Failure::plain(error.to_string());
     if from.pod.is_none() {
-        return place.put(Path::new(from.path), Path::new(to.path)).map_err(failed);
+        let put = place.files.put(Path::new(from.path), Path::new(to.path));
+        return put.map_err(|error| failed(error, "Error is not recoverable: exiting now", context));
     }
-    for link in place.take(Path::new(from.path), Path::new(to.path)).map_err(failed)? {
-        context.tell(&format!("warning: skipping symlink: {:?}", link.display().to_string()));
+    let links = place
+        .files
+        .take(Path::new(from.path), Path::new(to.path))
+        .map_err(|error| failed(error, "Exiting with failure status due to previous errors", context))?;
+    for (index, link) in links.iter().enumerate() {
+        let text = |path: &Path| path.display().to_string();
+        let advice = format!(
+            " (consider using \"kloop exec -n {:?} {:?} -- tar cf - {:?} | tar xf -\")",
+            place.namespace, place.pod, from.path
+        );
+        let advice = if index == 0 { &*advice } else { "" };
+        context.tell(&format!("warning: skipping symlink: {:?} -> {:?}{advice}", text(&link.at), text(&link.to)));
     }
     Ok(())
 }
 
-fn place(args: &Args, remote: &Spec, context: &mut Context) -> Outcome<Place> {
+/// What went wrong in the container is told as kubectl shows it: the words of tar, and that it was tar that ended.
+fn failed(error: std::io::Error, last: &str, context: &mut Context) -> Failure {
+    if error.get_ref().is_some_and(|inner| inner.is::<Refusal>()) {
+        context.tell(&format!("{error}\ntar: {last}\ncommand terminated with exit code 2"));
+        return Failure::Code(2);
+    }
+    let text = error.to_string();
+    Failure::plain(text.split(" (os error").next().unwrap_or(&text))
+}
+
+/// The container, and whose it is.
+struct Found {
+    files: Place,
+    namespace: String,
+    pod: String,
+}
+
+fn place(args: &Args, remote: &Spec, context: &mut Context) -> Outcome<Found> {
     if let Some(namespace) = remote.namespace {
         context.globals.namespace = Some(namespace.to_owned());
     }
@@ -93,7 +120,8 @@ fn place(args: &Args, remote: &Spec, context: &mut Context) -> Outcome<Place> {
     let container = one_pod::container(&pod, args.container.as_ref(), false, "exec into", context)?;
     let state = context.api()?.store().home().to_owned();
     let missing = || Failure::plain(format!("unable to upgrade connection: container not found ({container:?})"));
-    Place::of(&state, pod.local_uid(), &container)?.ok_or_else(missing)
+    let files = Place::of(&state, pod.local_uid(), &container)?.ok_or_else(missing)?;
+    Ok(Found { files, namespace: pod.namespace().to_owned(), pod: pod.name().to_owned() })
 }
 
 #[cfg(test)]

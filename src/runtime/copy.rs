@@ -10,7 +10,8 @@ use rustix::fs::{
     statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -46,13 +47,22 @@ impl Place {
         openat2(&self.root, self.cwd.join(path), flags | OFlags::CLOEXEC, Mode::empty(), stay)
     }
 
-    /// Copies a file or a folder to a path of ours; gives the links that were left out.
-    pub fn take(&self, path: &Path, to: &Path) -> io::Result<Vec<PathBuf>> {
-        let from = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|error| said(path, error))?;
+    /// Copies a file or a folder to a path of ours; gives the links that were left out. A link is no file: it is left out, too.
+    pub fn take(&self, path: &Path, to: &Path) -> io::Result<Vec<Link>> {
+        let missing = |error| said("Cannot stat", path, error);
+        let itself = OFlags::PATH | OFlags::NOFOLLOW;
+        let found = self.open(path, itself).map_err(missing)?;
+        let name = path.file_name().unwrap_or_default();
+        if kind(&found)? == FileType::Symlink {
+            let at = if to.is_dir() { to.join(name) } else { to.to_owned() };
+            return Ok(vec![Link { at, to: link_of(&found, c"") }]);
+        }
+        let from =
+            self.open(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|error| said("Cannot open", path, error))?;
         let mut links = Vec::new();
         match kind(&from)? {
             FileType::Directory => take_folder(&from, to, &mut links)?,
-            FileType::RegularFile if to.is_dir() => take_file(from, &to.join(path.file_name().unwrap_or_default()))?,
+            FileType::RegularFile if to.is_dir() => take_file(from, &to.join(name))?,
             FileType::RegularFile => take_file(from, to)?,
             _ => return Err(io::Error::other(format!("{}: neither a file nor a folder", path.display()))),
         }
@@ -67,7 +77,7 @@ impl Place {
             return self.put_at(&to, &name.unwrap_or_default(), from);
         }
         let parent = path.parent().unwrap_or(Path::new("/"));
-        let to = self.open(parent, folder).map_err(|error| said(parent, error))?;
+        let to = self.open(parent, folder).map_err(|error| said("Cannot open", parent, error))?;
         let name = path.file_name().ok_or_else(|| io::Error::other(format!("{}: no name", path.display())))?;
         self.put_at(&to, name, from)
     }
@@ -83,10 +93,10 @@ impl Place {
         if found.is_dir() {
             match mkdirat(folder, name, mode) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(said(Path::new(name), error)),
+                Err(error) => return Err(said("Cannot mkdir", Path::new(name), error)),
             }
             let inner = openat(folder, name, flags | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-                .map_err(|error| said(Path::new(name), error))?;
+                .map_err(|error| said("Cannot open", Path::new(name), error))?;
             self.give(&inner);
             for entry in fs::read_dir(from)? {
                 let entry = entry?;
@@ -98,7 +108,7 @@ impl Place {
             return Ok(());
         }
         let flags = flags | OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NONBLOCK;
-        let to = openat(folder, name, flags, mode).map_err(|error| said(Path::new(name), error))?;
+        let to = openat(folder, name, flags, mode).map_err(|error| said("Cannot open", Path::new(name), error))?;
         io::copy(&mut File::open(from)?, &mut File::from(to.try_clone()?))?;
         self.give(&to);
         Ok(fchmod(&to, mode)?)
@@ -116,7 +126,21 @@ fn kind(fd: &OwnedFd) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode))
 }
 
-fn take_folder(from: &OwnedFd, to: &Path, links: &mut Vec<PathBuf>) -> io::Result<()> {
+/// A link in the container that was not copied.
+#[derive(Debug, PartialEq)]
+pub struct Link {
+    /// Where it would be.
+    pub at: PathBuf,
+    /// Where it leads.
+    pub to: PathBuf,
+}
+
+fn link_of(folder: &OwnedFd, name: &CStr) -> PathBuf {
+    let text = rustix::fs::readlinkat(folder, name, Vec::new()).unwrap_or_default();
+    PathBuf::from(OsStr::from_bytes(text.to_bytes()))
+}
+
+fn take_folder(from: &OwnedFd, to: &Path, links: &mut Vec<Link>) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in Dir::read_from(from)? {
         let entry = entry?;
@@ -132,7 +156,7 @@ fn take_folder(from: &OwnedFd, to: &Path, links: &mut Vec<PathBuf>) -> io::Resul
                 take_folder(&inner, &target, links)?;
             }
             FileType::RegularFile => take_file(openat(from, name, flags, Mode::empty())?, &target)?,
-            FileType::Symlink => links.push(target),
+            FileType::Symlink => links.push(Link { at: target, to: link_of(from, name) }),
             _ => {}
         }
     }
@@ -156,9 +180,22 @@ fn take_file(from: OwnedFd, to: &Path) -> io::Result<()> {
     target.set_permissions(fs::Permissions::from_mode(found.permissions().mode() & 0o777))
 }
 
-fn said(path: &Path, error: Errno) -> io::Error {
-    let error = io::Error::from(error);
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+/// A refusal of the container's, in the words of the tar that kubectl runs there.
+#[derive(Debug)]
+pub struct Refusal(String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        write!(out, "tar: {}", self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+fn said(what: &str, path: &Path, error: Errno) -> io::Error {
+    let error = io::Error::from(error).to_string();
+    let words = error.split(" (os error").next().unwrap_or(&error);
+    io::Error::other(Refusal(format!("{}: {what}: {words}", path.display())))
 }
 
 #[cfg(test)]
@@ -181,9 +218,11 @@ mod tests {
         symlink(out, root.join("place/away")).expect("linked");
         symlink(out.join("secret"), root.join("place/file")).expect("linked");
         let place = place(root);
-        for path in ["away/secret", "file", "../../../../../../../../etc/passwd", "/place/away/secret"] {
+        for path in ["away/secret", "../../../../../../../../etc/passwd", "/place/away/secret"] {
             assert!(place.take(Path::new(path), &root.join("got")).is_err(), "{path}");
         }
+        assert_eq!(place.take(Path::new("file"), &root.join("got")).expect("left out").len(), 1);
+        assert!(!root.join("got").exists());
         assert!(place.put(&out.join("mine"), Path::new("away/secret")).is_err());
         assert!(place.put(&out.join("mine"), Path::new("file")).is_err());
         assert_eq!(fs::read_to_string(out.join("secret")).expect("there"), "secret");
@@ -207,7 +246,13 @@ mod tests {
         assert!(root.join("place/fresh/deep/run").is_file() && root.join("place/tree/deep/run").is_file());
         assert_eq!(fs::read_link(root.join("place/tree/link")).expect("a link"), Path::new("deep/run"));
         let links = place.take(Path::new("tree"), &out.join("back")).expect("taken");
-        assert_eq!(links, [out.join("back/link")]);
+        assert_eq!(links, [Link { at: out.join("back/link"), to: "deep/run".into() }]);
+        // A link by itself is no file either.
+        let links = place.take(Path::new("tree/link"), &out.join("alone")).expect("taken");
+        assert_eq!(links, [Link { at: out.join("alone"), to: "deep/run".into() }]);
+        assert!(!out.join("alone").exists());
+        let refused = place.take(Path::new("none"), &out.join("alone")).expect_err("there is none");
+        assert_eq!(refused.to_string(), "tar: none: Cannot stat: No such file or directory");
         let mode = fs::metadata(out.join("back/deep/run")).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o750);
     }

@@ -120,11 +120,27 @@ fn files_are_copied_both_ways_as_the_container_sees_them() {
             ("cp a b".to_owned(), "error: one of src or dest must be a remote file specification\n"),
             ("cp box:a box:b".to_owned(), "error: one of src or dest must be a local file specification\n"),
             ("cp /no/such box:/tmp".to_owned(), "error: /no/such doesn't exist in local filesystem\n"),
-            (format!("cp box:/no/such {}", got.display()), "error: /no/such: No such file or directory (os error 2)\n"),
+            (
+                format!("cp box:/no/such {}", got.display()),
+                "tar: /no/such: Cannot stat: No such file or directory\ntar: Exiting with failure status due to previous \
+                 errors\ncommand terminated with exit code 2\n",
+            ),
+            (
+                format!("cp {} box:/no/such/folder", mine.display()),
+                "tar: /no/such: Cannot open: No such file or directory\ntar: Error is not recoverable: exiting now\ncommand \
+                 terminated with exit code 2\n",
+            ),
         ];
         for (line, told) in refusals {
             assert_eq!(cluster.kloop(&line).err, told, "{line}");
         }
+        cluster.ok("exec box -- ln -s /tmp/of/it/file /tmp/link");
+        let alone = home.join("alone");
+        let said = cluster.kloop(&format!("cp box:/tmp/link {}", alone.display()));
+        let advice = "(consider using \"kloop exec -n \"default\" \"box\" -- tar cf - \"/tmp/link\" | tar xf -\")";
+        let told =
+            format!("warning: skipping symlink: {:?} -> \"/tmp/of/it/file\" {advice}\n", alone.display().to_string());
+        assert_eq!((said.code, said.err, alone.exists()), (0, told, false));
     }
 }
 

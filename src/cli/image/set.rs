@@ -75,6 +75,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return Err(Failure::plain(format!("invalid pattern {:?}: {why}", args.pattern)));
     }
     let fields = args.fields()?;
+    if fields.is_empty() {
+        let why = "say what the image is: at least one of --entrypoint, --command, --env, --working-dir, --user, --port, \
+                   --filesystem, --build and --watch is required";
+        return Err(Failure::Usage("image set".into(), why.into()));
+    }
     let (name, known) = args.place(context)?;
     if let Some(object) = known {
         let target = Target { kind: &KIND, object };

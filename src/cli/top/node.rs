@@ -49,8 +49,12 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let order = order(&args.sort_by)?;
-    if args.names.len() > 1 || (!args.names.is_empty() && args.selector.is_some()) {
-        return Err(Failure::Usage("top node".into(), "only one of NAME or --selector can be provided".into()));
+    if args.names.len() > 1 {
+        return Err(Failure::Usage("top node".into(), "node [NAME | -l label]".into()));
+    }
+    let selects = args.selector.is_some();
+    if !args.names.is_empty() && selects {
+        return Err(Failure::plain("only one of NAME or selector can be provided"));
     }
     let found = found(&args, context)?;
     if found.is_empty() {

@@ -59,8 +59,12 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let order = order(&args.sort_by)?;
-    if args.names.len() > 1 || (!args.names.is_empty() && args.select.selector.is_some()) {
-        return Err(Failure::Usage("top pod".into(), "only one of NAME or --selector can be provided".into()));
+    if args.names.len() > 1 {
+        return Err(Failure::Usage("top pod".into(), "pod [NAME | -l label]".into()));
+    }
+    let selects = args.select.selector.is_some() || args.select.field_selector.is_some();
+    if !args.names.is_empty() && selects {
+        return Err(Failure::plain("only one of NAME or selector can be provided"));
     }
     let named = args.names.first().map(|name| name.strip_prefix("pod/").or(name.strip_prefix("pods/")).unwrap_or(name));
     let found = found(&args, named, context)?;
