@@ -69,7 +69,7 @@ impl Store {
             .and_then(|connection| {
                 connection.execute_batch(schema::BEFORE_TABLES)?;
                 schema::migrate(&connection, schema::STEPS)?;
-                connection.set_prepared_statement_cache_capacity(STATEMENTS);
+                keep_plans(&connection)?;
                 Ok(connection)
             })
             .map_err(|error| StoreError::from_sqlite(place.file(), error))?;
@@ -134,10 +134,15 @@ fn connect(place: &Place) -> Result<Connection, OpenError> {
         keep_wal(false)?;
     }
     connection.execute_batch(SETTINGS).map_err(say)?;
-    // A statement keeps its plan, whatever is bound to it: otherwise SQLite prepares it anew for each new value.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(say)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    keep_plans(&connection).map_err(say)?;
     Ok(connection)
+}
+
+/// Statements are kept with their plans, whatever is bound to them: otherwise SQLite prepares them anew for each new value.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(())
 }
 
 fn check_ours(place: &Place, connection: &Connection) -> Result<(), OpenError> {
