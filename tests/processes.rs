@@ -19,6 +19,7 @@ mod limits;
 mod logs;
 mod network;
 mod nodes;
+mod policies;
 mod probes;
 mod profiles;
 mod ready_images;

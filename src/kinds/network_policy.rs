@@ -2,7 +2,6 @@
 
 use super::address::check_protocol;
 use super::{Errors, Kind, Path, Typed, names, omit, selector};
-use crate::object::Object;
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
@@ -11,13 +10,8 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     short: &["netpol"],
     status: false,
-    warnings,
     ..Kind::of::<NetworkPolicy>("networkpolicies.networking.k8s.io", "v1", "NetworkPolicy")
 };
-
-fn warnings(_policy: &Object) -> Vec<String> {
-    vec!["spec: not supported by kloop yet: nobody enforces it, all connections stay possible".to_owned()]
-}
 
 impl Typed for NetworkPolicy {
     fn default(&mut self) {

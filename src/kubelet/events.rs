@@ -44,6 +44,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         message::tell_shared(pod, plan);
         ports::tell_refused(pod, plan);
     }
+    ports::tell_denied(pod, plan);
     let lists = [&new.init_container_statuses, &new.container_statuses, &new.ephemeral_container_statuses];
     let statuses = || lists.into_iter().flatten().flatten();
     for (member, step) in pod.members.iter().zip(&order.steps) {

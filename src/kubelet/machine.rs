@@ -407,6 +407,8 @@ impl Machine {
             | Effect::ToldThrottled { .. }
             | Effect::Route { .. }
             | Effect::Admit { .. }
+            | Effect::Police { .. }
+            | Effect::ToldDenied { .. }
             | Effect::Discard { .. }
             | Effect::Watch { .. }
             | Effect::Measure { .. }

@@ -1,13 +1,15 @@
 //! The network: where the addresses of Services lead, and what names mean.
 //!
 //! Knows: how kube-proxy chooses the endpoints of a Service ([`routes`]), and which names Kubernetes gives to Services and pods ([`names`]),
-//! and which Service an Ingress leads a request to ([`ingress`]).
+//! which Service an Ingress leads a request to ([`ingress`]), and who may talk to whom ([`policy`]).
 //! Never: carries a byte. Routes go to the machine as effects; programs are led along them, and their questions answered, there.
 //! Start reading at [`LOOP`].
 
 pub mod ingress;
 pub mod names;
+pub mod policy;
 mod routes;
 
 pub use ingress::LOOP as INGRESS;
+pub use policy::LOOP as POLICIES;
 pub use routes::LOOP;

@@ -265,7 +265,7 @@ fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
 /// What is told of a report, by what was known before it. `None` for what says nothing new to people.
 pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
     match report {
-        Report::Removed { .. } | Report::Sources { .. } | Report::Doors(_) => None,
+        Report::Removed { .. } | Report::Sources { .. } | Report::Doors(_) | Report::Denied { .. } => None,
         Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } => None,
         Report::Container { container, attempt, state, .. } => match state {
             ContainerState::Starting { .. } => None,

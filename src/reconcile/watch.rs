@@ -242,13 +242,19 @@ impl Control {
         self.carry_out(done.effects);
         // The first beat has planned the routes of Services.
         self.machine.iter_mut().for_each(Machine::answer_names);
+        if !busy {
+            self.machine.iter_mut().for_each(Machine::settle);
+        }
         Ok(busy)
     }
 
     /// Hands effects over, and notes in the World's facts that they are under way.
     fn carry_out(&mut self, effects: Vec<Effect>) {
         let Some(machine) = &mut self.machine else { return };
-        for effect in effects {
+        // What policies forbid a pod holds before the first of its processes runs.
+        let (first, then): (Vec<Effect>, Vec<Effect>) =
+            effects.into_iter().partition(|effect| matches!(effect, Effect::Police { .. }));
+        for effect in first.into_iter().chain(then) {
             self.heart.ordered(&effect);
             machine.carry_out(self.heart.world.now, &effect);
         }

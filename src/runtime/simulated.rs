@@ -365,6 +365,8 @@ impl Host for Simulated {
             | Effect::ToldThrottled { .. }
             | Effect::Route { .. }
             | Effect::Admit { .. }
+            | Effect::Police { .. }
+            | Effect::ToldDenied { .. }
             | Effect::Refresh { .. }
             | Effect::Discard { .. }
             | Effect::Measure { .. }
@@ -431,7 +433,9 @@ mod tests {
                 ContainerState::Starting { .. } => "starting".into(),
             },
             Report::Probe { verdict, .. } => format!("probe {}", verdict == Verdict::Success),
-            Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } => "measured".into(),
+            Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } | Report::Denied { .. } => {
+                "measured".into()
+            }
             Report::Removed { .. } => "removed".into(),
             Report::Sources { .. } => "sources".into(),
             Report::Doors(_) => "doors".into(),

@@ -6,6 +6,7 @@
 use super::process::Identity;
 use crate::object::Time;
 use crate::world::limits::Limits;
+use crate::world::policy::Denial;
 use crate::world::volume::{Mount, Volume};
 use crate::world::{Rights, User};
 use serde::de::DeserializeOwned;
@@ -291,6 +292,8 @@ pub enum Answer {
         /// Why it could not be done.
         error: Option<String>,
     },
+    /// Policies denied a connection to the pod; the same one is told again after a while only.
+    Denied(Denial),
     /// The request was not carried out.
     Refused {
         /// Why.

@@ -3,6 +3,7 @@
 use super::entrance::{Doors, Entrance};
 use super::limits::{Limits, Storage};
 use super::plan::{Globs, Route};
+use super::policy::{Denial, Policy};
 use super::pressure::Pressure;
 use super::refusals::Refusal;
 use super::usage::{Sample, Throttling, Usage};
@@ -23,6 +24,8 @@ pub struct Facts {
     pub routes: BTreeMap<Key, Route>,
     /// What Ingresses let in, as it was last ordered.
     pub entrances: BTreeMap<Key, Arc<Entrance>>,
+    /// What NetworkPolicies say, as it was last ordered.
+    pub policies: BTreeMap<Key, Arc<Policy>>,
     /// Where the proxy for Ingresses listens.
     pub doors: Doors,
     /// The files that are watched, by the name of the Image object.
@@ -151,6 +154,8 @@ pub struct PodFacts {
     pub usage: BTreeMap<Str, Measured>,
     /// When that was.
     pub measured: Option<Time>,
+    /// Connections that policies denied to its processes, and that no event has told of yet.
+    pub denied: Vec<Denial>,
     /// The content that its volumes were last ordered to have ([`fingerprint`](super::volume::fingerprint)).
     pub volumes: Option<u64>,
 }

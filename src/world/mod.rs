@@ -10,6 +10,7 @@ pub mod entrance;
 pub mod facts;
 pub mod limits;
 pub mod plan;
+pub mod policy;
 pub mod pressure;
 pub mod profile;
 mod refusals;

@@ -3,6 +3,7 @@
 use super::entrance::Entrance;
 use super::facts::{Autoscaler, ProbeKind};
 use super::limits::{Bound, Limits};
+use super::policy::Policy;
 use super::volume::{Files, Volume};
 use crate::object::{Key, Object, Str, Time};
 use serde::{Deserialize, Serialize};
@@ -121,6 +122,18 @@ pub enum Effect {
         ingress: Key,
         /// All of it; none when it lets nothing in any more.
         entrance: Option<std::sync::Arc<Entrance>>,
+    },
+    /// Sets what a NetworkPolicy says.
+    Police {
+        /// The policy.
+        policy: Key,
+        /// All of it; none when it says nothing any more.
+        rules: Option<std::sync::Arc<Policy>>,
+    },
+    /// Events of the same plan tell of all connections that were denied to a pod. Nothing is to be done on the machine.
+    ToldDenied {
+        /// The pod.
+        pod_uid: Str,
     },
     /// An event of the same plan tells of a probe's last failure. Nothing is to be done on the machine: that it was told is the fact.
     Told {

@@ -7,6 +7,7 @@ use super::facts::{
 };
 use super::limits::{Limits, Storage};
 use super::plan::{Effect, Globs, Start};
+use super::policy::Denial;
 use super::usage::{Sample, Usage};
 use super::volume::fingerprint;
 use crate::kinds::image::RESOURCE;
@@ -82,6 +83,13 @@ pub enum Report {
         /// Those that run.
         samples: Vec<(Str, Sample)>,
     },
+    /// A connection was denied to a pod.
+    Denied {
+        /// The pod.
+        pod_uid: Str,
+        /// Which, and by whom.
+        denial: Denial,
+    },
     /// Where the proxy for Ingresses listens has changed.
     Doors(Doors),
     /// Nothing is left of a pod.
@@ -133,6 +141,13 @@ impl Facts {
             Report::Over { pod_uid, of } => {
                 let pod = self.pods.get_mut(&pod_uid)?;
                 pod.over.get_or_insert(of);
+                Some(pod.key())
+            }
+            Report::Denied { pod_uid, denial } => {
+                let pod = self.pods.get_mut(&pod_uid)?;
+                if !pod.denied.contains(&denial) {
+                    pod.denied.push(denial);
+                }
                 Some(pod.key())
             }
             Report::Usage { pod_uid, at, samples } => {
@@ -192,6 +207,17 @@ impl Facts {
                     None => self.entrances.remove(ingress),
                     Some(entrance) => self.entrances.insert(ingress.clone(), entrance.clone()),
                 };
+            }
+            Effect::Police { policy, rules } => {
+                match rules {
+                    None => self.policies.remove(policy),
+                    Some(rules) => self.policies.insert(policy.clone(), rules.clone()),
+                };
+            }
+            Effect::ToldDenied { pod_uid } => {
+                if let Some(pod) = self.pods.get_mut(pod_uid) {
+                    pod.denied.clear();
+                }
             }
             Effect::Told { pod_uid, container, attempt, kind } => self.told(pod_uid, container, *attempt, *kind),
             Effect::ToldThrottled { pod_uid, container, attempt } => {

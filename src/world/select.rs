@@ -42,7 +42,7 @@ impl Index {
 
 impl World {
     /// Pods of a namespace that a selector selects, ordered by name.
-    pub fn pods_matching<'a>(&'a self, namespace: &'a str, selector: &'a Selector) -> Vec<&'a Arc<Row>> {
+    pub fn pods_matching<'a>(&'a self, namespace: &'a str, selector: &Selector) -> Vec<&'a Arc<Row>> {
         if selector.is_nothing() {
             return Vec::new();
         }

@@ -39,6 +39,7 @@ fn link(world: &mut World, row: &Arc<Row>, of: &Plane) -> Link {
         "nodes" => node::link(row),
         "services" => service::link(world, row),
         "ingresses.networking.k8s.io" => service::ingress(world, row),
+        "networkpolicies.networking.k8s.io" => service::policy(world, row),
         "persistentvolumeclaims" => needs::claim(world, row),
         _ => workload::link(world, row),
     };

@@ -1,8 +1,8 @@
 //! Pods: whether they have a node, and whether they run.
 
 use super::chain::{in_namespace, with_prospect};
-use super::{Link, Plane, Standing, name, rehearsal};
-use crate::object::Object;
+use super::{Link, Plane, Standing, name, rehearsal, told};
+use crate::object::{Object, time};
 use crate::scheduler::explain::{Verdict, explain};
 use crate::scheduler::profile_of;
 use crate::world::{Row, World};
@@ -31,14 +31,23 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
     match phase {
         "Succeeded" => return link,
         "Failed" => return failed(row, &object, link),
-        "Running" if is_ready => return link,
+        "Running" if is_ready => return denied(world, row, link),
         _ => {}
     }
     let link = Link { standing: Standing::Converging, ..link };
     match row.pod().and_then(|pod| pod.node.as_ref()) {
-        Some(_) => gated(&object, link),
+        Some(_) => denied(world, row, gated(&object, link)),
         None => unbound(world, row, &object, link, of),
     }
+}
+
+/// What policies keep a pod from is no fault of theirs, and may well be why it does not get ready.
+fn denied(world: &World, row: &Row, mut link: Link) -> Link {
+    if let Some((message, at)) = told(world, row, "NetworkPolicyDenied") {
+        let ago = time::age((world.now.as_second() - at.as_second()).max(0));
+        link.more.push(format!("{message} ({ago} ago)"));
+    }
+    link
 }
 
 fn said(object: &Object, phase: &str) -> String {

@@ -2,7 +2,7 @@
 
 use super::chain::{in_namespace, with_prospect};
 use super::{Link, Standing};
-use crate::object::Object;
+use crate::object::{Object, Selector};
 use crate::world::{Row, World};
 use serde_json::Value;
 use std::sync::Arc;
@@ -64,6 +64,25 @@ pub fn ingress(world: &World, row: &Row) -> Link {
             link.stuck(format!("apply the Service {name:?}, or correct the Ingress"))
         }
     }
+}
+
+/// The link of a NetworkPolicy: the pods that it is about, and what it says of them.
+pub fn policy(world: &World, row: &Row) -> Link {
+    let object = row.object();
+    let selector = Selector::from_label_selector(&object.0["spec"]["podSelector"]);
+    let pods = selector.map_or(0, |selector| world.pods_matching(&row.key.namespace, &selector).len());
+    let types = object.items(&["spec", "policyTypes"]).iter().filter_map(Value::as_str);
+    let rules = types.map(|direction| {
+        let rules = object.items(&["spec", &direction.to_lowercase()]).len();
+        format!(
+            "{}: {rules} rules{}",
+            direction.to_lowercase(),
+            if rules == 0 { ", nothing is let through" } else { "" }
+        )
+    });
+    let seen = format!("it is about {pods} pods; {}", rules.collect::<Vec<_>>().join("; "));
+    let wanted = "enforced where pods of it connect, and where others connect to them".into();
+    Link { seen, wanted, ..Link::of(row) }
 }
 
 /// The Services that an Ingress leads to.

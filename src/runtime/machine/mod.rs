@@ -79,6 +79,10 @@ pub struct Machine {
     proxy: Option<network::proxy::Teller>,
     /// What lets HTTP in by the rules of Ingresses.
     ingress: network::ingress::Proxy,
+    /// What NetworkPolicies say, as it was written.
+    policies: network::policies::Written,
+    /// Whether everything that is to be known of the network was ordered once.
+    is_settled: bool,
     /// What watches the files of images; none before there are any.
     watching: Option<sources::Watching>,
 }
@@ -126,6 +130,8 @@ impl Machine {
             resolver: None,
             proxy,
             ingress: network::ingress::Proxy::default(),
+            policies: network::policies::Written::default(),
+            is_settled: false,
             watching: None,
         };
         let (seen, told) = (machine.context.clone(), machine.context.clone());
@@ -219,6 +225,13 @@ impl Machine {
         }
     }
 
+    /// Everything that is to be known of the network has been ordered: what an earlier control plane left beside it goes.
+    pub fn settle(&mut self) {
+        if !std::mem::replace(&mut self.is_settled, true) {
+            self.policies.sweep(&self.context.state);
+        }
+    }
+
     /// Who asks for a name is known by its address.
     fn meet(&self, ip: &str, namespace: &Str) {
         if let Ok(address) = ip.parse() {
@@ -258,7 +271,10 @@ impl Host for Machine {
                 self.meet(&start.ip, &start.namespace);
                 &start.pod_uid
             }
-            Effect::Told { .. } | Effect::ToldThrottled { .. } | Effect::Remember { .. } => return,
+            Effect::Told { .. }
+            | Effect::ToldThrottled { .. }
+            | Effect::ToldDenied { .. }
+            | Effect::Remember { .. } => return,
             // One thread measures, whosever pods they are: it speaks to no shim.
             Effect::Confine { pod_uid, bounds } => return self.room.watch(pod_uid.clone(), bounds.clone()),
             Effect::Measure { pods } => match pods.first() {
@@ -276,6 +292,9 @@ impl Host for Machine {
                 let written = network::routes::write(&self.context.state, route);
                 let told = self.proxy.as_ref().map(|proxy| proxy.send((service.clone(), route.clone())));
                 return drop((written, told));
+            }
+            Effect::Police { policy, rules } => {
+                return drop(self.policies.write(&self.context.state, policy, rules.as_deref()));
             }
             Effect::Admit { ingress, entrance } => return self.admit(ingress, entrance.clone()),
             Effect::Watch { image, files } => return self.watch(image, files),

@@ -258,6 +258,8 @@ impl Shard {
             | Effect::ToldThrottled { .. }
             | Effect::Route { .. }
             | Effect::Admit { .. }
+            | Effect::Police { .. }
+            | Effect::ToldDenied { .. }
             | Effect::Remember { .. }
             | Effect::Watch { .. }
             | Effect::Confine { .. } => {}

@@ -21,6 +21,12 @@ pub fn is_stream(socket: &OwnedFd) -> bool {
     sockopt::socket_type(socket).is_ok_and(|kind| kind == SocketType::STREAM)
 }
 
+/// The port that a socket is bound to; 0 when it is not yet.
+pub fn port(socket: &OwnedFd) -> Option<u16> {
+    let bound = net::getsockname(socket).ok()?;
+    SocketAddr::try_from(bound).ok().map(|address| address.port())
+}
+
 /// Whether a UDP socket is bound to this place.
 pub fn is_bound_here(own: Ipv4Addr, port: u16) -> bool {
     let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(own.octets()));

@@ -48,18 +48,21 @@ pub fn is_pod(ip: Ipv4Addr) -> bool {
     loopback == 127 && network > 0 && PODS.contains(&third)
 }
 
-/// Decides about a call of a pod that has the address `own`.
-pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr) -> Decision {
-    let port = asked.port();
+/// An address as IPv4 knows it; none for the rest of IPv6.
+pub fn v4(asked: SocketAddr) -> Option<SocketAddrV4> {
     let ip = match asked.ip() {
         IpAddr::V4(ip) => ip,
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv4Addr::UNSPECIFIED,
         IpAddr::V6(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST,
-        IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
-            Some(ip) => ip,
-            None => return Decision::GoOn,
-        },
+        IpAddr::V6(ip) => ip.to_ipv4_mapped()?,
     };
+    Some(SocketAddrV4::new(ip, asked.port()))
+}
+
+/// Decides about a call of a pod that has the address `own`.
+pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr) -> Decision {
+    let Some(asked) = v4(asked) else { return Decision::GoOn };
+    let (ip, port) = (*asked.ip(), asked.port());
     let is_here = ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST;
     let [loopback, network, third, _] = ip.octets();
     let is_ours = loopback == 127 && network == own.octets()[1];

@@ -9,7 +9,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::Path;
 
 /// A way from a child to its parent.
 pub struct Gate {
@@ -36,8 +36,8 @@ impl Gate {
         let _ = sendmsg(&self.theirs, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::NOSIGNAL);
     }
 
-    /// In the parent, once the child runs its program: the guard of a pod of this address. None when there is no filter.
-    pub fn guard(self, own: Ipv4Addr, routes: PathBuf) -> Option<Guard> {
+    /// In the parent, once the child runs its program: the guard of a pod of this address, in a cluster with this folder. None when there is no filter.
+    pub fn guard(self, own: Ipv4Addr, state: &Path) -> Option<Guard> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
@@ -46,6 +46,6 @@ impl Gate {
             RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
             _ => None,
         })?;
-        Some(Guard::new(listener, own, routes))
+        Some(Guard::new(listener, own, state))
     }
 }

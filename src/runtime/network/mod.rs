@@ -3,7 +3,7 @@
 //! A pod's programs run under a seccomp filter that tells the pod's shim of each `bind`, `connect` and addressed `sendto`, before the
 //! kernel carries it out. Whoever binds every address, or localhost, gets the pod's own loopback address, so that replicas share
 //! ports; a connection to localhost reaches the pod's own listener, or else the host's; one to a Service's address goes to an endpoint
-//! that is ready at that moment ([`routes`]). Everything else goes on in the kernel as if nobody had asked.
+//! that is ready at that moment ([`routes`]); what NetworkPolicies deny is refused ([`policies`]). Everything else goes on in the kernel as if nobody had asked.
 //!
 //! The call is done by the shim, on a duplicate of the caller's socket. This is no wall: a program that wants to can get around it.
 //! Stated limits: `sendmsg` with an address, io_uring, and programs that listen to a seccomp filter of their own.
@@ -17,6 +17,7 @@ mod filter;
 mod gate;
 pub mod ingress;
 mod notice;
+pub mod policies;
 pub mod proxy;
 pub mod resolver;
 pub mod routes;
@@ -24,14 +25,17 @@ pub mod routes;
 pub use decide::is_pod;
 pub use gate::Gate;
 
+use crate::network::policy::table::Flow;
+use crate::world::policy::Denial;
 use act::Outcome;
 use decide::{Call, Decision};
 use notice::Notice;
+use policies::Policies;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The shim's end of one filter: what a container's processes ask for comes in here.
 pub struct Guard {
@@ -40,13 +44,16 @@ pub struct Guard {
     own: Ipv4Addr,
     /// Where the routes of Services lie.
     routes: PathBuf,
+    policies: Policies,
+    /// The connection that policies have just denied.
+    denied: Option<Denial>,
 }
 
 impl Guard {
     /// Takes the end of a filter that a child has installed.
-    fn new(listener: OwnedFd, own: Ipv4Addr, routes: PathBuf) -> Guard {
+    fn new(listener: OwnedFd, own: Ipv4Addr, state: &Path) -> Guard {
         notice::hurry(&listener);
-        Guard { listener, own, routes }
+        Guard { listener, own, routes: state.join(routes::FOLDER), policies: Policies::of(state), denied: None }
     }
 
     /// To wait on.
@@ -56,7 +63,7 @@ impl Guard {
 
     /// Answers one call, if there is one. Waits for nothing longer than a moment. False when nobody is
     /// left who could call.
-    pub fn serve(&self) -> bool {
+    pub fn serve(&mut self) -> bool {
         let mut fd = [PollFd::new(&self.listener, PollFlags::IN)];
         let _ = poll(&mut fd, Some(&Timespec::default()));
         let told = fd[0].revents();
@@ -66,7 +73,12 @@ impl Guard {
         told.contains(PollFlags::IN) || !told.intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
-    fn answer(&self) {
+    /// The connection that policies have denied since this was last asked.
+    pub fn denied(&mut self) -> Option<Denial> {
+        self.denied.take()
+    }
+
+    fn answer(&mut self) {
         let Ok(notice) = notice::receive(&self.listener) else { return };
         match self.carry_out(&notice) {
             None => notice::go_on(&self.listener, &notice),
@@ -75,23 +87,30 @@ impl Guard {
     }
 
     /// None: the kernel is to carry it out as it was asked.
-    fn carry_out(&self, notice: &Notice) -> Outcome {
+    fn carry_out(&mut self, notice: &Notice) -> Outcome {
         let asked = notice.address()?;
         let decision = decide::decide(notice.call, asked, self.own);
-        if decision == Decision::GoOn {
+        let leaves = decision == Decision::GoOn && notice.call != Call::Bind && self.policies.bind(self.own);
+        if decision == Decision::GoOn && !leaves {
             return None;
         }
         let socket = notice.socket(&self.listener)?;
         match decision {
-            Decision::GoOn => None,
+            Decision::GoOn => {
+                // Blocks of IPv6 addresses are not known here: such a place is as far away as any.
+                let to = decide::v4(asked).unwrap_or(SocketAddrV4::new(Ipv4Addr::BROADCAST, asked.port()));
+                let refused = self.forbid(&socket, to);
+                self.denied.iter_mut().filter(|_| refused.is_some()).for_each(|denial| denial.to = asked.to_string());
+                refused
+            }
             Decision::Bind { port } => Some(act::bind(&socket, self.own, port)),
             Decision::Within { port } => {
                 if !act::is_stream(&socket) && !act::is_bound_here(self.own, port) {
-                    return None;
+                    return self.forbid(&socket, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
                 }
                 match self.reach(notice, &socket, SocketAddrV4::new(self.own, port)) {
                     // Nobody in the pod listens there: the host's localhost, as the program asked.
-                    Some(Err(Errno::CONNREFUSED)) => None,
+                    Some(Err(Errno::CONNREFUSED)) => self.forbid(&socket, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)),
                     other => other,
                 }
             }
@@ -106,13 +125,38 @@ impl Guard {
                 let mut servers = routes::endpoints(&self.routes, routes::DNS, routes::DNS_PORT, stream, self.own);
                 // Without a control plane the machine's own resolver answers.
                 servers.retain(|server| act::is_bound_here(*server.ip(), server.port()));
-                if servers.is_empty() { None } else { self.route(notice, &socket, servers) }
+                // Names may be asked for whatever policies say: the resolver is the cluster's own, and nobody's pod.
+                match servers.first() {
+                    Some(server) => self.carry(notice, &socket, *server),
+                    None => self.forbid(&socket, decide::v4(asked)?),
+                }
             }
         }
     }
 
+    /// The answer to what policies deny: at once, and as a firewall of the machine itself gives it (connect(2)), so that nobody
+    /// waits for a timeout or looks for a dead server. None when it may be.
+    fn forbid(&mut self, socket: &OwnedFd, to: SocketAddrV4) -> Outcome {
+        let protocol = if act::is_stream(socket) { "tcp" } else { "udp" };
+        let denial = self.policies.denial(&Flow { from: self.own, to, protocol })?;
+        if protocol == "udp" && self.is_reply(socket, to) {
+            return None;
+        }
+        self.denied = Some(denial);
+        Some(Err(Errno::ACCESS))
+    }
+
+    /// Whether a datagram may be the answer to one that was allowed: it leaves from where its receiver may send to.
+    fn is_reply(&self, socket: &OwnedFd, to: SocketAddrV4) -> bool {
+        let from = act::port(socket).filter(|port| *port > 0 && *port < policies::EPHEMERAL);
+        from.is_some_and(|port| {
+            let asked = Flow { from: *to.ip(), to: SocketAddrV4::new(self.own, port), protocol: "udp" };
+            self.policies.denial(&asked).is_none()
+        })
+    }
+
     /// To one of these endpoints; the next one when that has just gone.
-    fn route(&self, notice: &Notice, socket: &OwnedFd, endpoints: Vec<SocketAddrV4>) -> Outcome {
+    fn route(&mut self, notice: &Notice, socket: &OwnedFd, endpoints: Vec<SocketAddrV4>) -> Outcome {
         let mut last = Some(Err(Errno::CONNREFUSED));
         for endpoint in endpoints {
             last = self.reach(notice, socket, endpoint);
@@ -123,7 +167,15 @@ impl Guard {
         last
     }
 
-    fn reach(&self, notice: &Notice, socket: &OwnedFd, to: SocketAddrV4) -> Outcome {
+    fn reach(&mut self, notice: &Notice, socket: &OwnedFd, to: SocketAddrV4) -> Outcome {
+        let refused = self.forbid(socket, to);
+        if refused.is_some() {
+            return refused;
+        }
+        self.carry(notice, socket, to)
+    }
+
+    fn carry(&self, notice: &Notice, socket: &OwnedFd, to: SocketAddrV4) -> Outcome {
         match notice.call {
             Call::Send => {
                 Some(notice.message().and_then(|message| act::send(socket, self.own, to, &message, notice.flags())))

@@ -25,6 +25,7 @@ use super::process::{self, Identity};
 use super::wire::{Answer, Container, End, Group, Launch, Record, State, now};
 use super::{bury, folder, volumes};
 use crate::world::Ended;
+use crate::world::policy::Denial;
 pub use nursery::main;
 
 use attach::{Attached, Inlet, Watched};
@@ -36,6 +37,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, WaitOptions, WaitStatus};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use std::collections::HashMap;
 use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -50,6 +52,9 @@ use std::time::{Duration, Instant};
 const LINGER: Duration = Duration::from_secs(10);
 /// Nanoseconds that the clock of file systems is behind at most: a tick of the slowest kernels.
 const TICK: i64 = 10_000_000;
+/// How long the same denied connection is not told again, and how many different ones are remembered.
+const QUIET: Duration = Duration::from_secs(60);
+const DENIED: usize = 64;
 /// Between two looks at processes that were killed and are still there.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
 
@@ -92,6 +97,8 @@ struct Shim {
     attached: Vec<Attached>,
     /// What its programs ask of the pod's network comes in here.
     guards: Vec<Guard>,
+    /// Connections that policies denied, and when that was last told.
+    denied: HashMap<Denial, Instant>,
     clients: Vec<Client>,
     listener: OwnedFd,
     signals: UnixStream,
@@ -136,6 +143,7 @@ impl Shim {
             execs: Vec::new(),
             attached: Vec::new(),
             guards: Vec::new(),
+            denied: HashMap::new(),
             clients: vec![Client::new(0, leader)],
             signals,
             told_to_leave,
@@ -228,6 +236,19 @@ impl Shim {
         Ok(ready.map(|(_, source)| source).collect())
     }
 
+    /// Tells of connections that policies denied, each once in a while.
+    fn tell_denied(&mut self) {
+        let fresh: Vec<Denial> = self.guards.iter_mut().filter_map(Guard::denied).collect();
+        for denial in fresh {
+            let now = Instant::now();
+            self.denied.retain(|_, told| now.duration_since(*told) < QUIET);
+            if self.denied.len() < DENIED && !self.denied.contains_key(&denial) {
+                self.denied.insert(denial.clone(), now);
+                self.tell_all(&Answer::Denied(denial));
+            }
+        }
+    }
+
     /// The next moment at which something is due without anything happening.
     fn next_deadline(&self) -> Option<Instant> {
         let stops = self.live.iter().filter_map(|live| live.deadline);
@@ -256,7 +277,10 @@ impl Shim {
             Source::Client(id) => self.hear(id),
             Source::Output(pid, at) => self.pump(pid, at),
             Source::Attached(watched) => self.serve_attached(&watched),
-            Source::Guard => self.guards.retain(Guard::serve),
+            Source::Guard => {
+                self.guards.retain_mut(Guard::serve);
+                self.tell_denied();
+            }
             Source::Exec(pid) => {
                 if let Some(exec) = self.execs.iter_mut().find(|exec| exec.pid() == pid) {
                     exec.read();

@@ -188,8 +188,8 @@ impl Shim {
     }
 
     fn keep_guard(&mut self, gate: Option<Gate>) {
-        let routes = self.pod.ancestors().nth(2).unwrap_or(Path::new("/")).join(network::routes::FOLDER);
-        let guard = self.address().zip(gate).and_then(|(own, gate)| gate.guard(own, routes));
+        let state = self.pod.ancestors().nth(2).unwrap_or(Path::new("/"));
+        let guard = self.address().zip(gate).and_then(|(own, gate)| gate.guard(own, state));
         self.guards.extend(guard);
     }
 

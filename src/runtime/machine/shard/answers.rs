@@ -61,6 +61,7 @@ impl Shard {
                 let (pod_uid, container) = (uid.clone(), container.as_str().into());
                 (self.context.report)(Report::Resized { pod_uid, container, attempt, limits, error });
             }
+            Answer::Denied(denial) => (self.context.report)(Report::Denied { pod_uid: uid.clone(), denial }),
             // Another leader has taken over: it is for that one to act.
             Answer::Refused { .. } => {}
             // Those are for who attaches, which this is not.

@@ -1,0 +1,168 @@
+//! NetworkPolicies: what each of them means in addresses, at this moment.
+//!
+//! Knows: selectors of pods and namespaces, blocks of addresses, ports by number, range and name, and what a policy without rules
+//! forbids. Who is let through by all of them together is the matter of [`table`].
+//! Never: refuses a connection: the shim of the pod that connects does, by the table. Start reading at [`LOOP`].
+//!
+//! Machines themselves are never kept out ("traffic to and from the node is always allowed", NetworkPolicy in the Kubernetes
+//! documentation), and neither are pods on their network, so that probes, port-forward and the ways in from outside go on.
+
+pub mod table;
+
+use crate::object::selector::Selector;
+use crate::object::{Key, Object, Str};
+use crate::world::policy::{Allowance, Cidr, Peer, Policy, PortRange};
+use crate::world::{Effect, Loop, Plan, Row, World};
+use serde_json::Value;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// The loop.
+pub const LOOP: Loop = Loop { name: "networkpolicy-controller", root: POLICIES, concerns, plan };
+
+const POLICIES: &str = "networkpolicies.networking.k8s.io";
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    let all = || world.list(POLICIES);
+    match row.key.resource.0 {
+        POLICIES => vec![row.key.clone()],
+        "pods" => all().filter(|policy| may_mean(policy, row)).map(|policy| policy.key.clone()).collect(),
+        "namespaces" => {
+            all().filter(|policy| policy.mentions("namespaceSelector")).map(|policy| policy.key.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a pod matters to a policy: one of another namespace is meant by a `namespaceSelector` only.
+fn may_mean(policy: &Row, pod: &Row) -> bool {
+    policy.key.namespace == pod.key.namespace || policy.mentions("namespaceSelector")
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let wanted = world.get(key).filter(|row| !row.is_deleting()).map(|row| policy(world, row));
+    let ordered = world.facts.policies.get(key);
+    if wanted.as_ref() != ordered.map(|ordered| &**ordered) {
+        plan.effects.push(Effect::Police { policy: key.clone(), rules: wanted.map(Arc::new) });
+    }
+    plan
+}
+
+/// What a policy means at this moment.
+fn policy(world: &World, row: &Row) -> Policy {
+    let object = row.body();
+    let namespace = &row.key.namespace;
+    let subjects = pods(world, namespace, &object.0["spec"]["podSelector"]);
+    let types = object.items(&["spec", "policyTypes"]);
+    let speaks_of = |direction: &str| types.iter().any(|one| one == direction);
+    let rules = |direction: &str, field: &str, peers: &str| {
+        let rules = object.items(&["spec", field]).iter();
+        let rule = |rule: &Value| {
+            let others = rule[peers].as_array().filter(|peers| !peers.is_empty());
+            let found = others.map(|others| others.iter().flat_map(|peer| find(world, namespace, peer)).collect());
+            let found: Option<Vec<Found>> = found;
+            let servers: Vec<&Row> = match field {
+                "ingress" => subjects.iter().map(|row| &***row).collect(),
+                _ => found.iter().flatten().filter_map(|found| found.pod()).collect(),
+            };
+            let ports = rule["ports"].as_array().filter(|ports| !ports.is_empty());
+            let mut peers: Option<Vec<Peer>> =
+                found.as_ref().map(|found| found.iter().filter_map(Found::peer).collect());
+            peers.iter_mut().for_each(|peers| {
+                peers.sort();
+                peers.dedup();
+            });
+            Allowance { peers, ports: ports.map(|ports| ports.iter().flat_map(|port| range(port, &servers)).collect()) }
+        };
+        speaks_of(direction).then(|| rules.map(rule).collect())
+    };
+    let mut addresses: Vec<Ipv4Addr> = subjects.iter().filter_map(|row| address(row)).collect();
+    addresses.sort();
+    Policy {
+        ingress: rules("Ingress", "ingress", "from"),
+        egress: rules("Egress", "egress", "to"),
+        subjects: addresses,
+    }
+}
+
+/// Somebody on the other side.
+enum Found<'a> {
+    Pod(&'a Arc<Row>),
+    Block(Cidr, Vec<Cidr>),
+}
+
+impl Found<'_> {
+    fn pod(&self) -> Option<&Row> {
+        match self {
+            Found::Pod(row) => Some(row),
+            Found::Block(..) => None,
+        }
+    }
+
+    fn peer(&self) -> Option<Peer> {
+        match self {
+            Found::Pod(row) => address(row).map(Peer::Pod),
+            Found::Block(cidr, except) => Some(Peer::Block { cidr: *cidr, except: except.clone() }),
+        }
+    }
+}
+
+/// The other side of a rule. Blocks of IPv6 addresses meet nobody here.
+fn find<'a>(world: &'a World, namespace: &'a str, peer: &'a Value) -> Vec<Found<'a>> {
+    if let Some(block) = peer.get("ipBlock") {
+        let cidr = |text: &Value| text.as_str().and_then(|text| text.parse::<Cidr>().ok());
+        let except = block["except"].as_array().into_iter().flatten().filter_map(cidr).collect();
+        return cidr(&block["cidr"]).map(|cidr| Found::Block(cidr, except)).into_iter().collect();
+    }
+    let everybody = Value::Object(serde_json::Map::new());
+    let selector = peer.get("podSelector").filter(|selector| !selector.is_null());
+    let Some(namespaces) = peer.get("namespaceSelector").filter(|selector| !selector.is_null()) else {
+        return pods(world, namespace, selector.unwrap_or(&everybody)).into_iter().map(Found::Pod).collect();
+    };
+    let Ok(namespaces) = Selector::from_label_selector(namespaces) else { return Vec::new() };
+    let meant = world.list("namespaces").filter(|row| namespaces.matches(|label| row.label(label)));
+    meant.flat_map(|row| pods(world, &row.key.name, selector.unwrap_or(&everybody))).map(Found::Pod).collect()
+}
+
+/// The pods of a namespace that a selector means, as far as they have addresses of their own.
+fn pods<'a>(world: &'a World, namespace: &'a str, selector: &Value) -> Vec<&'a Arc<Row>> {
+    let Ok(selector) = Selector::from_label_selector(selector) else { return Vec::new() };
+    let own = |row: &&Arc<Row>| address(row).is_some_and(|ip| ip.octets()[..2] == [127, world.settings.network]);
+    world.pods_matching(namespace, &selector).into_iter().filter(own).collect()
+}
+
+fn address(pod: &Row) -> Option<Ipv4Addr> {
+    pod.pod()?.address()?.parse().ok()
+}
+
+/// The ports of a rule. A name means what it means to each of the servers.
+fn range(port: &Value, servers: &[&Row]) -> Vec<PortRange> {
+    let protocol: Str = port["protocol"].as_str().unwrap_or("TCP").to_lowercase().into();
+    let number = |value: &Value| value.as_u64().and_then(|number| u16::try_from(number).ok());
+    let Some(name) = port["port"].as_str() else {
+        let (first, last) = match number(&port["port"]) {
+            None => (0, u16::MAX),
+            Some(first) => (first, number(&port["endPort"]).unwrap_or(first)),
+        };
+        return vec![PortRange { protocol, first, last, on: None }];
+    };
+    let named = |server: &&Row| {
+        let (object, on) = (server.body(), address(server));
+        let found = named_port(&object, name, &protocol)?;
+        Some(PortRange { protocol: protocol.clone(), first: found, last: found, on })
+    };
+    servers.iter().filter_map(named).collect()
+}
+
+fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<u16> {
+    let containers = ["containers", "initContainers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
+    let mut ports = containers.flat_map(|container| container["ports"].as_array().into_iter().flatten());
+    let is_it = |port: &&Value| {
+        port["name"] == name && port["protocol"].as_str().unwrap_or("TCP").eq_ignore_ascii_case(protocol)
+    };
+    u16::try_from(ports.find(is_it)?["containerPort"].as_u64()?).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! What is decided about a connection, and the text from which: one for each policy, and one for each pod with the names of its
+//! policies. Shims read them at the moment of a connection.
+//!
+//! A pod that a policy speaks of in a direction may do in that direction only what some policy allows it; a connection has to be
+//! allowed to the client (egress) and to the server (ingress).
+
+use crate::world::policy::{Allowance, Cidr, Peer, Policy, PortRange};
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// Which way, as a pod sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Into the pod.
+    Ingress,
+    /// Out of it.
+    Egress,
+}
+
+/// A connection, or a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow<'a> {
+    /// The client.
+    pub from: Ipv4Addr,
+    /// The server.
+    pub to: SocketAddrV4,
+    /// `tcp` or `udp`.
+    pub protocol: &'a str,
+}
+
+impl Direction {
+    fn word(self) -> &'static str {
+        match self {
+            Direction::Ingress => "ingress",
+            Direction::Egress => "egress",
+        }
+    }
+
+    /// The side on which its rules look for peers.
+    fn peer(self, flow: &Flow) -> Ipv4Addr {
+        match self {
+            Direction::Ingress => flow.from,
+            Direction::Egress => *flow.to.ip(),
+        }
+    }
+}
+
+/// A policy as shims read it: `ingress` or `egress` where it speaks of that direction, and below it a line for each rule: peers, and
+/// ports, each `*` for all.
+pub fn text(policy: &Policy) -> String {
+    let mut text = String::new();
+    for (direction, rules) in [(Direction::Ingress, &policy.ingress), (Direction::Egress, &policy.egress)] {
+        let Some(rules) = rules else { continue };
+        let _ = writeln!(text, "{}", direction.word());
+        for rule in rules {
+            let _ = writeln!(text, " {} {}", peers(rule), ports(rule));
+        }
+    }
+    text
+}
+
+fn peers(rule: &Allowance) -> String {
+    let Some(peers) = &rule.peers else { return "*".into() };
+    let peer = |peer: &Peer| match peer {
+        Peer::Pod(address) => address.to_string(),
+        Peer::Block { cidr, except } => {
+            std::iter::once(cidr).chain(except).map(Cidr::to_string).collect::<Vec<_>>().join("!")
+        }
+    };
+    format!("={}", peers.iter().map(peer).collect::<Vec<_>>().join(","))
+}
+
+fn ports(rule: &Allowance) -> String {
+    let Some(ports) = &rule.ports else { return "*".into() };
+    let port = |port: &PortRange| {
+        let on = port.on.map(|on| format!("@{on}")).unwrap_or_default();
+        format!("{}:{}-{}{on}", port.protocol, port.first, port.last)
+    };
+    format!("={}", ports.iter().map(port).collect::<Vec<_>>().join(","))
+}
+
+/// What a policy says of a connection; none when it does not speak of this direction.
+pub fn allows(text: &str, direction: Direction, flow: &Flow) -> Option<bool> {
+    let mut lines = text.lines().skip_while(|line| *line != direction.word());
+    lines.next()?;
+    let mut rules = lines.take_while(|line| line.starts_with(' '));
+    Some(rules.any(|rule| {
+        rule.trim_start().split_once(' ').is_some_and(|(peers, ports)| {
+            is_among(peers, |peer| is_peer(peer, direction.peer(flow))) && is_among(ports, |port| is_port(port, flow))
+        })
+    }))
+}
+
+fn is_among(list: &str, is_it: impl Fn(&str) -> bool) -> bool {
+    list == "*" || list.strip_prefix('=').is_some_and(|list| list.split(',').any(is_it))
+}
+
+fn is_peer(text: &str, address: Ipv4Addr) -> bool {
+    let mut blocks = text.split('!').map(|block| block.parse::<Cidr>().is_ok_and(|block| block.contains(address)));
+    blocks.next() == Some(true) && !blocks.any(|is_excepted| is_excepted)
+}
+
+fn is_port(text: &str, flow: &Flow) -> bool {
+    let (range, on) = text.split_once('@').map_or((text, None), |(range, on)| (range, Some(on)));
+    let read = || {
+        let (protocol, ports) = range.split_once(':')?;
+        let (first, last) = ports.split_once('-')?;
+        Some((protocol, first.parse::<u16>().ok()?..=last.parse().ok()?))
+    };
+    let is_in = read().is_some_and(|(protocol, ports)| protocol == flow.protocol && ports.contains(&flow.to.port()));
+    is_in && on.is_none_or(|on| on.parse() == Ok(*flow.to.ip()))
+}
+
+/// What all policies of a pod, by name and text, say together: nothing, or the names of those that speak of this direction and do not allow it.
+pub fn denied(policies: &[(String, String)], direction: Direction, flow: &Flow) -> Option<Vec<String>> {
+    let said = policies.iter().filter_map(|(name, text)| Some((name, allows(text, direction, flow)?)));
+    let mut speaking = Vec::new();
+    for (name, allows) in said {
+        if allows {
+            return None;
+        }
+        speaking.push(name.clone());
+    }
+    (!speaking.is_empty()).then_some(speaking)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: &str = "127.9.1.4";
+
+    fn flow(to: &str, protocol: &'static str) -> Flow<'static> {
+        Flow { from: CLIENT.parse().unwrap(), to: to.parse().unwrap(), protocol }
+    }
+
+    fn pod(address: &str) -> Peer {
+        Peer::Pod(address.parse().unwrap())
+    }
+
+    fn block(cidr: &str, except: &[&str]) -> Peer {
+        Peer::Block { cidr: cidr.parse().unwrap(), except: except.iter().map(|one| one.parse().unwrap()).collect() }
+    }
+
+    fn port(protocol: &str, first: u16, last: u16, on: Option<&str>) -> PortRange {
+        PortRange { protocol: protocol.into(), first, last, on: on.map(|on| on.parse().unwrap()) }
+    }
+
+    fn rule(peers: Option<Vec<Peer>>, ports: Option<Vec<PortRange>>) -> Allowance {
+        Allowance { peers, ports }
+    }
+
+    fn egress(rules: Vec<Allowance>) -> Policy {
+        Policy { egress: Some(rules), ..Policy::default() }
+    }
+
+    #[test]
+    fn rules_and_what_they_let_through() {
+        let outside = || vec![block("10.0.0.0/8", &["10.1.0.0/16"]), block("192.0.2.7", &[])];
+        let table = [
+            (Policy::default(), "127.9.1.5:80", "tcp", None),
+            (egress(vec![]), "127.9.1.5:80", "tcp", Some(false)),
+            (egress(vec![rule(None, None)]), "127.9.1.5:80", "udp", Some(true)),
+            (egress(vec![rule(Some(vec![]), None)]), "127.9.1.5:80", "tcp", Some(false)),
+            (egress(vec![rule(None, Some(vec![]))]), "127.9.1.5:80", "tcp", Some(false)),
+            (egress(vec![rule(Some(vec![pod("127.9.1.5")]), None)]), "127.9.1.5:80", "tcp", Some(true)),
+            (egress(vec![rule(Some(vec![pod("127.9.1.5")]), None)]), "127.9.1.6:80", "tcp", Some(false)),
+            (egress(vec![rule(Some(outside()), None)]), "10.2.0.1:443", "tcp", Some(true)),
+            (egress(vec![rule(Some(outside()), None)]), "10.1.2.3:443", "tcp", Some(false)),
+            (egress(vec![rule(Some(outside()), None)]), "192.0.2.7:443", "tcp", Some(true)),
+            (egress(vec![rule(Some(outside()), None)]), "192.0.2.8:443", "tcp", Some(false)),
+            (egress(vec![rule(Some(vec![block("0.0.0.0/0", &[])]), None)]), "8.8.8.8:53", "udp", Some(true)),
+            (egress(vec![rule(None, Some(vec![port("tcp", 80, 90, None)]))]), "127.9.1.5:90", "tcp", Some(true)),
+            (egress(vec![rule(None, Some(vec![port("tcp", 80, 90, None)]))]), "127.9.1.5:91", "tcp", Some(false)),
+            (egress(vec![rule(None, Some(vec![port("tcp", 80, 90, None)]))]), "127.9.1.5:80", "udp", Some(false)),
+            (
+                egress(vec![rule(None, Some(vec![port("tcp", 80, 80, Some("127.9.1.5"))]))]),
+                "127.9.1.5:80",
+                "tcp",
+                Some(true),
+            ),
+            (
+                egress(vec![rule(None, Some(vec![port("tcp", 80, 80, Some("127.9.1.5"))]))]),
+                "127.9.1.6:80",
+                "tcp",
+                Some(false),
+            ),
+            (
+                egress(vec![rule(Some(vec![]), None), rule(None, Some(vec![port("udp", 53, 53, None)]))]),
+                "127.9.1.6:53",
+                "udp",
+                Some(true),
+            ),
+        ];
+        for (policy, to, protocol, expected) in table {
+            let text = text(&policy);
+            assert_eq!(allows(&text, Direction::Egress, &flow(to, protocol)), expected, "{text:?} {to} {protocol}");
+            assert_eq!(allows(&text, Direction::Ingress, &flow(to, protocol)), None, "it speaks of egress only");
+        }
+        let open = Policy {
+            ingress: Some(vec![rule(Some(vec![pod(CLIENT)]), None)]),
+            egress: Some(vec![]),
+            ..Policy::default()
+        };
+        assert_eq!(allows(&text(&open), Direction::Ingress, &flow("127.9.1.5:80", "tcp")), Some(true), "by the client");
+        assert_eq!(allows(&text(&open), Direction::Egress, &flow("127.9.1.5:80", "tcp")), Some(false));
+    }
+
+    #[test]
+    fn one_policy_that_allows_is_enough() {
+        let named = |name: &str, policy: &Policy| (name.to_owned(), text(policy));
+        let nothing = named("a/nothing", &egress(vec![]));
+        let everything = named("a/everything", &egress(vec![rule(None, None)]));
+        let silent = named("a/silent", &Policy { ingress: Some(vec![]), ..Policy::default() });
+        let denied = |policies: &[(String, String)]| denied(policies, Direction::Egress, &flow("127.9.1.5:80", "tcp"));
+        assert_eq!(denied(&[]), None);
+        assert_eq!(denied(std::slice::from_ref(&silent)), None);
+        assert_eq!(denied(&[nothing.clone(), silent]), Some(vec!["a/nothing".to_owned()]));
+        assert_eq!(denied(&[nothing, everything]), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! What policies mean in addresses.
+
+use super::*;
+use crate::object::{Resource, Time};
+use serde_json::json;
+
+fn put(world: &mut World, resource: &'static str, object: Value) -> Key {
+    let meta = &object["metadata"];
+    let namespace = meta["namespace"].as_str().unwrap_or_default();
+    let key = Key::new(Resource(resource), namespace, meta["name"].as_str().unwrap());
+    world.put(key.clone(), object.to_string().into());
+    key
+}
+
+fn pod(world: &mut World, namespace: &str, name: &str, app: &str, ip: &str, phase: &str) {
+    let ports = json!([{"name": "http", "containerPort": if app == "web" { 8080 } else { 9090 }}]);
+    let meta =
+        json!({"name": name, "namespace": namespace, "uid": format!("{namespace}-{name}"), "labels": {"app": app}});
+    let spec = json!({"nodeName": "n", "containers": [{"name": "c", "ports": ports}]});
+    put(world, "pods", json!({"metadata": meta, "spec": spec, "status": {"phase": phase, "podIP": ip}}));
+}
+
+fn world() -> World {
+    let mut world = World::new(Time::UNIX_EPOCH);
+    world.settings.network = 9;
+    for (name, team) in [("shop", "a"), ("other", "b")] {
+        put(&mut world, "namespaces", json!({"metadata": {"name": name, "uid": name, "labels": {"team": team}}}));
+    }
+    pod(&mut world, "shop", "web-1", "web", "127.9.1.2", "Running");
+    pod(&mut world, "shop", "web-2", "web", "127.9.1.1", "Running");
+    pod(&mut world, "shop", "db", "db", "127.9.1.3", "Running");
+    pod(&mut world, "shop", "done", "db", "127.9.1.4", "Succeeded");
+    pod(&mut world, "shop", "on-host", "db", "192.0.2.1", "Running");
+    pod(&mut world, "other", "web", "web", "127.9.1.5", "Running");
+    world
+}
+
+fn police(world: &mut World, spec: Value) -> Key {
+    let meta = json!({"name": "p", "namespace": "shop", "uid": "p"});
+    put(world, POLICIES, json!({"metadata": meta, "spec": spec}))
+}
+
+/// What a policy comes to, as shims read it, and whom it is about.
+fn meaning(spec: Value) -> String {
+    let mut world = world();
+    let key = police(&mut world, spec);
+    let row = world.get(&key).unwrap();
+    let policy = policy(&world, row);
+    let subjects: Vec<String> = policy.subjects.iter().map(ToString::to_string).collect();
+    format!("{}\n{}", subjects.join(" "), table::text(&policy))
+}
+
+#[test]
+fn selectors_become_addresses() {
+    let web = json!({"matchLabels": {"app": "web"}});
+    let from = |peer: Value| json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [peer]}]});
+    let all = "127.9.1.1 127.9.1.2 127.9.1.3";
+    let table = [
+        (json!({"podSelector": web, "policyTypes": ["Ingress"]}), "127.9.1.1 127.9.1.2\ningress\n".to_owned()),
+        (json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}), format!("{all}\ningress\negress\n")),
+        (json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]}), format!("{all}\ningress\n * *\n")),
+        (from(json!({"podSelector": web})), format!("{all}\ningress\n =127.9.1.1,127.9.1.2 *\n")),
+        (from(json!({"podSelector": {"matchLabels": {"app": "none"}}})), format!("{all}\ningress\n = *\n")),
+        (
+            from(json!({"namespaceSelector": {"matchLabels": {"team": "b"}}})),
+            format!("{all}\ningress\n =127.9.1.5 *\n"),
+        ),
+        (
+            from(json!({"namespaceSelector": {}, "podSelector": web})),
+            format!("{all}\ningress\n =127.9.1.1,127.9.1.2,127.9.1.5 *\n"),
+        ),
+        (
+            from(json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}})),
+            format!("{all}\ningress\n =10.0.0.0/8!10.1.0.0/16 *\n"),
+        ),
+        (from(json!({"ipBlock": {"cidr": "2001:db8::/32"}})), format!("{all}\ningress\n = *\n")),
+    ];
+    for (spec, expected) in table {
+        assert_eq!(meaning(spec.clone()), expected, "{spec}");
+    }
+}
+
+#[test]
+fn ports_by_number_range_and_name() {
+    let ingress = |ports: Value| json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"ports": ports}]});
+    let table = [
+        (
+            json!([{"protocol": "TCP", "port": 80}, {"protocol": "UDP", "port": 53, "endPort": 60}]),
+            "=tcp:80-80,udp:53-60",
+        ),
+        (json!([{"protocol": "UDP"}]), "=udp:0-65535"),
+        (
+            json!([{"protocol": "TCP", "port": "http"}]),
+            "=tcp:8080-8080@127.9.1.1,tcp:8080-8080@127.9.1.2,tcp:9090-9090@127.9.1.3",
+        ),
+        (json!([{"protocol": "TCP", "port": "none"}]), "="),
+    ];
+    for (ports, expected) in table {
+        let text = meaning(ingress(ports));
+        let mut found: Vec<&str> =
+            text.trim_end().rsplit(' ').next().unwrap().trim_start_matches('=').split(',').collect();
+        found.sort_unstable();
+        assert_eq!(format!("={}", found.join(",")), expected);
+    }
+    let to = json!([{"podSelector": {"matchLabels": {"app": "db"}}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}]);
+    let spec = json!({"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Egress"],
+        "egress": [{"to": to, "ports": [{"protocol": "TCP", "port": "http"}]}]});
+    let expected = "127.9.1.1 127.9.1.2\negress\n =127.9.1.3,10.0.0.0/8 =tcp:9090-9090@127.9.1.3\n";
+    assert_eq!(meaning(spec), expected, "a name means what it means to the server");
+}
+
+#[test]
+fn orders_are_given_once_and_taken_back() {
+    let mut world = world();
+    let key = police(&mut world, json!({"podSelector": {}, "policyTypes": ["Ingress"]}));
+    let first = plan(&world, &key);
+    let [Effect::Police { rules: Some(rules), .. }] = &first.effects[..] else { panic!("{:?}", first.effects) };
+    assert_eq!(rules.subjects.len(), 3);
+    world.facts.ordered(&first.effects[0], Time::UNIX_EPOCH);
+    assert!(plan(&world, &key).is_empty());
+    pod(&mut world, "shop", "web-3", "web", "127.9.1.9", "Running");
+    let row = world.find("pods", "shop", "web-3").unwrap().clone();
+    assert_eq!(concerns(&world, &row), std::slice::from_ref(&key));
+    assert_eq!(concerns(&world, &world.find("pods", "other", "web").unwrap().clone()), []);
+    assert_eq!(plan(&world, &key).effects.len(), 1, "one more pod");
+    world.remove(&key);
+    let last = plan(&world, &key);
+    assert_eq!(last.effects, [Effect::Police { policy: key.clone(), rules: None }]);
+    world.facts.ordered(&last.effects[0], Time::UNIX_EPOCH);
+    assert!(plan(&world, &key).is_empty());
+}

@@ -1,0 +1,159 @@
+//! NetworkPolicies as files that shims read at the moment of a connection: one for each policy, and one for each pod that any of them
+//! is about, with their names. They outlive the control plane. What they say together is [`table`]'s matter.
+
+use crate::network::policy::table::{self, Direction, Flow};
+use crate::object::Key;
+use crate::world::policy::{Denial, Policy};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+/// The folder of policies in a cluster's folder.
+pub const FOLDER: &str = "policies";
+
+/// From here on ports are given to clients (`net.ipv4.ip_local_port_range`): what leaves from there is no server's answer.
+pub const EPHEMERAL: u16 = 32_768;
+
+/// Between namespace and name: no name has it.
+const BETWEEN: char = '_';
+
+/// What was written: the policies that are about each pod, and the pods that each policy is about.
+#[derive(Default)]
+pub struct Written {
+    pods: BTreeMap<Ipv4Addr, BTreeSet<String>>,
+    subjects: BTreeMap<String, Vec<Ipv4Addr>>,
+}
+
+impl Written {
+    /// Writes, or with none removes, what a policy says.
+    pub fn write(&mut self, state: &Path, policy: &Key, rules: Option<&Policy>) -> io::Result<()> {
+        let folder = state.join(FOLDER);
+        let name = format!("{}{BETWEEN}{}", policy.namespace, policy.name);
+        if let Some(rules) = rules {
+            fs::create_dir_all(&folder)?;
+            put(&folder, &name, &table::text(rules))?;
+        }
+        let now = rules.map(|rules| rules.subjects.clone()).unwrap_or_default();
+        let before = self.subjects.insert(name.clone(), now.clone()).unwrap_or_default();
+        for address in before.iter().chain(&now).collect::<BTreeSet<_>>() {
+            let policies = self.pods.entry(*address).or_default();
+            let changed = if now.contains(address) { policies.insert(name.clone()) } else { policies.remove(&name) };
+            if changed {
+                self.index(&folder, *address)?;
+            }
+        }
+        if rules.is_none() {
+            self.subjects.remove(&name);
+            remove(&folder.join(&name))?;
+        }
+        Ok(())
+    }
+
+    fn index(&mut self, folder: &Path, address: Ipv4Addr) -> io::Result<()> {
+        let names = self.pods.get(&address).into_iter().flatten().fold(String::new(), |text, name| text + name + "\n");
+        if names.is_empty() {
+            self.pods.remove(&address);
+            return remove(&folder.join(address.to_string()));
+        }
+        put(folder, &address.to_string(), &names)
+    }
+
+    /// Removes what was written by an earlier control plane and is known no more: call it once all policies have been written.
+    pub fn sweep(&self, state: &Path) {
+        let is_known = |name: &str| {
+            self.subjects.contains_key(name) || name.parse().is_ok_and(|address| self.pods.contains_key(&address))
+        };
+        for entry in fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten() {
+            if !entry.file_name().to_str().is_some_and(is_known) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+fn put(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    let new = folder.join(format!("{name}.new"));
+    fs::write(&new, text)?;
+    fs::rename(&new, folder.join(name))
+}
+
+fn remove(file: &Path) -> io::Result<()> {
+    let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    fs::remove_file(file).or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
+}
+
+/// What the policies of a cluster say of connections of one pod.
+pub struct Policies {
+    folder: PathBuf,
+}
+
+impl Policies {
+    /// Those of the cluster with this folder.
+    pub fn of(state: &Path) -> Policies {
+        Policies { folder: state.join(FOLDER) }
+    }
+
+    /// Whether anything is said of what leaves this pod.
+    pub fn bind(&self, pod: Ipv4Addr) -> bool {
+        self.folder.join(pod.to_string()).exists()
+    }
+
+    /// Why a connection may not be; none when it may.
+    pub fn denial(&self, flow: &Flow) -> Option<Denial> {
+        if flow.from == *flow.to.ip() {
+            return None;
+        }
+        let sides = [(flow.from, Direction::Egress), (*flow.to.ip(), Direction::Ingress)];
+        sides.into_iter().find_map(|(pod, direction)| {
+            let policies = table::denied(&self.about(pod), direction, flow)?;
+            Some(Denial {
+                protocol: flow.protocol.to_uppercase(),
+                to: flow.to.to_string(),
+                is_egress: direction == Direction::Egress,
+                policies: policies.iter().map(|name| name.replacen(BETWEEN, "/", 1)).collect(),
+            })
+        })
+    }
+
+    /// The policies that are about a pod, by name and text.
+    fn about(&self, pod: Ipv4Addr) -> Vec<(String, String)> {
+        let names = fs::read_to_string(self.folder.join(pod.to_string())).unwrap_or_default();
+        let read = |name: &str| Some((name.to_owned(), fs::read_to_string(self.folder.join(name)).ok()?));
+        names.lines().filter_map(read).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Resource;
+    use std::net::SocketAddrV4;
+
+    #[test]
+    fn what_is_written_is_read_and_swept() {
+        let state = tempfile::tempdir().unwrap();
+        let key = |name: &str| Key::new(Resource("networkpolicies.networking.k8s.io"), "shop", name);
+        let (one, other) = (Ipv4Addr::new(127, 9, 1, 1), Ipv4Addr::new(127, 9, 1, 2));
+        let closed =
+            |subjects: &[Ipv4Addr]| Policy { subjects: subjects.into(), ingress: Some(vec![]), ..Policy::default() };
+        let denied = |from: Ipv4Addr, to: Ipv4Addr| {
+            let flow = Flow { from, to: SocketAddrV4::new(to, 80), protocol: "tcp" };
+            let said = Policies::of(state.path()).denial(&flow)?;
+            Some((said.is_egress, said.policies.join(" ")))
+        };
+        let mut written = Written::default();
+        written.write(state.path(), &key("p"), Some(&closed(&[one, other]))).unwrap();
+        assert_eq!(denied(one, other), Some((false, "shop/p".into())));
+        assert_eq!(denied(one, one), None, "nobody is kept from himself");
+        written.write(state.path(), &key("p"), Some(&closed(&[one]))).unwrap();
+        assert_eq!((denied(one, other), denied(other, one)), (None, Some((false, "shop/p".into()))));
+        let mut next = Written::default();
+        next.write(state.path(), &key("q"), Some(&closed(&[other]))).unwrap();
+        next.sweep(state.path());
+        assert_eq!((denied(one, other), denied(other, one)), (Some((false, "shop/q".into())), None));
+        next.write(state.path(), &key("q"), None).unwrap();
+        assert_eq!(fs::read_dir(state.path().join(FOLDER)).unwrap().count(), 0);
+    }
+}

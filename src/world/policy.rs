@@ -1,0 +1,98 @@
+//! What NetworkPolicies come to once their selectors are resolved: which addresses may talk to which.
+
+use crate::object::Str;
+use std::net::Ipv4Addr;
+
+/// Everything that one NetworkPolicy says, in addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The pods that it is about, ordered.
+    pub subjects: Vec<Ipv4Addr>,
+    /// Who may connect to them; none when it says nothing about that.
+    pub ingress: Option<Vec<Allowance>>,
+    /// Whom they may connect to; none when it says nothing about that.
+    pub egress: Option<Vec<Allowance>>,
+}
+
+/// One rule: these peers, on these ports.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// The peers; none for everybody.
+    pub peers: Option<Vec<Peer>>,
+    /// The ports; none for all of them.
+    pub ports: Option<Vec<PortRange>>,
+}
+
+/// Who is on the other side.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Peer {
+    /// One pod.
+    Pod(Ipv4Addr),
+    /// A block of addresses without some smaller ones.
+    Block {
+        /// The block.
+        cidr: Cidr,
+        /// What is not meant of it.
+        except: Vec<Cidr>,
+    },
+}
+
+/// A block of IPv4 addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cidr {
+    /// Its first address.
+    pub address: Ipv4Addr,
+    /// How many bits all its addresses share.
+    pub bits: u8,
+}
+
+impl Cidr {
+    /// Whether an address is in it.
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        let mask = u32::MAX.checked_shl(32 - u32::from(self.bits.min(32))).unwrap_or(0);
+        (u32::from(self.address) ^ u32::from(address)) & mask == 0
+    }
+}
+
+impl std::str::FromStr for Cidr {
+    type Err = ();
+
+    /// `10.0.0.0/8`; a plain address is a block of one.
+    fn from_str(text: &str) -> Result<Cidr, ()> {
+        let (address, bits) = text.split_once('/').unwrap_or((text, "32"));
+        let bits = bits.parse().ok().filter(|bits| *bits <= 32).ok_or(())?;
+        Ok(Cidr { address: address.parse().map_err(|_| ())?, bits })
+    }
+}
+
+impl std::fmt::Display for Cidr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+/// Ports of one protocol, from the first to the last.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PortRange {
+    /// `tcp`, `udp`, `sctp`.
+    pub protocol: Str,
+    /// The first one.
+    pub first: u16,
+    /// The last one.
+    pub last: u16,
+    /// The only address on which they are meant: what a port's name means differs from pod to pod.
+    pub on: Option<Ipv4Addr>,
+}
+
+/// A connection that was refused for the sake of policies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Denial {
+    /// `TCP` or `UDP`.
+    pub protocol: String,
+    /// Where it was to go: `127.9.1.5:5432`.
+    pub to: String,
+    /// Whether the client's own policies forbid it (egress), or the server's (ingress).
+    pub is_egress: bool,
+    /// `NAMESPACE/NAME` of the policies none of which allows it.
+    pub policies: Vec<String>,
+}

@@ -1,0 +1,132 @@
+//! NetworkPolicies: who may connect to whom, and how one is told that one may not.
+
+use crate::cluster::Cluster;
+
+/// A server at the ports 8080 and 9090, TCP and UDP, that answers "hello" to everybody.
+const SERVER: &str = r#"
+import socket, threading
+def answer(server):
+    while True:
+        client, _ = server.accept()
+        client.sendall(b"hello")
+        client.close()
+def echo(server):
+    while True:
+        said, client = server.recvfrom(100)
+        server.sendto(said, client)
+for port in [8080, 9090]:
+    threading.Thread(target=answer, args=[socket.create_server(("", port))]).start()
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.bind(("", port))
+    threading.Thread(target=echo, args=[udp]).start()
+"#;
+
+/// Says of each place that comes in whether it can be reached.
+const CLIENT: &str = r#"
+import socket, sys
+for line in sys.stdin:
+    protocol, host, port = line.split()
+    try:
+        if protocol == "tcp":
+            said = socket.create_connection((host, int(port))).recv(9).decode()
+        else:
+            client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            client.settimeout(60)
+            client.sendto(b"hello", (host, int(port)))
+            said = client.recv(9).decode()
+        print(said, flush=True)
+    except OSError as error:
+        print(type(error).__name__, flush=True)
+"#;
+
+fn pod(name: &str, script: &str) -> String {
+    let script = serde_json::Value::from(script);
+    let ports = "[{name: web, containerPort: 8080}, {name: web-udp, containerPort: 8080, protocol: UDP}]";
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {name}}}}}, spec: {{terminationGracePeriodSeconds: 1, \
+         containers: [{{name: main, image: python3, stdin: true, command: [python3, -u, -c, {script}], ports: {ports}}}]}}}}\n---\n"
+    )
+}
+
+fn policy(name: &str, spec: &str) -> String {
+    format!("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}}}\nspec: {spec}\n")
+}
+
+/// What a client comes to when it tries places.
+fn tries(cluster: &Cluster, client: &str, places: &[String]) -> String {
+    let asked = places.iter().map(|place| format!("{place}\n")).collect::<String>();
+    let said = cluster.run(&["exec", "-i", client, "--", "python3", "-u", "-c", CLIENT], &asked);
+    said.out.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn who_may_connect_to_whom() {
+    enforce(&Cluster::new());
+}
+
+#[test]
+fn for_an_ordinary_user_as_well() {
+    // Who is one already has tried it by the test before.
+    if rustix::process::geteuid().is_root() {
+        enforce(&Cluster::of_user(65_534));
+    }
+}
+
+fn enforce(cluster: &Cluster) {
+    let _plane = cluster.watch();
+    cluster.apply(
+        &[
+            ("server", SERVER),
+            ("friend", "import time; time.sleep(1000)"),
+            ("stranger", "import time; time.sleep(1000)"),
+        ]
+        .map(|(name, script)| pod(name, script))
+        .concat(),
+    );
+    cluster.apply("{apiVersion: v1, kind: Service, metadata: {name: server}, spec: {selector: {app: server}, ports: [{port: 80, targetPort: web}]}}");
+    for name in ["server", "friend", "stranger"] {
+        cluster.ready_pods(&format!("app={name}"), 1);
+    }
+    let ip = cluster.read("pod/server", "{.status.podIP}");
+    let service = cluster.read("service/server", "{.spec.clusterIP}");
+    let places: Vec<String> = ["tcp {ip} 8080", "tcp {ip} 9090", "udp {ip} 8080", "udp {ip} 9090"]
+        .map(|place| place.replace("{ip}", &ip))
+        .into();
+    let until = |client: &str, places: &[String], expected: &str| {
+        cluster.until(&format!("{client} comes to {expected} of {places:?}"), || {
+            tries(cluster, client, places) == expected
+        });
+    };
+    until("friend", &places, "hello hello hello hello");
+    let said = cluster.apply(&policy("closed", "{podSelector: {}, policyTypes: [Ingress]}"));
+    assert!(!said.contains("Warning"), "{said}");
+    let no = "PermissionError";
+    until("friend", &places, &format!("{no} {no} {no} {no}"));
+    until("server", &places[..1], "hello");
+    // By a port's name, from who has a label; a range for UDP.
+    let from = "from: [{podSelector: {matchLabels: {app: friend}}}]";
+    let named = format!("{{{from}, ports: [{{port: web}}, {{protocol: UDP, port: 9000, endPort: 9100}}]}}");
+    cluster.apply(&policy("open", &format!("{{podSelector: {{matchLabels: {{app: server}}}}, ingress: [{named}]}}")));
+    until("friend", &places, &format!("hello {no} {no} hello"));
+    until("friend", &[format!("tcp {service} 80")], "hello");
+    until("stranger", &places[..1], no);
+    until("stranger", &[format!("tcp {service} 80")], no);
+    // A label more is a friend more.
+    cluster.ok("label pod stranger app=friend --overwrite");
+    until("stranger", &places[..1], "hello");
+    let told =
+        format!("TCP to {ip}:8080 (pod default/server) was denied: no ingress rule of NetworkPolicy default/closed");
+    cluster.until("an event tells", || cluster.ok("describe pod stranger").contains(&told));
+    let why = cluster.run(&["why", "pod/stranger"], "").out;
+    assert!(why.contains("was denied: no ingress rule"), "{why}");
+    // What may go out; the server still answers datagrams.
+    cluster.apply(&policy(
+        "inside",
+        "{podSelector: {}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {app: server}}}]}]}",
+    ));
+    let world = ["tcp 192.0.2.1 80".to_owned(), "tcp 127.0.0.1 1".to_owned()];
+    until("friend", &world, &format!("{no} {no}"));
+    until("friend", &places[3..], "hello");
+    cluster.ok("delete networkpolicy --all");
+    until("friend", &places, "hello hello hello hello");
+}
