@@ -1,7 +1,8 @@
 //! Pods: whether they have a node, and whether they run.
 
 use super::chain::{in_namespace, with_prospect};
-use super::{Link, Plane, Standing, name, rehearsal, told};
+use super::deed::told;
+use super::{Link, Plane, Standing, name, rehearsal};
 use crate::object::{Object, time};
 use crate::scheduler::explain::{Verdict, explain};
 use crate::scheduler::profile_of;
@@ -43,9 +44,9 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
 
 /// What policies keep a pod from is no fault of theirs, and may well be why it does not get ready.
 fn denied(world: &World, row: &Row, mut link: Link) -> Link {
-    if let Some((message, at)) = told(world, row, "NetworkPolicyDenied") {
-        let ago = time::age((world.now.as_second() - at.as_second()).max(0));
-        link.more.push(format!("{message} ({ago} ago)"));
+    if let Some(deed) = told(world, row, "NetworkPolicyDenied") {
+        let ago = time::age((world.now.as_second() - deed.at.as_second()).max(0));
+        link.more.push(format!("{} ({ago} ago)", deed.message));
     }
     link
 }
