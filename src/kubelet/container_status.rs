@@ -138,6 +138,7 @@ fn refused(pod: &LocalPod, member: &Member, reason: &str, message: &str, at: Tim
         return waiting(reason, Some(message.to_owned()));
     }
     let image = member.spec.image.as_deref().unwrap_or_default();
+    let message = message.strip_prefix(&format!("failed to pull image {image:?}: ")).unwrap_or(message);
     waiting("ImagePullBackOff", Some(format!("Back-off pulling image {image:?}: ErrImagePull: {message}")))
 }
 
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(machine.told(), starts);
         machine.act("c", Act::Stay).run_to(320);
         assert_eq!(machine.summary(), "Running c+=running/0");
-        assert_eq!(machine.reasons()[..4], ["Failed", "Failed", "BackOff", "Failed"]);
+        assert_eq!(machine.reasons()[..5], ["Pulling", "Failed", "Failed", "BackOff", "Failed"]);
     }
 
     #[test]

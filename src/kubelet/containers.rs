@@ -85,6 +85,7 @@ impl Order {
         eviction::order(pod, plan);
         resize::order(pod, plan);
         let Some(ip) = &self.ip.filter(|_| !termination::is_ending(pod)) else { return };
+        image::order_builds(pod, ip, plan);
         if let Some(volumes) = volumes::outdated(pod, ip) {
             plan.effects.push(Effect::Refresh { pod_uid: pod.row.uid.clone(), volumes });
         }
@@ -222,7 +223,7 @@ fn changed(pod: &LocalPod, member: &Member) -> Option<Step> {
     }
     let name = &member.spec.name;
     let sources = || {
-        let image = image::with_new_sources(pod, member)?;
+        let image = image::with_new_program(pod, member)?;
         Some(format!("Container {name}: watched files of Image {image} have changed, will be restarted"))
     };
     let resized = || resize::wants_restart(pod, member).then(|| format!("Container {name} resize requires restart"));

@@ -101,13 +101,27 @@ impl Teller<'_, '_> {
             return;
         }
         let image = self.member.spec.image.clone().unwrap_or_default();
-        self.event(EventType::Normal, "Pulled", format!("Container image {image:?} already present on machine"));
+        let pulled = match self.member.spec.image_pull_policy.as_deref() {
+            // It is looked for anew each time; nothing goes over a network.
+            Some("Always") => {
+                self.pulling();
+                format!("Successfully pulled image {image:?} in 0s (0s including waiting)")
+            }
+            _ => format!("Container image {image:?} already present on machine"),
+        };
+        self.event(EventType::Normal, "Pulled", pulled);
         // Since Kubernetes 1.35 without the container's name, which the field path has.
         self.event(EventType::Normal, "Created", "Container created".into());
         match self.member.ended().filter(|ended| ended.is_start_error()) {
             Some(ended) => self.event(EventType::Warning, "Failed", format!("Error: {}", ended.message)),
             None => self.event(EventType::Normal, "Started", "Container started".into()),
         }
+    }
+
+    fn pulling(&mut self) {
+        let image = self.member.spec.image.as_deref().unwrap_or_default();
+        let message = format!("Pulling image {image:?}");
+        self.event(EventType::Normal, "Pulling", message);
     }
 
     /// An end that nobody saw: Kubernetes has no event for it, but who looks for the cause of a restart looks here.
@@ -156,6 +170,8 @@ impl Teller<'_, '_> {
         let name = self.member.spec.name.clone();
         match reason.as_str() {
             "ErrImagePull" => {
+                self.pulling();
+                let message = message.strip_prefix(&format!("failed to pull image {image:?}: ")).unwrap_or(&message);
                 self.event(EventType::Warning, "Failed", format!("Failed to pull image {image:?}: {message}"));
                 self.event(EventType::Warning, "Failed", format!("Error: {reason}"));
             }

@@ -1,11 +1,11 @@
 //! What the Image objects say of a container's image: the most specific pattern wins, then the object whose name comes first.
 
-use super::pod::{LocalPod, Member};
-use super::{command, sources};
+use super::pod::{LocalPod, Member, State};
+use super::{command, sources, start};
 use crate::kinds::image::{Image as Stored, RESOURCE, pattern};
 use crate::kinds::typed;
 use crate::object::{Key, Object, Str};
-use crate::world::{Row, Start, World, plan};
+use crate::world::{Effect, Plan, Row, Start, World, plan};
 use std::cmp::Reverse;
 
 /// What one Image object says, for one container.
@@ -114,6 +114,17 @@ pub fn brought(pod: &LocalPod, image: &Image, env: &[(String, String)]) -> plan:
     brought
 }
 
+/// The pods of ours that an Image object is about.
+pub fn users<'a>(world: &'a World, name: &'a str) -> impl Iterator<Item = &'a Row> {
+    let uses = move |pod: &&Row| {
+        let body = pod.body();
+        let lists = ["containers", "initContainers"].iter().flat_map(|list| body.items(&["spec", list]));
+        let mut images = lists.filter_map(|container| container["image"].as_str());
+        images.any(|image| of(world, image).is_some_and(|found| found.name() == name))
+    };
+    world.list("pods").map(|pod| &**pod).filter(|pod| super::of_ours(world, pod)).filter(uses)
+}
+
 /// The pods that an Image object concerns: those that may wait for one, and those that run one of its images.
 pub fn concerns(world: &World, row: &Row, is_ours: impl Fn(&Row) -> bool) -> Vec<Key> {
     let object = row.body();
@@ -155,6 +166,36 @@ pub fn with_new_sources(pod: &LocalPod, member: &Member) -> Option<String> {
     let of_now = of(pod.world, image).filter(Image::watches)?;
     let now = sources::settled(pod.world, of_now.name())?;
     (*now.digest != *ran).then(|| of_now.name().to_owned())
+}
+
+/// What the image is now for a container whose watched files have changed, if it has to be built before the container is ended.
+fn unbuilt(pod: &LocalPod, member: &Member) -> Option<plan::Image> {
+    let of_now = of(pod.world, member.spec.image.as_deref()?)?;
+    let brought = brought(pod, &of_now, &[]);
+    let build = brought.build.as_ref()?;
+    let is_built = pod.world.facts.builds.get(&brought.name).is_some_and(|built| built.went_well(&build.inputs));
+    (!is_built).then_some(brought)
+}
+
+/// The Image object for whose new sources a container is to be ended now: what is made of them is there.
+pub fn with_new_program(pod: &LocalPod, member: &Member) -> Option<String> {
+    with_new_sources(pod, member).filter(|_| unbuilt(pod, member).is_none())
+}
+
+/// Orders the builds of what has changed: what runs goes on until that has gone well.
+pub fn order_builds(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
+    let running = |member: &&Member| matches!(member.state, State::Running { .. });
+    for member in pod.members.iter().filter(running).filter(|member| with_new_sources(pod, member).is_some()) {
+        let Some(inputs) = unbuilt(pod, member).and_then(|image| Some(image.build?.inputs)) else { continue };
+        let mut orders = plan.effects.iter();
+        let known = pod.world.facts.builds.values().any(|built| built.inputs == inputs)
+            || orders.any(|effect| matches!(effect, Effect::Build { image } if image.build.as_ref().is_some_and(|build| build.inputs == inputs)));
+        // With the variables of the container, as its start would bring it.
+        let image = start::build(pod, member, member.attempt + 1, ip).ok().and_then(|start| start.brought);
+        if let Some(image) = image.filter(|_| !known) {
+            plan.effects.push(Effect::Build { image: Box::new(image) });
+        }
+    }
 }
 
 /// Whether it is not known yet what the image's watched files hold: without that nobody could tell later whether they have changed.

@@ -411,6 +411,7 @@ impl Machine {
             | Effect::ToldDenied { .. }
             | Effect::Discard { .. }
             | Effect::Watch { .. }
+            | Effect::Build { .. }
             | Effect::Measure { .. }
             | Effect::Remember { .. } => {}
             Effect::Refresh { pod_uid, volumes } => {

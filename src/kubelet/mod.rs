@@ -7,6 +7,7 @@
 
 mod address;
 mod backoff;
+mod builds;
 mod command;
 mod conditions;
 mod container_status;
@@ -58,7 +59,7 @@ pub const IMAGES: Loop = sources::LOOP;
 /// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready, which may wait for it, and
 /// those that name it, which may show it in a volume. A claim concerns pods that may wait for it, and so does an Image object.
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
-    let of_ours = |pod: &Row| pod.pod().is_some_and(|pod| pod.node.as_ref().is_some_and(|node| is_ours(world, node)));
+    let of_ours = |pod: &Row| of_ours(world, pod);
     match row.key.resource.0 {
         "pods" => vec![row.key.clone()],
         "configmaps" | "secrets" => {
@@ -78,6 +79,11 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Whether a pod is bound to a node of ours.
+fn of_ours(world: &World, pod: &Row) -> bool {
+    pod.pod().is_some_and(|pod| pod.node.as_ref().is_some_and(|node| is_ours(world, node)))
 }
 
 fn is_ours(world: &World, node: &Str) -> bool {

@@ -44,7 +44,7 @@ pub fn tell_unlimited(pod: &LocalPod, plan: &mut Plan) {
             pod.row,
             EventType::Warning,
             "LimitsNotEnforced",
-            format!("Limits are not enforced by the kernel here: {why}"),
+            format!("Limits are not enforced by the kernel: {why}"),
         );
     }
 }
@@ -157,7 +157,7 @@ mod tests {
             let count = machine
                 .events
                 .iter()
-                .filter(|event| event.message == "Limits are not enforced by the kernel here: no cgroup");
+                .filter(|event| event.message == "Limits are not enforced by the kernel: no cgroup");
             assert_eq!(count.count(), usize::from(told));
         }
     }

@@ -3,6 +3,7 @@
 //! The status is the memory: a control plane that starts compares what it finds with what stands there, so that a change while nothing
 //! ran is neither missed nor acted on twice.
 
+use super::builds;
 use super::image::MANIFEST_DIR;
 use crate::kinds::image::RESOURCE;
 use crate::object::{Key, Object};
@@ -36,13 +37,17 @@ fn plan(world: &World, key: &Key) -> Plan {
         }
         Some(Some(seen)) => told(seen),
     };
-    if object.at(&["status", "sources"]).unwrap_or(&Value::Null) != &status {
-        let mut object = object.into_owned();
-        match status {
-            Value::Null => drop(object.unset(&["status", "sources"])),
-            status => object.set(&["status", "sources"], status),
-        }
-        plan.write(Verb::Status(object), "the content of its watched files changed");
+    let mut fresh = object.as_ref().clone();
+    match status {
+        Value::Null => drop(fresh.unset(&["status", "sources"])),
+        status => fresh.set(&["status", "sources"], status),
+    }
+    let why = match builds::tell(world, &mut fresh, &mut plan) {
+        true => "its build went on",
+        false => "the content of its watched files changed",
+    };
+    if fresh.at(&["status"]).unwrap_or(&Value::Null) != object.at(&["status"]).unwrap_or(&Value::Null) {
+        plan.write(Verb::Status(fresh), why);
     }
     plan
 }

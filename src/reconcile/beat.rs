@@ -78,6 +78,8 @@ struct Wishes {
     last: HashMap<Key, Object>,
     /// What was planned.
     planned: Vec<Item>,
+    /// What of that has effects: they are facts only after the commit, and a second plan before it would order, and tell, them twice.
+    acting: HashSet<Item>,
     /// What is to be told once it is committed.
     deeds: Deeds,
 }
@@ -139,13 +141,19 @@ impl Beat<'_> {
     fn plan_what_is_due(&mut self, wishes: &mut Wishes) {
         let start = Instant::now();
         let mut planned = 0;
+        let mut later = Vec::new();
         while planned < self.budget.rows && start.elapsed() < self.budget.hold {
             let world = &*self.world;
             let priority = |key: &Key| world.get(key).and_then(|row| row.pod()).map_or(0, |pod| pod.priority);
             let Some(item) = self.queue.pop(world.now, priority) else { break };
+            if wishes.acting.contains(&item) {
+                later.push(item);
+                continue;
+            }
             planned += self.plan_one(item.clone(), wishes).max(1);
             wishes.planned.push(item);
         }
+        later.into_iter().for_each(|item| self.queue.add(item, self.world.now));
     }
 
     /// Asks one loop about one key and stages what it wants. Gives how many writes there were.
@@ -183,6 +191,9 @@ impl Beat<'_> {
         wishes.attempts.extend(mine);
         wishes.deeds.note(each.name, &item.1, &plan);
         self.recorder.extend(each.name, plan.events, now);
+        if !plan.effects.is_empty() {
+            wishes.acting.insert(item.clone());
+        }
         wishes.effects.extend(plan.effects);
         if let Some(at) = plan.wake {
             self.queue.add(item, at.max(now));

@@ -8,6 +8,7 @@
 use super::{Line, Weight};
 use crate::kinds;
 use crate::object::{Key, Time};
+use crate::world::facts::BuildStage;
 use crate::world::{
     ContainerFacts, ContainerState, Ended, Event, EventType, Facts, Plan, ProbeKind, Report, Row, Verb, Verdict, World,
 };
@@ -266,6 +267,14 @@ fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
 pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
     match report {
         Report::Removed { .. } | Report::Sources { .. } | Report::Doors(_) | Report::Denied { .. } => None,
+        Report::Build { built, .. } => match &built.stage {
+            // Events tell of failures.
+            BuildStage::Ordered | BuildStage::Ended { since: None, .. } | BuildStage::Ended { error: Some(_), .. } => {
+                None
+            }
+            BuildStage::Running { .. } => Some("is being built".into()),
+            BuildStage::Ended { error: None, .. } => Some("is built".into()),
+        },
         Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } => None,
         Report::Container { container, attempt, state, .. } => match state {
             ContainerState::Starting { .. } => None,

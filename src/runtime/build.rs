@@ -10,13 +10,17 @@
 use super::image::{Environment, Refusal};
 use super::{folder, spawn, wire};
 use crate::object::Str;
+use crate::world::Report;
+use crate::world::facts::{BuildStage, Built};
 use crate::world::plan::{Build, Image, Start};
-use rustix::fs::{FlockOperation, flock};
-use rustix::process::{WaitOptions, waitpid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -27,40 +31,93 @@ const TOLD: (usize, usize) = (10, 2000);
 /// A log line is cut into parts of this size, as in any container's log.
 const PART: usize = 16 * 1024;
 
-/// Is told how a build ended for one start: nothing when it went well, or the refusal.
+/// So often what a running build has written is passed on.
+const PROGRESS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Is told how a build ended: nothing when it went well, or the refusal.
 pub type Waiter = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+
+/// Who waits for a build: where its output goes while it runs, and who is told how it ended.
+pub struct Waiting {
+    /// The log that shows it.
+    pub telling: Option<Telling>,
+    /// Who is told.
+    pub done: Waiter,
+}
 
 /// Who waits for the build of each image that is being built.
 #[derive(Clone, Default)]
-pub struct Builds(Arc<Mutex<HashMap<Str, Vec<Waiter>>>>);
+pub struct Builds(Arc<Mutex<HashMap<Str, Vec<Waiting>>>>);
 
 impl Builds {
-    /// Runs the build of an image, or waits for the one that runs.
-    pub fn order(&self, state: &Path, environment: &Environment, image: &Image, build: &Build, waiter: Waiter) {
+    /// Runs the build of an image, or waits for the one that runs; `report` hears how far it is.
+    pub fn order(
+        &self,
+        state: &Path,
+        environment: &Environment,
+        image: &Image,
+        waiting: Waiting,
+        report: impl Fn(Report) + Send + 'static,
+    ) {
+        let Some(build) = image.build.clone() else { return };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(waiters) = known.get_mut(&image.name) {
-            return waiters.push(waiter);
+            return waiters.push(waiting);
         }
-        known.insert(image.name.clone(), vec![waiter]);
+        known.insert(image.name.clone(), vec![waiting]);
         drop(known);
-        let (builds, name, build) = (self.clone(), image.name.clone(), build.clone());
+        let (builds, name) = (self.clone(), image.name.clone());
         let (place, environment) = (place(state, &image.name), environment.clone());
         let work = move || {
-            let result = run(&place, &name, &build, &environment);
-            for waiter in builds.take(&name) {
-                waiter(result.clone().map_err(|message| Refusal { reason: "ErrImageBuild", message }));
+            let tell = |stage| {
+                let built = Built { inputs: build.inputs.clone(), stage };
+                report(Report::Build { image: name.clone(), built });
+            };
+            let mut since = None;
+            let result = run(&place, &name, &build, &environment, |progress| match progress {
+                Progress::Begun => {
+                    let now = wire::moment(wire::now());
+                    since = Some(now);
+                    tell(BuildStage::Running { since: now });
+                }
+                Progress::Goes => builds.pass_on(&name),
+            });
+            let output = if since.is_some() { written(&place) } else { String::new() };
+            let (at, error) = (wire::moment(wire::now()), result.as_ref().err().cloned());
+            tell(BuildStage::Ended { since, at, output, error });
+            for mut waiting in builds.take(&name) {
+                // The output is told where people look for it; without a disk to write on there is none.
+                let _ = waiting.telling.as_mut().map(|telling| telling.go_on(true));
+                (waiting.done)(result.clone().map_err(|message| Refusal { reason: "ErrImageBuild", message }));
             }
         };
         if let Err(error) = std::thread::Builder::new().name("build".into()).spawn(work) {
-            for waiter in self.take(&image.name) {
-                waiter(Err(Refusal { reason: "ErrImageBuild", message: format!("cannot start a thread: {error}") }));
+            for waiting in self.take(&image.name) {
+                let message = format!("cannot start a thread: {error}");
+                (waiting.done)(Err(Refusal { reason: "ErrImageBuild", message }));
             }
         }
     }
 
-    fn take(&self, name: &str) -> Vec<Waiter> {
+    fn take(&self, name: &str) -> Vec<Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name).unwrap_or_default()
     }
+
+    /// What has been written goes on to the logs of all who wait.
+    fn pass_on(&self, name: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for telling in known.get_mut(name).into_iter().flatten().filter_map(|waiting| waiting.telling.as_mut()) {
+            let _ = telling.go_on(false);
+        }
+    }
+}
+
+/// How a build goes on.
+enum Progress {
+    /// Its command is about to run.
+    Begun,
+    /// It runs.
+    Goes,
 }
 
 /// Whether the program is made of what it should be made of.
@@ -72,7 +129,13 @@ fn place(state: &Path, image: &str) -> PathBuf {
     state.join("builds").join(image)
 }
 
-fn run(place: &Path, name: &str, build: &Build, environment: &Environment) -> Result<(), String> {
+fn run(
+    place: &Path,
+    name: &str,
+    build: &Build,
+    environment: &Environment,
+    mut tell: impl FnMut(Progress),
+) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot build image {name}: {}: {error}", place.display());
     for folder in [place.parent().unwrap_or(place), place] {
         folder::private_folder(folder).map_err(|error| format!("{error:#}"))?;
@@ -88,13 +151,17 @@ fn run(place: &Path, name: &str, build: &Build, environment: &Environment) -> Re
     }
     let log = open("log", true).map_err(failed)?;
     let _ = fs::remove_file(place.join("done"));
+    tell(Progress::Begun);
     let program = program(build, environment, [&lock, &log])?;
     let said = |what: String| format!("build of image {name}: {what}");
     let pid = spawn::spawn(&program).map_err(|error| said(format!("exec {:?}: {error}", build.command[0])))?;
+    while goes_on(pid) {
+        tell(Progress::Goes);
+    }
     let status = loop {
         match waitpid(Some(pid), WaitOptions::empty()) {
             Ok(status) => break status.map(|(_, status)| status),
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(error) => return Err(failed(error.into())),
         }
     };
@@ -104,8 +171,19 @@ fn run(place: &Path, name: &str, build: &Build, environment: &Environment) -> Re
         Some((_, Some(signal))) => format!("was ended by signal {signal}"),
         _ => "ended, and nobody knows how".to_owned(),
     };
-    let last = last_lines(&fs::read(place.join("log")).unwrap_or_default());
+    let last = written(place);
     Err(said(format!("{:?} {how}{}{last}", build.command.join(" "), if last.is_empty() { "" } else { ":\n" })))
+}
+
+/// Waits a little for a process; true when it still runs then.
+fn goes_on(pid: Pid) -> bool {
+    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    matches!(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&PROGRESS)), Ok(0) | Err(Errno::INTR))
+}
+
+/// The last lines that a build has written.
+fn written(place: &Path) -> String {
+    last_lines(&fs::read(place.join("log")).unwrap_or_default())
 }
 
 fn program<'a>(
@@ -154,35 +232,72 @@ fn last_lines(log: &[u8]) -> String {
     last[cut..].to_owned()
 }
 
-/// Puts what the build has written into the log of a container that waited for it. A pod without a folder gets one, and a record that
-/// says whose it is.
+/// Puts what the build has written into the log of a container that waited for it.
 pub fn tell(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<()> {
-    let Some(image) = &start.brought else { return Ok(()) };
-    let written = fs::read(place(state, &image.name).join("log"))?;
-    let pod = folder::pod(state, &start.pod_uid);
-    folder::private_folder(&pod)?;
-    if folder::read_record(&pod).is_none() {
-        let pod_name = wire::PodName {
-            uid: start.pod_uid.to_string(),
-            namespace: start.namespace.to_string(),
-            name: start.pod.to_string(),
-            node: start.node.to_string(),
-            ip: start.ip.to_string(),
-        };
-        let boot = super::process::boot_id().to_string();
-        folder::write_record(&pod, &wire::Record { boot, epoch, left: true, pod: pod_name, ..wire::Record::empty() })?;
+    Ok(Telling::begin(state, epoch, start)?.go_on(true)?)
+}
+
+/// The log of a container that waits for a build, into which goes what the build writes.
+pub struct Telling {
+    from: PathBuf,
+    to: fs::File,
+    /// So much of it has been read,
+    read: u64,
+    /// and this is no whole line yet.
+    rest: Vec<u8>,
+}
+
+impl Telling {
+    /// Makes the log. A pod without a folder gets one, and a record that says whose it is.
+    pub fn begin(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<Telling> {
+        let image = start.brought.as_ref().map(|image| &*image.name).unwrap_or_default();
+        let pod = folder::pod(state, &start.pod_uid);
+        folder::private_folder(&pod)?;
+        if folder::read_record(&pod).is_none() {
+            let pod_name = wire::PodName {
+                uid: start.pod_uid.to_string(),
+                namespace: start.namespace.to_string(),
+                name: start.pod.to_string(),
+                node: start.node.to_string(),
+                ip: start.ip.to_string(),
+            };
+            let boot = super::process::boot_id().to_string();
+            folder::write_record(
+                &pod,
+                &wire::Record { boot, epoch, left: true, pod: pod_name, ..wire::Record::empty() },
+            )?;
+        }
+        folder::private_folder(&pod.join(&*start.container))?;
+        fs::write(pod.join(folder::built(&start.container, start.attempt)), "")?;
+        let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
+        let path = pod.join(folder::log(&start.container, start.attempt));
+        // What an earlier try of this attempt has left is replaced.
+        let mut options = fs::OpenOptions::new();
+        let to = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)?;
+        Ok(Telling { from: place(state, image).join("log"), to, read: 0, rest: Vec::new() })
     }
-    folder::private_folder(&pod.join(&*start.container))?;
-    fs::write(pod.join(folder::built(&start.container, start.attempt)), "")?;
-    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC).bits() as i32;
-    let path = pod.join(folder::log(&start.container, start.attempt));
-    // What an earlier try of this attempt has left is replaced.
-    let mut options = fs::OpenOptions::new();
-    let mut log = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)?;
+
+    /// Passes on what has come since: whole lines, and when the build is over what is left.
+    fn go_on(&mut self, is_over: bool) -> io::Result<()> {
+        let mut from = fs::File::open(&self.from)?;
+        from.seek(SeekFrom::Start(self.read))?;
+        self.read += from.read_to_end(&mut self.rest)? as u64;
+        let end = match memchr::memrchr(b'\n', &self.rest) {
+            _ if is_over => self.rest.len(),
+            Some(last) => last + 1,
+            None => return Ok(()),
+        };
+        let whole: Vec<u8> = self.rest.drain(..end).collect();
+        self.to.write_all(&lines(&whole))
+    }
+}
+
+/// What was written, in the format of a container's log.
+fn lines(written: &[u8]) -> Vec<u8> {
     let stamp = format!("{:.9}", wire::moment(wire::now()));
     let mut lines = Vec::with_capacity(written.len() * 2);
     for line in written.split_inclusive(|byte| *byte == b'\n') {
-        let (line, _) = line.strip_suffix(b"\n").map_or((line, false), |line| (line, true));
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
         let parts: Vec<&[u8]> = if line.is_empty() { vec![line] } else { line.chunks(PART).collect() };
         for (at, part) in parts.iter().enumerate() {
             let mark = if at + 1 < parts.len() { "P" } else { "F" };
@@ -191,7 +306,7 @@ pub fn tell(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<()> {
             lines.push(b'\n');
         }
     }
-    Ok(log.write_all(&lines)?)
+    lines
 }
 
 #[cfg(test)]
@@ -207,11 +322,11 @@ mod tests {
             inputs: inputs.into(),
         };
         let environment = Environment(vec![("PATH".into(), "/usr/bin:/bin".into())]);
-        let image = Image { name: "web".into(), ..Image::default() };
+        let image = Image { name: "web".into(), build: Some(build.clone()), ..Image::default() };
         let (send, ended) = channel();
         let builds = Builds::default();
-        let waiter: Waiter = Box::new(move |result| drop(send.send(result)));
-        builds.order(home, &environment, &image, &build, waiter);
+        let done: Waiter = Box::new(move |result| drop(send.send(result)));
+        builds.order(home, &environment, &image, Waiting { telling: None, done }, |_| {});
         let result = ended.recv().expect("it ends").map_err(|refusal| refusal.message);
         assert_eq!(result.is_ok(), is_done(home, "web", &build));
         result

@@ -363,6 +363,7 @@ impl Host for Simulated {
             }
             Effect::Told { .. }
             | Effect::ToldThrottled { .. }
+            | Effect::Build { .. }
             | Effect::Route { .. }
             | Effect::Admit { .. }
             | Effect::Police { .. }
@@ -437,7 +438,7 @@ mod tests {
                 "measured".into()
             }
             Report::Removed { .. } => "removed".into(),
-            Report::Sources { .. } => "sources".into(),
+            Report::Build { .. } | Report::Sources { .. } => "sources".into(),
             Report::Doors(_) => "doors".into(),
         };
         machine.due(at(until)).into_iter().map(word).collect()

@@ -30,6 +30,8 @@ pub struct Facts {
     pub doors: Doors,
     /// The files that are watched, by the name of the Image object.
     pub watched: BTreeMap<Str, Watched>,
+    /// The last builds of images, by the name of the Image object.
+    pub builds: BTreeMap<Str, Built>,
     /// What autoscalers remember, by uid.
     pub autoscalers: HashMap<Str, Autoscaler>,
     /// What the manifests of the kubelet's folder ask for, by the key of its mirror pod.
@@ -107,6 +109,45 @@ pub struct Watched {
     pub files: Globs,
     /// Their content, once it was reported.
     pub seen: Option<Sources>,
+}
+
+/// The last build of an image's program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Built {
+    /// What it is made of ([`Build::inputs`](super::plan::Build)).
+    pub inputs: String,
+    /// How far it is.
+    pub stage: BuildStage,
+}
+
+impl Built {
+    /// Whether the program is made of this.
+    pub fn went_well(&self, inputs: &str) -> bool {
+        self.inputs == inputs && matches!(self.stage, BuildStage::Ended { error: None, .. })
+    }
+}
+
+/// How far a build is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildStage {
+    /// It was ordered.
+    Ordered,
+    /// Its command runs.
+    Running {
+        /// Since then.
+        since: Time,
+    },
+    /// It is over.
+    Ended {
+        /// When it began; none when what is wanted was there already.
+        since: Option<Time>,
+        /// When it ended.
+        at: Time,
+        /// The last lines that it has written.
+        output: String,
+        /// Why it failed, if it did.
+        error: Option<String>,
+    },
 }
 
 /// The content of files.

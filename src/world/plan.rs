@@ -197,6 +197,11 @@ pub enum Effect {
         /// Which files.
         files: Globs,
     },
+    /// Builds an image's program while what was built before still runs.
+    Build {
+        /// The image, and how it is built.
+        image: Box<Image>,
+    },
     /// Brings the content of a running pod's volumes up to date.
     Refresh {
         /// The pod.

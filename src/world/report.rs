@@ -2,8 +2,8 @@
 
 use super::entrance::Doors;
 use super::facts::{
-    ContainerFacts, ContainerState, Facts, Measured, PodFacts, ProbeFacts, ProbeKind, Sources, Stopping, Throttled,
-    Verdict, Watched,
+    BuildStage, Built, ContainerFacts, ContainerState, Facts, Measured, PodFacts, ProbeFacts, ProbeKind, Sources,
+    Stopping, Throttled, Verdict, Watched,
 };
 use super::limits::{Limits, Storage};
 use super::plan::{Effect, Globs, Start};
@@ -53,6 +53,13 @@ pub enum Report {
         files: Globs,
         /// What is in them.
         sources: Sources,
+    },
+    /// How far the build of an image is.
+    Build {
+        /// The Image object's name.
+        image: Str,
+        /// What it is made of, and how far it is.
+        built: Built,
     },
     /// A container may use something else now, or still may not.
     Resized {
@@ -118,6 +125,12 @@ impl Facts {
                 }
                 known.seen = Some(sources);
                 Some(Key::new(Resource(RESOURCE), "", &image))
+            }
+            Report::Build { image, built } => {
+                let key = Key::new(Resource(RESOURCE), "", &image);
+                let is_news = self.builds.get(&image) != Some(&built);
+                self.builds.insert(image, built);
+                is_news.then_some(key)
             }
             Report::Container { pod_uid, container, attempt, state } => {
                 let pod = self.pods.get_mut(&pod_uid)?;
@@ -231,6 +244,10 @@ impl Facts {
                 if known.files != *files {
                     *known = Watched { files: files.clone(), seen: None };
                 }
+            }
+            Effect::Build { image } => {
+                let inputs = image.build.as_ref().map(|build| build.inputs.clone()).unwrap_or_default();
+                self.builds.insert(image.name.clone(), Built { inputs, stage: BuildStage::Ordered });
             }
             Effect::Resize { pod_uid, container, attempt, .. } => {
                 if let Some(known) = self.container(pod_uid, container, *attempt) {

@@ -175,3 +175,56 @@ fn a_change_of_the_sources_restarts_those_who_use_them_once() {
         cluster.until_reads(&format!("pod/{name}"), RESTARTS, restarts);
     }
 }
+
+#[test]
+fn what_runs_goes_on_until_its_successor_is_built() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let folder = folder(&cluster);
+    let source = |text: &str| script(&folder.join("source"), text);
+    // Whoever builds waits for a word, so that it can be looked at meanwhile.
+    let build = "#!/bin/sh\necho building $(cat source)\nuntil [ -e go ]; do sleep 0.02; done\ngrep -q bad source && exit 3\n\
+                 printf '#!/bin/sh\\necho %s; exec sleep 600\\n' \"$(cat source)\" > made.new; chmod +x made.new; mv made.new made.sh\n";
+    script(&folder.join("build.sh"), build);
+    source("one\n");
+    let image = "{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {name: made}, spec: {patterns: [kloop-test/made], \
+                 entrypoint: [./made.sh], build: {command: [./build.sh]}, watch: [source]}}\n---\n";
+    apply_file(&cluster, "made.yaml", &format!("{image}{}", plain("made", "kloop-test/made")));
+    cluster.until("the log shows the build while it runs", || {
+        cluster.kloop("logs made").out == "building one\n"
+            && cluster.read("image/made", "{.status.build.state}") == "Building"
+    });
+    let state = |wanted: &str| cluster.until_reads("image/made", "{.status.build.state}", wanted);
+    fs::write(folder.join("go"), "").expect("written");
+    cluster.until("it runs", || cluster.log("made", "main") == "building one\none\n");
+    state("Succeeded");
+    let pid = cluster.pid("made");
+    // A build that fails leaves what runs alone, and says so.
+    source("bad\n");
+    state("Failed");
+    cluster.until("it is told", || cluster.ok("events --for pod/made").contains("ErrImageBuild"));
+    let described = cluster.ok("describe image made");
+    for text in ["State:        Failed", "\"./build.sh\" exited with code 3", "Output:       building bad"] {
+        assert!(described.contains(text), "{text}: {described}");
+    }
+    assert_eq!((cluster.pid("made"), cluster.read("pod/made", RESTARTS)), (pid, "0".to_owned()));
+    // One that goes on does so before anything is stopped.
+    fs::remove_file(folder.join("go")).expect("removed");
+    source("two\n");
+    state("Building");
+    assert_eq!((cluster.pid("made"), cluster.read("pod/made", RESTARTS)), (pid, "0".to_owned()));
+    fs::write(folder.join("go"), "").expect("written");
+    cluster.until_reads("pod/made", RESTARTS, "1");
+    cluster.until("the new one runs", || cluster.ok("logs made") == "two\n");
+    state("Succeeded");
+    let told = cluster.ok("events --for pod/made");
+    for text in [
+        "Pulling image \"kloop-test/made\"",
+        "Successfully pulled image \"kloop-test/made\"",
+        "Building Image \"made\"",
+    ] {
+        assert!(told.contains(text), "{text}: {told}");
+    }
+    assert_eq!(cluster.kloop("image set kloop-test/other").code, 1);
+    assert_eq!(cluster.kloop("get image other").code, 1, "nothing was made");
+}

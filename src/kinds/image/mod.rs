@@ -8,7 +8,7 @@ pub mod reference;
 
 use super::{Errors, Kind, Path, Typed, omit};
 use crate::object::Object;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -115,6 +115,29 @@ pub struct ImageStatus {
     /// The files that `watch` names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sources: Option<Sources>,
+    /// The last build.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<BuildStatus>,
+}
+
+/// How the last build went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BuildStatus {
+    /// `Building`, `Succeeded`, `Failed`, or `Interrupted` when nobody saw its end.
+    pub state: String,
+    /// When it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The last lines that it has written.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub output: String,
 }
 
 /// The content of watched files.
@@ -312,7 +335,10 @@ mod tests {
                 watch: Some(vec![]),
                 ..ImageSpec::default()
             },
-            status: Some(ImageStatus { sources: Some(Sources { message: "m".into(), ..Sources::default() }) }),
+            status: Some(ImageStatus {
+                sources: Some(Sources { message: "m".into(), ..Sources::default() }),
+                ..ImageStatus::default()
+            }),
             api_version: String::new(),
             kind: String::new(),
             metadata: ObjectMeta::default(),

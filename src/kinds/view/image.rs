@@ -1,9 +1,10 @@
 //! Images.
 
-use super::age::since;
+use super::age::{rfc1123, since};
 use super::body::{Body, or};
 use super::{Cell, Column, Describe, Related, View, events};
 use crate::object::{Object, Time};
+use serde_json::Value;
 
 /// The view of Images.
 pub static VIEW: View = View { resource: crate::kinds::image::RESOURCE, columns: COLUMNS, cells, describe };
@@ -54,6 +55,22 @@ pub fn words(words: &[&str]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
+/// The last build; nothing of one that there never was.
+fn last_build(build: &Value, out: &mut Describe) {
+    out.field(1, "State", or(build.text("state"), "<not built yet>"));
+    for (name, field) in [("Started", "startedAt"), ("Finished", "finishedAt")] {
+        if build.has(field) {
+            out.field(1, name, rfc1123(build.time(field)));
+        }
+    }
+    if !build.text("message").is_empty() {
+        out.field(1, "Message", build.text("message"));
+    }
+    if !build.text("output").is_empty() {
+        out.values(1, "Output", build.text("output").lines());
+    }
+}
+
 fn describe(image: &Object, related: &dyn Related, out: &mut Describe) {
     let spec = image.0.at("spec");
     out.field(0, "Name", image.name());
@@ -75,6 +92,7 @@ fn describe(image: &Object, related: &dyn Related, out: &mut Describe) {
         out.heading(0, "Build");
         out.field(1, "Command", words(&spec.texts("build.command")));
         out.field(1, "Working Dir", or(spec.text("build.workingDir"), "<none>"));
+        last_build(image.0.at("status.build"), out);
     }
     if spec.has("watch") {
         out.values(0, "Watch", spec.texts("watch"));

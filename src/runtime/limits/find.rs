@@ -178,10 +178,7 @@ mod tests {
         assert_eq!((found.unified, &found.branches[0].base), (true, &base));
         assert_eq!(found.branches[0].controllers, ["memory", "pids"]);
         assert_eq!(fs::read_to_string(base.join("cgroup.subtree_control")).unwrap(), "+memory +pids");
-        assert_eq!(
-            found.lacks().as_deref(),
-            Some("nothing holds back who takes more CPU (no cgroup controller for cpu can be used)")
-        );
+        assert_eq!(found.lacks().as_deref(), Some("CPU is not limited (no cgroup controller for cpu can be used)"));
     }
 
     #[test]

@@ -109,12 +109,9 @@ pub fn without_groups(why: &str) -> String {
 /// What happens instead of what these controllers would do.
 fn instead(missing: &[&str], why: &str) -> String {
     let told = [
-        ("cpu", "nothing holds back who takes more CPU"),
-        (
-            "memory",
-            "memory is looked at every second, or ten times a second when half of it is taken, and who has too much is ended",
-        ),
-        ("pids", "processes are counted by the user namespace of a private layer, or looked at every ten seconds"),
+        ("cpu", "CPU is not limited"),
+        ("memory", "memory is checked every second"),
+        ("pids", "processes are counted"),
     ];
     let told: Vec<&str> = told.into_iter().filter(|(name, _)| missing.contains(name)).map(|(_, told)| told).collect();
     format!("{} ({why})", told.join("; "))

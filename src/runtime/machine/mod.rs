@@ -15,7 +15,7 @@ use crate::network::names::Directory;
 use crate::object::{Key, Str, Time};
 use crate::world::entrance::Entrance;
 use crate::world::limits::Limits;
-use crate::world::plan::Globs;
+use crate::world::plan::{Globs, Image};
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
 use shard::{Inbox, Order, Shard};
@@ -55,6 +55,12 @@ impl Context {
     /// The control groups that a container needs.
     fn groups(&self, pod: &str, container: &str, limits: &Limits) -> Vec<Group> {
         self.limits.as_ref().map_or(Vec::new(), |tree| tree.groups(pod, container, limits))
+    }
+
+    /// Builds an image's program, or waits for the build that runs.
+    fn build(self: &Arc<Context>, image: &Image, waiting: build::Waiting) {
+        let context = self.clone();
+        self.builds.order(&self.state, &self.environment, image, waiting, move |report| (context.report)(report));
     }
 
     /// What those leave to the shim.
@@ -298,6 +304,10 @@ impl Host for Machine {
             }
             Effect::Admit { ingress, entrance } => return self.admit(ingress, entrance.clone()),
             Effect::Watch { image, files } => return self.watch(image, files),
+            Effect::Build { image } => {
+                let nobody = build::Waiting { telling: None, done: Box::new(|_| {}) };
+                return self.context.build(image, nobody);
+            }
             Effect::Discard { volume } => volume,
             // The clock tells its end.
             Effect::Probe(probe) if probe.handler.get("sleep").is_some() => return,

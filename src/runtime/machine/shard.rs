@@ -262,6 +262,7 @@ impl Shard {
             | Effect::ToldDenied { .. }
             | Effect::Remember { .. }
             | Effect::Watch { .. }
+            | Effect::Build { .. }
             | Effect::Confine { .. } => {}
             Effect::Discard { volume } => volumes::discard(&self.context.state, &volume),
             Effect::Refresh { pod_uid, volumes } => self.refresh(&pod_uid, volumes.to_vec()),
@@ -312,7 +313,7 @@ impl Shard {
         let built = start.brought.as_ref().and_then(|image| Some((image, image.build.as_ref()?)));
         let place = (start.pod_uid.clone(), start.container.clone());
         let context = &self.context;
-        let Some((image, build)) = built.filter(|(image, build)| !build::is_done(&context.state, &image.name, build))
+        let Some((image, _)) = built.filter(|(image, build)| !build::is_done(&context.state, &image.name, build))
         else {
             // Somebody else's build went well meanwhile: that is what the log has to tell.
             if self.unbuilt.remove(&place) {
@@ -324,8 +325,10 @@ impl Shard {
             return true;
         }
         let (inbox, again) = (self.inbox.clone(), Box::new(start.clone()));
-        let waiter: build::Waiter = Box::new(move |result| inbox.put(Order::Built(again, result)));
-        context.builds.order(&context.state, &context.environment, image, build, waiter);
+        let done: build::Waiter = Box::new(move |result| inbox.put(Order::Built(again, result)));
+        // Made here, where the pod's removal is ordered, too: nothing is written of a pod that has gone.
+        let telling = build::Telling::begin(&context.state, context.epoch, start).ok();
+        context.build(image, build::Waiting { telling, done });
         true
     }
 
@@ -336,8 +339,6 @@ impl Shard {
             return;
         }
         self.building.remove(&place);
-        // The output is told where people look for it; without a disk to write on there is none.
-        let _ = build::tell(&self.context.state, self.context.epoch, start);
         match result {
             // What was built may be something else by now.
             Ok(()) => {
