@@ -39,7 +39,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
     if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, Step::Start(_))) {
         resources::tell_unlimited(pod, plan);
         resources::tell_on_disk(pod, plan);
-        volumes::tell_unmounted(pod, plan);
+        volumes::tell_shared(pod, plan);
         security::tell_missing(pod, plan);
         message::tell_shared(pod, plan);
         ports::tell_refused(pod, plan);

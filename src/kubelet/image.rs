@@ -214,11 +214,6 @@ pub fn wants_host_files(pod: &LocalPod, member: &Member) -> bool {
     filesystem(pod, member).as_deref() == Some("host")
 }
 
-/// Whether the Image object of one of its containers says that it has a view of files of its own.
-pub fn wants_private_files(pod: &LocalPod) -> bool {
-    pod.members.iter().any(|member| filesystem(pod, member).as_deref() == Some("private"))
-}
-
 fn filesystem(pod: &LocalPod, member: &Member) -> Option<String> {
     if pod.simulated {
         return None;

@@ -10,6 +10,7 @@ mod dns;
 mod env;
 pub mod ephemeral;
 pub mod facts;
+pub mod filesystem;
 pub mod internal;
 mod mounts;
 mod paths;

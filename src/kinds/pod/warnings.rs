@@ -1,6 +1,6 @@
 //! What the writer of a pod spec is told although it is in order (Kubernetes: `pkg/api/pod/warnings.go`).
 
-use super::unsupported;
+use super::{filesystem, unsupported};
 use crate::kinds::names;
 use crate::object::Object;
 use crate::object::quantity::Quantity;
@@ -9,6 +9,7 @@ use serde_json::Value;
 /// Warnings about a pod.
 pub fn of_pod(pod: &Object) -> Vec<String> {
     let mut warnings = pod.at(&["spec"]).map(|spec| of_spec(spec, "spec")).unwrap_or_default();
+    warnings.extend(filesystem::warnings(pod, &[]));
     let problems = names::label(pod.name());
     if !problems.is_empty() && !pod.name().is_empty() {
         let text = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is \
@@ -20,7 +21,10 @@ pub fn of_pod(pod: &Object) -> Vec<String> {
 
 /// Warnings about the template of a workload; none for kinds without one.
 pub fn of_template(object: &Object) -> Vec<String> {
-    object.at(&["spec", "template", "spec"]).map(|spec| of_spec(spec, "spec.template.spec")).unwrap_or_default()
+    let spec = object.at(&["spec", "template", "spec"]);
+    let mut warnings = spec.map(|spec| of_spec(spec, "spec.template.spec")).unwrap_or_default();
+    warnings.extend(filesystem::warnings(object, &["spec", "template"]));
+    warnings
 }
 
 fn of_spec(spec: &Value, path: &str) -> Vec<String> {

@@ -9,7 +9,7 @@ mod hosts;
 mod token;
 mod view;
 
-pub use view::{files, outdated, paths, sees_machine, tell_unmounted};
+pub use view::{files, outdated, paths, sees_machine, tell_shared};
 
 use super::pod::LocalPod;
 use super::resources;
@@ -228,15 +228,60 @@ mod tests {
     }
 
     #[test]
-    fn plain_pods_have_the_machines_files_and_cost_nothing() {
-        let api = json!({"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
-        let mut machine = machine(json!([api]));
-        assert_eq!(started(&mut machine), Files::default());
+    fn pods_see_files_under_a_layer_unless_they_say_otherwise() {
+        for (annotation, of_image, expected) in [
+            (None, None, View::Private),
+            (Some("private"), Some("host"), View::Private),
+            (Some("host"), None, View::Host),
+            (None, Some("host"), View::Host),
+            (None, Some("private"), View::Private),
+            (Some("hots"), None, View::Private),
+        ] {
+            let api = json!({"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
+            let mut machine = machine(json!([api]));
+            if let Some(value) = annotation {
+                let mut changed = machine.pod();
+                changed.0["metadata"]["annotations"] = json!({"kloop.dev/filesystem": value});
+                machine.put("pods", changed.0);
+            }
+            if let Some(value) = of_image {
+                let spec = json!({"patterns": ["a"], "filesystem": value});
+                machine.put("images.kloop.dev", json!({"kind": "Image", "metadata": {"name": "a", "uid": "a"}, "spec": spec}));
+            }
+            let files = started(&mut machine);
+            assert_eq!(files.view, expected, "{annotation:?} {of_image:?}");
+            assert_eq!(files.volumes.is_empty(), expected == View::Host, "the token that every pod is given");
+            assert!(!machine.reasons().contains(&"FilesShared"), "what was asked for is not told");
+        }
+    }
+
+    #[test]
+    fn where_no_layer_can_be_had_it_is_told_once() {
+        let told = |spec: Value, annotation: Option<&str>, allowed: bool| {
+            let mut machine = Machine::new(pod(spec));
+            machine.world.settings.private_files = allowed;
+            if let Some(value) = annotation {
+                let mut changed = machine.pod();
+                changed.0["metadata"]["annotations"] = json!({"kloop.dev/filesystem": value});
+                machine.put("pods", changed.0);
+            }
+            machine.run_to(100);
+            assert_eq!(machine.starts[0].files.view, View::Host);
+            let told: Vec<_> = machine.events.iter().filter(|event| event.reason == "FilesShared").collect();
+            assert!(told.len() < 2);
+            told.first().map(|event| event.message.to_string()).unwrap_or_default()
+        };
+        let plain = json!({"containers": [{"name": "c", "image": "a"}]});
+        let mut named = plain.clone();
+        named["hostAliases"] = json!([{"ip": "1.2.3.4", "hostnames": ["far"]}]);
+        assert!(told(plain.clone(), None, false).starts_with("this machine lets no process have mounts of its own"));
+        assert_eq!(told(plain, Some("host"), false), "");
+        assert!(told(named, Some("host"), true).ends_with("; hostAliases has no effect"));
     }
 
     #[test]
     fn where_nothing_can_be_mounted_the_paths_are_told() {
-        for (annotation, allowed, told) in [(Some("host"), true, 0), (None, false, 1), (Some("private"), false, 1)] {
+        for (annotation, allowed, told) in [(Some("host"), true, 1), (None, false, 1), (Some("private"), false, 1)] {
             let mut machine = machine(json!([{"name": "my-data", "emptyDir": {}}]));
             machine.world.settings.private_files = allowed;
             let mut changed = machine.pod();

@@ -1,45 +1,19 @@
-//! How the containers of a pod see files: the machine's as they are, or their own view with volumes mounted.
+//! How the containers of a pod see files: under a private layer with volumes mounted, or the machine's as they are.
 //!
-//! A view of its own costs a container's start one to two milliseconds (measured), so a pod gets one when it needs one: it has a volume that it
-//! asked for itself, host aliases, a resolver or a termination message of its own or a container that may not write, or its
-//! annotation says so. The token that every pod is given is no reason.
+//! A private layer is the usual thing. The pod's annotation or the container's Image object turns it off, and some machines cannot
+//! have it: then whatever it would have brought is told.
 
 use super::super::pod::{LocalPod, Member};
-use super::super::{command, image, message, security};
+use super::super::{command, image, security};
 use super::{hosts, source};
+use crate::kinds::pod::filesystem::ANNOTATION;
 use crate::object::Str;
 use crate::world::volume::{Files, Mount, View, Volume, fingerprint};
 use crate::world::{EventType, Plan};
 use std::sync::Arc;
 
-/// `host` turns the private view off, `private` on.
-const ANNOTATION: &str = "kloop.dev/filesystem";
 /// Begins the variable that tells where a volume is that could not be mounted.
 const VARIABLE: &str = "KLOOP_VOLUME_";
-
-/// What the pod wants of its files.
-#[derive(PartialEq)]
-enum Wish {
-    /// Nothing: it has no volumes of its own.
-    Nothing,
-    /// The machine's files, and to be told where its volumes are.
-    Host,
-    /// A view of its own.
-    Private,
-}
-
-fn wish(pod: &LocalPod) -> Wish {
-    let of_container = |member: &Member| security::reads_only(&member.spec) || message::needs_file(&member.spec);
-    let has_names = pod.spec.host_aliases.iter().flatten().next().is_some() || pod.spec.dns_config.is_some();
-    let own = own(pod).next().is_some() || has_names || pod.members.iter().any(of_container);
-    match pod.object.annotation(ANNOTATION) {
-        Some("host") if own => Wish::Host,
-        Some("host") => Wish::Nothing,
-        Some("private") => Wish::Private,
-        _ if own || image::wants_private_files(pod) => Wish::Private,
-        _ => Wish::Nothing,
-    }
-}
 
 /// Volumes that the pod asked for itself.
 fn own<'a>(pod: &'a LocalPod) -> impl Iterator<Item = &'a k8s_openapi::api::core::v1::Volume> {
@@ -47,19 +21,23 @@ fn own<'a>(pod: &'a LocalPod) -> impl Iterator<Item = &'a k8s_openapi::api::core
     volumes.filter(|volume| !(volume.projected.is_some() && volume.name.starts_with("kube-api-access-")))
 }
 
-fn is_private(pod: &LocalPod) -> bool {
-    wish(pod) == Wish::Private && pod.world.settings.private_files
+/// Whether a container is to see the machine's files as they are: the pod says so, or says nothing and its Image object does.
+fn wants_machine(pod: &LocalPod, member: &Member) -> bool {
+    match pod.object.annotation(ANNOTATION) {
+        Some("host") => true,
+        Some("private") => false,
+        _ => image::wants_host_files(pod, member),
+    }
 }
 
-/// Whether a container of a pod with a view of its own sees the machine's files all the same: its Image object says so, and the pod
-/// does not say otherwise.
-fn stays_outside(pod: &LocalPod, member: &Member) -> bool {
-    pod.object.annotation(ANNOTATION) != Some("private") && image::wants_host_files(pod, member)
+/// Whether a container of the pod has a view of its own.
+fn is_private(pod: &LocalPod) -> bool {
+    pod.members.iter().any(|member| !sees_machine(pod, member))
 }
 
 /// Whether a container sees the machine's files as they are.
 pub fn sees_machine(pod: &LocalPod, member: &Member) -> bool {
-    !is_private(pod) || stays_outside(pod, member)
+    pod.simulated || !pod.world.settings.private_files || wants_machine(pod, member)
 }
 
 /// The files of one container; or what cannot be said of them, in Kubernetes' words.
@@ -82,11 +60,7 @@ pub fn files(pod: &LocalPod, member: &Member, env: &[(String, String)], ip: &str
 /// Every volume that can be laid out; of those that have lost their source since, the content stays as it is.
 fn volumes(pod: &LocalPod, ip: &str) -> Vec<Volume> {
     let private = is_private(pod);
-    let wanted: Vec<_> = match wish(pod) {
-        Wish::Nothing => return Vec::new(),
-        _ if private => pod.spec.volumes.iter().flatten().collect(),
-        _ => own(pod).collect(),
-    };
+    let wanted: Vec<_> = if private { pod.spec.volumes.iter().flatten().collect() } else { own(pod).collect() };
     let volume = |volume: &k8s_openapi::api::core::v1::Volume| {
         Some(Volume { name: volume.name.as_str().into(), source: source(pod, volume).ok()? })
     };
@@ -126,30 +100,44 @@ fn sub_path(plain: Option<&str>, expression: Option<&str>, env: &[(String, Strin
 
 /// Variables that tell where volumes are that are not mounted, by the name of the volume. The machine makes paths of the names.
 pub fn paths(pod: &LocalPod, member: &Member) -> Vec<(String, String)> {
-    if wish(pod) == Wish::Nothing || !sees_machine(pod, member) {
+    if !sees_machine(pod, member) {
         return Vec::new();
     }
     let variable = |name: &str| format!("{VARIABLE}{}", name.to_uppercase().replace('-', "_"));
     own(pod).map(|volume| (variable(&volume.name), volume.name.clone())).collect()
 }
 
-/// Tells, with a pod's first start, that its volumes cannot be mounted here.
-pub fn tell_unmounted(pod: &LocalPod, plan: &mut Plan) {
-    if wish(pod) == Wish::Private && !pod.world.settings.private_files {
-        let message = format!(
-            "this machine lets no process have mounts of its own (user namespaces are off), so the pod sees the machine's files, \
-             and its volumes are at the paths that {VARIABLE}<NAME> tells"
-        );
-        plan.event(pod.row, EventType::Warning, "VolumesNotMounted", message);
+/// Tells, with a pod's first start, what becomes of it among the machine's files: that this machine cannot give it others, or what it
+/// has asked for that it has asked away.
+pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
+    let open: Vec<&Member> = pod.members.iter().filter(|member| sees_machine(pod, member)).collect();
+    let denied = open.iter().any(|member| !wants_machine(pod, member));
+    let names = [
+        ("hostAliases", pod.spec.host_aliases.iter().flatten().next().is_some()),
+        ("dnsConfig", pod.spec.dns_config.is_some()),
+    ];
+    let mut lost: Vec<String> = Vec::new();
+    let unmounted = own(pod).next().is_some();
+    if unmounted {
+        lost.push(format!("its volumes are at the paths that {VARIABLE}<NAME> tells"));
     }
+    lost.extend(names.iter().filter(|(_, said)| *said).map(|(name, _)| format!("{name} has no effect")));
+    if pod.simulated || open.is_empty() || (lost.is_empty() && !denied) {
+        return;
+    }
+    let why = match denied {
+        true => "this machine lets no process have mounts of its own (user namespaces are off)".to_owned(),
+        false => format!("its files are to be the machine's ({ANNOTATION}: host, or its Image object says so)"),
+    };
+    let told = [vec![format!("{why}, so the pod sees, and may change, the machine's files")], lost].concat();
+    let reason = if unmounted { "VolumesNotMounted" } else { "FilesShared" };
+    plan.event(pod.row, EventType::Warning, reason, told.join("; "));
 }
 
-/// The volumes of a running pod whose content is not what was last ordered.
+/// The volumes of a running pod whose content is not what was last ordered. A pod without volumes of its own has nothing that changes.
 pub fn outdated(pod: &LocalPod, ip: &Str) -> Option<Arc<[Volume]>> {
     let facts = pod.facts.as_ref().filter(|_| !pod.simulated && pod.lives())?;
-    if wish(pod) == Wish::Nothing {
-        return None;
-    }
+    own(pod).next()?;
     let volumes = volumes(pod, ip);
     let complete = |volume: &k8s_openapi::api::core::v1::Volume| volumes.iter().any(|one| *one.name == *volume.name);
     // A source that is gone would look like a change: nothing follows it any more.

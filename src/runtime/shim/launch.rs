@@ -8,7 +8,7 @@ use super::super::{folder, process::Identity, pty, spawn, user, view, volumes};
 use super::attach::Inlet;
 use super::lines::Lines;
 use super::log::{Log, Stream};
-use crate::world::volume::Volume;
+use crate::world::volume::{Source, Volume};
 use rustix::fs::{Access, access};
 use std::ffi::CString;
 use std::fs;
@@ -50,6 +50,8 @@ pub enum Place<'a> {
     Here,
     /// In a view of its own, made for it.
     Own {
+        /// What it begins with.
+        ground: Option<&'a view::Ground>,
         /// The pod's folder.
         pod: &'a Path,
         /// The container's folder.
@@ -91,7 +93,12 @@ impl Surroundings<'_> {
 }
 
 /// Starts an attempt in a pod's folder, which is also the working folder of this process.
-pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Started, Refused> {
+pub fn start(
+    pod: &Path,
+    launch: &mut Launch,
+    ground: &mut view::ground::Place,
+    gate: Option<&Gate>,
+) -> Result<Started, Refused> {
     volumes::lay_out(pod, &launch.volumes).map_err(|message| Refused { reason: "FailedMount", message })?;
     tell_paths(pod, launch);
     let own = Path::new(&launch.container);
@@ -115,9 +122,14 @@ pub fn start(pod: &Path, launch: &mut Launch, gate: Option<&Gate>) -> Result<Sta
     let since = now();
     let place = match &launch.view {
         Some(view) => {
+            view::check_parts(pod, view, &launch.volumes)
+                .map_err(|message| Refused { reason: "CreateContainerConfigError", message })?;
             fs::write(&message, "").map_err(|error| format!("cannot make {}: {error}", message.display()))?;
             let message = (&*message, &*launch.message_path);
-            Place::Own { pod, own: &pod.join(own), message, view, volumes: &launch.volumes }
+            // Only this process and what it starts see volumes in memory.
+            let in_memory = launch.volumes.iter().any(|volume| matches!(volume.source, Source::Memory { .. }));
+            let ground = if in_memory { None } else { ground.now() };
+            Place::Own { ground, pod, own: &pod.join(own), message, view, volumes: &launch.volumes }
         }
         None => Place::Here,
     };
@@ -190,8 +202,8 @@ pub fn run(argv: &[String], surroundings: &Surroundings, place: Place, gate: Opt
                 }
                 match place {
                     Place::Here => view::call_it(&surroundings.launch.hostname),
-                    Place::Own { pod, own, message, view, volumes } => {
-                        view::enter(pod, own, message, surroundings.cwd, view, volumes)?;
+                    Place::Own { ground, pod, own, message, view, volumes } => {
+                        view::enter(ground, pod, own, message, surroundings.cwd, view, volumes)?;
                         view::call_it(&surroundings.launch.hostname);
                     }
                     Place::Of(process) => view::join(process)?,

@@ -22,6 +22,7 @@ mod tree;
 use super::limits::group;
 use super::network::Guard;
 use super::process::{self, Identity};
+use super::view::ground::Place;
 use super::wire::{Answer, Container, End, Group, Launch, Record, State, now};
 use super::{bury, folder, volumes};
 use crate::world::Ended;
@@ -59,11 +60,11 @@ const DENIED: usize = 64;
 const KILL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Runs the shim of the pod whose folder is the working folder, in a process of its own.
-fn serve(leader: OwnedFd) -> io::Result<()> {
+fn serve(leader: OwnedFd, ground: Place) -> io::Result<()> {
     let _ = rustix::thread::set_name(c"shim");
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    let Some(mut shim) = Shim::open(leader)? else { return Ok(()) };
+    let Some(mut shim) = Shim::open(leader, ground)? else { return Ok(()) };
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     shim.run()
 }
@@ -110,6 +111,8 @@ struct Shim {
     idle: Instant,
     /// When what no group bounds is looked at; none when there is nothing of the kind.
     next_look: Option<Instant>,
+    /// What views of files begin with.
+    ground: Place,
     _lock: OwnedFd,
 }
 
@@ -126,7 +129,7 @@ enum Source {
 
 impl Shim {
     /// None when another shim has this pod.
-    fn open(leader: OwnedFd) -> io::Result<Option<Shim>> {
+    fn open(leader: OwnedFd, ground: Place) -> io::Result<Option<Shim>> {
         let pod = std::env::current_dir()?;
         let Some(lock) = folder::lock(&pod)? else { return Ok(None) };
         let mut record = folder::read_record(&pod).unwrap_or_else(Record::empty);
@@ -152,6 +155,7 @@ impl Shim {
             removing: false,
             idle: Instant::now(),
             next_look: None,
+            ground,
             pod,
             _lock: lock,
         };

@@ -5,6 +5,7 @@
 //! The nursery serves one control plane and ends with it. Shims are not its business once they are born.
 
 use super::super::spawn::nothing;
+use super::super::view::ground::Place;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::setsid;
 use std::io::{self, IoSliceMut};
@@ -26,13 +27,16 @@ pub fn main() -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         rustix::thread::set_no_new_privs(true)?;
     }
+    let mut ground = Place::default();
+    ground.now();
     reap_children(false);
     while let Some((folder, leader)) = receive(&control)? {
+        ground.now();
         // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
         match unsafe { libc::fork() } {
             0 => {
                 drop(control);
-                return born(&folder, leader);
+                return born(&folder, leader, ground);
             }
             // The control plane sees its connection close and asks again.
             _ => drop(leader),
@@ -41,12 +45,13 @@ pub fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn born(folder: &[u8], leader: OwnedFd) -> io::Result<()> {
+fn born(folder: &[u8], leader: OwnedFd, mut ground: Place) -> io::Result<()> {
     reap_children(true);
     setsid()?;
+    ground.inherit();
     std::env::set_current_dir(Path::new(std::ffi::OsStr::from_bytes(folder)))?;
     // Nobody listens: what ends a shim is left where its pod's other traces are.
-    super::serve(leader).inspect_err(|error| drop(std::fs::write("shim.error", format!("{error}\n"))))
+    super::serve(leader, ground).inspect_err(|error| drop(std::fs::write("shim.error", format!("{error}\n"))))
 }
 
 /// Whether the children of this process wait to be reaped. Those of the nursery, the shims, do not.

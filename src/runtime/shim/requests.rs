@@ -113,7 +113,7 @@ impl Shim {
         let pod = self.pod.clone();
         let gate = self.gate();
         let oom_kills = group::oom_kills(&launch.groups);
-        let state = match launch::start(&pod, &mut launch, gate.as_ref()) {
+        let state = match launch::start(&pod, &mut launch, &mut self.ground, gate.as_ref()) {
             Ok(started) => {
                 self.keep_guard(gate);
                 let state = State::Running { process: started.process, since: started.since };

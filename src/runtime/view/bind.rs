@@ -8,7 +8,7 @@ use crate::world::volume::Volume;
 use rustix::fs::StatVfsMountFlags;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatvfs, mkdirat, openat, openat2};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount_bind, mount_bind_recursive, mount_remount};
+use rustix::mount::{MountFlags, mount_bind_recursive, mount_remount};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
@@ -18,9 +18,17 @@ pub struct Bind {
     /// Where it goes: an absolute path.
     pub target: PathBuf,
     read_only: bool,
-    /// With what is mounted below the source.
-    with_mounts: bool,
     is_folder: bool,
+}
+
+/// Whether every part of a volume that a container wants can be had; made as a folder when it is not there.
+pub fn check_parts(pod: &Path, view: &View, volumes: &[Volume]) -> Result<(), String> {
+    for mount in view.mounts.iter().filter(|mount| !mount.sub_path.is_empty()) {
+        let root = open(&volumes::root_of(pod, &mount.volume, volumes));
+        let found = root.and_then(|root| part(&root, &mount.sub_path));
+        found.map_err(|why| format!("failed to prepare subPath for volumeMount {:?}: {why}", &*mount.volume))?;
+    }
+    Ok(())
 }
 
 /// Every mount of a container. Sources are opened before the old root is left.
@@ -59,7 +67,7 @@ impl Bind {
     fn new(source: OwnedFd, target: PathBuf, read_only: bool) -> Result<Bind, String> {
         let found = fstat(&source).map_err(|error| error.to_string())?;
         let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        Ok(Bind { source, target, read_only, with_mounts: true, is_folder })
+        Ok(Bind { source, target, read_only, is_folder })
     }
 
     /// A folder of the machine at its own place.
@@ -72,11 +80,6 @@ impl Bind {
         Bind::new(open(file)?, Path::new("/").join(target), false)
     }
 
-    /// The container's own folder, in which its new root is being built.
-    pub fn own(folder: &Path) -> Result<Bind, String> {
-        Ok(Bind { with_mounts: false, ..Bind::as_it_is(folder)? })
-    }
-
     /// The place that it needs.
     pub fn wanted(&self) -> Wanted {
         Wanted { path: self.target.clone(), is_folder: self.is_folder }
@@ -85,8 +88,7 @@ impl Bind {
     /// Binds it below the new root.
     pub fn mount(&self, root: &OwnedFd) -> Result<(), String> {
         let place = self.place(root)?;
-        let bind = if self.with_mounts { mount_bind_recursive } else { mount_bind };
-        bind(path_of(&self.source), path_of(&place)).map_err(said("bind it"))?;
+        mount_bind_recursive(path_of(&self.source), path_of(&place)).map_err(said("bind it"))?;
         if self.read_only {
             let mounted = resolve(root, &self.target, OFlags::PATH).map_err(said("find it"))?;
             close(&mounted).map_err(said("make it read-only"))?;

@@ -1,7 +1,8 @@
 //! A container's own `/dev`: the machine's devices without its terminals and disks, terminals and shared memory of its own.
 
 use super::compose::make;
-use rustix::fs::{Access, FileType, access, symlink};
+use super::{bind, path_of, said};
+use rustix::fs::{Access, CWD, FileType, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,24 +10,28 @@ use std::path::Path;
 
 /// What no container needs, and the terminals that it gets anew, by the beginning of the name.
 const LEFT_OUT: [&str; 6] = ["loop", "ram", "tty", "vcs", "zram", "pt"];
+/// Where the usual place of a termination message is.
+const MESSAGE: &str = "/dev/termination-log";
 
-/// Lays out `/dev` at a place below the new root. `fresh` is where a folder for it can be made.
-pub fn lay(fresh: &Path, place: &Path) -> Result<(), String> {
-    let failed = |error: rustix::io::Errno| format!("cannot lay out /dev: {error}");
-    make(fresh, 0o755)?;
-    mount_bind(fresh, place).map_err(failed)?;
-    for entry in fs::read_dir("/dev").map_err(|error| format!("cannot read /dev: {error}"))?.flatten() {
-        let name = entry.file_name();
+/// Puts the devices of containers in the place of the machine's, for this process. Every container sees the same, so nothing can be
+/// written there; places for what is its own are left.
+pub fn lay() -> Result<(), String> {
+    let entries = fs::read_dir("/dev").map_err(|error| format!("cannot read /dev: {error}"))?;
+    let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let open = || openat(CWD, "/dev", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(said("open /dev"));
+    let (machine, place) = (open()?, Path::new("/dev"));
+    mount("tmpfs", place, "tmpfs", MountFlags::NOSUID, Some(c"mode=0755")).map_err(said("lay out /dev"))?;
+    for name in names {
         let text = name.to_string_lossy();
-        if text != "tty" && (text == "shm" || LEFT_OUT.iter().any(|start| text.starts_with(start))) {
-            continue;
+        if text == "tty" || !(text == "shm" || LEFT_OUT.iter().any(|start| text.starts_with(start))) {
+            lay_one(&path_of(&machine).join(&name), &place.join(&name));
         }
-        lay_one(&entry.path(), &place.join(&name));
     }
-    let shared = place.join("shm");
-    make(&shared, 0o777)?;
-    let _ = fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777));
-    terminals(place)
+    make(&place.join("shm"), 0o755)?;
+    make(&place.join("pts"), 0o755)?;
+    let _ = symlink("pts/ptmx", place.join("ptmx"));
+    let _ = fs::write(MESSAGE, "");
+    bind::close(&open()?).map_err(said("close /dev to writers"))
 }
 
 /// One entry; what may not be bound, or could not be opened anyway, is left out.
@@ -47,13 +52,13 @@ fn lay_one(path: &Path, place: &Path) {
     }
 }
 
-/// Terminals of its own, as container runtimes do: those of the machine can be opened by root alone through a path in `/dev/pts`.
-fn terminals(place: &Path) -> Result<(), String> {
-    let folder = place.join("pts");
-    make(&folder, 0o755)?;
+/// What a container does not share, in a `/dev` that was laid out. Terminals of its own, as container runtimes do: those of the
+/// machine can be opened by root alone through a path in `/dev/pts`. `fresh` is where a folder can be made.
+pub fn add_own(fresh: &Path, place: &Path) -> Result<(), String> {
+    make(fresh, 0o777)?;
+    let _ = fs::set_permissions(fresh, fs::Permissions::from_mode(0o1777));
+    mount_bind(fresh, place.join("shm")).map_err(said("lay out /dev/shm"))?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let options = Some(c"newinstance,ptmxmode=0666,mode=0620");
-    mount("devpts", &folder, "devpts", flags, options).map_err(|error| format!("cannot mount terminals: {error}"))?;
-    let _ = symlink("pts/ptmx", place.join("ptmx"));
-    Ok(())
+    mount("devpts", place.join("pts"), "devpts", flags, options).map_err(said("mount terminals"))
 }

@@ -3,14 +3,20 @@
 //! It is made by the process that becomes the container, in a mount namespace of its own (as an ordinary user in a user namespace
 //! that maps the user to itself), so it ends with the container and nothing is left to unmount. Everything that is written lies in
 //! one tmpfs: a restart starts fresh. Never: changes a file of the machine, or a mount that anybody else sees.
-//! Start reading at [`enter`]; `compose` lays the machine's files out below the new root, `bind` puts the volumes there.
+//! Start reading at [`enter`]; `ground` is what all of them begin with, `compose` lays the machine's files out below the new root,
+//! `layer` takes what is written, `bind` puts the volumes there.
 
 mod bind;
 mod compose;
 mod devices;
+pub mod ground;
+mod layer;
 mod mounted;
 mod name;
+mod services;
 
+pub use bind::check_parts;
+pub use ground::Ground;
 pub use name::call_it;
 
 use super::folder;
@@ -36,9 +42,9 @@ const SPACES: [(&str, ThreadNameSpaceType); 3] = [
 pub const TRY: &str = "try-view";
 
 /// Gives this process, which has one thread and is about to become a container, its view. `own` is the container's folder in its
-/// pod's, which it sees as it is; `message` the file there that it finds where it is to leave its termination message; `cwd` is
-/// made when it is missing.
+/// pod's; `message` the file there that it also finds where it is to leave its termination message; `cwd` is made when it is missing. It begins with a ground, or from nothing.
 pub fn enter(
+    ground: Option<&Ground>,
     pod: &Path,
     own: &Path,
     message: (&Path, &str),
@@ -46,11 +52,19 @@ pub fn enter(
     view: &View,
     volumes: &[Volume],
 ) -> Result<(), String> {
-    separate()?;
+    let mounts = match ground {
+        Some(ground) => ground.enter().map(|()| ground.mounts())?,
+        None => {
+            let mounts = mounted::all();
+            ground::prepare()?;
+            mounts
+        }
+    };
     let mut binds = bind::all(pod, view, volumes)?;
-    binds.push(bind::Bind::own(own)?);
-    if !message.1.is_empty() {
-        binds.push(bind::Bind::at(message.0, message.1)?);
+    // Its last words are kept; what else it writes in its own folder is as fresh after a restart as everything is.
+    let places = [&*message.0.to_string_lossy(), message.1];
+    for place in places.into_iter().filter(|place| !place.is_empty()) {
+        binds.push(bind::Bind::at(message.0, place)?);
     }
     for folder in &view.own {
         binds.push(bind::Bind::as_it_is(Path::new(folder))?);
@@ -61,7 +75,9 @@ pub fn enter(
     folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;
     mount("tmpfs", &base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
         .map_err(said("mount a tmpfs"))?;
-    let root = compose::compose(&base, &wanted)?;
+    let pods = pod.parent().unwrap_or(pod);
+    let mounts = mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
+    let root = compose::compose(&base, mounts, &wanted)?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     bind::make_folder(&root, cwd);
     if view.read_only {

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-/// A mount: its place and the type of its file system.
-#[derive(Debug, PartialEq)]
+/// A mount: its place and its file system.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Mounted {
     /// Where.
     pub at: PathBuf,
     /// `ext4`, `proc` ...
     pub kind: String,
+    /// Whether nobody can write there, through this mount or any other.
+    pub read_only: bool,
 }
 
 /// All mounts that this process sees, in the order in which they were made.
@@ -21,7 +23,10 @@ fn parse(text: &[u8]) -> Vec<Mounted> {
     let one = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
         let at = PathBuf::from(unescaped(before.split(' ').nth(4)?));
-        Some(Mounted { at, kind: after.split(' ').next()?.to_owned() })
+        let mut after = after.split(' ');
+        let kind = after.next()?.to_owned();
+        let options = after.nth(1).unwrap_or_default();
+        Some(Mounted { at, kind, read_only: options.split(',').any(|option| option == "ro") })
     };
     lines.lines().filter_map(one).collect()
 }
@@ -59,9 +64,10 @@ mod tests {
     #[test]
     fn mounts_are_found_by_place() {
         let text = b"22 27 0:21 / / rw shared:1 - ext4 /dev/x rw\n23 22 0:5 / /var/a\\040b rw,relatime - tmpfs t rw\n\
-            24 23 0:6 / /var/a\\040b/deep rw - proc proc rw\n25 22 0:7 / /vary rw - xfs x rw\n26 22 0:7 / /vary rw - xfs x rw\n";
+            24 23 0:6 / /var/a\\040b/deep rw - proc proc rw\n25 22 0:7 / /vary rw - xfs x ro,x\n26 22 0:7 / /vary rw - xfs x rw\n";
         let all = parse(text);
-        assert_eq!(all[1], Mounted { at: "/var/a b".into(), kind: "tmpfs".into() });
+        assert_eq!(all[1], Mounted { at: "/var/a b".into(), kind: "tmpfs".into(), read_only: false });
+        assert_eq!(all.iter().filter(|one| one.read_only).count(), 1);
         let top = |folder: &str| topmost(&all, Path::new(folder)).iter().map(|one| one.at.clone()).collect::<Vec<_>>();
         assert_eq!(top("/"), [Path::new("/var/a b"), Path::new("/vary")]);
         assert_eq!(top("/var"), [Path::new("/var/a b")]);

@@ -1,0 +1,85 @@
+//! A layer over one folder of the machine: what is written goes into a tmpfs, what was not written is the machine's.
+
+use super::compose::{Wanted, make};
+use super::path_of;
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, fchmod, openat};
+use rustix::mount::{MountFlags, mount};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where layers are made.
+pub struct Layers<'a> {
+    /// The tmpfs.
+    pub base: &'a Path,
+    /// How many there are.
+    pub count: usize,
+    /// Whether root makes them.
+    pub is_root: bool,
+}
+
+impl Layers<'_> {
+    /// Lays one over a folder and mounts both at `target`. Places that are wanted in it are made in the layer, where a user who could
+    /// not make them in the folder itself can.
+    pub fn lay(&mut self, folder: &Path, target: &Path, wanted: &[Wanted]) -> Result<(), String> {
+        let failed = |error: &dyn std::fmt::Display| format!("cannot lay a layer over {}: {error}", folder.display());
+        let (upper, work) = (self.fresh('u', folder)?, self.base.join(format!("w{}", self.count)));
+        make(&work, 0o700)?;
+        for wanted in wanted.iter().filter(|wanted| wanted.path.starts_with(folder)) {
+            self.make_place(folder, &upper, wanted)?;
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |path: &Path| openat(CWD, path, flags, Mode::empty()).map_err(|error| failed(&error));
+        let (lower, upper, work) = (open(folder)?, open(&upper)?, open(&work)?);
+        let shown = |fd: &OwnedFd| path_of(fd).display().to_string();
+        let user = if self.is_root { "" } else { ",userxattr" };
+        let options = format!("lowerdir={},upperdir={},workdir={}{user}", shown(&lower), shown(&upper), shown(&work));
+        let options = std::ffi::CString::new(options).map_err(|error| failed(&error))?;
+        mount("overlay", target, "overlay", MountFlags::empty(), Some(options.as_c_str()))
+            .map_err(|error| failed(&error))
+    }
+
+    /// An empty folder that is otherwise like this one.
+    pub fn fresh(&mut self, letter: char, folder: &Path) -> Result<PathBuf, String> {
+        self.count += 1;
+        let fresh = self.base.join(format!("{letter}{}", self.count));
+        make(&fresh, 0o755)?;
+        self.alike(folder, &fresh);
+        Ok(fresh)
+    }
+
+    /// Makes a wanted place in an upper layer; its folders are like those below them.
+    fn make_place(&self, folder: &Path, upper: &Path, wanted: &Wanted) -> Result<(), String> {
+        let Ok(rest) = wanted.path.strip_prefix(folder) else { return Ok(()) };
+        let (mut below, mut above) = (folder.to_owned(), upper.to_owned());
+        let mut parts = rest.components().peekable();
+        while let Some(part) = parts.next() {
+            below.push(part);
+            above.push(part);
+            if parts.peek().is_some() || wanted.is_folder {
+                make(&above, 0o755)?;
+                self.alike(&below, &above);
+            } else {
+                fs::write(&above, "").map_err(|error| format!("cannot make {}: {error}", above.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a folder of the layer, made with mode 0755, the mode, and as far as possible the owner, of the one that it stands for.
+    pub fn alike(&self, of: &Path, folder: &Path) {
+        let Ok(found) = fs::metadata(of) else { return };
+        if self.is_root && (found.uid(), found.gid()) != (0, 0) {
+            let (user, group) = (Uid::from_raw(found.uid()), Gid::from_raw(found.gid()));
+            let _ = chownat(CWD, folder, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW);
+        }
+        if found.mode() & 0o7777 == 0o755 {
+            return;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(opened) = openat(CWD, folder, flags, Mode::empty()) {
+            let _ = fchmod(opened, Mode::from_raw_mode(found.mode() & 0o7777));
+        }
+    }
+}
