@@ -144,7 +144,7 @@ impl Campaign {
                 "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
                 "spec": {
                     "replicas": self.replicas, "selector": {"matchLabels": {"app": "web"}},
-                    "template": {"metadata": {"labels": {"app": "web"}}, "spec": truth::spec(&truth::server(), "Always", round)},
+                    "template": {"metadata": {"labels": {"app": "web"}}, "spec": truth::spec(&self.cluster, &truth::server(), "Always", round)},
                 },
             })
             .to_string(),
@@ -153,15 +153,14 @@ impl Campaign {
 
     fn apply_once(&mut self, name: &str, round: usize) {
         let code = 1 + self.dice.below(120) as u8;
-        let spec = truth::spec(&truth::once(code), "Never", round);
+        let spec = truth::spec(&self.cluster, &truth::once(code), "Never", round);
         self.cluster.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "once"}}, "spec": spec}).to_string());
         self.once.insert(name.to_owned(), code);
     }
 
     fn apply_job(&mut self, round: usize) {
         let name = format!("job-{round}");
-        let template =
-            json!({"metadata": {"labels": {"app": "job"}}, "spec": truth::spec(&truth::once(0), "Never", round)});
+        let template = json!({"metadata": {"labels": {"app": "job"}}, "spec": truth::spec(&self.cluster, &truth::once(0), "Never", round)});
         self.cluster.apply(
             &json!({
                 "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},

@@ -133,11 +133,16 @@ impl Cluster {
 
     /// Any command in the background; its output and its errors go to a file of the cluster.
     pub fn background(&self, arguments: &[&str]) -> Plane<'_> {
+        let mut command = self.command();
+        command.args(arguments);
+        self.background_program(command)
+    }
+
+    /// The same of any program.
+    pub fn background_program(&self, mut command: Command) -> Plane<'_> {
         let number = self.planes.borrow().len();
         let path = self.home().join(format!("background-{number}.out"));
         let out = File::create(&path).expect("output file");
-        let mut command = self.command();
-        command.args(arguments);
         command.stdout(out.try_clone().expect("output file")).stderr(out);
         self.planes.borrow_mut().push(command.spawn().expect("kloop starts"));
         Plane { cluster: self, number, path }

@@ -8,6 +8,7 @@ mod control_plane;
 mod disk;
 mod ending;
 mod exec;
+mod files;
 mod guestbook;
 mod healing;
 mod hooks;
@@ -53,6 +54,14 @@ spec:
 
 /// A Pod with the label `app: NAME` and one container that runs a shell script.
 fn pod(name: &str, restart: &str, grace: u32, script: &str) -> String {
+    pod_with(name, &format!("restartPolicy: {restart}, terminationGracePeriodSeconds: {grace}"), "", script)
+}
+
+/// What pods say that run once and end soon.
+const ONCE: &str = "restartPolicy: Never, terminationGracePeriodSeconds: 1";
+
+/// A Pod as [`pod`] makes one; `spec` and `container` are what it says beyond that, as YAML in a line: `field: value, field: value`.
+fn pod_with(name: &str, spec: &str, container: &str, script: &str) -> String {
     let script = serde_json::Value::from(script);
     format!(
         r#"
@@ -60,10 +69,30 @@ apiVersion: v1
 kind: Pod
 metadata: {{name: {name}, labels: {{app: {name}}}}}
 spec:
-  restartPolicy: {restart}
-  terminationGracePeriodSeconds: {grace}
+  {}
   containers:
-  - {{name: main, image: busybox, command: [sh, -c, {script}]}}
-"#
+  - {{name: main, image: busybox, {}command: [sh, -c, {script}]}}
+"#,
+        lines(spec),
+        if container.is_empty() { String::new() } else { format!("{container}, ") },
     )
+}
+
+/// Fields in a line as lines of a block.
+fn lines(fields: &str) -> String {
+    let mut depth = 0;
+    let mut text = String::new();
+    for letter in fields.chars() {
+        depth += i32::from("[{".contains(letter)) - i32::from("]}".contains(letter));
+        match letter {
+            ',' if depth == 0 => text += "\n ",
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+/// The same pods on the machine's own files, where a test meets them.
+fn on_host_files(manifest: &str) -> String {
+    manifest.replace("metadata: {", "metadata: {annotations: {kloop.dev/filesystem: host}, ")
 }

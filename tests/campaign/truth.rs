@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// How every workload begins. Descriptor 9 holds the lock and is not passed on.
 const OPENING: &str = r#"
-exec 9>>"$HOME/truth/$POD"
+exec 9>>"/truth/$POD"
 flock -n 9 || echo "double $$" >&9
 echo "start $$" >&9
 "#;
@@ -31,13 +31,15 @@ pub fn once(code: u8) -> String {
 }
 
 /// A pod template's spec that runs this script.
-pub fn spec(script: &str, restart: &str, round: usize) -> serde_json::Value {
+pub fn spec(cluster: &Cluster, script: &str, restart: &str, round: usize) -> serde_json::Value {
     // In a command of a pod `$$` stands for one dollar.
     let script = script.replace("$$", "$$$$");
     serde_json::json!({
         "restartPolicy": restart, "terminationGracePeriodSeconds": 5,
+        "volumes": [{"name": "truth", "hostPath": {"path": folder(cluster)}}],
         "containers": [{
             "name": "main", "image": "busybox", "command": ["sh", "-c", script],
+            "volumeMounts": [{"name": "truth", "mountPath": "/truth"}],
             "env": [
                 {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
                 {"name": "ROUND", "value": round.to_string()},

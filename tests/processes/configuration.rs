@@ -92,7 +92,7 @@ fn init_containers_run_one_after_the_other_before_the_others() {
         r#"
 apiVersion: v1
 kind: Pod
-metadata: {name: ordered, labels: {app: ordered}}
+metadata: {name: ordered, annotations: {kloop.dev/filesystem: host}, labels: {app: ordered}}
 spec:
   terminationGracePeriodSeconds: 1
   initContainers:

@@ -1,6 +1,6 @@
 //! The control plane comes and goes; the processes stay.
 
-use super::{deployment, pod};
+use super::{deployment, on_host_files, pod};
 use crate::cluster::{Cluster, is_alive, signal};
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ fn killing_it_disturbs_no_process_and_the_next_knows_what_happened_meanwhile() {
     let cluster = Cluster::new();
     let plane = cluster.watch();
     cluster.apply(&deployment("web", 4, 1000));
-    cluster.apply(&pod("once", "Never", 5, r#"while ! test -e "$HOME/go"; do sleep 0.05; done; exit 9"#));
+    let script = r#"while ! test -e "$HOME/go"; do sleep 0.05; done; exit 9"#;
+    cluster.apply(&on_host_files(&pod("once", "Never", 5, script)));
     let pods = cluster.ready_pods("app=web", 4);
     cluster.until_reads("pod/once", "{.status.phase}", "Running");
     let before = pids(&cluster, &pods);

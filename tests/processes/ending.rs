@@ -1,18 +1,14 @@
 //! How pods end: asked first, then forced, and always whole.
 
-use super::{deployment, pod};
+use super::{deployment, on_host_files, pod};
 use crate::cluster::{Cluster, is_alive};
 
 #[test]
 fn a_pod_is_asked_before_it_is_killed() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.apply(&pod(
-        "polite",
-        "Always",
-        30,
-        r#"trap 'echo bye > "$HOME/bye"; exit 0' TERM; echo up; while :; do sleep 0.1; done"#,
-    ));
+    let script = r#"trap 'echo bye > "$HOME/bye"; exit 0' TERM; echo up; while :; do sleep 0.1; done"#;
+    cluster.apply(&on_host_files(&pod("polite", "Always", 30, script)));
     cluster.until("it is up", || cluster.log("polite", "main") == "up\n");
     let pid = cluster.pid("polite");
     cluster.ok("delete pod polite");
@@ -57,7 +53,7 @@ fn whoever_ran_away_ends_with_the_pod() {
         setsid sh -c '(trap "" TERM HUP; sh -c "echo \$\$ >> $HOME/away; exec sleep 1000" &) &' &
         trap 'exit 0' TERM
         while :; do sleep 0.1; done"#;
-    cluster.apply(&pod("family", "Always", 5, script));
+    cluster.apply(&on_host_files(&pod("family", "Always", 5, script)));
     let away = cluster.wait_for("two have run away", || {
         let text = std::fs::read_to_string(cluster.home().join("away")).ok()?;
         let pids: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();

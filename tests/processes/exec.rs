@@ -1,6 +1,6 @@
 //! Commands run beside containers by whoever asks.
 
-use super::pod;
+use super::{on_host_files, pod};
 use crate::cluster::Cluster;
 
 /// Runs a line in a new terminal, in which a shell script types what it prints.
@@ -103,7 +103,6 @@ fn files_are_copied_both_ways_as_the_container_sees_them() {
     for cluster in clusters {
         let plane = cluster.watch();
         let private = pod("box", "Never", 1, "mkdir -p /tmp/of/it; echo theirs > /tmp/of/it/file; exec sleep 1000");
-        let private = private.replace("labels: {", "annotations: {kloop.dev/filesystem: private}, labels: {");
         cluster.apply(&private);
         cluster.until("it has written", || cluster.kloop("exec box -- cat /tmp/of/it/file").out == "theirs\n");
         assert_eq!(plane.end("TERM"), 0);
@@ -149,7 +148,7 @@ fn attach_shows_what_is_written_from_now_on() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let script = "echo before; until test -e $HOME/go; do sleep 0.02; done; echo after; exit 2";
-    cluster.apply(&pod("talker", "Never", 1, script));
+    cluster.apply(&on_host_files(&pod("talker", "Never", 1, script)));
     cluster.until("it has spoken", || cluster.kloop("logs talker").out == "before\n");
     let attached = cluster.background(&["attach", "talker"]);
     attached.until_says("If you don't see a command prompt, try pressing enter.\n");

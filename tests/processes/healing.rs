@@ -86,7 +86,7 @@ fn a_failing_liveness_probe_restarts_and_a_failing_readiness_probe_only_hides() 
         r#"
 apiVersion: v1
 kind: Pod
-metadata: {name: lively}
+metadata: {name: lively, annotations: {kloop.dev/filesystem: host}}
 spec:
   terminationGracePeriodSeconds: 1
   containers:

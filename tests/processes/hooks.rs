@@ -1,29 +1,12 @@
 //! postStart and preStop hooks of real containers.
 
+use super::{on_host_files, pod_with};
 use crate::cluster::Cluster;
 
 fn pod(name: &str, script: &str, post_start: &str, pre_stop: &str) -> String {
-    let text = |script: &str| serde_json::Value::from(script);
-    format!(
-        r#"
-apiVersion: v1
-kind: Pod
-metadata: {{name: {name}}}
-spec:
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 20
-  containers:
-  - name: main
-    image: busybox
-    command: [sh, -c, {}]
-    lifecycle:
-      postStart: {{exec: {{command: [sh, -c, {}]}}}}
-      preStop: {{exec: {{command: [sh, -c, {}]}}}}
-"#,
-        text(script),
-        text(post_start),
-        text(pre_stop)
-    )
+    let exec = |script: &str| format!("{{exec: {{command: [sh, -c, {}]}}}}", serde_json::Value::from(script));
+    let lifecycle = format!("lifecycle: {{postStart: {}, preStop: {}}}", exec(post_start), exec(pre_stop));
+    on_host_files(&pod_with(name, "restartPolicy: Never, terminationGracePeriodSeconds: 20", &lifecycle, script))
 }
 
 #[test]

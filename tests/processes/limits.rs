@@ -1,26 +1,12 @@
 //! What containers may use, enforced by control groups where this machine has some.
 
+use super::{ONCE, on_host_files, pod_with};
 use crate::cluster::Cluster;
 use std::fs;
 
 /// A pod of one container with these resources.
 fn pod(name: &str, resources: &str, script: &str) -> String {
-    let script = serde_json::Value::from(script);
-    format!(
-        r#"
-apiVersion: v1
-kind: Pod
-metadata: {{name: {name}}}
-spec:
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: main
-    image: busybox
-    command: [sh, -c, {script}]
-    resources: {resources}
-"#
-    )
+    pod_with(name, ONCE, &format!("resources: {resources}"), script)
 }
 
 /// Whether this machine bounds pods, by what a pod is told; said when it does not.
@@ -107,9 +93,7 @@ fn without_control_groups_processes_are_bounded_by_a_namespace_or_watched() {
     let bomb = "i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done; echo all of them; exec sleep 1000";
     cluster.apply(&pod("bomb", "{}", bomb));
     // With the machine's files it has no namespace of its own.
-    let plain =
-        pod("plain", "{}", bomb).replace("{name: plain}", "{name: plain, annotations: {kloop.dev/filesystem: host}}");
-    cluster.apply(&plain);
+    cluster.apply(&on_host_files(&pod("plain", "{}", bomb)));
     cluster.until_reads("pod/plain", "{.status.phase}", "Failed");
     let ended = cluster.read("pod/plain", "{.status.containerStatuses[0].state.terminated}");
     assert!(ended.contains("more than the 40 that it may have") && ended.contains("\"exitCode\":137"), "{ended}");

@@ -1,6 +1,6 @@
 //! Logs while they are written, over restarts, and over the files they are cut into.
 
-use super::pod;
+use super::{on_host_files, pod};
 use crate::cluster::Cluster;
 
 const RESTARTS: &str = "{.status.containerStatuses[0].restartCount}";
@@ -20,7 +20,7 @@ fn following_ends_with_the_container_and_the_next_one_has_a_log_of_its_own() {
     let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
     let again = r#"if test -e "$HOME/again"; then echo second; exec sleep 1000; fi"#;
     let script = format!("{again}; echo one; {}; echo two; echo three; {}; exit 4", wait_for("go"), wait_for("end"));
-    cluster.apply(&pod("talker", "Always", 1, &script));
+    cluster.apply(&on_host_files(&pod("talker", "Always", 1, &script)));
     cluster.until_reads("pod/talker", "{.status.phase}", "Running");
     let follower = cluster.background(&["logs", "-f", "talker"]);
     let last_line = cluster.background(&["logs", "-f", "--tail=0", "talker"]);
@@ -50,7 +50,7 @@ fn several_containers_and_pods_are_followed_together() {
     let _plane = cluster.watch();
     for name in ["red", "blue"] {
         let script = format!("echo {name}; {}; echo {name} again", wait_for("go"));
-        cluster.apply(&pod(name, "Never", 1, &script).replace(&format!("app: {name}"), "app: both"));
+        cluster.apply(&on_host_files(&pod(name, "Never", 1, &script)).replace(&format!("app: {name}"), "app: both"));
         cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Running");
     }
     let follower = cluster.background(&["logs", "-f", "-l", "app=both", "--prefix"]);
@@ -73,7 +73,7 @@ fn a_log_that_was_cut_into_files_reads_as_one() {
     let write =
         format!(r#"awk 'BEGIN {{ for (n = 1; n <= {count}; n++) printf "%07d %s\n", n, "{}" }}'"#, "x".repeat(50));
     let script = format!("{write}; {}; echo last; exit 1", wait_for("go"));
-    cluster.apply(&pod("wordy", "OnFailure", 1, &script));
+    cluster.apply(&on_host_files(&pod("wordy", "OnFailure", 1, &script)));
     let number = |line: &str| line.split(' ').next().and_then(|number| number.parse::<u32>().ok());
     cluster.until("it has written everything", || {
         cluster.kloop("logs wordy --tail=1").out.lines().next().and_then(number) == Some(count)

@@ -1,26 +1,12 @@
 //! What a container may do, what it is called, and where it leaves its last words.
 
+use super::{ONCE, on_host_files, pod_with};
 use crate::cluster::Cluster;
 
 /// A pod of one container; `spec` and `container` are what it says beyond that.
 fn pod(name: &str, spec: &str, container: &str, script: &str) -> String {
-    let script = serde_json::Value::from(script);
-    format!(
-        r#"
-apiVersion: v1
-kind: Pod
-metadata: {{name: {name}}}
-spec:
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 1
-  {spec}
-  containers:
-  - name: main
-    image: busybox
-    command: [sh, -c, {script}]
-    {container}
-"#
-    )
+    let spec = if spec.is_empty() { ONCE.to_owned() } else { format!("{ONCE}, {spec}") };
+    pod_with(name, &spec, container, script)
 }
 
 fn is_root() -> bool {
@@ -72,7 +58,7 @@ fn a_read_only_root_takes_writes_in_volumes_alone() {
         let _plane = cluster.watch();
         let volume = "volumes: [{name: data, emptyDir: {}}]";
         let container =
-            "securityContext: {readOnlyRootFilesystem: true}\n    volumeMounts: [{name: data, mountPath: /data}]";
+            "securityContext: {readOnlyRootFilesystem: true}, volumeMounts: [{name: data, mountPath: /data}]";
         let script = "for at in / /var /etc; do touch $at/new 2>/dev/null || echo no; done; touch /data/new && echo yes; \
                       echo > /dev/null && printf last > /dev/termination-log; exit 3";
         cluster.apply(&pod("closed", volume, container, script));
@@ -92,24 +78,25 @@ fn a_pod_has_its_own_name() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let script = "uname -n; echo $HOSTNAME; exec sleep 1000";
-        cluster.apply(&pod("named", "hostname: db\n  subdomain: shop\n  setHostnameAsFQDN: true", "", script));
-        cluster.apply(&pod("viewed", "volumes: [{name: data, emptyDir: {}}]", "", script));
+        cluster.apply(&pod("named", "hostname: db, subdomain: shop, setHostnameAsFQDN: true", "", script));
+        cluster.apply(&on_host_files(&pod("shared", "", "", script)));
         cluster.apply(&pod("outside", "hostNetwork: true", "", script));
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let full = "db.shop.default.svc.cluster.local";
-        for name in ["named", "viewed", "outside"] {
+        for name in ["named", "shared", "outside"] {
             cluster.until("it has spoken", || cluster.kloop(&format!("logs {name}")).out.lines().count() == 2);
         }
         let events = cluster.ok("get events -o jsonpath={range.items[*]}{.reason};{end}");
-        let views = !events.contains("VolumesNotMounted");
+        let views = !events.contains("FilesShared");
         let root = cluster.kloop("exec named -- id -u").out == "0\n";
         let called = |can: bool, name: &str| if can { name.to_owned() } else { machine.clone() };
-        let named = called(root, full);
+        let named = called(root || views, full);
         assert_eq!(cluster.ok("logs named"), format!("{named}\n{full}\n"));
         assert_eq!(cluster.ok("exec named -- uname -n"), format!("{named}\n"));
-        let viewed = called(root || views, "viewed");
-        assert_eq!(cluster.ok("logs viewed"), format!("{viewed}\nviewed\n"));
-        assert_eq!(cluster.ok("exec viewed -- uname -n"), format!("{viewed}\n"));
+        // Without a private layer nobody but root can be called otherwise.
+        let shared = called(root, "shared");
+        assert_eq!(cluster.ok("logs shared"), format!("{shared}\nshared\n"));
+        assert_eq!(cluster.ok("exec shared -- uname -n"), format!("{shared}\n"));
         let node = cluster.read("pod/outside", "{.spec.nodeName}");
         assert_eq!(cluster.ok("logs outside"), format!("{machine}\n{node}\n"));
         assert_eq!(cluster.read("pod/outside", "{.status.podIP}"), cluster.read("pod/outside", "{.status.hostIP}"));
@@ -122,12 +109,9 @@ fn last_words_are_found_among_the_machines_files_too() {
         let _plane = cluster.watch();
         let path = cluster.home().join("why");
         let says = format!("terminationMessagePath: {}", path.display());
-        let host = |name: &str, container: &str, script: &str| {
-            pod(name, "", container, script)
-                .replace("metadata: {", "metadata: {annotations: {kloop.dev/filesystem: host}, ")
-        };
+        let host = |name: &str, container: &str, script: &str| on_host_files(&pod(name, "", container, script));
         cluster.apply(&host("speaker", &says, &format!("printf 'no disk' > {}; exit 3", path.display())));
-        let logs = "terminationMessagePath: /proc/nowhere\n    terminationMessagePolicy: FallbackToLogsOnError";
+        let logs = "terminationMessagePath: /proc/nowhere, terminationMessagePolicy: FallbackToLogsOnError";
         cluster.apply(&host("logger", logs, "echo no luck; exit 3"));
         let last = "{.status.containerStatuses[0].state.terminated.message}";
         cluster.until_reads("pod/speaker", last, "no disk");

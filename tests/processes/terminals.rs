@@ -8,7 +8,7 @@ use crate::screen::Screen;
 fn shell(name: &str, fields: &str, command: &str) -> String {
     let command = serde_json::Value::from(command);
     format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, annotations: {{kloop.dev/filesystem: private}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: \
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{terminationGracePeriodSeconds: 1, containers: \
          [{{name: main, image: busybox, {fields}, command: [sh, -c, {command}]}}]}}}}"
     )
 }

@@ -1,26 +1,11 @@
 //! Containers that run as somebody else.
 
+use super::{ONCE, pod_with};
 use crate::cluster::Cluster;
 
 fn pod(name: &str, context: &str, script: &str) -> String {
-    let script = serde_json::Value::from(script);
-    format!(
-        r#"
-apiVersion: v1
-kind: Pod
-metadata: {{name: {name}}}
-spec:
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 1
-  securityContext: {context}
-  volumes: [{{name: data, emptyDir: {{}}}}]
-  containers:
-  - name: main
-    image: busybox
-    command: [sh, -c, {script}]
-    volumeMounts: [{{name: data, mountPath: /data}}]
-"#
-    )
+    let spec = format!("{ONCE}, securityContext: {context}, volumes: [{{name: data, emptyDir: {{}}}}]");
+    pod_with(name, &spec, "volumeMounts: [{name: data, mountPath: /data}]", script)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What containers see of files: volumes where they belong, changes as they come, and nothing that stays behind.
 
-use super::pod;
+use super::{ONCE, on_host_files, pod, pod_with};
 use crate::cluster::Cluster;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -185,12 +185,10 @@ fn probes_see_what_their_container_sees_and_replicas_do_not_meet() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let probed = |name: &str, script: &str| {
-            pod(name, "Always", 1, script)
-                .replace("labels: {app:", "annotations: {kloop.dev/filesystem: private}, labels: {app:")
-                .replace(
-                    "image: busybox",
-                    "image: busybox, readinessProbe: {periodSeconds: 1, exec: {command: [cat, /tmp/kloop-healthy]}}",
-                )
+            pod(name, "Always", 1, script).replace(
+                "image: busybox",
+                "image: busybox, readinessProbe: {periodSeconds: 1, exec: {command: [cat, /tmp/kloop-healthy]}}",
+            )
         };
         cluster.apply(&probed("well", "touch /tmp/kloop-healthy; exec sleep 1000"));
         cluster.apply(&probed("ill", "exec sleep 1000"));
@@ -240,8 +238,9 @@ fn no_sub_path_leads_out_of_its_volume() {
         );
         let mount = format!("image: busybox, volumeMounts: [{{name: in, mountPath: /in, subPath: {path}}}]");
         cluster.apply(&manifest.replace("image: busybox", &mount));
-        cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Failed");
-        let said = cluster.read(&format!("pod/{name}"), "{.status.containerStatuses[0].state.terminated.message}");
+        let waiting = "{.status.containerStatuses[0].state.waiting";
+        cluster.until_reads(&format!("pod/{name}"), &format!("{waiting}.reason}}"), "CreateContainerConfigError");
+        let said = cluster.read(&format!("pod/{name}"), &format!("{waiting}.message}}"));
         assert!(said.contains("not within volume path"), "{said}");
         assert_eq!(cluster.log(name, "main"), "");
     }
@@ -251,16 +250,10 @@ fn no_sub_path_leads_out_of_its_volume() {
 fn the_machines_files_are_there_for_who_wants_them() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    let manifest = pod(
-        "plain",
-        "Never",
-        1,
-        "echo data > $KLOOP_VOLUME_MY_DATA/x; cat $KLOOP_VOLUME_MY_DATA/x; touch $HOME/here; ls /nowhere 2>&1",
-    )
-    .replace("labels:", "annotations: {kloop.dev/filesystem: host}, labels:")
-    .replace("containers:", "volumes: [{name: my-data, emptyDir: {}}]\n  containers:")
-    .replace("image: busybox", "image: busybox, volumeMounts: [{name: my-data, mountPath: /nowhere}]");
-    cluster.apply(&manifest);
+    let script = "echo data > $KLOOP_VOLUME_MY_DATA/x; cat $KLOOP_VOLUME_MY_DATA/x; touch $HOME/here; ls /nowhere 2>&1";
+    let spec = format!("{ONCE}, volumes: [{{name: my-data, emptyDir: {{}}}}]");
+    let mount = "volumeMounts: [{name: my-data, mountPath: /nowhere}]";
+    cluster.apply(&on_host_files(&pod_with("plain", &spec, mount, script)));
     cluster.until("it has ended", || ["Succeeded", "Failed"].contains(&&*cluster.read("pod/plain", "{.status.phase}")));
     let log = cluster.log("plain", "main");
     assert!(log.starts_with("data\n") && log.contains("/nowhere"), "{log}");
@@ -273,9 +266,7 @@ fn devices_and_the_last_words_are_the_containers_own() {
         let _plane = cluster.watch();
         let script = "head -c 4 /dev/urandom | wc -c; echo x > /dev/null; touch /dev/shm/kloop-mark; ls /dev/shm; \
             test -c /dev/pts/ptmx && echo terminals; echo last words > /dev/termination-log; exit 3";
-        let private =
-            pod("own", "Never", 1, script).replace("labels:", "annotations: {kloop.dev/filesystem: private}, labels:");
-        cluster.apply(&private);
+        cluster.apply(&pod("own", "Never", 1, script));
         cluster.until_reads("pod/own", "{.status.phase}", "Failed");
         assert_eq!(cluster.log("own", "main"), "4\nkloop-mark\nterminals\n");
         let said = cluster.read("pod/own", "{.status.containerStatuses[0].state.terminated.message}");

@@ -1,6 +1,6 @@
 //! What people see of things that live: rows as they change, pages that describe them, and probes that open and close the door.
 
-use super::{deployment, pod};
+use super::{deployment, on_host_files, pod};
 use crate::cluster::Cluster;
 
 #[test]
@@ -11,7 +11,8 @@ fn a_watch_shows_each_change_as_a_row() {
     let names = cluster.background(&["get", "pods", "-w", "-o", "name"]);
     let objects = cluster.background(&["get", "pods", "-w", "-o", "json"]);
     let paths = cluster.background(&["get", "pod", "-w", "-o", "jsonpath={.status.phase}{\"\\n\"}"]);
-    cluster.apply(&pod("short", "Never", 1, r#"while ! test -e "$HOME/go"; do sleep 0.02; done"#));
+    let script = r#"while ! test -e "$HOME/go"; do sleep 0.02; done"#;
+    cluster.apply(&on_host_files(&pod("short", "Never", 1, script)));
     let says = |status: &str| {
         let row = |line: &str| {
             let cells: Vec<&str> = line.split_whitespace().collect();
@@ -119,7 +120,7 @@ time.sleep(1000)""#;
     let extra = "env: [{name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}], \
         ports: [{name: main, containerPort: 7000}], \
         readinessProbe: {tcpSocket: {port: main}, periodSeconds: 1, failureThreshold: 1}";
-    let manifest = pod("door", "Always", 1, serve);
+    let manifest = on_host_files(&pod("door", "Always", 1, serve));
     let container = manifest.trim_end().strip_suffix('}').expect("a container in braces");
     cluster.apply(&format!("{container}, {extra}}}"));
     cluster.apply("{apiVersion: v1, kind: Service, metadata: {name: door}, spec: {selector: {app: door}, ports: [{port: 80, targetPort: main}]}}");

@@ -67,8 +67,10 @@ mod tests {
         assert!(told("private").is_empty());
         assert_eq!(
             told("mine"),
-            ["metadata.annotations[kloop.dev/filesystem]: unsupported value \"mine\", supported values: \"host\", \"private\"; \
-              the pod gets a private layer"]
+            [
+                "metadata.annotations[kloop.dev/filesystem]: unsupported value \"mine\", supported values: \"host\", \"private\"; \
+              the pod gets a private layer"
+            ]
         );
         let fields: Vec<String> = told("host").iter().map(|text| text.split(':').next().unwrap().to_owned()).collect();
         assert_eq!(fields, ["spec.hostAliases", "spec.dnsConfig", "spec.containers[1].volumeMounts"]);

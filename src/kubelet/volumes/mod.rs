@@ -246,7 +246,10 @@ mod tests {
             }
             if let Some(value) = of_image {
                 let spec = json!({"patterns": ["a"], "filesystem": value});
-                machine.put("images.kloop.dev", json!({"kind": "Image", "metadata": {"name": "a", "uid": "a"}, "spec": spec}));
+                machine.put(
+                    "images.kloop.dev",
+                    json!({"kind": "Image", "metadata": {"name": "a", "uid": "a"}, "spec": spec}),
+                );
             }
             let files = started(&mut machine);
             assert_eq!(files.view, expected, "{annotation:?} {of_image:?}");

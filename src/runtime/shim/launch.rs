@@ -203,7 +203,8 @@ pub fn run(argv: &[String], surroundings: &Surroundings, place: Place, gate: Opt
                 match place {
                     Place::Here => view::call_it(&surroundings.launch.hostname),
                     Place::Own { ground, pod, own, message, view, volumes } => {
-                        view::enter(ground, pod, own, message, surroundings.cwd, view, volumes)?;
+                        let mounts = view::begin(ground, surroundings.launch.watched.pids.is_some())?;
+                        view::enter(mounts, pod, own, message, surroundings.cwd, view, volumes)?;
                         view::call_it(&surroundings.launch.hostname);
                     }
                     Place::Of(process) => view::join(process)?,

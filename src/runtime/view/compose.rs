@@ -121,7 +121,11 @@ impl Composer<'_> {
     fn lay(&mut self, folder: &Path) -> Result<(), String> {
         let wants = self.wants(folder);
         if folder == Path::new(DEVICES) {
-            if wants { self.one_by_one(folder)? } else { self.bind(folder)? }
+            if wants {
+                self.one_by_one(folder)?
+            } else {
+                self.bind(folder)?
+            }
             return devices::add_own(&self.base.join("shm"), &self.target(folder));
         }
         let services = self.is_root && folder == Path::new(SERVICES);

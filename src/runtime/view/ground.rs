@@ -5,7 +5,7 @@
 //! the next one who needs a ground lays a new one.
 
 use super::mounted::{self, Mounted};
-use super::{devices, said, separate};
+use super::{among_own_users, devices, said, separate};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -101,14 +101,18 @@ impl Ground {
         self.machine.all.clone()
     }
 
-    /// Takes this process there, with mounts that nobody else has.
-    pub fn enter(&self) -> Result<(), String> {
+    /// Takes this process there, with mounts that nobody else has; `counted`: also with a user namespace that nobody else has, where an
+    /// ordinary user needs one at all.
+    pub fn enter(&self, counted: bool) -> Result<(), String> {
         if let Some(users) = &self.users {
             move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))
                 .map_err(said("enter the user namespace"))?;
         }
         move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount))
             .map_err(said("enter the mount namespace"))?;
+        if counted && self.users.is_some() {
+            return among_own_users();
+        }
         // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(said("have mounts of its own"))
     }

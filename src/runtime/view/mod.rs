@@ -22,6 +22,7 @@ pub use name::call_it;
 use super::folder;
 use super::wire::View;
 use crate::world::volume::Volume;
+use mounted::Mounted;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::process::{Pid, PidfdFlags, chdir, fchdir, getegid, geteuid, pidfd_open, pivot_root};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces, unshare_unsafe};
@@ -41,10 +42,21 @@ const SPACES: [(&str, ThreadNameSpaceType); 3] = [
 /// The hidden command that tries whether namespaces can be had.
 pub const TRY: &str = "try-view";
 
-/// Gives this process, which has one thread and is about to become a container, its view. `own` is the container's folder in its
-/// pod's; `message` the file there that it also finds where it is to leave its termination message; `cwd` is made when it is missing. It begins with a ground, or from nothing.
+/// Takes this process, which has one thread and is about to become a container, among mounts of its own: those of a ground, or from
+/// nothing. `counted`: its user namespace, if it needs one, is nobody else's, so that its processes are counted apart. What is mounted
+/// on the machine.
+pub fn begin(ground: Option<&Ground>, counted: bool) -> Result<Vec<Mounted>, String> {
+    if let Some(ground) = ground {
+        return ground.enter(counted).map(|()| ground.mounts());
+    }
+    let mounts = mounted::all();
+    ground::prepare().map(|()| mounts)
+}
+
+/// Gives this process, which has begun, its view. `own` is the container's folder in its
+/// pod's; `message` the file there that it also finds where it is to leave its termination message; `cwd` is made when it is missing.
 pub fn enter(
-    ground: Option<&Ground>,
+    mounts: Vec<Mounted>,
     pod: &Path,
     own: &Path,
     message: (&Path, &str),
@@ -52,14 +64,6 @@ pub fn enter(
     view: &View,
     volumes: &[Volume],
 ) -> Result<(), String> {
-    let mounts = match ground {
-        Some(ground) => ground.enter().map(|()| ground.mounts())?,
-        None => {
-            let mounts = mounted::all();
-            ground::prepare()?;
-            mounts
-        }
-    };
     let mut binds = bind::all(pod, view, volumes)?;
     // Its last words are kept; what else it writes in its own folder is as fresh after a restart as everything is.
     let places = [&*message.0.to_string_lossy(), message.1];
@@ -127,20 +131,25 @@ pub fn attempt() -> ExitCode {
 
 /// Mounts of its own for this process; the machine's keep coming in and none goes out.
 fn separate() -> Result<(), String> {
-    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    // SAFETY: neither flag touches the table of descriptors, which is what makes this call unsafe.
-    let alone = |flags| unsafe { unshare_unsafe(flags) };
-    if user != 0 || alone(UnshareFlags::NEWNS).is_err() {
-        alone(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).map_err(said("make a user namespace"))?;
-        let write = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
-        let map = |id: u32| format!("{id} {id} 1\n");
-        write("setgroups", "deny".into())
-            .and_then(|()| write("uid_map", map(user)))
-            .and_then(|()| write("gid_map", map(group)))
-            .map_err(|error| format!("cannot map the user to itself: {error}"))?;
+    // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
+    if !geteuid().is_root() || unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_err() {
+        among_own_users()?;
     }
     let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", quietly).map_err(said("part from the machine's mounts"))
+}
+
+/// A user namespace for this process that maps the user to itself, and mounts that belong to it.
+fn among_own_users() -> Result<(), String> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    // SAFETY: neither flag touches the table of descriptors, which is what makes this call unsafe.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }.map_err(said("make a user namespace"))?;
+    let write = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
+    let map = |id: u32| format!("{id} {id} 1\n");
+    write("setgroups", "deny".into())
+        .and_then(|()| write("uid_map", map(user)))
+        .and_then(|()| write("gid_map", map(group)))
+        .map_err(|error| format!("cannot map the user to itself: {error}"))
 }
 
 fn said<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {

@@ -1,0 +1,147 @@
+//! Whose files containers see: the machine's under a layer of their own, unless somebody says otherwise.
+
+use super::{ONCE, deployment, on_host_files, pod, pod_with};
+use crate::cluster::Cluster;
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+/// As whoever runs the tests, and as an ordinary user when that is root.
+fn clusters() -> Vec<Cluster> {
+    let root = rustix::process::geteuid().is_root();
+    let mut clusters = vec![Cluster::new()];
+    clusters.extend(root.then(|| Cluster::of_user(65534)));
+    clusters
+}
+
+/// A name in `/tmp` that nobody else has.
+fn mark(what: &str) -> String {
+    format!("/tmp/kloop-{what}-{}", std::process::id())
+}
+
+#[test]
+fn replicas_do_not_meet_and_the_machine_does_not_change() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let (mark, home) = (mark("meet"), cluster.home().join("note"));
+        fs::write(&home, "the machine's\n").expect("written");
+        cluster.owns(&cluster.home());
+        let home = home.display();
+        let script = format!(
+            "test -e {mark} && echo met; hostname > {mark}; cat {home}; hostname > {home}; cat {mark} {home}; exec sleep 1000"
+        );
+        let command = serde_json::json!(["sh", "-c", script]).to_string();
+        cluster.apply(&deployment("web", 2, 1).replace("[sleep, \"1\"]", &command));
+        for pod in cluster.ready_pods("app=web", 2) {
+            let expected = format!("the machine's\n{pod}\n{pod}\n");
+            cluster.until("it has written", || cluster.log(&pod, "main") == expected);
+            let hosts = cluster.ok(&format!("exec {pod} -- cat /etc/hosts"));
+            assert!(hosts.contains("Kubernetes-managed") && hosts.contains(&format!("\t{pod}\n")), "{hosts}");
+        }
+        assert!(!Path::new(&mark).exists());
+        assert_eq!(fs::read_to_string(cluster.home().join("note")).expect("there"), "the machine's\n");
+        cluster.ok("delete deployment web");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
+fn a_restart_forgets_what_was_written_anywhere() {
+    for cluster in clusters() {
+        let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
+        let mark = mark("fresh");
+        // It starts in a folder of its own.
+        let script = format!("ls {mark} here 2>/dev/null; touch {mark} here; ls here; exit 1");
+        cluster.apply(&pod("phoenix", "Always", 1, &script));
+        let restarts = "{.status.containerStatuses[0].restartCount}";
+        cluster.until("it was restarted", || cluster.read("pod/phoenix", restarts).parse().is_ok_and(|n: u32| n > 1));
+        assert_eq!(cluster.ok("logs -p phoenix"), "here\n");
+        cluster.ok("delete pod phoenix");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
+fn a_pod_or_an_image_may_ask_for_the_machines_files() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        cluster.apply("{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {name: dev}, spec: {patterns: [dev], filesystem: host}}");
+        let writes = |name: &str| format!("echo {name} > {}", cluster.home().join(name).display());
+        cluster.apply(&on_host_files(&pod("asked", "Never", 1, &writes("asked"))));
+        cluster.apply(&pod("image", "Never", 1, &writes("image")).replace("busybox", "dev"));
+        cluster.apply(&pod("neither", "Never", 1, &writes("neither")));
+        for name in ["asked", "image", "neither"] {
+            cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Succeeded");
+            assert_eq!(cluster.home().join(name).exists(), name != "neither", "{name}");
+        }
+        let spec = format!("{ONCE}, hostAliases: [{{ip: 10.1.2.3, hostnames: [far]}}]");
+        let told = cluster.run(&["apply", "-f", "-"], &on_host_files(&pod_with("odd", &spec, "", "true")));
+        let warning = "Warning: spec.hostAliases: no effect beside kloop.dev/filesystem: host: the pod sees the machine's /etc/hosts";
+        assert!(told.err.contains(warning), "{}", told.err);
+        cluster.until_reads("pod/odd", "{.status.phase}", "Succeeded");
+        let events = cluster.ok("get events");
+        assert!(events.contains("FilesShared") && events.contains("hostAliases has no effect"), "{events}");
+        let wrong = on_host_files(&pod("wrong", "Never", 1, "true")).replace("host}", "hots}");
+        let told = cluster.run(&["apply", "-f", "-"], &wrong);
+        assert!(told.err.contains("supported values: \"host\", \"private\""), "{}", told.err);
+    }
+}
+
+#[test]
+fn where_no_layer_can_be_had_the_pod_is_told_so_once() {
+    let cluster = Cluster::new();
+    let deny = "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_mnt_namespaces";
+    let tried = Command::new("unshare").args(["-Ur", "sh", "-c", deny]).output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        return eprintln!("skipped: no user namespace to deny namespaces in");
+    }
+    let mut command = cluster.program("unshare");
+    let plane = format!("{deny}; exec {} reconcile --watch", env!("CARGO_BIN_EXE_kloop"));
+    command.args(["-Ur", "sh", "-c", &plane]);
+    let _plane = cluster.background_program(command);
+    let path = cluster.home().join("written");
+    let script = format!("echo run >> {0}; test $(wc -l < {0}) -ge 2", path.display());
+    cluster.apply(&pod("plain", "OnFailure", 1, &script));
+    cluster.until_reads("pod/plain", "{.status.phase}", "Succeeded");
+    assert_eq!(fs::read_to_string(path).expect("written"), "run\nrun\n", "it sees the machine's files");
+    let told = cluster.ok("get events -o jsonpath={range.items[*]}{.reason}:{.count}:{.message};{end}");
+    assert_eq!(told.matches("FilesShared").count(), 1, "{told}");
+    assert!(told.contains("FilesShared:1:this machine lets no process have mounts of its own"), "{told}");
+}
+
+#[test]
+fn services_of_the_machine_answer_and_what_is_written_beside_them_stays_inside() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can have a service in /run");
+    }
+    let folder = tempfile::Builder::new().prefix("kloop-test-").tempdir_in("/run").expect("a folder");
+    let path = folder.path().join("service.sock");
+    let service = UnixListener::bind(&path).expect("bound");
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let pid_file = folder.path().with_extension("pid");
+    let script = format!(
+        "python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect(\"{}\"); print(\"connected\")'; \
+         echo $$$$ > {1}; test -s {1} && echo written",
+        path.display(),
+        pid_file.display()
+    );
+    cluster.apply(&pod("client", "Never", 1, &script));
+    cluster.until_reads("pod/client", "{.status.phase}", "Succeeded");
+    assert_eq!(cluster.log("client", "main"), "connected\nwritten\n");
+    drop(service);
+    assert!(!pid_file.exists());
+}
+
+#[test]
+fn a_working_folder_that_is_missing_is_made_inside() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let folder = mark("work/deep");
+        cluster.apply(&pod_with("maker", ONCE, &format!("workingDir: {folder}"), "pwd; touch here && ls"));
+        cluster.until_reads("pod/maker", "{.status.phase}", "Succeeded");
+        assert_eq!(cluster.log("maker", "main"), format!("{folder}\nhere\n"));
+        assert!(!Path::new(&folder).exists());
+    }
+}
