@@ -258,6 +258,15 @@ impl Cluster {
         .collect()
     }
 
+    /// The processes that answer names and let the machine in: they end by themselves, a while after everything else.
+    pub fn gateways(&self) -> Vec<u32> {
+        let command = format!("kloop\0network\0{}\0", self.home().display());
+        let pids =
+            fs::read_dir("/proc").expect("/proc").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        pids.filter(|pid: &u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|found| found == command.as_bytes()))
+            .collect()
+    }
+
     /// Waits until no process and no folder of a pod is left, and no pod is on its way out.
     #[track_caller]
     pub fn nothing_is_left(&self) {
@@ -293,7 +302,8 @@ impl Cluster {
         }
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
-            let left = self.descendants();
+            let mut left = self.descendants();
+            left.extend(self.gateways());
             if left.is_empty() {
                 return;
             }

@@ -9,6 +9,7 @@ mod disk;
 mod ending;
 mod exec;
 mod files;
+mod gateway;
 mod guestbook;
 mod healing;
 mod hooks;

@@ -13,7 +13,10 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Basic Commands (Beginner)", &["create", "expose", "run", "set"]),
     ("Basic Commands (Intermediate)", &["explain", "get", "edit", "delete"]),
     ("Deploy Commands", &["rollout", "scale", "autoscale"]),
-    ("Cluster Management Commands", &["cluster-info", "top", "cordon", "uncordon", "drain", "taint", "node", "image"]),
+    (
+        "Cluster Management Commands",
+        &["cluster-info", "top", "dns", "cordon", "uncordon", "drain", "taint", "node", "image"],
+    ),
     (
         "Troubleshooting and Debugging Commands",
         &["describe", "logs", "attach", "exec", "port-forward", "cp", "auth", "debug", "events"],

@@ -19,6 +19,7 @@ mod debug;
 mod delete;
 mod describe;
 mod diff;
+mod dns;
 mod edit;
 mod events;
 mod exec;
@@ -142,6 +143,7 @@ kloop uncordon foo"
     Completion(completion::Args),
     Reconcile(reconcile::Args),
     Why(why::Args),
+    Dns(dns::Args),
     Plan(plan::Args),
     Version(version::Args),
     /// Print the list of flags inherited by all commands.
@@ -196,6 +198,7 @@ impl Verb {
             Verb::Completion(args) => completion::run(args, context),
             Verb::Reconcile(args) => reconcile::run(args, context),
             Verb::Why(args) => why::run(args, context),
+            Verb::Dns(args) => dns::run(args, context),
             Verb::Plan(args) => plan::run(args, context),
             Verb::Version(args) => version::run(args, context),
             Verb::Options => context.print(&help::options(&grammar::command())),

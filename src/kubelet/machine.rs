@@ -409,6 +409,8 @@ impl Machine {
             | Effect::Admit { .. }
             | Effect::Police { .. }
             | Effect::ToldDenied { .. }
+            | Effect::Expose { .. }
+            | Effect::ToldBlocked { .. }
             | Effect::Discard { .. }
             | Effect::Watch { .. }
             | Effect::Build { .. }

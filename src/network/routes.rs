@@ -2,7 +2,7 @@
 
 use crate::object::{Key, Object, Str};
 use crate::world::plan::{Member, Route, RoutePort};
-use crate::world::{Effect, Loop, Plan, Row, World};
+use crate::world::{Effect, EventType, Loop, Plan, Row, World};
 use serde_json::Value;
 
 /// The loop, by the name that people know.
@@ -29,6 +29,10 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let wanted = world.get(key).and_then(|row| route(world, row));
     let ordered = world.facts.routes.get(key);
+    if let Some(row) = world.get(key) {
+        let text = |at: &str, why: &str| format!("the rest of the machine does not reach it at {at}: {why}; pods do");
+        tell_blocked(world, row, &mut plan, text);
+    }
     if wanted.as_ref() == ordered {
         return plan;
     }
@@ -42,6 +46,17 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.effects.push(Effect::Route { service: key.clone(), route });
     }
     plan
+}
+
+/// An event for each place where nobody can listen for a Service or a pod. That ordinary users may not have low ports is as usual.
+pub(super) fn tell_blocked(world: &World, row: &Row, plan: &mut Plan, text: impl Fn(&str, &str) -> String) {
+    let Some((doors, false)) = world.facts.blocked.get(&row.key) else { return };
+    for door in doors {
+        let at = format!("{}/{}", door.at, if door.is_udp { "UDP" } else { "TCP" });
+        let kind = if door.is_reserved { EventType::Normal } else { EventType::Warning };
+        plan.event(row, kind, "PortUnavailable", text(&at, &door.why));
+    }
+    plan.effects.push(Effect::ToldBlocked { about: row.key.clone() });
 }
 
 /// None for a Service that leads nowhere, not even by its name.

@@ -1,6 +1,7 @@
 //! How objects are named: resource, namespace, name.
 
 use super::Str;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -35,6 +36,18 @@ impl Resource {
     }
 }
 
+impl Serialize for Resource {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Resource {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Resource, D::Error> {
+        Ok(Resource::intern(&Str::deserialize(from)?))
+    }
+}
+
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
@@ -56,7 +69,7 @@ impl PartialEq<&str> for Resource {
 /// Names one object in a cluster. `namespace` is empty for cluster-scoped resources.
 ///
 /// Ordered as Kubernetes lists: resource, namespace, name.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// What it is.
     pub resource: Resource,

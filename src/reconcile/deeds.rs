@@ -266,7 +266,11 @@ fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
 /// What is told of a report, by what was known before it. `None` for what says nothing new to people.
 pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
     match report {
-        Report::Removed { .. } | Report::Sources { .. } | Report::Doors(_) | Report::Denied { .. } => None,
+        Report::Removed { .. }
+        | Report::Sources { .. }
+        | Report::Doors(_)
+        | Report::Denied { .. }
+        | Report::Blocked { .. } => None,
         Report::Build { built, .. } => match &built.stage {
             // Events tell of failures.
             BuildStage::Ordered | BuildStage::Ended { since: None, .. } | BuildStage::Ended { error: Some(_), .. } => {

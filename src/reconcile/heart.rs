@@ -146,6 +146,12 @@ impl Heart {
         let text = deeds::of_report(&self.world.facts, &report);
         let is_usage = matches!(report, Report::Usage { .. });
         let is_about_doors = matches!(report, Report::Doors(_));
+        if let Report::Blocked { about, .. } = &report {
+            let by = if about.resource == "pods" { &crate::network::HOST_PORTS } else { &crate::network::LOOP };
+            let about = about.clone();
+            self.world.facts.take(report);
+            return self.queue(by.name, about, now);
+        }
         let taken = self.world.facts.take(report);
         if is_about_doors {
             // Every Ingress tells where it answers.

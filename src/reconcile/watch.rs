@@ -241,7 +241,8 @@ impl Control {
         let (done, busy) = self.heart.beat(self.api.store_mut(), pulse, narrator)?;
         self.carry_out(done.effects);
         // The first beat has planned the routes of Services.
-        self.machine.iter_mut().for_each(Machine::answer_names);
+        let network = self.heart.world.settings.network;
+        self.machine.iter_mut().for_each(|machine| machine.answer_names(network));
         if !busy {
             self.machine.iter_mut().for_each(Machine::settle);
         }

@@ -1,8 +1,8 @@
 //! The machine: processes, their logs, their probes; and a twin of it that only pretends.
 //!
 //! Knows: how an image becomes a command, how a process is started, watched, logged and ended with all that it started.
-//! Three kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
-//! and the containers' own. Shims are forked from a nursery, this same binary run as `kloop shim`.
+//! Four kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
+//! the gateway (`network/gateway/`), which does too; and the containers' own. Shims are forked from a nursery, this same binary run as `kloop shim`.
 //! Files and volumes are [`volumes`] on disk and a container's [`view`] of them.
 //! The only room that touches processes, and the only one in which `unsafe` may stand.
 //! Never: decides what should run; that comes as an [`Effect`](crate::world::Effect), and what became of it goes back as a
@@ -38,14 +38,20 @@ mod volumes;
 pub mod wire;
 
 pub use machine::{Host, Machine};
+pub use network::resolver_of;
 
 use std::process::ExitCode;
 
-/// Runs this process as the one that shims come from, or as a shim, when it was started as that (`kloop shim`).
+/// Runs this process as the one that shims come from, as a shim or as a gateway, when it was started as that.
 /// First thing in `main`: it must stay small.
 pub fn shim_main() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
-    (words.next()? == "shim").then(|| match words.next() {
+    let word = words.next()?;
+    if word == network::gateway::WORD {
+        let served = words.next().map(|state| network::gateway::main(std::path::Path::new(&state)));
+        return Some(if matches!(served, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    (word == "shim").then(|| match words.next() {
         Some(word) if word == view::TRY => view::attempt(),
         _ if shim::main().is_ok() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,

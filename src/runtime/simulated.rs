@@ -368,6 +368,8 @@ impl Host for Simulated {
             | Effect::Admit { .. }
             | Effect::Police { .. }
             | Effect::ToldDenied { .. }
+            | Effect::Expose { .. }
+            | Effect::ToldBlocked { .. }
             | Effect::Refresh { .. }
             | Effect::Discard { .. }
             | Effect::Measure { .. }
@@ -434,9 +436,11 @@ mod tests {
                 ContainerState::Starting { .. } => "starting".into(),
             },
             Report::Probe { verdict, .. } => format!("probe {}", verdict == Verdict::Success),
-            Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } | Report::Denied { .. } => {
-                "measured".into()
-            }
+            Report::Usage { .. }
+            | Report::Over { .. }
+            | Report::Resized { .. }
+            | Report::Denied { .. }
+            | Report::Blocked { .. } => "measured".into(),
             Report::Removed { .. } => "removed".into(),
             Report::Build { .. } | Report::Sources { .. } => "sources".into(),
             Report::Doors(_) => "doors".into(),

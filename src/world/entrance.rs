@@ -1,13 +1,17 @@
-//! What Ingresses ask of the proxy that lets HTTP in, and where that proxy was found to listen.
+//! The ways into the cluster for the rest of the machine: what Ingresses ask of the proxy that lets HTTP in, which ports pods want of the
+//! machine, and where it was found to be possible to listen.
 
 use crate::object::{Key, Str, Time};
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Everything that one Ingress asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entrance {
     /// The address where the proxy is to listen; all Ingresses share it.
     pub address: Str,
     /// The older Ingress wins where two want the same.
+    #[serde(with = "moment")]
     pub created: Option<Time>,
     /// Its rules, in its order.
     pub rules: Vec<Rule>,
@@ -18,7 +22,7 @@ pub struct Entrance {
 }
 
 /// One path of one host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// The host, maybe with `*.` before it; empty for any.
     pub host: Str,
@@ -31,7 +35,7 @@ pub struct Rule {
 }
 
 /// A port of a Service.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backend {
     /// The Service.
     pub service: Key,
@@ -40,7 +44,7 @@ pub struct Backend {
 }
 
 /// How a port of a Service is meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BackendPort {
     /// By its number.
     Number(u16),
@@ -49,7 +53,7 @@ pub enum BackendPort {
 }
 
 /// The certificate of some hosts, out of a Secret.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
     /// The hosts; none for any.
     pub hosts: Vec<Str>,
@@ -67,7 +71,7 @@ impl std::fmt::Debug for Certificate {
 }
 
 /// Where the proxy for Ingresses listens.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doors {
     /// For HTTP.
     pub http: Door,
@@ -76,10 +80,53 @@ pub struct Doors {
 }
 
 /// One port where the proxy listens.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Door {
     /// The port; 0 while it is closed.
     pub port: u16,
     /// Why it is not the usual one; empty when it is.
     pub instead: Str,
+}
+
+/// Where the cluster's resolver is to be found, at port 53, where the machine lets it listen there.
+pub fn resolver(network: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, network, 255, 53)
+}
+
+/// A port of the machine that leads to a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPort {
+    /// Where the machine is to listen.
+    pub at: SocketAddrV4,
+    /// Whether datagrams are meant.
+    pub is_udp: bool,
+    /// Where in the pod it leads.
+    pub to: SocketAddrV4,
+}
+
+/// A place where it is not possible to listen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    /// Which.
+    pub at: SocketAddrV4,
+    /// Whether datagrams were meant.
+    pub is_udp: bool,
+    /// Whether it is for root only.
+    pub is_reserved: bool,
+    /// The machine's words.
+    pub why: String,
+}
+
+/// A time as text.
+mod moment {
+    use super::{Deserialize, Time};
+    use serde::{Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(time: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
+        time.map(|time| time.to_string()).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
+        Ok(Option::<String>::deserialize(from)?.and_then(|text| text.parse().ok()))
+    }
 }

@@ -1,6 +1,6 @@
 //! What the machine last reported. Facts are kept by the runtime across restarts of the control plane; kubelet turns them into status.
 
-use super::entrance::{Doors, Entrance};
+use super::entrance::{Blocked, Doors, Entrance, HostPort};
 use super::limits::{Limits, Storage};
 use super::plan::{Globs, Route};
 use super::policy::{Denial, Policy};
@@ -24,6 +24,10 @@ pub struct Facts {
     pub routes: BTreeMap<Key, Route>,
     /// What Ingresses let in, as it was last ordered.
     pub entrances: BTreeMap<Key, Arc<Entrance>>,
+    /// The ports of the machine that lead to pods, as was last ordered.
+    pub exposed: BTreeMap<Key, Vec<HostPort>>,
+    /// Where nobody can listen for a Service or a pod, and whether that was told.
+    pub blocked: BTreeMap<Key, (Vec<Blocked>, bool)>,
     /// What NetworkPolicies say, as it was last ordered.
     pub policies: BTreeMap<Key, Arc<Policy>>,
     /// Where the proxy for Ingresses listens.

@@ -1,6 +1,6 @@
 //! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
 
-use super::entrance::Entrance;
+use super::entrance::{Entrance, HostPort};
 use super::facts::{Autoscaler, ProbeKind};
 use super::limits::{Bound, Limits};
 use super::policy::Policy;
@@ -123,6 +123,18 @@ pub enum Effect {
         /// All of it; none when it lets nothing in any more.
         entrance: Option<std::sync::Arc<Entrance>>,
     },
+    /// Sets which ports of the machine lead to a pod.
+    Expose {
+        /// The pod.
+        pod: Key,
+        /// All of them.
+        ports: Vec<HostPort>,
+    },
+    /// Events of the same plan tell where nobody can listen for a Service or a pod. Nothing is to be done on the machine.
+    ToldBlocked {
+        /// The Service, or the pod.
+        about: Key,
+    },
     /// Sets what a NetworkPolicy says.
     Police {
         /// The policy.
@@ -221,7 +233,7 @@ pub struct Globs {
 }
 
 /// Where a Service leads: the whole of it. Addresses alone lead nowhere any more.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// The Service's address; empty when it has none.
     pub address: Str,
@@ -248,7 +260,7 @@ impl Route {
 }
 
 /// One pod behind a Service without an address.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Member {
     /// Its address.
     pub address: Str,
@@ -257,7 +269,7 @@ pub struct Member {
 }
 
 /// One port of a Service.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoutePort {
     /// Its name; empty when it has none.
     pub name: Str,

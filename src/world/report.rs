@@ -1,6 +1,6 @@
 //! What the machine reports, and how a report changes the facts.
 
-use super::entrance::Doors;
+use super::entrance::{Blocked, Doors};
 use super::facts::{
     BuildStage, Built, ContainerFacts, ContainerState, Facts, Measured, PodFacts, ProbeFacts, ProbeKind, Sources,
     Stopping, Throttled, Verdict, Watched,
@@ -90,6 +90,13 @@ pub enum Report {
         /// Those that run.
         samples: Vec<(Str, Sample)>,
     },
+    /// Where nobody can listen for a Service or a pod has changed.
+    Blocked {
+        /// The Service, or the pod.
+        about: Key,
+        /// All such places.
+        doors: Vec<Blocked>,
+    },
     /// A connection was denied to a pod.
     Denied {
         /// The pod.
@@ -156,6 +163,13 @@ impl Facts {
                 pod.over.get_or_insert(of);
                 Some(pod.key())
             }
+            Report::Blocked { about, doors } => {
+                match doors.is_empty() {
+                    true => drop(self.blocked.remove(&about)),
+                    false => drop(self.blocked.insert(about.clone(), (doors, false))),
+                }
+                Some(about)
+            }
             Report::Denied { pod_uid, denial } => {
                 let pod = self.pods.get_mut(&pod_uid)?;
                 if !pod.denied.contains(&denial) {
@@ -220,6 +234,15 @@ impl Facts {
                     None => self.entrances.remove(ingress),
                     Some(entrance) => self.entrances.insert(ingress.clone(), entrance.clone()),
                 };
+            }
+            Effect::Expose { pod, ports } => {
+                match ports.is_empty() {
+                    true => self.exposed.remove(pod),
+                    false => self.exposed.insert(pod.clone(), ports.clone()),
+                };
+            }
+            Effect::ToldBlocked { about } => {
+                self.blocked.get_mut(about).into_iter().for_each(|(_, told)| *told = true);
             }
             Effect::Police { policy, rules } => {
                 match rules {

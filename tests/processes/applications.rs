@@ -84,3 +84,47 @@ fn a_sidecar_ships_everything_before_it_ends() {
     cluster.ok(&format!("delete -f {folder}"));
     cluster.nothing_is_left();
 }
+
+#[test]
+fn members_find_each_other_and_follow_a_leader() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let folder = apply(&cluster, "election");
+    cluster.ready_pods("app=member", 3);
+    let says = |name: &str, path: &str| {
+        let address = cluster.read(&format!("pod/{name}"), "{.status.podIP}");
+        page(&format!("http://{address}:8080{path}"))
+    };
+    let follow = |leader: &str, names: &[&str]| {
+        cluster.until(&format!("{names:?} follow {leader}"), || {
+            names.iter().all(|name| says(name, "/") == format!("{name} follows {leader}\n"))
+        });
+    };
+    follow("member-0", &["member-0", "member-1", "member-2"]);
+    assert_eq!(says("member-0", "/resign"), "member-0 follows nobody\n");
+    follow("member-1", &["member-1", "member-2"]);
+    cluster.ok("delete pod member-0");
+    follow("member-0", &["member-0", "member-1", "member-2"]);
+    cluster.ok(&format!("delete -f {folder}"));
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn a_canary_gets_its_share_and_a_selector_switches() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let folder = apply(&cluster, "canary");
+    cluster.ready_pods("app=page", 4);
+    let seen =
+        |service: &str| (0..40).map(|_| page_of(&cluster, service, "/")).collect::<std::collections::BTreeSet<_>>();
+    let only = |colour: &str| std::collections::BTreeSet::from([format!("{colour}\n")]);
+    cluster.until("both are seen, and nothing else", || {
+        seen("page") == only("blue").union(&only("green")).cloned().collect()
+    });
+    cluster.until("blue is live", || seen("live") == only("blue"));
+    cluster.ok(r#"patch service live -p {"spec":{"selector":{"version":"green"}}}"#);
+    cluster.until("green is live", || page_of(&cluster, "live", "/") == "green\n");
+    assert_eq!(seen("live"), only("green"), "and blue no more");
+    cluster.ok(&format!("delete -f {folder}"));
+    cluster.nothing_is_left();
+}

@@ -2,6 +2,11 @@
 
 use super::deployment;
 use crate::cluster::{Cluster, is_alive};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Watches a Deployment through a change until the new template is complete: available pods may never be fewer than allowed,
 /// pods never more. Every look is one moment of the store.
@@ -190,4 +195,64 @@ fn a_rollout_that_makes_no_progress_is_given_up_on() {
     cluster.apply(&labelled("web", 1, 1000));
     cluster.ok("rollout status deploy/web --timeout=60s");
     assert_eq!(cluster.read("deploy/web", progress), "True/NewReplicaSetAvailable");
+}
+
+/// A server that says which version it is. Who is asked to end lets a moment pass, as everywhere where nothing may be lost.
+fn versions(replicas: usize) -> String {
+    let script = "import http.server, os\nclass Handler(http.server.BaseHTTPRequestHandler):\n    def do_GET(self):\n        \
+                  self.send_response(200)\n        self.end_headers()\n        self.wfile.write(os.environ['VERSION'].encode())\n    \
+                  def log_message(self, *words):\n        pass\nclass Server(http.server.ThreadingHTTPServer):\n    request_queue_size = 128\n\
+                  Server(('', 8080), Handler).serve_forever()\n";
+    let container = serde_json::json!({"name": "main", "image": "python3", "command": ["python3", "-c", script],
+        "env": [{"name": "VERSION", "value": "one"}], "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1}});
+    let labels = serde_json::json!({"app": "web"});
+    let pods = serde_json::json!({"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 5, "containers": [container]}});
+    let deployment = serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": labels},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pods}});
+    let service = serde_json::json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": labels, "ports": [{"port": 8080}]}});
+    format!("{deployment}\n---\n{service}\n")
+}
+
+/// What a client comes to: the version that answered, or what went wrong.
+fn visit(place: &str) -> Result<String, String> {
+    let mut stream = TcpStream::connect(place).map_err(|error| format!("connect: {error}"))?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").map_err(|error| format!("write: {error}"))?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).map_err(|error| format!("read: {error}"))?;
+    let (_, version) = said.split_once("\r\n\r\n").ok_or("no answer")?;
+    Ok(version.to_owned())
+}
+
+#[test]
+fn no_request_is_lost_while_ten_replicas_are_replaced_under_load() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&versions(10));
+    cluster.ready_pods("app=web", 10);
+    let place = cluster.read("service/web", "{.spec.clusterIP}:8080");
+    cluster.until("it answers", || visit(&place).is_ok());
+    let is_over = AtomicBool::new(false);
+    let results: Vec<Result<String, String>> = std::thread::scope(|scope| {
+        let client = || {
+            let mut results = Vec::new();
+            // Constant load, and an end in any case.
+            while !is_over.load(Ordering::Relaxed) && results.len() < 400 {
+                results.push(visit(&place));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            results
+        };
+        let clients: Vec<_> = (0..50).map(|_| scope.spawn(client)).collect();
+        cluster.ok("set env deploy/web VERSION=two");
+        watch_rollout(&cluster, "web", 8, 13);
+        is_over.store(true, Ordering::Relaxed);
+        clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
+    });
+    let failed: Vec<&Result<String, String>> = results.iter().filter(|result| result.is_err()).collect();
+    assert!(failed.is_empty(), "{} of {}: {failed:?}", failed.len(), results.len());
+    let seen: BTreeSet<&str> = results.iter().flatten().map(String::as_str).collect();
+    assert_eq!(seen, BTreeSet::from(["one", "two"]), "of {} requests", results.len());
+    assert_eq!(visit(&place).as_deref(), Ok("two"));
 }

@@ -23,7 +23,6 @@ const OF_POD: &[Line] = &[
 
 /// Fields of a container.
 const OF_CONTAINER: &[Line] = &[
-    ("ports[].hostPort", &[], "the port is open at the pod's own address only"),
     ("restartPolicyRules[].action", &["\"Restart\""], "the rule is passed over"),
     ("securityContext.appArmorProfile.type", UNCONFINED, NO_PROFILE),
     ("securityContext.seLinuxOptions", &[], "processes have the label of kloop itself"),
@@ -45,7 +44,6 @@ const NO_PROFILE: &str = "processes have the profile of kloop itself";
 /// The fields of a pod's spec that nothing acts on: the path of each below `path`, and what happens instead.
 pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
-    let on_host = spec["hostNetwork"] == true;
     for line in OF_POD {
         look(spec, path.to_owned(), line.0, line, &mut found);
     }
@@ -56,8 +54,7 @@ pub fn fields(spec: &Value, path: &str) -> Vec<(String, &'static str)> {
     }
     for list in ["initContainers", "containers"] {
         for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
-            // On the host's network each port is the host's.
-            for line in OF_CONTAINER.iter().filter(|line| !(on_host && line.0.starts_with("ports"))) {
+            for line in OF_CONTAINER {
                 look(container, format!("{path}.{list}[{index}]"), line.0, line, &mut found);
             }
         }
@@ -112,7 +109,6 @@ mod tests {
         });
         let expected = [
             "spec.securityContext.sysctls",
-            "spec.containers[1].ports[1].hostPort",
             "spec.containers[1].securityContext.seccompProfile.type",
         ];
         let found = |spec: &Value| fields(spec, "spec").into_iter().map(|(path, _)| path).collect::<Vec<String>>();

@@ -44,6 +44,7 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
 
 /// What policies keep a pod from is no fault of theirs, and may well be why it does not get ready.
 fn denied(world: &World, row: &Row, mut link: Link) -> Link {
+    link.more.extend(told(world, row, "PortUnavailable").map(|deed| deed.message));
     if let Some(deed) = told(world, row, "NetworkPolicyDenied") {
         let ago = time::age((world.now.as_second() - deed.at.as_second()).max(0));
         link.more.push(format!("{} ({ago} ago)", deed.message));

@@ -33,7 +33,7 @@ pub fn responsible(row: &Row) -> &'static str {
 
 /// Whether a loop goes by objects alone. The others go by what machines report, which only the control plane that runs knows.
 fn goes_by_objects(each: &Loop) -> bool {
-    each.root != "nodes" && each.name != kubelet::LOOP.name && each.name != network::LOOP.name
+    each.root != "nodes" && each.name != kubelet::LOOP.name && !network::ALL.iter().any(|one| one.name == each.name)
 }
 
 /// Asks the loops of an object's kind, and undoes what they do.

@@ -1,6 +1,7 @@
 //! Services and what leads to them: whether anything answers.
 
 use super::chain::{in_namespace, with_prospect};
+use super::deed::told;
 use super::{Link, Standing};
 use crate::object::{Object, Selector};
 use crate::world::{Row, World};
@@ -9,6 +10,12 @@ use std::sync::Arc;
 
 /// The link of a Service.
 pub fn link(world: &mut World, row: &Row) -> Link {
+    let mut link = behind_it(world, row);
+    link.more.extend(told(world, row, "PortUnavailable").map(|deed| deed.message));
+    link
+}
+
+fn behind_it(world: &mut World, row: &Row) -> Link {
     let object = row.object();
     let link = Link { wanted: "a ready endpoint".into(), ..Link::of(row) };
     if object.text(&["spec", "type"]) == Some("ExternalName") {

@@ -9,21 +9,19 @@ mod link;
 mod nursery;
 mod shard;
 
+use super::network::gateway::{Order as Telling, link::Link};
 use super::wire::{Group, SoftBounds};
 use super::{build, bury, folder, image, limits, network, probe, sources, view};
-use crate::network::names::Directory;
-use crate::object::{Key, Str, Time};
-use crate::world::entrance::Entrance;
+use crate::object::{Str, Time};
 use crate::world::limits::Limits;
 use crate::world::plan::{Globs, Image};
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
 use shard::{Inbox, Order, Shard};
 use std::collections::HashMap;
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -77,18 +75,16 @@ pub struct Machine {
     probes: probe::Pool,
     /// Who watches how much room pods take.
     room: limits::room::Watcher,
-    /// What the resolver answers from.
-    directory: network::resolver::Shared,
-    /// The resolver's end; none before it answers.
-    resolver: Option<UdpSocket>,
-    /// Where the rest of the machine comes in; none where it could not be started.
-    proxy: Option<network::proxy::Teller>,
-    /// What lets HTTP in by the rules of Ingresses.
-    ingress: network::ingress::Proxy,
+    /// What answers names and lets the rest of the machine in; none where it could not be started.
+    gateway: Option<Link>,
+    /// Where Services lead, as it was written.
+    routes: network::routes::Written,
     /// What NetworkPolicies say, as it was written.
     policies: network::policies::Written,
     /// Whether everything that is to be known of the network was ordered once.
     is_settled: bool,
+    /// Whether names are answered.
+    answers: bool,
     /// What watches the files of images; none before there are any.
     watching: Option<sources::Watching>,
 }
@@ -124,20 +120,20 @@ impl Machine {
             builds: build::Builds::default(),
             report,
         });
-        let directory = network::resolver::Shared::default();
-        let proxy = network::proxy::start(context.state.clone()).ok();
+        let told = context.clone();
+        let hear = Arc::new(move |report| (told.report)(report));
+        let gateway = Link::start(context.state.clone(), epoch, program.to_owned(), hear).ok();
         let mut machine = Machine {
             context,
             inboxes: Vec::new(),
             threads: Vec::new(),
             probes: probe::Pool::default(),
             room: limits::room::Watcher::default(),
-            directory,
-            resolver: None,
-            proxy,
-            ingress: network::ingress::Proxy::default(),
+            gateway,
+            routes: network::routes::Written::default(),
             policies: network::policies::Written::default(),
             is_settled: false,
+            answers: false,
             watching: None,
         };
         let (seen, told) = (machine.context.clone(), machine.context.clone());
@@ -219,36 +215,32 @@ impl Machine {
         plain.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
     }
 
-    fn names(&self) -> MutexGuard<'_, Directory> {
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Answers names from now on, in the cluster whose addresses are 127.N.0.0/16: call it once routes are known, and again at any
+    /// time. Where it cannot be, pods go on with the machine's own resolver.
+    pub fn answer_names(&mut self, network: u8) {
+        if !std::mem::replace(&mut self.answers, true) {
+            self.tell(Telling::Answer(network));
+        }
     }
 
-    /// Answers names from now on: call it once routes are known, and again at any time. Where it cannot be, pods go on with the
-    /// machine's own resolver.
-    pub fn answer_names(&mut self) {
-        if self.resolver.is_none() {
-            self.resolver = network::resolver::start(&self.context.state, self.directory.clone()).ok();
-        }
+    fn tell(&self, order: Telling) {
+        self.gateway.iter().for_each(|gateway| gateway.order(order.clone()));
     }
 
     /// Everything that is to be known of the network has been ordered: what an earlier control plane left beside it goes.
     pub fn settle(&mut self) {
         if !std::mem::replace(&mut self.is_settled, true) {
             self.policies.sweep(&self.context.state);
+            self.routes.sweep(&self.context.state);
+            self.tell(Telling::Settled);
         }
     }
 
     /// Who asks for a name is known by its address.
     fn meet(&self, ip: &str, namespace: &Str) {
         if let Ok(address) = ip.parse() {
-            self.names().pod(address, namespace.clone());
+            self.tell(Telling::Pod(address, namespace.clone()));
         }
-    }
-
-    fn admit(&mut self, ingress: &Key, entrance: Option<Arc<Entrance>>) {
-        let context = self.context.clone();
-        let tell = || -> network::ingress::Tell { Box::new(move |report| (context.report)(report)) };
-        self.ingress.admit(ingress, entrance, &self.context.state, tell);
     }
 
     /// Where files cannot be watched at all, pods whose images want it wait, and say so.
@@ -280,6 +272,7 @@ impl Host for Machine {
             Effect::Told { .. }
             | Effect::ToldThrottled { .. }
             | Effect::ToldDenied { .. }
+            | Effect::ToldBlocked { .. }
             | Effect::Remember { .. } => return,
             // One thread measures, whosever pods they are: it speaks to no shim.
             Effect::Confine { pod_uid, bounds } => return self.room.watch(pod_uid.clone(), bounds.clone()),
@@ -293,16 +286,16 @@ impl Host for Machine {
             | Effect::Refresh { pod_uid, .. } => pod_uid,
             // A disk that refuses is told by the next start; the loop orders it again when anything changes.
             Effect::Route { service, route } => {
-                self.names().lead(service, route);
-                self.ingress.lead(service, route);
-                let written = network::routes::write(&self.context.state, route);
-                let told = self.proxy.as_ref().map(|proxy| proxy.send((service.clone(), route.clone())));
-                return drop((written, told));
+                let written = self.routes.write(&self.context.state, route);
+                return drop((written, self.tell(Telling::Route(service.clone(), route.clone()))));
             }
+            Effect::Expose { pod, ports } => return self.tell(Telling::Expose(pod.clone(), ports.clone())),
             Effect::Police { policy, rules } => {
                 return drop(self.policies.write(&self.context.state, policy, rules.as_deref()));
             }
-            Effect::Admit { ingress, entrance } => return self.admit(ingress, entrance.clone()),
+            Effect::Admit { ingress, entrance } => {
+                return self.tell(Telling::Admit(ingress.clone(), entrance.as_deref().cloned()));
+            }
             Effect::Watch { image, files } => return self.watch(image, files),
             Effect::Build { image } => {
                 let nobody = build::Waiting { telling: None, done: Box::new(|_| {}) };
@@ -322,9 +315,8 @@ impl Host for Machine {
 }
 
 impl Drop for Machine {
-    /// Ends the threads. Shims and their pods go on.
+    /// Ends the threads. Shims and their pods go on, and so does the gateway.
     fn drop(&mut self) {
-        self.resolver.iter().for_each(network::resolver::stop);
         for inbox in &self.inboxes {
             inbox.put(Order::Quit);
         }

@@ -260,6 +260,8 @@ impl Shard {
             | Effect::Admit { .. }
             | Effect::Police { .. }
             | Effect::ToldDenied { .. }
+            | Effect::Expose { .. }
+            | Effect::ToldBlocked { .. }
             | Effect::Remember { .. }
             | Effect::Watch { .. }
             | Effect::Build { .. }

@@ -1,6 +1,7 @@
 //! What to do about a call, from nothing but what was asked and where the pod lives.
 
 use super::routes::DNS_PORT;
+use crate::world::entrance;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// A system call that the filter tells of.
@@ -59,6 +60,11 @@ pub fn v4(asked: SocketAddr) -> Option<SocketAddrV4> {
     Some(SocketAddrV4::new(ip, asked.port()))
 }
 
+/// Whether this is where the cluster's own resolver is to be found.
+pub fn is_resolver(asked: &SocketAddrV4, own: Ipv4Addr) -> bool {
+    *asked == SocketAddrV4::new(entrance::resolver(own.octets()[1]), DNS_PORT)
+}
+
 /// Decides about a call of a pod that has the address `own`.
 pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr) -> Decision {
     let Some(asked) = v4(asked) else { return Decision::GoOn };
@@ -72,6 +78,7 @@ pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr) -> Decision {
         Call::Bind if is_here => Decision::Bind { port },
         Call::Bind => Decision::GoOn,
         _ if port == DNS_PORT && !is_ours => Decision::Names,
+        _ if is_resolver(&asked, own) => Decision::Names,
         _ if is_here => Decision::Within { port },
         _ if is_ours && SERVICES.contains(&third) => Decision::Service(SocketAddrV4::new(ip, port)),
         _ if is_ours && PODS.contains(&third) => Decision::Pod(SocketAddrV4::new(ip, port)),
@@ -111,6 +118,7 @@ mod tests {
             (Call::Connect, "127.9.128.1:443", Decision::Service(to("127.9.128.1:443"))),
             (Call::Connect, "[::ffff:127.9.191.7]:443", Decision::Service(to("127.9.191.7:443"))),
             (Call::Connect, "127.9.254.7:443", Decision::Service(to("127.9.254.7:443"))),
+            (Call::Connect, "127.9.255.53:53", Decision::Names),
             (Call::Connect, "127.9.255.1:80", Decision::Service(to("127.9.255.1:80"))),
             (Call::Connect, "127.9.2.2:80", Decision::Pod(to("127.9.2.2:80"))),
             (Call::Connect, "127.8.128.1:443", Decision::GoOn),

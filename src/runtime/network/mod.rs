@@ -15,15 +15,17 @@ mod address;
 mod decide;
 mod filter;
 mod gate;
-pub mod ingress;
+pub mod gateway;
+mod ingress;
 mod notice;
 pub mod policies;
-pub mod proxy;
-pub mod resolver;
+mod proxy;
+mod resolver;
 pub mod routes;
 
 pub use decide::is_pod;
 pub use gate::Gate;
+pub use resolver::found as resolver_of;
 
 use crate::network::policy::table::Flow;
 use crate::world::policy::Denial;
@@ -118,10 +120,19 @@ impl Guard {
             Decision::Service(to) => {
                 let stream = act::is_stream(&socket);
                 let endpoints = routes::endpoints(&self.routes, &to.ip().to_string(), to.port(), stream, self.own);
+                if !stream && self.may_reach(&endpoints) && act::is_bound_here(*to.ip(), to.port()) {
+                    // The answer comes from where the question went: some programs believe no other.
+                    return self.carry(notice, &socket, to);
+                }
                 self.route(notice, &socket, endpoints)
             }
             Decision::Names => {
                 let stream = act::is_stream(&socket);
+                if let Some(asked) = decide::v4(asked).filter(|asked| !stream && decide::is_resolver(asked, self.own))
+                    && act::is_bound_here(*asked.ip(), asked.port())
+                {
+                    return self.carry(notice, &socket, asked);
+                }
                 let mut servers = routes::endpoints(&self.routes, routes::DNS, routes::DNS_PORT, stream, self.own);
                 // Without a control plane the machine's own resolver answers.
                 servers.retain(|server| act::is_bound_here(*server.ip(), server.port()));
@@ -144,6 +155,12 @@ impl Guard {
         }
         self.denied = Some(denial);
         Some(Err(Errno::ACCESS))
+    }
+
+    /// Whether policies let datagrams to all of these through, so that the gateway may choose.
+    fn may_reach(&self, endpoints: &[SocketAddrV4]) -> bool {
+        let flow = |to: &SocketAddrV4| Flow { from: self.own, to: *to, protocol: "udp" };
+        !endpoints.is_empty() && endpoints.iter().all(|to| self.policies.denial(&flow(to)).is_none())
     }
 
     /// Whether a datagram may be the answer to one that was allowed: it leaves from where its receiver may send to.

@@ -1,16 +1,17 @@
-//! The resolver: a thread of the control plane that answers pods' questions about names, and asks the machine's own resolver about
+//! The resolver: threads of the gateway that answer pods' questions about names, and ask the machine's own resolver about
 //! names that are none of the cluster's.
 //!
 //! Pods need not know of it: whatever server they ask at port 53, their shim leads the question here, as long as somebody listens.
 
-use super::routes;
+use super::{act, routes};
 use crate::network::names::{Directory, Kind, Record, Reply};
+use crate::world::entrance;
 use crate::world::plan::{Route, RoutePort};
 use simple_dns::rdata::{A, CNAME, PTR, RData, SRV};
 use simple_dns::{CLASS, Name, PacketFlag, QTYPE, Question, RCODE, ResourceRecord, TYPE};
 use simple_dns::{Packet, SimpleDnsError};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,9 +29,31 @@ const LONGEST: usize = 4096;
 /// What the resolver and whoever feeds it share.
 pub type Shared = Arc<Mutex<Directory>>;
 
-/// Starts answering, and leads the cluster's pods here. It ends with the process, or when its socket is taken away.
-pub fn start(state: &Path, directory: Shared) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+/// Starts answering, and leads the cluster's pods here: at a port of its own, and where the machine allows it at the cluster's
+/// address for names, for programs that believe only who was asked. It ends with the process.
+pub fn start(state: &Path, network: u8, directory: &Shared) -> Vec<UdpSocket> {
+    let places = [(Ipv4Addr::LOCALHOST, 0), (entrance::resolver(network), routes::DNS_PORT)];
+    let sockets: Vec<UdpSocket> = places.into_iter().filter_map(|place| answer_at(place, directory).ok()).collect();
+    let _ = sockets.first().map(|first| lead(state, first));
+    sockets
+}
+
+/// Where the resolver of the cluster with this folder answers the rest of the machine; none while it does not run.
+pub fn found(state: &Path, network: u8) -> Option<SocketAddrV4> {
+    let usual = SocketAddrV4::new(entrance::resolver(network), routes::DNS_PORT);
+    let folder = state.join(routes::FOLDER);
+    let own = routes::endpoints(&folder, routes::DNS, routes::DNS_PORT, false, Ipv4Addr::LOCALHOST);
+    std::iter::once(usual).chain(own).find(|place| act::is_bound_here(*place.ip(), place.port()))
+}
+
+fn answer_at(place: (Ipv4Addr, u16), directory: &Shared) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(place)?;
+    let (listener, directory) = (socket.try_clone()?, directory.clone());
+    std::thread::Builder::new().name("resolver".into()).spawn(move || listen(&listener, &directory))?;
+    Ok(socket)
+}
+
+fn lead(state: &Path, socket: &UdpSocket) -> io::Result<()> {
     let port = RoutePort {
         name: "dns".into(),
         protocol: "UDP".into(),
@@ -39,27 +62,14 @@ pub fn start(state: &Path, directory: Shared) -> io::Result<UdpSocket> {
         sticky: false,
         endpoints: vec![socket.local_addr()?.to_string().into()],
     };
-    routes::write(state, &Route { address: routes::DNS.into(), ports: vec![port], ..Route::default() })?;
-    let listener = socket.try_clone()?;
-    std::thread::Builder::new().name("resolver".into()).spawn(move || listen(&listener, &directory))?;
-    Ok(socket)
-}
-
-/// Ends the resolver behind a socket.
-pub fn stop(socket: &UdpSocket) {
-    // An empty datagram from itself: nobody else can send one from there.
-    let _ = socket.local_addr().and_then(|own| socket.send_to(&[], own));
+    routes::write(state, &Route { address: routes::DNS.into(), ports: vec![port], ..Route::default() })
 }
 
 fn listen(socket: &UdpSocket, directory: &Shared) {
-    let own = socket.local_addr().ok();
     let asked = Arc::new(AtomicUsize::new(0));
     let mut bytes = [0; LONGEST];
     loop {
         let Ok((length, client)) = socket.recv_from(&mut bytes) else { continue };
-        if length == 0 && Some(client) == own {
-            return;
-        }
         match answer(&bytes[..length], client, directory) {
             Some(Said::Known(reply)) => drop(socket.send_to(&reply, client)),
             Some(Said::Ask(question)) => ask(socket, client, question, &asked),

@@ -2,7 +2,9 @@
 //! They outlive the control plane. A line is a port: `tcp 80 any 127.9.1.4:8080 127.9.1.5:8080`; the third word is `same` when a
 //! client is to come to the same endpoint each time.
 
+use crate::object::Str;
 use crate::world::plan::Route;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -17,7 +19,38 @@ pub const DNS: &str = "dns";
 /// The port of resolvers.
 pub const DNS_PORT: u16 = 53;
 
-/// Writes, or with no ports removes, the routes of a Service: a file for each of its addresses.
+/// The addresses that have a file.
+#[derive(Default)]
+pub struct Written(HashSet<Str>);
+
+impl Written {
+    /// Writes, or with no ports removes, the routes of a Service.
+    pub fn write(&mut self, state: &Path, route: &Route) -> io::Result<()> {
+        match route.ports.is_empty() {
+            true => route.addresses().for_each(|address| {
+                let _ = self.0.remove(address);
+            }),
+            false => self.0.extend(route.addresses().cloned()),
+        }
+        write(state, route)
+    }
+
+    /// Removes what an earlier control plane has written of Services that are gone: call it once all routes have been written. The
+    /// files of the resolver and of the proxy for Ingresses are theirs.
+    pub fn sweep(&self, state: &Path) {
+        let is_gone = |name: &str| {
+            let address: Option<Ipv4Addr> = name.trim_end_matches(".new").parse().ok();
+            address.is_some_and(|address| address.octets()[2] != 255) && !self.0.contains(name)
+        };
+        for entry in fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(is_gone) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// Writes, or with no ports removes, routes: a file for each address.
 pub fn write(state: &Path, route: &Route) -> io::Result<()> {
     let folder = state.join(FOLDER);
     if !route.ports.is_empty() {

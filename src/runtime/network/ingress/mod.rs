@@ -1,4 +1,4 @@
-//! The proxy that lets HTTP in by the rules of Ingresses: a thread of the control plane, from the first Ingress on.
+//! The proxy that lets HTTP in by the rules of Ingresses: a thread of the gateway, from the first Ingress on.
 //!
 //! Knows: what each Ingress lets in and where each Service leads, as they were last ordered ([`Known`]); the rest is the matter of
 //! [`doors`] (listening), [`tls`] (certificates), [`forward`] (one request) and [`pool`] (connections to endpoints).

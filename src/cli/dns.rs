@@ -1,0 +1,116 @@
+//! `kloop dns`: how the machine itself comes to know the names of the cluster.
+
+use super::{Context, Outcome};
+use crate::object::{Object, Resource};
+use crate::runtime;
+use std::collections::BTreeMap;
+
+/// Tell how this machine can know the names of the cluster: lines for its hosts file, and how to ask kloop's resolver.
+///
+/// The output can be appended to /etc/hosts as it is: Services with an address, members of headless Services that have a name, and
+/// the hosts of Ingresses. Pods need none of it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+# Show the lines, and the commands for systemd-resolved
+kloop dns
+
+# Make the names known on this machine
+kloop dns | sudo tee -a /etc/hosts")]
+pub struct Args {}
+
+/// Runs the verb.
+pub fn run(_args: Args, context: &mut Context) -> Outcome {
+    let (network, lines) = context.look(|ledger| {
+        let list = |resource| ledger.list(Resource(resource), None);
+        let names =
+            names(&list("services")?, &list("endpointslices.discovery.k8s.io")?, &list("ingresses.networking.k8s.io")?);
+        Ok((ledger.network(), names))
+    })?;
+    let home = context.existing()?.map(|api| api.store().home().to_owned());
+    let resolver = home.and_then(|home| runtime::resolver_of(&home, network));
+    let mut text = String::from("# Names of the kloop cluster. They hold until a Service is made anew.\n");
+    for (address, names) in lines {
+        text += &format!("{address}\t{}\n", names.join(" "));
+    }
+    text += &match resolver {
+        Some(place) => {
+            // systemd-resolved takes a port after the address (resolved.conf(5)).
+            let server = place.to_string();
+            let server = server.strip_suffix(":53").unwrap_or(&server);
+            format!(
+                "# Or let systemd-resolved ask kloop for them, as long as pods run:\n\
+                 #   sudo resolvectl dns lo {server} && sudo resolvectl domain lo '~cluster.local'\n"
+            )
+        }
+        None => "# kloop's resolver does not run: kloop reconcile --watch starts it.\n".into(),
+    };
+    context.print(&text)
+}
+
+/// The names by their address.
+fn names(services: &[Object], slices: &[Object], ingresses: &[Object]) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for service in services {
+        let Some(address) = service.text(&["spec", "clusterIP"]).filter(|ip| !ip.is_empty() && *ip != "None") else {
+            continue;
+        };
+        let place = format!("{}.{}", service.name(), service.namespace());
+        found.entry(address.to_owned()).or_default().extend([format!("{place}.svc.cluster.local"), place]);
+    }
+    for slice in slices {
+        let Some(service) = slice.label("kubernetes.io/service-name") else { continue };
+        for endpoint in slice.items(&["endpoints"]) {
+            if let (Some(host), Some(address)) = (endpoint["hostname"].as_str(), endpoint["addresses"][0].as_str()) {
+                let name = format!("{host}.{service}.{}.svc.cluster.local", slice.namespace());
+                found.entry(address.to_owned()).or_default().push(name);
+            }
+        }
+    }
+    for ingress in ingresses {
+        let Some(address) =
+            ingress.items(&["status", "loadBalancer", "ingress"]).first().and_then(|one| one["ip"].as_str())
+        else {
+            continue;
+        };
+        // A hosts file knows no wildcards.
+        let hosts = ingress.items(&["spec", "rules"]).iter().filter_map(|rule| rule["host"].as_str());
+        let hosts = hosts.filter(|host| !host.starts_with('*')).map(str::to_owned);
+        found.entry(address.to_owned()).or_default().extend(hosts);
+    }
+    for names in found.values_mut() {
+        let mut seen = std::collections::HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+    }
+    found.retain(|_, names| !names.is_empty());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_has_an_address_has_a_line() {
+        let service = |name: &str, ip: &str| {
+            Object(json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {"clusterIP": ip}}))
+        };
+        let endpoints = json!([{"hostname": "db-0", "addresses": ["127.9.1.4"]}, {"addresses": ["127.9.1.5"]}]);
+        let labels = json!({"kubernetes.io/service-name": "db"});
+        let slice = Object(
+            json!({"metadata": {"name": "db-1", "namespace": "shop", "labels": labels}, "endpoints": endpoints}),
+        );
+        let rules = json!([{"host": "shop.example"}, {"host": "*.shop.example"}, {}, {"host": "shop.example"}]);
+        let status = json!({"loadBalancer": {"ingress": [{"ip": "127.9.255.1"}]}});
+        let ingress = Object(json!({"metadata": {"name": "shop"}, "spec": {"rules": rules}, "status": status}));
+        let found = names(&[service("web", "127.9.128.7"), service("db", "None")], &[slice], &[ingress]);
+        let lines: Vec<String> =
+            found.iter().map(|(address, names)| format!("{address} {}", names.join(" "))).collect();
+        let expected = [
+            "127.9.1.4 db-0.db.shop.svc.cluster.local",
+            "127.9.128.7 web.shop.svc.cluster.local web.shop",
+            "127.9.255.1 shop.example",
+        ];
+        assert_eq!(lines, expected);
+    }
+}

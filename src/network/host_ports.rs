@@ -1,0 +1,133 @@
+//! Ports of the machine that pods want (`hostPort`): where a pod's container is to be reached besides its own address.
+//!
+//! Knows: which pods have an address to lead to. Without `hostIP`, and for `0.0.0.0`, the machine's localhost is meant: kloop never
+//! listens on every address. Never: binds anything; that no other pod of the node wants the same port is the scheduler's matter.
+
+use super::routes::tell_blocked;
+use crate::object::{Key, Object};
+use crate::world::entrance::HostPort;
+use crate::world::{Effect, Loop, Plan, Row, World};
+use serde_json::Value;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// The loop.
+pub const LOOP: Loop = Loop { name: "hostport-controller", root: "pods", concerns, plan };
+
+fn concerns(_world: &World, row: &Row) -> Vec<Key> {
+    let wants = row.key.resource == "pods" && row.mentions("hostPort");
+    if wants { vec![row.key.clone()] } else { Vec::new() }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let row = world.get(key);
+    let wanted = row.map(|row| wanted(world, row)).unwrap_or_default();
+    let ordered = world.facts.exposed.get(key).map_or(&[][..], Vec::as_slice);
+    if wanted != ordered {
+        plan.effects.push(Effect::Expose { pod: key.clone(), ports: wanted });
+    }
+    if let Some(row) = row {
+        tell_blocked(world, row, &mut plan, |at, why| format!("hostPort {at} does not lead to the pod: {why}"));
+    }
+    plan
+}
+
+fn wanted(world: &World, row: &Row) -> Vec<HostPort> {
+    let pod = row.pod();
+    let node = pod.and_then(|pod| pod.node.as_ref()).and_then(|node| world.facts.nodes.get(node));
+    let is_here = node.is_some_and(|node| node.ours && !node.simulated);
+    let object = row.body();
+    if !is_here || object.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true)) {
+        return Vec::new();
+    }
+    let Some(address) = pod.and_then(|pod| pod.address()).and_then(|ip| ip.parse().ok()) else { return Vec::new() };
+    ports(&object).filter_map(|port| host_port(port, address)).collect()
+}
+
+fn ports(pod: &Object) -> impl Iterator<Item = &Value> {
+    let containers = ["initContainers", "containers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
+    containers.flat_map(|container| container["ports"].as_array().into_iter().flatten())
+}
+
+fn host_port(port: &Value, pod: Ipv4Addr) -> Option<HostPort> {
+    let number = |field: &str| u16::try_from(port[field].as_u64()?).ok().filter(|port| *port > 0);
+    let ip = port["hostIP"].as_str().filter(|ip| !ip.is_empty() && *ip != "0.0.0.0");
+    let ip = ip.map_or(Some(Ipv4Addr::LOCALHOST), |ip| ip.parse().ok())?;
+    let is_udp = match port["protocol"].as_str().unwrap_or("TCP") {
+        "TCP" => false,
+        "UDP" => true,
+        _ => return None,
+    };
+    let to = SocketAddrV4::new(pod, number("containerPort")?);
+    Some(HostPort { at: SocketAddrV4::new(ip, number("hostPort")?), is_udp, to })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Resource, Time};
+    use crate::world::NodeFacts;
+    use crate::world::entrance::Blocked;
+    use serde_json::json;
+
+    fn world(ports: Value, host_network: bool) -> (World, Key) {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        world.facts.nodes.insert("n".into(), NodeFacts { ours: true, ..NodeFacts::default() });
+        let key = Key::new(Resource("pods"), "default", "p");
+        let spec = json!({"nodeName": "n", "hostNetwork": host_network, "containers": [{"name": "c", "ports": ports}]});
+        let meta = json!({"name": "p", "namespace": "default", "uid": "p"});
+        let pod = json!({"metadata": meta, "spec": spec, "status": {"phase": "Running", "podIP": "127.9.1.4"}});
+        world.put(key.clone(), pod.to_string().into());
+        (world, key)
+    }
+
+    #[test]
+    fn ports_lead_to_the_pod() {
+        let table = [
+            (json!({"containerPort": 80}), None),
+            (json!({"containerPort": 80, "hostPort": 8080}), Some(("127.0.0.1:8080", false))),
+            (json!({"containerPort": 80, "hostPort": 8080, "hostIP": "0.0.0.0"}), Some(("127.0.0.1:8080", false))),
+            (
+                json!({"containerPort": 80, "hostPort": 8080, "hostIP": "192.0.2.1", "protocol": "UDP"}),
+                Some(("192.0.2.1:8080", true)),
+            ),
+            (json!({"containerPort": 80, "hostPort": 8080, "protocol": "SCTP"}), None),
+            (json!({"containerPort": 80, "hostPort": 8080, "hostIP": "::1"}), None),
+        ];
+        for (port, expected) in table {
+            let (world, key) = world(json!([port.clone()]), false);
+            let to = "127.9.1.4:80".parse().unwrap();
+            let expected: Vec<HostPort> =
+                expected.map(|(at, is_udp)| HostPort { at: at.parse().unwrap(), is_udp, to }).into_iter().collect();
+            let found = wanted(&world, world.get(&key).unwrap());
+            assert_eq!(found, expected, "{port}");
+        }
+        let (world, key) = world(json!([{"containerPort": 80, "hostPort": 80}]), true);
+        assert_eq!(wanted(&world, world.get(&key).unwrap()), [], "it is the machine's own port");
+    }
+
+    #[test]
+    fn ports_are_opened_once_told_when_blocked_and_closed() {
+        let (mut world, key) = world(json!([{"containerPort": 80, "hostPort": 8080}]), false);
+        let first = plan(&world, &key);
+        assert_eq!(first.effects.len(), 1);
+        world.facts.ordered(&first.effects[0], Time::UNIX_EPOCH);
+        assert!(plan(&world, &key).is_empty());
+        let blocked = Blocked {
+            at: "127.0.0.1:8080".parse().unwrap(),
+            is_udp: false,
+            is_reserved: false,
+            why: "Address already in use".into(),
+        };
+        world.facts.take(crate::world::Report::Blocked { about: key.clone(), doors: vec![blocked] });
+        let told = plan(&world, &key);
+        assert_eq!(
+            told.events[0].message,
+            "hostPort 127.0.0.1:8080/TCP does not lead to the pod: Address already in use"
+        );
+        world.facts.ordered(&told.effects[0], Time::UNIX_EPOCH);
+        assert!(plan(&world, &key).is_empty(), "told once");
+        world.remove(&key);
+        assert_eq!(plan(&world, &key).effects, [Effect::Expose { pod: key.clone(), ports: Vec::new() }]);
+    }
+}

@@ -1,0 +1,370 @@
+//! The gateway: one process for each cluster that answers names and lets the rest of the machine in, and goes on with that while no
+//! control plane runs ("fail static").
+//!
+//! A control plane starts it, tells it everything over a socket ([`Order`]), and hears where doors are open and which could not be opened
+//! ([`News`]). When that control plane ends, the gateway keeps what it was told; the next one tells everything anew, and what it did not
+//! tell is dropped once it says [`Order::Settled`]. The listening sockets stay open through all of it, unless the next one is of
+//! another build: then the gateway ends and is started anew. Without a control plane it ends when no pod of the cluster lives any more.
+//!
+//! Never: reads an object, or decides where anything leads. Start reading at [`main`]; [`link`] is the control plane's side.
+
+pub mod link;
+
+use super::super::folder;
+use super::{ingress, proxy, resolver};
+use crate::object::{Key, Str};
+use crate::world::Report;
+use crate::world::entrance::{Blocked, Doors, Entrance, HostPort};
+use crate::world::plan::Route;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The word by which this binary becomes a gateway; the cluster's folder follows.
+pub const WORD: &str = "network";
+/// The socket's name in the cluster's folder.
+const SOCKET: &str = "network.sock";
+/// The lock's name: held by the gateway for life.
+const LOCK: &str = "network.lock";
+/// Between two looks at whether anything is left to stay for.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long a predecessor may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a control plane may take for its first word, and to take in what it is told.
+const MOMENT: Duration = Duration::from_secs(2);
+
+/// What a control plane tells: one JSON document a line.
+#[derive(Serialize, Deserialize, Debug, Clone)]
+pub enum Order {
+    /// The first word: who leads.
+    Hello {
+        /// The epoch.
+        epoch: u64,
+        /// The build of the binary.
+        build: String,
+    },
+    /// Where a Service leads.
+    Route(Key, Route),
+    /// What an Ingress lets in; none when nothing any more.
+    Admit(Key, Option<Entrance>),
+    /// The ports of the machine that a pod wants.
+    Expose(Key, Vec<HostPort>),
+    /// Who has an address: the pod's namespace.
+    Pod(Ipv4Addr, Str),
+    /// Names are to be answered from now on, in the cluster whose addresses are 127.N.0.0/16.
+    Answer(u8),
+    /// Everything has been told: what was told by others before and not again is over.
+    Settled,
+}
+
+/// What the gateway tells.
+#[derive(Serialize, Deserialize, Debug, Clone)]
+pub enum News {
+    /// Where the proxy for Ingresses listens.
+    Doors(Doors),
+    /// Doors of a Service, or of a pod, that could not be opened.
+    Blocked(Key, Vec<Blocked>),
+}
+
+/// Differs when the program does.
+fn build(program: &Path) -> String {
+    let found = std::fs::metadata(program);
+    found.map_or_else(|_| String::new(), |file| format!("{}.{}.{}", file.dev(), file.ino(), file.mtime()))
+}
+
+/// The path of a socket in a folder, however long the folder's own is.
+fn socket(folder: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
+}
+
+/// Runs the gateway of a cluster, in a process that is nobody's child. The first control plane is at standard input.
+pub fn main(state: &Path) -> io::Result<()> {
+    // SAFETY: nothing is open yet but standard input, output and error; what else was inherited belongs to nobody here.
+    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+    // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
+    if unsafe { libc::fork() } != 0 {
+        return Ok(());
+    }
+    let _ = rustix::process::setsid();
+    let _ = rustix::thread::set_name(c"network");
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    raise_limit();
+    let Some(_lock) = lock(state)? else { return Ok(()) };
+    let folder = File::open(state)?;
+    let _ = std::fs::remove_file(state.join(SOCKET));
+    let listener = UnixListener::bind(socket(&folder))?;
+    let first = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+    rustix::stdio::dup2_stdin(super::super::spawn::nothing()?)?;
+    let mut gateway = Gateway::new(state)?;
+    gateway.meet(first);
+    gateway.run(&listener);
+    let _ = std::fs::remove_file(state.join(SOCKET));
+    Ok(())
+}
+
+/// Each connection takes descriptors.
+fn raise_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// None when another gateway goes on.
+fn lock(state: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(state.join(LOCK))?;
+    let until = Instant::now() + PATIENCE;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(Some(file))
+}
+
+/// What is told to the control plane, and to the next one at its first word.
+#[derive(Default)]
+struct Outbox {
+    leader: Option<UnixStream>,
+    doors: Doors,
+    blocked: BTreeMap<Key, Vec<Blocked>>,
+}
+
+impl Outbox {
+    fn tell(&mut self, news: News) {
+        self.say(&news);
+        match news {
+            News::Doors(doors) => self.doors = doors,
+            News::Blocked(key, blocked) if blocked.is_empty() => drop(self.blocked.remove(&key)),
+            News::Blocked(key, blocked) => drop(self.blocked.insert(key, blocked)),
+        }
+    }
+
+    fn say(&mut self, news: &News) {
+        let Ok(mut line) = serde_json::to_vec(news) else { return };
+        line.push(b'\n');
+        // One that does not listen is no leader: it has gone, which is seen where it speaks.
+        let _ = self.leader.as_mut().map(|leader| leader.write_all(&line));
+    }
+
+    fn lead(&mut self, leader: UnixStream) {
+        self.leader = Some(leader);
+        self.say(&News::Doors(self.doors.clone()));
+        let blocked: Vec<News> =
+            self.blocked.iter().map(|(key, blocked)| News::Blocked(key.clone(), blocked.clone())).collect();
+        blocked.iter().for_each(|news| self.say(news));
+    }
+}
+
+/// Everything that the process has in its hands.
+struct Gateway {
+    state: PathBuf,
+    epoch: u64,
+    leader: Option<Leader>,
+    outbox: Arc<Mutex<Outbox>>,
+    directory: resolver::Shared,
+    resolvers: Vec<UdpSocket>,
+    proxy: proxy::Teller,
+    ingress: ingress::Proxy,
+    /// What leads somewhere, and what of it the present leader has told.
+    known: HashSet<Key>,
+    told: HashSet<Key>,
+    is_over: bool,
+}
+
+/// The control plane that leads.
+struct Leader {
+    stream: UnixStream,
+    /// What it has said of a line.
+    begun: Vec<u8>,
+}
+
+impl Gateway {
+    fn new(state: &Path) -> io::Result<Gateway> {
+        let outbox: Arc<Mutex<Outbox>> = Arc::default();
+        let teller = outbox.clone();
+        let tell = move |key, blocked| locked(&teller).tell(News::Blocked(key, blocked));
+        Ok(Gateway {
+            state: state.to_owned(),
+            epoch: 0,
+            leader: None,
+            outbox,
+            directory: resolver::Shared::default(),
+            resolvers: Vec::new(),
+            proxy: proxy::start(state, Box::new(tell))?,
+            ingress: ingress::Proxy::default(),
+            known: HashSet::new(),
+            told: HashSet::new(),
+            is_over: false,
+        })
+    }
+
+    /// Serves control planes until nothing is left to stay for.
+    fn run(&mut self, listener: &UnixListener) {
+        let mut is_idle = false;
+        while !self.is_over {
+            let (called, spoken) = self.wait(listener);
+            if called && let Ok((stream, _)) = listener.accept() {
+                self.meet(stream);
+            }
+            if spoken && !self.hear() {
+                self.leader = None;
+                locked(&self.outbox).leader = None;
+            }
+            // Seen twice: a control plane that has just ended may be followed by the next one.
+            let is_alone = self.leader.is_none() && !called && !self.has_pods();
+            if is_alone && is_idle {
+                return;
+            }
+            is_idle = is_alone;
+        }
+    }
+
+    /// Whether somebody calls, and whether the leader speaks.
+    fn wait(&self, listener: &UnixListener) -> (bool, bool) {
+        let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
+        fds.extend(self.leader.iter().map(|leader| PollFd::new(&leader.stream, PollFlags::IN)));
+        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+        let _ = poll(&mut fds, self.leader.is_none().then_some(&look));
+        let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        (is_ready(0), is_ready(1))
+    }
+
+    /// Whether any shim lives. A folder that is gone has none.
+    fn has_pods(&self) -> bool {
+        let pods = std::fs::read_dir(self.state.join("pods")).into_iter().flatten().flatten();
+        pods.into_iter().any(|pod| folder::holder(&pod.path()).is_some())
+    }
+
+    /// Who calls leads from now on, unless its time is over. One of another build has to have a gateway of its own.
+    fn meet(&mut self, stream: UnixStream) {
+        let _ = stream.set_read_timeout(Some(MOMENT));
+        let _ = stream.set_write_timeout(Some(MOMENT));
+        let Ok(ours) = stream.try_clone() else { return };
+        let mut reader = BufReader::new(&stream);
+        let mut line = Vec::new();
+        let read = reader.read_until(b'\n', &mut line);
+        let Ok(Order::Hello { epoch, build: theirs }) = read.and_then(|_| Ok(serde_json::from_slice(&line)?)) else {
+            return;
+        };
+        if epoch < self.epoch {
+            return;
+        }
+        if theirs != build(Path::new(crate::runtime::machine::THIS)) {
+            self.is_over = true;
+            return;
+        }
+        let begun = reader.buffer().to_vec();
+        self.epoch = epoch;
+        self.told.clear();
+        locked(&self.outbox).lead(ours);
+        self.leader = Some(Leader { stream, begun });
+        // What came with the first word is there already.
+        self.take_lines();
+    }
+
+    /// Takes in what the leader says. False when it has gone.
+    fn hear(&mut self) -> bool {
+        let Some(leader) = &mut self.leader else { return true };
+        let mut bytes = [0; 65_536];
+        match leader.stream.read(&mut bytes) {
+            Ok(0) => return false,
+            Ok(read) => leader.begun.extend_from_slice(&bytes[..read]),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return true;
+            }
+            Err(_) => return false,
+        }
+        self.take_lines();
+        true
+    }
+
+    fn take_lines(&mut self) {
+        let Some(leader) = &mut self.leader else { return };
+        let Some(end) = leader.begun.iter().rposition(|byte| *byte == b'\n') else { return };
+        let rest = leader.begun.split_off(end + 1);
+        let lines = std::mem::replace(&mut leader.begun, rest);
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            // Of the same build there is none that cannot be read.
+            if let Ok(order) = serde_json::from_slice(line) {
+                self.take(order);
+            }
+        }
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Hello { .. } => {}
+            Order::Route(key, route) => self.route(key, route),
+            Order::Admit(key, entrance) => self.admit(key, entrance),
+            Order::Expose(key, ports) => self.expose(key, &ports),
+            Order::Pod(address, namespace) => {
+                self.directory.lock().unwrap_or_else(PoisonError::into_inner).pod(address, namespace);
+            }
+            Order::Answer(network) if self.resolvers.is_empty() => {
+                self.resolvers = resolver::start(&self.state, network, &self.directory);
+            }
+            Order::Answer(_) => {}
+            Order::Settled => {
+                let left: Vec<Key> = self.known.difference(&self.told).cloned().collect();
+                left.into_iter().for_each(|key| self.forget(key));
+            }
+        }
+    }
+
+    fn note(&mut self, key: &Key, is_there: bool) {
+        self.told.insert(key.clone());
+        let _ = if is_there { self.known.insert(key.clone()) } else { self.known.remove(key) };
+    }
+
+    fn route(&mut self, key: Key, route: Route) {
+        self.note(&key, !route.leads_nowhere());
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner).lead(&key, &route);
+        self.ingress.lead(&key, &route);
+        let _ = self.proxy.send((key, proxy::doors(&route)));
+    }
+
+    fn admit(&mut self, key: Key, entrance: Option<Entrance>) {
+        self.note(&key, entrance.is_some());
+        let outbox = self.outbox.clone();
+        let tell = || -> ingress::Tell {
+            Box::new(move |report| {
+                if let Report::Doors(doors) = report {
+                    locked(&outbox).tell(News::Doors(doors));
+                }
+            })
+        };
+        self.ingress.admit(&key, entrance.map(Arc::new), &self.state, tell);
+    }
+
+    fn expose(&mut self, key: Key, ports: &[HostPort]) {
+        self.note(&key, !ports.is_empty());
+        let _ = self.proxy.send((key, proxy::of_pod(ports)));
+    }
+
+    /// What the present leader knows nothing of.
+    fn forget(&mut self, key: Key) {
+        match key.resource.0 {
+            "services" => self.route(key, Route::default()),
+            "pods" => self.expose(key, &[]),
+            _ => self.admit(key, None),
+        }
+    }
+}
+
+fn locked(outbox: &Mutex<Outbox>) -> std::sync::MutexGuard<'_, Outbox> {
+    outbox.lock().unwrap_or_else(PoisonError::into_inner)
+}

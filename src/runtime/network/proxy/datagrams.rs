@@ -1,0 +1,113 @@
+//! Datagrams, there and back: each client has a socket of its own to the endpoint that it was led to, and the answers leave from
+//! where the client has sent to.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::UdpSocket;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::{Instant, timeout};
+
+/// After so long without a datagram a client is forgotten (conntrack: 30 s, 120 s for streams).
+const IDLE: Duration = Duration::from_secs(60);
+/// Clients of one door at the same time.
+const CLIENTS: usize = 1024;
+/// The largest datagram.
+const LONGEST: usize = 65_535;
+
+type Sessions = Rc<RefCell<HashMap<SocketAddr, Session>>>;
+
+/// One client.
+struct Session {
+    to: SocketAddrV4,
+    socket: Rc<UdpSocket>,
+    used: Rc<Cell<Instant>>,
+    task: AbortHandle,
+}
+
+/// The sessions of a door end with it.
+struct Table(Sessions);
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.0.borrow().values().for_each(|session| session.task.abort());
+    }
+}
+
+/// Serves a socket until its task is aborted. Give it to a `LocalSet`.
+pub async fn serve(socket: UdpSocket, places: impl Fn(SocketAddr) -> Vec<SocketAddrV4>) {
+    let (door, table) = (Rc::new(socket), Table(Sessions::default()));
+    let mut bytes = vec![0; LONGEST];
+    loop {
+        let Ok((length, client)) = door.recv_from(&mut bytes).await else { continue };
+        let places = places(client);
+        let known = table.0.borrow().get(&client).filter(|session| places.contains(&session.to)).map(Session::touch);
+        let socket = match known {
+            Some(socket) => Some(socket),
+            None => begin(&door, &table.0, client, &places).await.ok(),
+        };
+        if let Some(socket) = socket {
+            let _ = socket.send(&bytes[..length]).await;
+        }
+    }
+}
+
+impl Session {
+    fn touch(&self) -> Rc<UdpSocket> {
+        self.used.set(Instant::now());
+        self.socket.clone()
+    }
+}
+
+/// Leads a client to an endpoint, in place of where it was led before.
+async fn begin(
+    door: &Rc<UdpSocket>,
+    table: &Sessions,
+    client: SocketAddr,
+    places: &[SocketAddrV4],
+) -> io::Result<Rc<UdpSocket>> {
+    let to = *places.first().ok_or(io::ErrorKind::ConnectionRefused)?;
+    if table.borrow().len() >= CLIENTS && !table.borrow().contains_key(&client) {
+        return Err(io::ErrorKind::QuotaExceeded.into());
+    }
+    // The server sees who the client is.
+    let from = match client.ip() {
+        IpAddr::V4(ip) if ip.is_loopback() && to.ip().is_loopback() => ip,
+        _ => Ipv4Addr::UNSPECIFIED,
+    };
+    let socket = Rc::new(UdpSocket::bind((from, 0)).await?);
+    socket.connect(to).await?;
+    let used = Rc::new(Cell::new(Instant::now()));
+    let task = spawn_local(answer(door.clone(), table.clone(), client, socket.clone(), used.clone())).abort_handle();
+    let before = table.borrow_mut().insert(client, Session { to, socket: socket.clone(), used, task });
+    before.iter().for_each(|session| session.task.abort());
+    Ok(socket)
+}
+
+/// Carries answers back, until nothing was said for a while or nobody is there any more.
+async fn answer(
+    door: Rc<UdpSocket>,
+    table: Sessions,
+    client: SocketAddr,
+    socket: Rc<UdpSocket>,
+    used: Rc<Cell<Instant>>,
+) {
+    let mut bytes = vec![0; LONGEST];
+    loop {
+        match timeout(IDLE, socket.recv(&mut bytes)).await {
+            Ok(Ok(length)) => {
+                used.set(Instant::now());
+                let _ = door.send_to(&bytes[..length], client).await;
+            }
+            Err(_) if used.get().elapsed() < IDLE => {}
+            Ok(Err(_)) | Err(_) => break,
+        }
+    }
+    let mut sessions = table.borrow_mut();
+    if sessions.get(&client).is_some_and(|session| Rc::ptr_eq(&session.socket, &socket)) {
+        sessions.remove(&client);
+    }
+}

@@ -1,0 +1,221 @@
+//! The gateway: names and the ways in from outside go on while no control plane runs; ports of the machine; datagrams.
+
+use crate::cluster::Cluster;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+/// A server of HTTP/1.1 at the port 8080 that says who it is, and of datagrams at 5300 that says who asked.
+const SERVER: &str = r#"
+import http.server, os, socket, threading
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = (os.environ["HOSTNAME"] + "\n").encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *words):
+        pass
+def datagrams():
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("", 5300))
+    while True:
+        said, client = server.recvfrom(100)
+        server.sendto(said.upper() + b" " + client[0].encode(), client)
+threading.Thread(target=datagrams, daemon=True).start()
+http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
+"#;
+
+/// A pod that runs the server, with these more ports, and a Service of both protocols in front of it.
+fn server(name: &str, ports: &str, service: &str) -> String {
+    let program = serde_json::Value::from(SERVER);
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {name}}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: \
+         [{{name: main, image: python3, command: [python3, -c, {program}], ports: [{ports}], readinessProbe: {{tcpSocket: {{port: 8080}}, periodSeconds: 1}}}}]}}}}\n---\n\
+         {{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{selector: {{app: {name}}}, {service}}}}}\n"
+    )
+}
+
+const PORTS: &str = "ports: [{name: http, port: 8000, targetPort: 8080}, {name: udp, port: 5300, protocol: UDP}]";
+
+/// What the server says on a connection.
+fn ask(stream: &TcpStream) -> Option<String> {
+    let mut writer = stream;
+    writer.write_all(b"GET / HTTP/1.1\r\nHost: any\r\n\r\n").ok()?;
+    let mut lines = BufReader::new(stream).lines();
+    lines.by_ref().take_while(|line| line.as_ref().is_ok_and(|line| !line.is_empty())).count();
+    lines.next()?.ok()
+}
+
+fn fetch(place: &str) -> Option<String> {
+    ask(&TcpStream::connect(place).ok()?)
+}
+
+/// What a pod says to a script.
+fn run(cluster: &Cluster, pod: &str, script: &str) -> String {
+    cluster.run(&["exec", pod, "--", "python3", "-c", script], "").out
+}
+
+#[test]
+fn services_and_names_outlive_the_control_plane() {
+    outlive(&Cluster::new());
+}
+
+#[test]
+fn for_an_ordinary_user_as_well() {
+    // Who is one already has tried it by the test before.
+    if rustix::process::geteuid().is_root() {
+        outlive(&Cluster::of_user(65_534));
+    }
+}
+
+fn outlive(cluster: &Cluster) {
+    let plane = cluster.watch();
+    cluster.apply(&server("web", "", PORTS));
+    cluster.ready_pods("app=web", 1);
+    let place = cluster.read("service/web", "{.spec.clusterIP}:8000");
+    let answers = |what: &str| cluster.until(what, || fetch(&place).as_deref() == Some("web"));
+    let name = "import socket; print(socket.gethostbyname('web'))";
+    let address = cluster.read("service/web", "{.spec.clusterIP}") + "\n";
+    answers("it answers");
+    cluster.until("its name is known", || run(cluster, "web", name) == address);
+    let open = TcpStream::connect(&place).unwrap();
+    assert_eq!(ask(&open).as_deref(), Some("web"));
+    let gateway = cluster.gateways();
+    assert_eq!(gateway.len(), 1);
+    plane.end("KILL");
+    assert_eq!(ask(&open).as_deref(), Some("web"), "what is connected stays connected");
+    assert_eq!(fetch(&place).as_deref(), Some("web"), "without a control plane");
+    assert_eq!(run(cluster, "web", name), address, "its name is known without a control plane");
+    // What goes meanwhile is gone with the next one, which takes the gateway over.
+    cluster.apply(&server("other", "", &PORTS.replace("8000", "8001")));
+    cluster.ok("delete service web");
+    let plane = cluster.watch();
+    let other = cluster.read("service/other", "{.spec.clusterIP}:8001");
+    cluster.until("the other one answers", || fetch(&other).as_deref() == Some("other"));
+    cluster.until("nobody listens any more", || TcpStream::connect(&place).is_err());
+    assert_eq!(cluster.gateways(), gateway, "taken over");
+    assert_eq!(ask(&open).as_deref(), Some("web"), "what is connected still is");
+    // A gateway that dies is replaced.
+    std::process::Command::new("kill").args(["-9", &gateway[0].to_string()]).status().unwrap();
+    cluster.until("a new one answers", || fetch(&other).as_deref() == Some("other"));
+    cluster.until("and knows names", || {
+        run(cluster, "web", "import socket; print(socket.gethostbyname('other'))").len() > 1
+    });
+    cluster.ok("delete pod,service --all");
+    cluster.nothing_is_left();
+    assert_eq!(cluster.gateways().len(), 1, "it stays while somebody leads");
+    plane.end("TERM");
+    cluster.until("nothing is left to stay for", || cluster.gateways().is_empty());
+}
+
+/// A port that nobody has at this moment.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn ports_of_the_machine_lead_to_pods() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let port = free_port();
+    let said = cluster.apply(&server("web", &format!("{{containerPort: 8080, hostPort: {port}}}"), PORTS));
+    assert!(!said.contains("Warning"), "{said}");
+    let place = format!("127.0.0.1:{port}");
+    cluster.until("it answers", || fetch(&place).as_deref() == Some("web"));
+    // The scheduler gives a port of the machine away once; and one that another program has is told.
+    cluster.apply(&server("late", &format!("{{containerPort: 8080, hostPort: {port}}}"), PORTS));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = taken.local_addr().unwrap();
+    cluster.apply(&server("other", &format!("{{containerPort: 8080, hostPort: {}}}", there.port()), PORTS));
+    let told = format!("hostPort {there}/TCP does not lead to the pod: Address already in use");
+    cluster.until("it is told", || cluster.ok("describe pod other").contains(&told));
+    cluster.until("it is refused", || {
+        let why = cluster.run(&["why", "pod/late"], "").out;
+        why.contains("didn't have free ports for the requested pod ports")
+    });
+    drop(taken);
+    cluster.until("it answers once the port is free", || fetch(&there.to_string()).as_deref() == Some("other"));
+    cluster.ok("delete pod web other late");
+    cluster.until("nobody listens any more", || TcpStream::connect(&place).is_err());
+}
+
+#[test]
+fn a_node_port_that_is_taken_is_told() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let (port, _taken) =
+        (31_000..32_000).find_map(|port| Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?))).unwrap();
+    let ports = format!("type: NodePort, ports: [{{port: 8000, targetPort: 8080, nodePort: {port}}}]");
+    cluster.apply(&server("web", "", &ports));
+    let told =
+        format!("the rest of the machine does not reach it at 127.0.0.1:{port}/TCP: Address already in use; pods do");
+    cluster.until("an event tells", || cluster.ok("describe service web").contains(&told));
+    let why = cluster.run(&["why", "service/web"], "").out;
+    assert!(why.contains(&told), "{why}");
+}
+
+#[test]
+fn datagrams_come_in_and_answers_leave_from_where_was_asked() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&server("web", "", &format!("type: NodePort, {PORTS}")));
+    cluster.apply(&server("client", "", PORTS));
+    cluster.ready_pods("app=web", 1);
+    cluster.ready_pods("app=client", 1);
+    let node_port = cluster.read("service/web", "127.0.0.1:{.spec.ports[1].nodePort}");
+    let place = cluster.read("service/web", "{.spec.clusterIP}:5300");
+    for place in [&place, &node_port] {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        socket.connect(place).unwrap();
+        let mut bytes = [0; 100];
+        cluster.until("it answers the machine", || {
+            let length = socket.send(b"hello").and_then(|_| socket.recv(&mut bytes.clone()));
+            length.is_ok()
+        });
+        socket.send(b"hello").unwrap();
+        let length = socket.recv(&mut bytes).unwrap();
+        assert_eq!(&bytes[..length], b"HELLO 127.0.0.1");
+    }
+    let (ip, port) = place.split_once(':').unwrap();
+    let script = format!(
+        "import socket\nfor connected in [False, True]:\n    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n    client.settimeout(60)\n    \
+         if connected: client.connect(('{ip}', {port})); client.send(b'hello')\n    else: client.sendto(b'hello', ('{ip}', {port}))\n    \
+         said, server = client.recvfrom(100)\n    print(said.decode(), *server)"
+    );
+    let own = cluster.read("pod/client", "{.status.podIP}");
+    assert_eq!(run(&cluster, "client", &script), format!("HELLO {own} {ip} {port}\n").repeat(2));
+}
+
+#[test]
+fn who_checks_who_answers_is_answered_by_whom_he_asked() {
+    // Port 53 is for root, and so are the files that name the resolver there.
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root may listen at port 53");
+    }
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&server("web", "", PORTS));
+    cluster.ready_pods("app=web", 1);
+    // A question as the C library of Alpine asks it, which believes only the server that it asked.
+    let script = r#"
+import socket
+config = dict(line.split(" ", 1) for line in open("/etc/resolv.conf").read().splitlines())
+name = ["web"] + config["search"].split()[0].split(".")
+question = b"\1\2\1\0\0\1\0\0\0\0\0\0" + b"".join(bytes([len(label)]) + label.encode() for label in name) + b"\0\0\1\0\1"
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.settimeout(60)
+client.sendto(question, (config["nameserver"], 53))
+said, server = client.recvfrom(1000)
+print(server == (config["nameserver"], 53), socket.inet_ntoa(said[-4:]))
+"#;
+    let asker = serde_json::json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "asker", "annotations": {"kloop.dev/filesystem": "private"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "python3", "command": ["python3", "-c", script]}]}});
+    cluster.apply(&asker.to_string());
+    cluster.until_reads("pod/asker", "{.status.phase}", "Succeeded");
+    assert_eq!(cluster.log("asker", "main"), format!("True {}\n", cluster.read("service/web", "{.spec.clusterIP}")));
+}
