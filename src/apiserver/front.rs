@@ -5,12 +5,15 @@ use super::outside::Outside;
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
 use super::{Result, bootstrap};
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::runtime;
 use crate::store::{Access, OpenError, Read, Store, StoreError, Stored, Txn};
 use std::path::Path;
 use std::time::Duration;
 
 /// How long a command waits for its turn to write.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// So many networks are looked at for one that no other cluster has.
+const TRIES: usize = 32;
 
 /// N of the cluster's 127.N.0.0/16, in the store's metadata.
 pub const NETWORK: &str = "network";
@@ -82,7 +85,10 @@ impl Api {
 
     /// Clusters side by side on one machine take their addresses out of different networks: 127.2.0.0/16 to 127.251.0.0/16.
     fn choose_network(&mut self) -> Result<()> {
-        let network = 2 + self.outside.random() % 250;
+        let mut choose = || 2 + self.outside.random() % 250;
+        // Some of them may be another cluster's that runs.
+        let network = (0..TRIES).map(|_| choose()).find(|network| runtime::is_network_free(*network as u8));
+        let network = network.unwrap_or_else(&mut choose);
         let mut txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
         if txn.meta(NETWORK).map_err(|error| refused(&error))?.is_some() {
             return Ok(());

@@ -10,7 +10,7 @@ use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::watch::HEARD;
 use crate::reconcile::why::{Answer, Deed, Limited, Link, Plane, Standing, explain};
 use crate::reconcile::{convergence, leader, tail};
-use crate::runtime::{folder, logs, usage};
+use crate::runtime::{folder, logs, ports, usage};
 use crate::store::Store;
 use crate::world::usage::Throttling;
 use crate::world::{Phase, Row, World};
@@ -77,7 +77,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         let wanted = if nothing_named { unmet(&world, namespace.as_deref()) } else { wanted };
         for key in wanted {
             let answer = explain(&mut world, &key, &plane);
-            answers.extend(answer.map(|answer| with_throttling(with_logs(answer, api.store()), api.store())));
+            answers
+                .extend(answer.map(|answer| with_ports(with_throttling(with_logs(answer, api.store()), api.store()))));
         }
     }
     match args.print.printer()? {
@@ -167,6 +168,19 @@ fn with_throttling(mut answer: Answer, store: &Store) -> Answer {
                 "throttled: its CPU limit ({cpu}) held it back {now}, just now: {container} and its probes are slow; raise the limit",
             ));
         }
+    }
+    answer
+}
+
+/// Adds who has the ports that containers want in vain: a program that listens on every address takes its port from every pod.
+fn with_ports(mut answer: Answer) -> Answer {
+    for link in &mut answer.links {
+        let Some((port, holder)) = link.ports.iter().find_map(|port| Some((port, ports::holder(*port)?))) else {
+            continue;
+        };
+        let who = holder.pid.map_or(holder.program.clone(), |pid| format!("{} (pid {pid})", holder.program));
+        link.more.insert(0, format!("port {port}: {who} listens there on every address of this machine"));
+        link.next = Some(format!("end {who}, or let one of the two listen at another port than {port}"));
     }
     answer
 }

@@ -18,7 +18,7 @@ pub fn of(pod: &LocalPod) -> Option<Str> {
     if let Some(ip) = has {
         return Some(ip.into());
     }
-    if pod.spec.host_network == Some(true) {
+    if pod.spec.host_network == Some(true) || !(pod.world.settings.pod_network || pod.simulated) {
         return Some(of_node(pod).into());
     }
     let start = hash(&pod.row.uid) % (THIRDS * FOURTHS);
@@ -103,6 +103,14 @@ mod tests {
         machine.put("pods", other);
         machine.settle();
         assert_eq!(machine.status()["podIP"], first.as_str());
+    }
+
+    #[test]
+    fn without_a_pod_network_pods_are_on_the_machines() {
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+        machine.world.settings.pod_network = false;
+        machine.settle();
+        assert_eq!(machine.status()["podIP"], "127.0.0.1");
     }
 
     #[test]

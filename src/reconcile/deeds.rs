@@ -269,6 +269,7 @@ pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
         Report::Removed { .. }
         | Report::Sources { .. }
         | Report::Doors(_)
+        | Report::SharedNetwork(_)
         | Report::Denied { .. }
         | Report::Blocked { .. } => None,
         Report::Build { built, .. } => match &built.stage {

@@ -141,10 +141,22 @@ impl Heart {
         self.world.facts.ordered(effect, now);
     }
 
+    /// Tells people something, with the next beat.
+    pub fn say(&mut self, now: Time, text: &str) {
+        self.news.push(Line { at: now, by: "reconcile", about: None, text: text.to_owned(), weight: Weight::Deed });
+    }
+
     /// What the machine reports becomes facts, and makes its pod, or its image, due.
     pub fn take(&mut self, report: Report, now: Time) {
         let text = deeds::of_report(&self.world.facts, &report);
         let is_usage = matches!(report, Report::Usage { .. });
+        if let Report::SharedNetwork(network) = report {
+            let text = "another cluster that runs on this machine has them as well, and some of its pods or Services may have the same";
+            return self.say(
+                now,
+                &format!("addresses 127.{network}.0.0/16: {text} address; make one of the two clusters anew"),
+            );
+        }
         let is_about_doors = matches!(report, Report::Doors(_));
         if let Report::Blocked { about, .. } = &report {
             let by = if about.resource == "pods" { &crate::network::HOST_PORTS } else { &crate::network::LOOP };

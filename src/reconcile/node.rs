@@ -20,13 +20,22 @@ pub const LOCAL: &str = "local";
 /// Since when a node is stopped by hand: its heartbeats have ended then.
 pub const STOPPED: &str = "kloop.dev/stopped";
 
+/// What a node tells on which pods have no addresses of their own.
+pub const ON_HOST: &str = "this machine lets kloop put no seccomp filter with a listener on processes (an old kernel, or a sandbox around it): pods \
+     are on the machine's network, share its ports, and have neither names nor NetworkPolicies";
+
 /// Registers this machine, or brings its Node up to date.
-pub fn register(api: &mut Api, capacity: &Capacity) -> Result<()> {
+pub fn register(api: &mut Api, capacity: &Capacity, pod_network: bool) -> Result<()> {
     let kind = kinds::by_resource(Resource("nodes"))
         .ok_or_else(|| Status::new(Reason::InternalError, "no kind Node in the catalogue; this is a bug"))?;
     let key = Key::new(kind.resource, "", &capacity.name);
     api.write(false, |ledger| {
-        let status = status(capacity, ledger.now());
+        let mut status = status(capacity, ledger.now());
+        if !pod_network {
+            let told = status["conditions"].as_array_mut();
+            told.into_iter()
+                .for_each(|told| told.push(condition(ledger.now(), "PodNetwork", "False", "NoFilter", ON_HOST)));
+        }
         let Some(mut node) = ledger.get(&key)? else {
             let mut node = object(capacity);
             node.set(&["status"], status);
@@ -71,11 +80,7 @@ fn object(capacity: &Capacity) -> Object {
 }
 
 fn status(capacity: &Capacity, now: Time) -> Value {
-    let now = time::rfc3339(now);
-    let condition = |kind: &str, value: &str, reason: &str, message: &str| {
-        json!({"type": kind, "status": value, "reason": reason, "message": message,
-            "lastHeartbeatTime": now, "lastTransitionTime": now})
-    };
+    let condition = |kind: &str, value: &str, reason: &str, message: &str| condition(now, kind, value, reason, message);
     let offers = json!({
         "cpu": milli(capacity.cpu_milli), "memory": format!("{}Ki", capacity.memory / 1024),
         "ephemeral-storage": format!("{}Ki", capacity.storage / 1024), "pods": capacity.pods.to_string(),
@@ -101,6 +106,11 @@ fn status(capacity: &Capacity, now: Time) -> Value {
             "operatingSystem": "linux", "architecture": capacity.architecture,
         },
     })
+}
+
+fn condition(now: Time, kind: &str, value: &str, reason: &str, message: &str) -> Value {
+    let now = time::rfc3339(now);
+    json!({"type": kind, "status": value, "reason": reason, "message": message, "lastHeartbeatTime": now, "lastTransitionTime": now})
 }
 
 fn milli(cpu: i64) -> String {

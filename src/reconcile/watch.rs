@@ -10,6 +10,7 @@ use super::{Line, Narrator, Weight, node};
 use crate::apiserver::{Api, front};
 use crate::kubelet::manifests;
 use crate::object::{Str, Time};
+use crate::runtime;
 use crate::runtime::capacity::Capacity;
 use crate::runtime::image::Environment;
 use crate::runtime::levels;
@@ -122,13 +123,14 @@ impl Control {
     /// Takes over: takes stock of the machine, then of the store, and makes everything due.
     pub fn start(mut api: Api, leadership: Leadership, settings: Settings) -> anyhow::Result<Control> {
         let (outbox, inbox) = channel();
+        let program = settings.shim.as_deref().unwrap_or(Path::new(machine::THIS));
+        let pod_network = settings.node.is_none() || runtime::has_pod_network(program);
         let local = match &settings.node {
             Some(capacity) => {
-                node::register(&mut api, capacity).context("cannot register this machine as a node")?;
+                node::register(&mut api, capacity, pod_network).context("cannot register this machine as a node")?;
                 let reports = outbox.clone();
                 let report = Box::new(move |report| drop(reports.send(Wake::Report(report))));
                 let (dir, epoch) = (api.store().home(), leadership.epoch);
-                let program = settings.shim.as_deref().unwrap_or(Path::new(machine::THIS));
                 Some(Machine::open_with(dir, epoch, program, settings.environment.clone(), report)?)
             }
             None => None,
@@ -160,9 +162,13 @@ impl Control {
             control.heart.world.settings.lowest_port = machine.lowest_port();
             control.heart.world.settings.unlimited = machine.unlimited();
         }
+        control.heart.world.settings.pod_network = pod_network;
         control.heart.world.settings.pids_per_pod = control.settings.pids_per_pod;
         control.heart.world.settings.eviction = control.settings.eviction.clone();
         control.heart.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
+        if !pod_network {
+            control.heart.say(Time::now(), node::ON_HOST);
+        }
         control.note_profiles()?;
         control.heart.take_manifests(&files, Time::now());
         control.load()?;

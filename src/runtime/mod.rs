@@ -21,6 +21,7 @@ pub mod logs;
 pub mod machine;
 pub mod manifests;
 mod network;
+pub mod ports;
 mod probe;
 pub mod process;
 mod pty;
@@ -38,7 +39,7 @@ mod volumes;
 pub mod wire;
 
 pub use machine::{Host, Machine};
-pub use network::resolver_of;
+pub use network::{gate::is_possible as has_pod_network, gateway::is_free as is_network_free, resolver_of};
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ pub fn shim_main() -> Option<ExitCode> {
     }
     (word == "shim").then(|| match words.next() {
         Some(word) if word == view::TRY => view::attempt(),
+        Some(word) if word == network::gate::TRY => network::gate::attempt(),
         _ if shim::main().is_ok() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })

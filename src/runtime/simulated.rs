@@ -440,7 +440,8 @@ mod tests {
             | Report::Over { .. }
             | Report::Resized { .. }
             | Report::Denied { .. }
-            | Report::Blocked { .. } => "measured".into(),
+            | Report::Blocked { .. }
+            | Report::SharedNetwork(_) => "measured".into(),
             Report::Removed { .. } => "removed".into(),
             Report::Build { .. } | Report::Sources { .. } => "sources".into(),
             Report::Doors(_) => "doors".into(),

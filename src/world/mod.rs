@@ -73,6 +73,8 @@ pub struct Settings {
     pub runs_as: (u32, u32),
     /// The lowest port that these may bind on this machine.
     pub lowest_port: u16,
+    /// Whether pods have addresses of their own on this machine; else they are on its network, as with `hostNetwork`.
+    pub pod_network: bool,
 }
 
 impl Default for Settings {
@@ -90,6 +92,7 @@ impl Default for Settings {
             profiles: Arc::new([Profile::default()]),
             runs_as: (0, 0),
             lowest_port: 0,
+            pod_network: true,
         }
     }
 }

@@ -104,6 +104,8 @@ pub enum Report {
         /// Which, and by whom.
         denial: Denial,
     },
+    /// Another cluster that runs on this machine has the same addresses 127.N.0.0/16.
+    SharedNetwork(u8),
     /// Where the proxy for Ingresses listens has changed.
     Doors(Doors),
     /// Nothing is left of a pod.
@@ -121,6 +123,7 @@ impl Facts {
                 let gone = self.pods.remove(&pod_uid)?;
                 Some(gone.key())
             }
+            Report::SharedNetwork(_) => None,
             Report::Doors(doors) => {
                 self.doors = doors;
                 None

@@ -276,3 +276,46 @@ fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
     cluster.until("another pod answers", || fetch(&place).is_some_and(|said| !said.starts_with(&first)));
     assert_eq!(forward.end("TERM"), 256, "ended by the signal itself");
 }
+
+#[test]
+fn a_port_that_the_machine_has_is_explained() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = everywhere.local_addr().unwrap().port();
+    let script = serde_json::Value::from(format!("import socket; socket.create_server((\"\", {port}))"));
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: late}}, spec: {{containers: [{{name: main, image: python3, command: [python3, -c, {script}], \
+         ports: [{{containerPort: {port}}}]}}]}}}}"
+    ));
+    let told = format!("(pid {}) listens there on every address of this machine", std::process::id());
+    cluster.until("it is explained", || {
+        let why = cluster.run(&["why", "pod/late"], "").out;
+        why.contains(&format!("port {port}: ")) && why.contains(&told)
+    });
+}
+
+#[test]
+fn where_no_filter_can_be_had_pods_are_on_the_machines_network() {
+    // A process can have one filter of this kind: those of a pod have the pod's, so that a cluster within a pod gets none.
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let state = cluster.home().join("inner.db").display().to_string();
+    let command = serde_json::json!([env!("CARGO_BIN_EXE_kloop"), "--state", state, "reconcile", "--watch"]);
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: outer}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: \
+         kloop, command: {command}}}]}}}}"
+    ));
+    let inner = |words: &[&str], input: &str| cluster.run(&[&["--state", &state], words].concat(), input);
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: inner}, spec: {containers: [{name: main, image: busybox, command: [sleep, '1000']}]}}";
+    cluster.until("it is applied", || inner(&["apply", "-f", "-"], pod).code == 0);
+    let reads = |object: &str, path: &str| inner(&["get", object, "-o", &format!("jsonpath={path}")], "").out;
+    cluster.until("it runs", || reads("pod/inner", "{.status.phase}") == "Running");
+    assert_eq!(reads("pod/inner", "{.status.podIP}"), "127.0.0.1");
+    let condition = "{.items[0].status.conditions[?(@.type==\"PodNetwork\")].reason}";
+    assert_eq!(reads("nodes", condition), "NoFilter");
+    let said = cluster.log("outer", "main");
+    assert_eq!(said.matches("pods are on the machine's network").count(), 1, "{said}");
+    cluster.ok("delete pod outer");
+    cluster.nothing_is_left();
+}

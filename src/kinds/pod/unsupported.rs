@@ -107,10 +107,7 @@ mod tests {
             "containers": [{"name": "c"}, {"name": "d", "securityContext": seccomp("RuntimeDefault"),
                 "ports": [{"containerPort": 1}, {"containerPort": 2, "hostPort": 2}]}],
         });
-        let expected = [
-            "spec.securityContext.sysctls",
-            "spec.containers[1].securityContext.seccompProfile.type",
-        ];
+        let expected = ["spec.securityContext.sysctls", "spec.containers[1].securityContext.seccompProfile.type"];
         let found = |spec: &Value| fields(spec, "spec").into_iter().map(|(path, _)| path).collect::<Vec<String>>();
         assert_eq!(found(&spec), expected);
         let spec = json!({"hostNetwork": true, "hostUsers": false, "containers": [{"ports": [{"hostPort": 2}]}]});

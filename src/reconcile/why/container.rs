@@ -161,7 +161,9 @@ impl One<'_> {
             self.row.key.name, self.name
         );
         let log = Some((self.row.uid.clone(), self.name.to_owned()));
-        Link { error: Some(error), wake, log, ..link }.stuck(next)
+        let ports = self.spec["ports"].as_array().into_iter().flatten();
+        let ports = ports.filter_map(|port| u16::try_from(port["containerPort"].as_u64()?).ok()).collect();
+        Link { error: Some(error), wake, log, ports, ..link }.stuck(next)
     }
 }
 

@@ -87,6 +87,8 @@ pub struct Link {
     pub more: Vec<String>,
     /// Whose log tells more: the uid of the pod, and the container.
     pub log: Option<(Str, String)>,
+    /// The ports that a container which ends again and again wants: somebody else may have them.
+    pub ports: Vec<u16>,
     /// The running container that a CPU limit may hold back.
     pub limited: Option<Limited>,
 }

@@ -10,11 +10,30 @@ use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 
 /// A way from a child to its parent.
 pub struct Gate {
     ours: OwnedFd,
     theirs: OwnedFd,
+}
+
+/// The word after `kloop shim` by which this binary tries whether a filter can be had.
+pub const TRY: &str = "try-network";
+
+/// Whether pods can have a network of their own here: not where the kernel is too old for it, nor where a sandbox around us forbids it
+/// or has a filter of this kind itself. `program` is this binary.
+pub fn is_possible(program: &Path) -> bool {
+    let mut command = Command::new(program);
+    command.args(["shim", TRY]).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The process that [`is_possible`] starts.
+pub fn attempt() -> ExitCode {
+    // As the processes of an ordinary user have it.
+    let promised = rustix::process::geteuid().is_root() || rustix::thread::set_no_new_privs(true).is_ok();
+    if promised && filter::install().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Gate {

@@ -14,7 +14,7 @@ mod act;
 mod address;
 mod decide;
 mod filter;
-mod gate;
+pub mod gate;
 pub mod gateway;
 mod ingress;
 mod notice;

@@ -180,6 +180,8 @@ impl Line {
             for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
                 match serde_json::from_slice(&line) {
                     Ok(News::Doors(doors)) => hear(Report::Doors(doors)),
+                    Ok(News::Shared(Some(network))) => hear(Report::SharedNetwork(network)),
+                    Ok(News::Shared(None)) => {}
                     Ok(News::Blocked(about, doors)) => hear(Report::Blocked { about, doors }),
                     Err(_) => {}
                 }

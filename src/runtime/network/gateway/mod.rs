@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -36,6 +36,8 @@ pub const WORD: &str = "network";
 const SOCKET: &str = "network.sock";
 /// The lock's name: held by the gateway for life.
 const LOCK: &str = "network.lock";
+/// The port by which a cluster claims its addresses, at the first of them (that of kubelets).
+const CLAIM: u16 = 10_250;
 /// Between two looks at whether anything is left to stay for.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a predecessor may take to end.
@@ -74,12 +76,24 @@ pub enum News {
     Doors(Doors),
     /// Doors of a Service, or of a pod, that could not be opened.
     Blocked(Key, Vec<Blocked>),
+    /// Whether the cluster's addresses are another one's as well, and which they are.
+    Shared(Option<u8>),
 }
 
 /// Differs when the program does.
 fn build(program: &Path) -> String {
     let found = std::fs::metadata(program);
     found.map_or_else(|_| String::new(), |file| format!("{}.{}.{}", file.dev(), file.ino(), file.mtime()))
+}
+
+/// The lock of a cluster on its addresses 127.N.0.0/16: held by the gateway while the cluster lives, whatever ends it.
+fn claim(network: u8) -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::new(127, network, 0, 1), CLAIM))
+}
+
+/// Whether no cluster that runs has these addresses.
+pub fn is_free(network: u8) -> bool {
+    claim(network).is_ok()
 }
 
 /// The path of a socket in a folder, however long the folder's own is.
@@ -147,6 +161,7 @@ impl Outbox {
     fn tell(&mut self, news: News) {
         self.say(&news);
         match news {
+            News::Shared(_) => {}
             News::Doors(doors) => self.doors = doors,
             News::Blocked(key, blocked) if blocked.is_empty() => drop(self.blocked.remove(&key)),
             News::Blocked(key, blocked) => drop(self.blocked.insert(key, blocked)),
@@ -177,6 +192,8 @@ struct Gateway {
     outbox: Arc<Mutex<Outbox>>,
     directory: resolver::Shared,
     resolvers: Vec<UdpSocket>,
+    /// The lock on the cluster's addresses; none when another cluster has them.
+    claim: Option<TcpListener>,
     proxy: proxy::Teller,
     ingress: ingress::Proxy,
     /// What leads somewhere, and what of it the present leader has told.
@@ -204,6 +221,7 @@ impl Gateway {
             outbox,
             directory: resolver::Shared::default(),
             resolvers: Vec::new(),
+            claim: None,
             proxy: proxy::start(state, Box::new(tell))?,
             ingress: ingress::Proxy::default(),
             known: HashSet::new(),
@@ -315,6 +333,8 @@ impl Gateway {
                 self.directory.lock().unwrap_or_else(PoisonError::into_inner).pod(address, namespace);
             }
             Order::Answer(network) if self.resolvers.is_empty() => {
+                self.claim = claim(network).ok();
+                locked(&self.outbox).tell(News::Shared((self.claim.is_none()).then_some(network)));
                 self.resolvers = resolver::start(&self.state, network, &self.directory);
             }
             Order::Answer(_) => {}
