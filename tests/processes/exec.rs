@@ -55,7 +55,7 @@ fn a_command_runs_where_its_container_does_and_its_exit_code_is_passed_on() {
 fn a_terminal_is_a_real_one_of_the_size_of_ours() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.apply(&pod("box", "Never", 1, "exec sleep 1000"));
+    cluster.apply(&on_host_files(&pod("box", "Never", 1, "exec sleep 1000")));
     cluster.until_reads("pod/box", "{.status.phase}", "Running");
     let typist = r"printf 'test -t 0 && stty size; exit 5\n'";
     let (said, code) = in_terminal(&cluster, "exec -it box -- sh", typist);

@@ -9,10 +9,10 @@ use super::mounted::{self, Mounted};
 use super::{bind, devices, path_of, services};
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{mount_bind, mount_bind_recursive};
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid};
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 /// A path that must be there in the end.
@@ -50,7 +50,7 @@ const SPECIAL: [&str; 14] = [
 /// Where an ordinary user can write nothing: they are bound unless something is mounted in them.
 const OTHERS: [&str; 9] = ["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/lost+found", "/sbin", "/usr"];
 /// Programs that run as root in containers write here; in the layer an ordinary user can, too.
-const WRITABLE: [&str; 3] = ["/var/cache", "/var/lib", "/var/log"];
+const WRITABLE: [&str; 4] = ["/var/cache", "/var/lib", "/var/log", "/var/tmp"];
 
 struct Composer<'a> {
     base: &'a Path,
@@ -61,13 +61,16 @@ struct Composer<'a> {
     is_root: bool,
 }
 
-/// Lays the machine's files, with these mounts, out below `base`, a fresh tmpfs, and opens the new root.
-pub fn compose(base: &Path, mounts: Vec<Mounted>, wanted: &[Wanted]) -> Result<OwnedFd, String> {
+/// Lays the machine's files, with these mounts, out below `base`, a fresh tmpfs, and opens the new root. `cwd` is where the container
+/// begins.
+pub fn compose(base: &Path, mounts: Vec<Mounted>, wanted: &[Wanted], cwd: &Path) -> Result<OwnedFd, String> {
     let is_root = geteuid().is_root();
     let mut places: Vec<Wanted> = wanted.iter().filter_map(missing).collect();
     if !is_root {
         let writable = WRITABLE.iter().map(Path::new).filter(|path| path.is_dir());
-        places.extend(writable.map(|path| Wanted { path: path.to_owned(), is_folder: true }));
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let lived = [Some(cwd), home.as_deref()].into_iter().flatten().filter_map(foreign);
+        places.extend(writable.map(Path::to_owned).chain(lived).map(|path| Wanted { path, is_folder: true }));
     }
     let root = base.join("root");
     let layers = Layers { base, count: 0, is_root };
@@ -100,6 +103,16 @@ fn missing(wanted: &Wanted) -> Option<Wanted> {
     let (there, opened) = there.filter(|(path, _)| *path != plain)?;
     let real = fs::read_link(path_of(&opened)).ok()?;
     Some(Wanted { path: real.join(plain.strip_prefix(there).ok()?), is_folder: wanted.is_folder })
+}
+
+/// The deepest folder on the way to a path, and above those of the root, that an ordinary user's layer must be given beforehand: the
+/// kernel copies no folder there whose owner or group has no name in the user namespace, so nothing could be written below it.
+fn foreign(path: &Path) -> Option<PathBuf> {
+    let real = fs::canonicalize(path).ok()?;
+    let mine = (geteuid().as_raw(), getegid().as_raw());
+    let is_foreign =
+        |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.is_dir() && (found.uid(), found.gid()) != mine);
+    real.ancestors().filter(|folder| folder.components().count() > 2).find(is_foreign).map(Path::to_owned)
 }
 
 /// Makes a folder unless it is there.

@@ -81,7 +81,7 @@ pub fn enter(
         .map_err(said("mount a tmpfs"))?;
     let pods = pod.parent().unwrap_or(pod);
     let mounts = mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
-    let root = compose::compose(&base, mounts, &wanted)?;
+    let root = compose::compose(&base, mounts, &wanted, cwd)?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     bind::make_folder(&root, cwd);
     if view.read_only {
