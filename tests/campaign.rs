@@ -245,6 +245,8 @@ impl Campaign {
         assert!(restarts + 1 >= lives.len() as u64, "{name}: {restarts} restarts are told, {lives:?}");
         if self.victim != Victim::Shim {
             assert_eq!(restarts, 0, "{name}");
+            let uid = pod["metadata"]["uid"].as_str().expect("a uid");
+            assert_eq!(truth::beginnings(&self.cluster, uid), 1, "the init container of {name} ran once");
             let log = self.cluster.log(name, "main");
             for (at, line) in log.lines().enumerate() {
                 assert_eq!(line, format!("line {}", at + 1), "{name} has lost lines of its log:\n{log}");

@@ -2,6 +2,7 @@
 //! happens to processes and control planes in between.
 
 mod applications;
+mod autoscaling;
 mod churn;
 mod configuration;
 mod control_plane;

@@ -166,26 +166,20 @@ mod tests {
 
     #[test]
     fn a_pre_stop_hook_comes_first_and_takes_from_the_grace() {
-        let mut machine = with(json!({"preStop": {"sleep": {"seconds": 5}}}));
-        machine.act("c", Act::Stubborn).run_to(10);
-        machine.told();
-        machine.delete(30);
-        machine.run_to(100);
-        assert_eq!(
-            machine.told(),
-            ["10 prestop ok", "15 stop c in 25", "40 c ends 137", "40 remove uid-p", "40 deleted"]
-        );
-        assert_eq!(machine.reasons().iter().filter(|reason| **reason == "Killing").count(), 1);
         // One that takes too long leaves the least there is.
-        let mut machine = with(json!({"preStop": {"sleep": {"seconds": 500}}}));
-        machine.act("c", Act::Stubborn).run_to(10);
-        machine.told();
-        machine.delete(30);
-        machine.run_to(100);
-        assert_eq!(
-            machine.told(),
-            ["10 prestop ok", "40 stop c in 2", "42 c ends 137", "42 remove uid-p", "42 deleted"]
-        );
+        let table: [(i64, [&str; 5]); 2] = [
+            (5, ["10 prestop ok", "15 stop c in 25", "40 c ends 137", "40 remove uid-p", "40 deleted"]),
+            (500, ["10 prestop ok", "40 stop c in 2", "42 c ends 137", "42 remove uid-p", "42 deleted"]),
+        ];
+        for (seconds, expected) in table {
+            let mut machine = with(json!({"preStop": {"sleep": {"seconds": seconds}}}));
+            machine.act("c", Act::Stubborn).run_to(10);
+            machine.told();
+            machine.delete(30);
+            machine.run_to(100);
+            assert_eq!(machine.told(), expected);
+            assert_eq!(machine.reasons().iter().filter(|reason| **reason == "Killing").count(), 1);
+        }
     }
 
     #[test]

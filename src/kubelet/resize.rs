@@ -54,13 +54,18 @@ pub fn wants_restart(pod: &LocalPod, member: &Member) -> bool {
         amount(told(member)) != amount(member.spec.resources.as_ref())
     };
     let ran = member.old_while_running().is_some_and(|old| old.resources.is_some());
-    ran && infeasible(pod).is_none() && ["cpu", "memory"].into_iter().any(|name| restarts(name) && differs(name))
+    ran && pending(pod).is_none() && ["cpu", "memory"].into_iter().any(|name| restarts(name) && differs(name))
 }
 
 /// Orders what is due.
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
-    if deadlines::is_over(pod) || infeasible(pod).is_some() {
+    if deadlines::is_over(pod) {
         return;
+    }
+    match pending(pod) {
+        Some((DEFERRED, _)) => return plan.wake_at(pod.world.now + LATER),
+        Some(_) => return,
+        None => {}
     }
     for member in pod.members.iter().filter(|member| is_due(pod, member) && !wants_restart(pod, member)) {
         let asked = member.facts.as_ref().and_then(|facts| facts.resizing);
@@ -76,25 +81,50 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-/// Why the node can never give what the pod asks for.
-pub fn infeasible(pod: &LocalPod) -> Option<String> {
+/// The node can never give what the pod asks for,
+const INFEASIBLE: &str = "Infeasible";
+/// or not as long as other pods have it.
+const DEFERRED: &str = "Deferred";
+/// A resize that waits for other pods to go is looked at again after this.
+const LATER: SignedDuration = SignedDuration::from_secs(5);
+
+/// Why the node does not give what the pod asks for: in a word, and in the kubelet's (allocation_manager.go).
+fn pending(pod: &LocalPod) -> Option<(&'static str, String)> {
     if !pod.members.iter().any(|member| is_due(pod, member)) {
         return None;
     }
-    let node = pod.world.find("nodes", "", pod.spec.node_name.as_deref()?)?;
+    let name = pod.spec.node_name.as_deref()?;
+    let node = pod.world.find("nodes", "", name)?;
     let offers = &node.node()?.allocatable;
     let asked = requests(&pod.spec);
-    let lacks = |name: &str, asked: i64, offered: i64| {
-        (offered > 0 && asked > offered)
-            .then(|| format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {offered}"))
+    let (own, load) = (&pod.row.pod()?.requests, pod.world.load_of(name).map(|load| &load.requests));
+    let lacks = |name: &str, asked: i64, offered: i64, own: i64, all: Option<i64>| {
+        let used = all.map_or(0, |all| all - own);
+        if offered <= 0 || asked + used <= offered {
+            return None;
+        }
+        Some(match asked > offered {
+            true => {
+                let what = format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {offered}");
+                (INFEASIBLE, what)
+            }
+            false => {
+                let what = format!(
+                    "Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {offered}"
+                );
+                (DEFERRED, what)
+            }
+        })
     };
-    lacks("cpu", asked.cpu_milli, offers.cpu_milli).or_else(|| lacks("memory", asked.memory, offers.memory))
+    let cpu = lacks("cpu", asked.cpu_milli, offers.cpu_milli, own.cpu_milli, load.map(|all| all.cpu_milli));
+    let memory = || lacks("memory", asked.memory, offers.memory, own.memory, load.map(|all| all.memory));
+    cpu.or_else(memory)
 }
 
 /// The condition that tells of a resize: its type, reason and message.
 pub fn condition(pod: &LocalPod) -> Option<(&'static str, Option<&'static str>, Option<String>)> {
-    if let Some(why) = infeasible(pod) {
-        return Some(("PodResizePending", Some("Infeasible"), Some(why)));
+    if let Some((reason, why)) = pending(pod) {
+        return Some(("PodResizePending", Some(reason), Some(why)));
     }
     let mut due = pod.members.iter().filter(|member| is_due(pod, member));
     let failed = |member: &Member| member.facts.as_ref().and_then(|facts| facts.resize_error.clone());

@@ -48,7 +48,8 @@ fn of_container(main: Identity, others: impl Iterator<Item = Identity>) -> Optio
     let all: Vec<i32> = tops.iter().copied().chain(below).map(|one| one.pid).collect();
     let cpu_nanos = all.iter().map(|pid| cpu_time(*pid)).sum();
     let memory = working_set(main.pid).unwrap_or_else(|| all.iter().map(|pid| memory(*pid)).sum());
-    Some(Sample { cpu_nanos, memory, throttling: throttling(main.pid).unwrap_or_default() })
+    let swap = all.iter().map(|pid| swapped(*pid)).sum();
+    Some(Sample { cpu_nanos, memory, swap, throttling: throttling(main.pid).unwrap_or_default() })
 }
 
 /// The time that a process's threads, and the children that it has reaped, have had a CPU.
@@ -71,6 +72,12 @@ fn cpu_time(pid: i32) -> u64 {
 fn memory(pid: i32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     bytes(&rollup, "Pss:").unwrap_or_else(|| resident(pid).0)
+}
+
+/// Bytes of a process that are swapped out, what it shares counted in part.
+fn swapped(pid: i32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    bytes(&rollup, "SwapPss:").unwrap_or(0)
 }
 
 /// As [`memory`], without pages of files, which the kernel would take back before it ended anybody.
@@ -155,6 +162,11 @@ fn mounted(is_unified: bool, controller: &str) -> Option<PathBuf> {
     (fields.next()? == "/").then(|| fields.next().map(PathBuf::from))?
 }
 
+/// How much the machine can swap out.
+pub fn swap_of_machine() -> u64 {
+    bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), "SwapTotal:").unwrap_or(0)
+}
+
 /// What the whole machine has used so far, and what it uses of its memory.
 pub fn of_machine() -> Option<Sample> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
@@ -167,8 +179,9 @@ pub fn of_machine() -> Option<Sample> {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().split(' ').next()?.parse::<u64>().ok()
     };
-    let memory = kilobytes("MemTotal")?.saturating_sub(kilobytes("MemAvailable")?) * 1024;
-    Some(Sample { cpu_nanos: busy * TICK, memory, throttling: Throttling::default() })
+    let taken = |all: &str, left: &str| Some(kilobytes(all)?.saturating_sub(kilobytes(left)?) * 1024);
+    let (memory, swap) = (taken("MemTotal", "MemAvailable")?, taken("SwapTotal", "SwapFree").unwrap_or(0));
+    Some(Sample { cpu_nanos: busy * TICK, memory, swap, throttling: Throttling::default() })
 }
 
 #[cfg(test)]

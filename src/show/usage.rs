@@ -72,6 +72,8 @@ pub struct Options {
     pub containers: bool,
     /// With what all use together.
     pub sum: bool,
+    /// With what is swapped out.
+    pub swap: bool,
     /// The order of rows.
     pub order: Order,
 }
@@ -91,47 +93,54 @@ pub fn pods(mut pods: Vec<Pod>, options: &Options) -> String {
         (false, false) => &[],
     };
     if !options.no_headers {
-        lines.push(line(before.iter().copied().chain(["NAME", "CPU(cores)", "MEMORY(bytes)"])));
+        let swap = options.swap.then_some("SWAP(bytes)");
+        lines.push(line(before.iter().copied().chain(["NAME", "CPU(cores)", "MEMORY(bytes)"]).chain(swap)));
     }
     let mut total = Usage::default();
+    let swap = |usage: Usage| options.swap.then(|| megabytes(usage.swap));
     for pod in &mut pods {
         total.add(pod.usage());
         let namespace = options.with_namespace.then_some(&*pod.namespace);
         if options.containers {
             options.order.sort(&mut pod.containers, |(name, _)| name.clone(), |(_, usage)| *usage);
             for (container, usage) in &pod.containers {
-                lines.push(line(namespace.into_iter().chain([&*pod.name, container, &cpu(*usage), &memory(*usage)])));
+                let (cells, swap) = ([&*pod.name, container, &cpu(*usage), &memory(*usage)], swap(*usage));
+                lines.push(line(namespace.into_iter().chain(cells).chain(swap.as_deref())));
             }
         } else {
             let usage = pod.usage();
-            lines.push(line(namespace.into_iter().chain([&*pod.name, &cpu(usage), &memory(usage)])));
+            let (cells, swap) = ([&*pod.name, &cpu(usage), &memory(usage)], swap(usage));
+            lines.push(line(namespace.into_iter().chain(cells).chain(swap.as_deref())));
         }
     }
     if options.sum {
         let blank = || std::iter::repeat_n("", before.len() + 1);
-        lines.push(line(blank().chain(["________", "________"])));
-        lines.push(line(blank().chain([&*cpu(total), &memory(total)])));
+        lines.push(line(blank().chain(["________", "________"]).chain(options.swap.then_some("________"))));
+        lines.push(line(blank().chain([&*cpu(total), &memory(total)]).chain(swap(total).as_deref())));
     }
     align(&lines.concat(), TABLE)
 }
 
 /// The table of nodes.
-pub fn nodes(mut nodes: Vec<Node>, order: Order, no_headers: bool) -> String {
+pub fn nodes(mut nodes: Vec<Node>, order: Order, no_headers: bool, swap: bool) -> String {
     order.sort(&mut nodes, |node| node.name.clone(), |node| node.usage.unwrap_or_default());
     // Those of which nothing is known come last.
     nodes.sort_by_key(|node| node.usage.is_none());
     let mut lines = Vec::new();
     if !no_headers {
-        lines.push(line(["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"]));
+        let more: &[&str] = if swap { &["SWAP(bytes)", "SWAP(%)"] } else { &[] };
+        lines.push(line(["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"].iter().chain(more).copied()));
     }
     let part = |used: i64, all: i64| if all > 0 { format!("{}%", used.saturating_mul(100) / all) } else { "0%".into() };
     for Node { name, usage, capacity } in &nodes {
         lines.push(match usage {
             Some(usage) => {
                 let parts = (part(usage.cpu_milli, capacity.cpu_milli), part(usage.memory, capacity.memory));
-                line([&**name, &cpu(*usage), &parts.0, &memory(*usage), &parts.1])
+                let swapped = (megabytes(usage.swap), part(usage.swap, capacity.swap));
+                let more = if swap { vec![&*swapped.0, &*swapped.1] } else { Vec::new() };
+                line([&**name, &cpu(*usage), &parts.0, &memory(*usage), &parts.1].into_iter().chain(more))
             }
-            None => line([name, "<unknown>", "<unknown>", "<unknown>", "<unknown>"]),
+            None => line([&**name].into_iter().chain(std::iter::repeat_n("<unknown>", if swap { 6 } else { 4 }))),
         });
     }
     align(&lines.concat(), TABLE)
@@ -148,7 +157,11 @@ fn cpu(usage: Usage) -> String {
 }
 
 fn memory(usage: Usage) -> String {
-    format!("{}Mi", usage.memory / (1024 * 1024))
+    megabytes(usage.memory)
+}
+
+fn megabytes(bytes: i64) -> String {
+    format!("{}Mi", bytes / (1024 * 1024))
 }
 
 #[cfg(test)]
@@ -156,7 +169,7 @@ mod tests {
     use super::*;
 
     fn usage(cpu_milli: i64, megabytes: i64) -> Usage {
-        Usage { cpu_milli, memory: megabytes << 20 }
+        Usage { cpu_milli, memory: megabytes << 20, swap: 0 }
     }
 
     fn shown(options: Options) -> Vec<String> {
@@ -175,8 +188,14 @@ mod tests {
 
     #[test]
     fn pods_as_kubectl_shows_them() {
-        let plain =
-            || Options { no_headers: false, with_namespace: false, containers: false, sum: false, order: Order::Name };
+        let plain = || Options {
+            no_headers: false,
+            with_namespace: false,
+            containers: false,
+            sum: false,
+            swap: false,
+            order: Order::Name,
+        };
         let expected = ["NAME   CPU(cores)   MEMORY(bytes)", "web    251m         32Mi", "zoo    3m           1024Mi"];
         assert_eq!(shown(plain()), expected);
         let sum = Options { sum: true, no_headers: true, order: Order::Memory, ..plain() };
@@ -195,12 +214,19 @@ mod tests {
             "a           zoo   main   3m           1024Mi",
         ];
         assert_eq!(shown(each), expected);
+        let swapped = Options { swap: true, order: Order::Memory, ..plain() };
+        let expected = [
+            "NAME   CPU(cores)   MEMORY(bytes)   SWAP(bytes)",
+            "zoo    3m           1024Mi          0Mi",
+            "web    251m         32Mi            0Mi",
+        ];
+        assert_eq!(shown(swapped), expected);
     }
 
     #[test]
     fn nodes_as_kubectl_shows_them() {
         let node = |name: &str, usage| Node { name: name.into(), usage, capacity: self::usage(2000, 1000) };
-        let text = nodes(vec![node("a", None), node("b", Some(usage(500, 120)))], Order::Name, false);
+        let text = nodes(vec![node("a", None), node("b", Some(usage(500, 120)))], Order::Name, false, false);
         let expected = [
             "NAME   CPU(cores)   CPU(%)      MEMORY(bytes)   MEMORY(%)   ",
             "b      500m         25%         120Mi           12%         ",

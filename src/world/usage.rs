@@ -11,6 +11,9 @@ pub struct Sample {
     pub cpu_nanos: u64,
     /// Bytes of memory at the moment.
     pub memory: u64,
+    /// Bytes of it that are swapped out.
+    #[serde(default)]
+    pub swap: u64,
     /// How a CPU limit has held it back so far.
     #[serde(default)]
     pub throttling: Throttling,
@@ -70,6 +73,8 @@ pub struct Usage {
     pub cpu_milli: i64,
     /// Bytes of memory.
     pub memory: i64,
+    /// Bytes that are swapped out.
+    pub swap: i64,
 }
 
 impl Usage {
@@ -82,13 +87,14 @@ impl Usage {
         }
         // Rounded up, as metrics are served: what works at all uses a thousandth.
         let cpu_milli = (i128::from(used) * 1000 + nanos - 1) / nanos;
-        Some(Usage { cpu_milli: cpu_milli as i64, memory: later.1.memory as i64 })
+        Some(Usage { cpu_milli: cpu_milli as i64, memory: later.1.memory as i64, swap: later.1.swap as i64 })
     }
 
     /// Adds another's.
     pub fn add(&mut self, other: Usage) {
         self.cpu_milli += other.cpu_milli;
         self.memory += other.memory;
+        self.swap += other.swap;
     }
 }
 
@@ -101,8 +107,8 @@ mod tests {
         let at = |second| Time::from_second(second).unwrap();
         let sample = |cpu_nanos, memory| Sample { cpu_nanos, memory, ..Sample::default() };
         let table = [
-            ((0, sample(0, 1)), (10, sample(5_000_000_000, 7)), Some(Usage { cpu_milli: 500, memory: 7 })),
-            ((0, sample(0, 1)), (1, sample(1, 7)), Some(Usage { cpu_milli: 1, memory: 7 })),
+            ((0, sample(0, 1)), (10, sample(5_000_000_000, 7)), Some(Usage { cpu_milli: 500, memory: 7, swap: 0 })),
+            ((0, sample(0, 1)), (1, sample(1, 7)), Some(Usage { cpu_milli: 1, memory: 7, swap: 0 })),
             ((0, sample(9, 1)), (1, sample(3, 7)), None),
             ((5, sample(0, 1)), (5, sample(3, 7)), None),
         ];

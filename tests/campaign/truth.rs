@@ -15,10 +15,14 @@ flock -n 9 || echo "double $$" >&9
 echo "start $$" >&9
 "#;
 
+/// What comes before every server, and has to: it says so in a file beside.
+const BEFORE: &str = r#"echo "init $$" >> "/order/$POD""#;
+
 /// The script of a server: counts into its log until it is asked to end.
 pub fn server() -> String {
     format!(
         r#"{OPENING}
+grep -q init "/order/$POD" || echo "early $$" >&9
 trap 'echo "end $$ 0" >&9; exit 0' TERM
 i=0
 while :; do i=$((i+1)); echo "line $i"; sleep 0.1 9>&- & wait $!; done"#
@@ -32,20 +36,32 @@ pub fn once(code: u8) -> String {
 
 /// A pod template's spec that runs this script.
 pub fn spec(cluster: &Cluster, script: &str, restart: &str, round: usize) -> serde_json::Value {
-    // In a command of a pod `$$` stands for one dollar.
-    let script = script.replace("$$", "$$$$");
-    serde_json::json!({
-        "restartPolicy": restart, "terminationGracePeriodSeconds": 5,
-        "volumes": [{"name": "truth", "hostPath": {"path": folder(cluster)}}],
-        "containers": [{
-            "name": "main", "image": "busybox", "command": ["sh", "-c", script],
-            "volumeMounts": [{"name": "truth", "mountPath": "/truth"}],
+    let container = |name: &str, script: &str| {
+        // In a command of a pod `$$` stands for one dollar.
+        let script = script.replace("$$", "$$$$");
+        serde_json::json!({
+            "name": name, "image": "busybox", "command": ["sh", "-c", script],
+            "volumeMounts": [{"name": "truth", "mountPath": "/truth"}, {"name": "order", "mountPath": "/order"}],
             "env": [
                 {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
                 {"name": "ROUND", "value": round.to_string()},
             ],
-        }],
+        })
+    };
+    let before = if restart == "Always" { vec![container("before", BEFORE)] } else { Vec::new() };
+    serde_json::json!({
+        "restartPolicy": restart, "terminationGracePeriodSeconds": 5, "initContainers": before,
+        "volumes": [
+            {"name": "truth", "hostPath": {"path": folder(cluster)}},
+            {"name": "order", "hostPath": {"path": cluster.home().join("order")}},
+        ],
+        "containers": [container("main", script)],
     })
+}
+
+/// How often the init container of a pod has run.
+pub fn beginnings(cluster: &Cluster, uid: &str) -> usize {
+    fs::read_to_string(cluster.home().join("order").join(uid)).map_or(0, |text| text.lines().count())
 }
 
 /// One life of a container, as it told it.
@@ -62,6 +78,7 @@ fn folder(cluster: &Cluster) -> PathBuf {
 /// Makes the place for the files.
 pub fn prepare(cluster: &Cluster) {
     fs::create_dir(folder(cluster)).expect("a folder");
+    fs::create_dir(cluster.home().join("order")).expect("a folder");
 }
 
 /// The lives of every pod by its uid. No life was ever doubled.
@@ -78,6 +95,7 @@ pub fn lives(cluster: &Cluster) -> BTreeMap<String, Vec<Life>> {
                 match words[0] {
                     "start" => lives.push(Life { pid: number(1), end: None }),
                     "end" => lives.last_mut().expect("it began").end = Some(number(2) as i32),
+                    "early" => panic!("a server began before its init container: {}", path.display()),
                     _ => panic!("two processes of one container lived at once: {}\n{text}", path.display()),
                 }
             }

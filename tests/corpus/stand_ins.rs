@@ -75,7 +75,123 @@ fn manifests_run_with_stand_ins() {
             cluster.until(&format!("{}: {address} answers", row.path), answers);
         }
     }
-    eprintln!(
-        "{count} of 8 level S manifests run with stand-ins; the others are not tried: etcd (needs grpc), podinfo, metallb, longhorn"
+    eprintln!("level S: {count} manifests run with web servers as stand-ins");
+}
+
+/// A server that finds everything in order: it says yes to whatever is asked.
+const YES: &str = "import http.server as h,sys\nclass Y(h.BaseHTTPRequestHandler):\n def do_GET(self):\n  self.send_response(200)\n  self.end_headers()\n  self.wfile.write(b'yes')\n def log_message(self,*a):pass\nclass S(h.ThreadingHTTPServer):allow_reuse_port=True\nS(('',int(sys.argv[1])),Y).serve_forever()";
+
+/// An Image object that makes these images such a server.
+fn yes(name: &str, patterns: &str, port: u16) -> String {
+    web(name, patterns, port)
+        .replace(&serde_json::Value::from(WEB).to_string(), &serde_json::Value::from(YES).to_string())
+}
+
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("SKIPPED: only root runs containers as other users");
+    }
+    is_root
+}
+
+/// Its program is `./podinfo`, its probes are commands: scripts of these names stand in for them.
+#[test]
+fn podinfo_is_probed_by_its_own_command() {
+    let Some(run) = folder("run") else { return };
+    let cluster = Cluster::new();
+    let home = cluster.home().join("podinfo");
+    fs::create_dir_all(&home).expect("made");
+    let program = |name: &str, text: String| {
+        fs::write(home.join(name), text).expect("written");
+        fs::set_permissions(home.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
+    };
+    program(
+        "podinfo",
+        format!("#!/usr/bin/env python3\nimport sys\nsys.argv[1] = sys.argv[1].removeprefix('--port=')\n{YES}\n"),
     );
+    let check = "import sys, urllib.request\nassert sys.argv[1:3] == ['check', 'http']\nurllib.request.urlopen('http://' + sys.argv[3])\n";
+    program("podcli", format!("#!/usr/bin/env python3\n{check}"));
+    let (folder, path) = (home.display(), std::env::var("PATH").unwrap_or_default());
+    let _plane = cluster.watch();
+    cluster.apply(&format!(
+        "apiVersion: kloop.dev/v1alpha1\nkind: Image\nmetadata: {{name: podinfo}}\n\
+         spec: {{patterns: ['*/stefanprodan/podinfo'], workingDir: '{folder}', env: [{{name: PATH, value: '{folder}:{path}'}}]}}\n"
+    ));
+    cluster.apply(&fs::read_to_string(run.join("podinfo/kustomize/deployment.yaml")).expect("there"));
+    cluster.until_reads("deploy/podinfo", "{.status.availableReplicas}", "1");
+    let ip = cluster.read("pods", "{.items[0].status.podIP}");
+    let mut answer = ureq::get(&format!("http://{ip}:9898/")).call().expect("it answers");
+    assert_eq!(answer.body_mut().read_to_string().expect("text"), "yes");
+    let events = cluster.ok("events");
+    assert!(!events.contains("Unhealthy"), "{events}");
+}
+
+/// Its controller makes the secret that its speakers wait for; who stands in for it leaves that to us.
+#[test]
+fn metallb_comes_up_with_stand_ins() {
+    let Some(run) = folder("run").filter(|_| is_root()) else { return };
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&yes("metallb", "quay.io/metallb/*", 17472));
+    cluster.apply(&fs::read_to_string(run.join("metallb/config/manifests/metallb-native.yaml")).expect("there"));
+    cluster.until("speakers wait for their secret", || {
+        cluster
+            .ok("events -n metallb-system")
+            .contains("MountVolume.SetUp failed for volume \"memberlist\" : secret \"memberlist\" not found")
+    });
+    cluster.ok("create secret generic memberlist -n metallb-system --from-literal=secretkey=none");
+    cluster.until_reads("deploy/controller -n metallb-system", "{.status.readyReplicas}", "1");
+    cluster.until_reads("daemonset/speaker -n metallb-system", "{.status.numberReady}", "1");
+}
+
+/// Fourteen Deployments; one of them wants a program at a path of its image, and says so.
+#[test]
+fn all_socks_but_one_run_with_stand_ins() {
+    let Some(run) = folder("run").filter(|_| is_root()) else { return };
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let ports = [
+        ("shop", "weaveworksdemos/*", 80),
+        ("front-end", "weaveworksdemos/front-end", 8079),
+        ("mongo", "mongo", 27017),
+        ("user-db", "weaveworksdemos/user-db", 27017),
+        ("catalogue-db", "weaveworksdemos/catalogue-db", 3306),
+        ("rabbitmq", "rabbitmq", 15672),
+        ("exporter", "kbudde/rabbitmq-exporter", 9090),
+        ("redis", "redis", 6379),
+    ];
+    let images: String = ports.iter().map(|(name, pattern, port)| yes(name, pattern, *port)).collect();
+    cluster.apply(&images);
+    cluster.apply(&fs::read_to_string(run.join("sock-shop/deploy/kubernetes/complete-demo.yaml")).expect("there"));
+    let states =
+        "{range .items[*]}{.metadata.labels.name}={.status.phase}/{.status.containerStatuses[*].restartCount} {end}";
+    let all_run = || {
+        let states = cluster.read("pods -n sock-shop", states);
+        let mut states: Vec<&str> = states.split_whitespace().collect();
+        states.retain(|state| !state.starts_with("catalogue="));
+        states.len() >= 13
+            && states.iter().filter(|state| state.contains('=')).all(|state| state.contains("=Running/0"))
+    };
+    cluster.until("all but one run", all_run);
+    let told = cluster.ok("events -n sock-shop");
+    assert!(told.contains("\"/app\""), "the catalogue's program is nowhere: {told}");
+}
+
+/// The manifest names its program by a path, which no stand-in changes: it runs where something is there.
+#[test]
+fn etcd_is_probed_over_grpc_where_it_is() {
+    let Some(run) = folder("run") else { return };
+    eprintln!(
+        "level S, not run anywhere: longhorn (its manager attaches block devices of the kernel through the mounts of the node, and \
+         makes further pods of images of its own)"
+    );
+    if !std::path::Path::new("/usr/local/bin/etcd").exists() {
+        return eprintln!("SKIPPED: etcd (its command is /usr/local/bin/etcd; Debian's package has it in /usr/bin)");
+    }
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&fs::read_to_string(run.join(SITE).join("pods/probe/grpc-liveness.yaml")).expect("there"));
+    let ready = r#"{.status.conditions[?(@.type=="Ready")].status}"#;
+    cluster.until_reads("pod/etcd-with-grpc", ready, "True");
 }

@@ -113,3 +113,26 @@ spec:
         assert!(events.contains(expected), "{expected:?} is missing in\n{events}");
     }
 }
+
+#[test]
+fn a_crash_loop_waits_its_time_whoever_counts() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch_with(&["--restart-backoff", "4s"]);
+    let starts = cluster.home().join("starts");
+    let script = format!("date +%s.%N >> {}; exit 1", starts.display());
+    let host = "annotations: {kloop.dev/filesystem: host}, labels: {";
+    cluster.apply(&pod("crash", "Always", 5, &script).replace("labels: {", host));
+    // The first restart comes at once, the next one has to wait: meanwhile the control plane dies, and another one takes over.
+    cluster.until_reads("pod/crash", RESTARTS, "1");
+    cluster.until_reads("pod/crash", WAITING, "CrashLoopBackOff");
+    assert_ne!(plane.end("KILL"), 0);
+    let _plane = cluster.watch_with(&["--restart-backoff", "4s"]);
+    cluster.until("it has begun three times", || {
+        let count: u32 = cluster.read("pod/crash", RESTARTS).parse().expect("a number");
+        assert!((1..=2).contains(&count), "restartCount {count}");
+        std::fs::read_to_string(&starts).expect("written").lines().count() == 3
+    });
+    let text = std::fs::read_to_string(&starts).expect("written");
+    let moments: Vec<f64> = text.lines().map(|line| line.parse().expect("a moment")).collect();
+    assert!(moments[2] - moments[1] >= 3.9, "{moments:?}");
+}

@@ -301,6 +301,65 @@ fn a_running_container_is_resized_in_place() {
 }
 
 #[test]
+fn resources_are_edited_and_wait_for_what_others_have() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let requests = |name: &str, cpu: &str| pod(name, &format!("{{requests: {{cpu: {cpu}}}}}"), "exec sleep 1000");
+    cluster.apply(&requests("web", "10m"));
+    cluster.until_reads("pod/web", "{.status.containerStatuses[0].resources.requests.cpu}", "10m");
+    let node = cluster.read("pod/web", "{.spec.nodeName}");
+    let cores: i64 = cluster.read(&format!("node/{node}"), "{.status.allocatable.cpu}").parse().expect("whole cores");
+    let (much, more) = (format!("{}m", cores * 1000 - 500), format!("{}m", cores * 1000 - 600));
+    cluster.apply(&requests("big", &much));
+    cluster.until_reads("pod/big", "{.status.phase}", "Running");
+    let pid = cluster.pid("web");
+    let edit = |from: &str, to: &str| {
+        let editor = cluster.home().join("editor");
+        fs::write(&editor, format!("sed -i 's/cpu: {from}$/cpu: {to}/' \"$1\"\n")).expect("written");
+        let editor = format!("sh {}", editor.display());
+        let mut command = cluster.command();
+        command.args(["edit", "pod", "web", "--subresource", "resize"]).env("EDITOR", editor);
+        let said = cluster.run_program(&mut command, "");
+        assert_eq!((said.code, &*said.out), (0, "pod/web edited\n"), "{}", said.err);
+    };
+    let condition = |field: &str| {
+        cluster.read("pod/web", &format!("{{.status.conditions[?(@.type==\"PodResizePending\")].{field}}}"))
+    };
+    // More than there is at all, then more than the other pod leaves, then what fits.
+    edit("10m", &format!("{}m", cores * 1000 + 1));
+    cluster.until("it never fits", || condition("reason") == "Infeasible");
+    edit(&format!("{}m", cores * 1000 + 1), &more);
+    cluster.until("it waits", || condition("reason") == "Deferred");
+    let why = format!("Node didn't have enough resource: cpu, requested: {}", more.trim_end_matches('m'));
+    assert!(condition("message").starts_with(&why), "{}", condition("message"));
+    let actual = "{.status.containerStatuses[0].resources.requests.cpu}";
+    assert_eq!(cluster.read("pod/web", actual), "10m");
+    cluster.ok("delete pod big");
+    cluster.until_reads("pod/web", actual, &more);
+    assert_eq!(
+        (condition("reason"), cluster.pid("web")),
+        (String::new(), pid),
+        "it is done, and nothing was started anew"
+    );
+    // A resource whose policy wants it is changed by a restart, which is told once.
+    let restarts = requests("anew", "10m")
+        .replace("resources:", "resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]\n    resources:");
+    cluster.apply(&restarts.replace("restartPolicy: Never", "restartPolicy: Always"));
+    cluster.until_reads("pod/anew", actual, "10m");
+    let change = r#"{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"20m"}}}]}}"#;
+    assert_eq!(cluster.run(&["patch", "pod", "anew", "--subresource", "resize", "-p", change], "").code, 0);
+    cluster.until_reads("pod/anew", "{.status.containerStatuses[0].restartCount}", "1");
+    let told = cluster.ok("events --for pod/anew");
+    let killing: Vec<&str> = told.lines().filter(|line| line.contains("Killing")).collect();
+    assert!(
+        matches!(killing[..], [one] if one.ends_with("Container main resize requires restart") && !one.contains("(x")),
+        "{told}"
+    );
+    cluster.ok("delete pod web anew");
+    cluster.nothing_is_left();
+}
+
+#[test]
 fn a_node_without_memory_ends_pods_by_what_they_use_and_takes_no_more_in() {
     let cluster = Cluster::new();
     // Met by any machine.

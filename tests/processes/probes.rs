@@ -62,3 +62,109 @@ spec:
     });
     assert_eq!(cluster.read("pod/closed", ready), "False");
 }
+
+/// As much of HTTP/2 and gRPC as the health service (grpc.health.v1) needs; what it answers stands in a file.
+const HEALTH: &str = r#"
+import socket, sys, threading
+
+def frame(kind, flags, stream, body):
+    return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
+
+def headers(*pairs):
+    text = lambda word: bytes([len(word)]) + word.encode()
+    return b"".join(b"\0" + text(name) + text(value) for name, value in pairs)
+
+def exactly(connection, count):
+    data = b""
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return data
+
+def serve(connection):
+    exactly(connection, 24)
+    connection.sendall(frame(4, 0, 0, b""))
+    while True:
+        head = exactly(connection, 9)
+        kind, flags, stream = head[3], head[4], int.from_bytes(head[5:9], "big")
+        body = exactly(connection, int.from_bytes(head[:3], "big"))
+        if kind == 4 and not flags & 1:
+            connection.sendall(frame(4, 1, 0, b""))
+        if kind == 0 and flags & 1:
+            service = body[7:].decode()
+            print("asked for", repr(service), flush=True)
+            known, state = open(sys.argv[1]).read().split()
+            connection.sendall(frame(1, 4, stream, headers((":status", "200"), ("content-type", "application/grpc"))))
+            status = "0" if service == known else "5"
+            if status == "0":
+                connection.sendall(frame(0, 0, stream, b"\0\0\0\0\2\x08" + bytes([int(state)])))
+            connection.sendall(frame(1, 5, stream, headers(("grpc-status", status), ("grpc-message", "unknown service"))))
+
+def quietly(connection):
+    try:
+        serve(connection)
+    except (EOFError, OSError):
+        pass
+
+server = socket.create_server(("", 9999))
+while True:
+    threading.Thread(target=quietly, args=[server.accept()[0]], daemon=True).start()
+"#;
+
+#[test]
+fn a_grpc_server_is_asked_for_the_health_of_a_service() {
+    if !Command::new("python3").args(["-c", "import socket"]).output().is_ok_and(|python| python.status.success()) {
+        return eprintln!("skipped: python3 is needed");
+    }
+    let cluster = Cluster::new();
+    let home = cluster.home();
+    let (server, state) = (home.join("health.py"), home.join("state"));
+    std::fs::write(&server, HEALTH).expect("written");
+    // 1 is SERVING, 2 is NOT_SERVING.
+    let say = |text: &str| {
+        std::fs::write(home.join("fresh"), text).expect("written");
+        std::fs::rename(home.join("fresh"), &state).expect("renamed");
+    };
+    say("shop 1");
+    let _plane = cluster.watch();
+    let pod = |name: &str, service: &str| {
+        format!(
+            r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, annotations: {{kloop.dev/filesystem: host}}}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: python
+    args: ["{}", "{}"]
+    readinessProbe: {{periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 20, grpc: {{port: 9999, service: {service}}}}}
+"#,
+            server.display(),
+            state.display()
+        )
+    };
+    cluster.apply(&pod("shop", "shop"));
+    cluster.apply(&pod("none", "nobody"));
+    let ready = r#"{.status.conditions[?(@.type=="Ready")].status}"#;
+    cluster.until_reads("pod/shop", ready, "True");
+    assert!(cluster.log("shop", "main").contains("asked for 'shop'"));
+    let told = |pod: &str, text: &str| {
+        cluster.until(text, || cluster.ok(&format!("events --for pod/{pod}")).contains(text));
+    };
+    told(
+        "none",
+        "Readiness probe failed: error: health rpc probe failed: rpc error: code = NotFound desc = unknown service",
+    );
+    cluster.until_reads("pod/none", ready, "False");
+    say("shop 2");
+    cluster.until_reads("pod/shop", ready, "False");
+    told("shop", "Readiness probe failed: service unhealthy (responded with \"NOT_SERVING\")");
+    say("shop 1");
+    cluster.until_reads("pod/shop", ready, "True");
+    cluster.ok("delete pod shop none");
+    cluster.nothing_is_left();
+}

@@ -134,3 +134,93 @@ fn another_user_has_another_home_and_everybody_what_is_given_to_all() {
         assert_eq!(cluster.ok("logs other"), "/ blue none\n");
     }
 }
+
+/// What every file below a folder holds that tells of a word; links and sockets are not read.
+fn tells(folder: &std::path::Path, word: &[u8], found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => tells(&path, word, found),
+            Ok(kind) if kind.is_file() => {
+                let bytes = std::fs::read(&path).unwrap_or_default();
+                if bytes.windows(word.len()).any(|window| window == word) {
+                    found.push(path.display().to_string());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_secret_is_told_to_its_pod_alone() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch_with(&["--verbose"]);
+    let word = format!("canary-{}", std::process::id());
+    cluster.ok(&format!("create secret generic word --from-literal=word={word}"));
+    cluster.apply(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: knows}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: word, secret: {secretName: word}}]
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, "[ $WORD = $(cat /word/word) ] && exec sleep 1000"]
+    env: [{name: WORD, valueFrom: {secretKeyRef: {name: word, key: word}}}]
+    volumeMounts: [{name: word, mountPath: /word}]
+    readinessProbe: {periodSeconds: 1, tcpSocket: {port: 1}}
+"#,
+    );
+    cluster.until("it is probed", || cluster.ok("events --for pod/knows").contains("Unhealthy"));
+    let own = cluster.pid("knows");
+    for line in
+        ["describe secret word", "describe pod knows", "get events -o yaml", "get pod knows -o yaml", "why pod/knows"]
+    {
+        let said = cluster.kloop(line);
+        assert!(!(said.out + &said.err).contains(&word), "{line}");
+    }
+    assert!(!plane.said().contains(&word), "{}", plane.said());
+    // Nobody else has it on a command line or among its variables.
+    for pid in cluster.processes().into_iter().chain([plane.pid()]) {
+        for file in ["cmdline", "environ"] {
+            let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let has = text.windows(word.len()).any(|window| window == word.as_bytes());
+            assert!(!has || (file == "environ" && pid == own), "{file} of {pid}");
+        }
+    }
+    let mut found = Vec::new();
+    tells(&cluster.home(), word.as_bytes(), &mut found);
+    // The store keeps it in base64; what the pod sees lies in its volume, and nowhere else.
+    found.retain(|path| !path.contains("/volumes/"));
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
+fn another_user_gets_nowhere() {
+    use std::os::unix::process::CommandExt;
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can be somebody else, too");
+    }
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod("web", "", "", "exec sleep 1000"));
+    cluster.until_reads("pod/web", "{.status.phase}", "Running");
+    let pid = cluster.pid("web");
+    let stranger = |program: &str, line: &str| {
+        let mut command = cluster.program(program);
+        command.args(line.split(' ')).uid(65_534).gid(65_534);
+        cluster.run_program(&mut command, "")
+    };
+    for line in ["get pods", "exec web -- true", "logs web", "attach web", "delete pod web --now", "reconcile"] {
+        let said = stranger(env!("CARGO_BIN_EXE_kloop"), line);
+        assert!(said.code != 0 && said.out.is_empty(), "{line}: {} {}", said.out, said.err);
+    }
+    let home = cluster.home().display().to_string();
+    let seen = stranger("find", &home).out;
+    assert_eq!(seen.trim(), home, "no socket, no log, no record is to be found");
+    assert_eq!((cluster.pid("web"), cluster.read("pod/web", "{.status.phase}")), (pid, "Running".to_owned()));
+}

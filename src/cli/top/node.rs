@@ -41,6 +41,9 @@ pub struct Args {
     /// If non-empty, sort nodes list using specified field. The field can be either 'cpu' or 'memory'.
     #[arg(long, default_value = "", value_name = "FIELD")]
     sort_by: String,
+    /// Print node resources related to swap memory.
+    #[arg(long)]
+    show_swap: bool,
     /// Accepted for kubectl's sake.
     #[arg(long, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true)]
     use_protocol_buffers: bool,
@@ -72,10 +75,14 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         Node {
             name: node.name().to_owned(),
             usage: of_machine.filter(|_| is_real),
-            capacity: Usage { cpu_milli: offers.cpu_milli, memory: offers.memory },
+            capacity: Usage {
+                cpu_milli: offers.cpu_milli,
+                memory: offers.memory,
+                swap: usage::swap_of_machine() as i64,
+            },
         }
     };
-    context.print(&nodes(found.iter().map(node).collect(), order, args.no_headers))
+    context.print(&nodes(found.iter().map(node).collect(), order, args.no_headers, args.show_swap))
 }
 
 fn found(args: &Args, context: &mut Context) -> Outcome<Vec<Object>> {

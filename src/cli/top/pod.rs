@@ -51,6 +51,9 @@ pub struct Args {
     /// Print the sum of the resource usage.
     #[arg(long)]
     sum: bool,
+    /// Print pod resources related to swap memory.
+    #[arg(long)]
+    show_swap: bool,
     /// Accepted for kubectl's sake.
     #[arg(long, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true)]
     use_protocol_buffers: bool,
@@ -78,6 +81,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         with_namespace: args.all_namespaces,
         containers: args.containers,
         sum: args.sum,
+        swap: args.show_swap,
         order,
     };
     context.print(&pods(measured, &options))

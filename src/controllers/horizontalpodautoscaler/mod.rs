@@ -303,7 +303,7 @@ spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
             (facts.namespace, facts.name) = (row.key.namespace.clone(), row.key.name.clone());
             let state = ContainerState::Running { pid: 1, since: start };
             facts.containers.insert("c".into(), ContainerFacts::new(0, state));
-            let usage = Usage { cpu_milli: milli, memory: 1 << 20 };
+            let usage = Usage { cpu_milli: milli, memory: 1 << 20, swap: 0 };
             let sample = Default::default();
             facts
                 .usage

@@ -218,7 +218,7 @@ mod tests {
                 json!({"metadata": {"name": name, "namespace": "d", "uid": name}, "spec": spec, "status": status});
             put(&mut world, "pods", "d", name, pod);
             let running = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: now() });
-            let usage = Usage { cpu_milli: 0, memory: used << 20 };
+            let usage = Usage { cpu_milli: 0, memory: used << 20, swap: 0 };
             let sample = Sample::default();
             let measured = Measured { since: now(), at: now(), sample, usage, throttling: sample.throttling };
             let facts = PodFacts {

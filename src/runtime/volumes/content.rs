@@ -2,8 +2,9 @@
 //! beside it a link for each name leads through `..data`. Whoever reads sees all of the old or all of the new.
 
 use super::safely;
+use crate::runtime::wire;
 use crate::world::volume::File;
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, readlinkat, renameat, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, mkdirat, openat, readlinkat, renameat, symlinkat, unlinkat};
 use rustix::io::{Errno, Result};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,6 +12,7 @@ use std::path::Path;
 
 const DATA: &str = "..data";
 const FRESH: &str = "..data_new";
+const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 
 /// Makes the content of an open volume what it should be; does nothing when it is.
 pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
@@ -22,9 +24,12 @@ pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
     if before.as_deref().is_some_and(|before| holds(volume, before, files)) {
         return Ok(());
     }
-    let fresh = format!("..{}", crate::runtime::wire::now());
-    mkdirat(volume, &fresh, Mode::from_raw_mode(0o755))?;
-    write_all(&super::folder(volume.as_fd(), Path::new(&fresh))?, files)?;
+    let fresh = fresh_name();
+    mkdirat(volume, &fresh, FOLDER_MODE)?;
+    let folder = super::folder(volume.as_fd(), Path::new(&fresh))?;
+    // Whatever the umask of the control plane says.
+    fchmod(&folder, FOLDER_MODE)?;
+    write_all(&folder, files)?;
     let _ = unlinkat(volume, FRESH, AtFlags::empty());
     symlinkat(&fresh, volume, FRESH)?;
     renameat(volume, FRESH, volume, DATA)?;
@@ -33,6 +38,12 @@ pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
         safely::remove_all(volume, &before);
     }
     Ok(())
+}
+
+/// The time, as the kubelet has it (atomic_writer.go): `..2026_11_21_13_00_00.123456789`.
+fn fresh_name() -> String {
+    let now = wire::moment(wire::now());
+    format!("{}.{:09}", now.strftime("..%Y_%m_%d_%H_%M_%S"), now.subsec_nanosecond())
 }
 
 fn write_all(folder: &OwnedFd, files: &[File]) -> Result<()> {

@@ -174,6 +174,10 @@ mod tests {
         assert_eq!(fs::read_to_string(volume.join("x/y")).unwrap(), "2");
         assert_eq!(fs::metadata(volume.join("x/y")).unwrap().permissions().mode() & 0o777, 0o400);
         let before = fs::read_link(volume.join("..data")).unwrap();
+        let shape: String =
+            before.to_string_lossy().chars().map(|one| if one.is_ascii_digit() { '0' } else { one }).collect();
+        assert_eq!(shape, "..0000_00_00_00_00_00.000000000");
+        assert_eq!(fs::metadata(volume.join(&before)).unwrap().permissions().mode() & 0o777, 0o755);
         lay_out(pod.path(), &files(&[("a", 0o644, "1"), ("x/y", 0o400, "2")])).unwrap();
         assert_eq!(fs::read_link(volume.join("..data")).unwrap(), before, "nothing to change");
         lay_out(pod.path(), &files(&[("a", 0o644, "new"), ("b", 0o644, "3")])).unwrap();
