@@ -255,7 +255,7 @@ mod tests {
         for (second, throttled) in [(20, 10), (30, 60), (40, 160)] {
             machine.run_to(second);
             let throttling = Throttling { periods: second as u64 * 10, throttled, nanos: 1 };
-            let sample = Sample { cpu_nanos: second as u64 * 1000, memory: 1, throttling };
+            let sample = Sample { cpu_nanos: second as u64 * 1000, memory: 1, throttling, ..Sample::default() };
             let at = machine.world.now;
             machine.report(Report::Usage { pod_uid: "uid-p".into(), at, samples: vec![("c".into(), sample)] });
             machine.settle();
