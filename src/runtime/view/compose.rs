@@ -52,6 +52,9 @@ const OTHERS: [&str; 9] = ["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", 
 /// Programs that run as root in containers write here; in the layer an ordinary user can, too.
 const WRITABLE: [&str; 4] = ["/var/cache", "/var/lib", "/var/log", "/var/tmp"];
 
+/// Whom the kernel names in a user namespace in place of those who have no name there.
+const NOBODY: u32 = 65534;
+
 struct Composer<'a> {
     base: &'a Path,
     root: PathBuf,
@@ -110,8 +113,12 @@ fn missing(wanted: &Wanted) -> Option<Wanted> {
 fn foreign(path: &Path) -> Option<PathBuf> {
     let real = fs::canonicalize(path).ok()?;
     let mine = (geteuid().as_raw(), getegid().as_raw());
-    let is_foreign =
-        |folder: &&Path| fs::metadata(folder).is_ok_and(|found| found.is_dir() && (found.uid(), found.gid()) != mine);
+    let is_foreign = |folder: &&Path| {
+        let found = fs::metadata(folder).ok().filter(fs::Metadata::is_dir);
+        found
+            .map(|found| (found.uid(), found.gid()))
+            .is_some_and(|who| who != mine || who.0 == NOBODY || who.1 == NOBODY)
+    };
     real.ancestors().filter(|folder| folder.components().count() > 2).find(is_foreign).map(Path::to_owned)
 }
 
