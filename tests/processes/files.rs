@@ -56,7 +56,7 @@ fn a_restart_forgets_what_was_written_anywhere() {
         cluster.apply(&pod("phoenix", "Always", 1, &script));
         let restarts = "{.status.containerStatuses[0].restartCount}";
         cluster.until("it was restarted", || cluster.read("pod/phoenix", restarts).parse().is_ok_and(|n: u32| n > 1));
-        assert_eq!(cluster.ok("logs -p phoenix"), "here\n");
+        cluster.until("it finds nothing of before", || cluster.kloop("logs -p phoenix").out == "here\n");
         cluster.ok("delete pod phoenix");
         cluster.nothing_is_left();
     }
