@@ -160,7 +160,7 @@ fn a_cpu_limit_that_holds_a_container_back_is_told() {
         return;
     }
     let probed = |name: &str, limits: &str| {
-        let probe = "readinessProbe: {exec: {command: [\"false\"]}, periodSeconds: 1}\n    resources:";
+        let probe = "readinessProbe: {exec: {command: [\"false\"]}, periodSeconds: 1}, resources:";
         pod(name, limits, "while :; do :; done").replace("resources:", probe)
     };
     cluster.apply(&probed("slow", "{limits: {cpu: 50m}}"));
@@ -343,7 +343,7 @@ fn resources_are_edited_and_wait_for_what_others_have() {
     );
     // A resource whose policy wants it is changed by a restart, which is told once.
     let restarts = requests("anew", "10m")
-        .replace("resources:", "resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]\n    resources:");
+        .replace("resources:", "resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}], resources:");
     cluster.apply(&restarts.replace("restartPolicy: Never", "restartPolicy: Always"));
     cluster.until_reads("pod/anew", actual, "10m");
     let change = r#"{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"20m"}}}]}}"#;
