@@ -77,7 +77,7 @@ fn outlive(cluster: &Cluster) {
     cluster.ready_pods("app=web", 1);
     let place = cluster.read("service/web", "{.spec.clusterIP}:8000");
     let answers = |what: &str| cluster.until(what, || fetch(&place).as_deref() == Some("web"));
-    let name = "import socket; print(socket.gethostbyname('web'))";
+    let name = "import socket; print(socket.gethostbyname('web.default'))";
     let address = cluster.read("service/web", "{.spec.clusterIP}") + "\n";
     answers("it answers");
     cluster.until("its name is known", || run(cluster, "web", name) == address);

@@ -303,7 +303,7 @@ fn where_no_filter_can_be_had_pods_are_on_the_machines_network() {
     let state = cluster.home().join("inner.db").display().to_string();
     let command = serde_json::json!([env!("CARGO_BIN_EXE_kloop"), "--state", state, "reconcile", "--watch"]);
     cluster.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: outer}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: \
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: outer, annotations: {{kloop.dev/filesystem: host}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: \
          kloop, command: {command}}}]}}}}"
     ));
     let inner = |words: &[&str], input: &str| cluster.run(&[&["--state", &state], words].concat(), input);
