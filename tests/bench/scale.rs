@@ -1,0 +1,332 @@
+//! What size costs: placing pods on thousands of nodes, whole Deployments on simulated nodes, rollouts, a lost node.
+//!
+//! `cargo bench --bench scale [-- place|spread|anti|affinity|preempt|stuck|whole|rollout|lost|curve [PODS [NODES]]]`. The control
+//! plane's own parts over a file on disk: what is counted is committed durably. Each case runs in a process of its own, so that its
+//! memory is its own.
+
+use kloop::apiserver::{Api, Ledger, Options, create::create};
+use kloop::object::{Object, Resource, Time};
+use kloop::reconcile::beat::{Budget, Failed};
+use kloop::reconcile::heart::{Heart, Pulse};
+use kloop::reconcile::{leader, loops, node};
+use kloop::runtime::capacity::{Capacity, of_this_machine};
+use kloop::store::Access;
+use kloop::world::{Loop, Phase, World};
+use kloop::{kinds, scheduler};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What is measured when nothing is named: case, pods, nodes.
+const ALL: [(&str, usize, usize); 14] = [
+    ("place", 10_000, 5000),
+    ("place", 50_000, 5000),
+    ("spread", 5000, 5000),
+    ("anti", 5000, 5000),
+    ("affinity", 5000, 5000),
+    ("preempt", 5000, 5000),
+    ("stuck", 10_000, 5000),
+    ("curve", 1000, 5000),
+    ("curve", 10_000, 5000),
+    ("curve", 50_000, 5000),
+    ("curve", 150_000, 5000),
+    ("whole", 150_000, 5000),
+    ("rollout", 10_000, 5000),
+    ("lost", 150_000, 5000),
+];
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let number = |at: usize| words.get(at).map(|word| word.parse().expect("a number"));
+    match (words.first(), number(1), number(2)) {
+        (Some(case), Some(pods), nodes) => measure(case, pods, nodes.unwrap_or(5000)),
+        (named, _, _) => {
+            let program = std::env::current_exe().expect("this program");
+            for (case, pods, nodes) in ALL.into_iter().filter(|(case, _, _)| named.is_none_or(|named| named == case)) {
+                let args = [case.to_owned(), pods.to_string(), nodes.to_string()];
+                Command::new(&program).args(args).status().expect("it runs");
+            }
+        }
+    }
+}
+
+fn measure(case: &str, pods: usize, nodes: usize) {
+    match case {
+        "place" => place("pods without wishes", pods, nodes, |_| json!({})),
+        "spread" => place("pods spread over zones", pods, nodes, |_| spread()),
+        "anti" => place("pods away from each other, required", pods, nodes, |_| near("podAntiAffinity", "kubernetes.io/hostname")),
+        "affinity" => place("pods near each other, required", pods, nodes, |_| near("podAffinity", "topology.kubernetes.io/zone")),
+        "preempt" => preempt(pods, nodes),
+        "stuck" => stuck(pods, nodes),
+        "whole" | "curve" => whole(pods, nodes),
+        "rollout" => rollout(pods, nodes),
+        "lost" => lost(pods, nodes),
+        other => panic!("no case {other}"),
+    }
+}
+
+/// A control plane over a file of its own, without a machine.
+struct Lab {
+    folder: PathBuf,
+    api: Api,
+    heart: Heart,
+    epoch: u64,
+}
+
+impl Lab {
+    fn new(nodes: usize, loops: Vec<&'static Loop>) -> Lab {
+        let folder = std::env::temp_dir().join(format!("kloop-scale-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("its mode");
+        let mut api = Api::open(&folder.join("state.db"), Access::Create, "bench").expect("a store");
+        let epoch = leader::raise_epoch(api.store_mut()).expect("an epoch");
+        let mut heart = Heart::new(None, Time::now());
+        heart.loops = loops;
+        let mut lab = Lab { folder, api, heart, epoch };
+        lab.create("nodes", (0..nodes).map(a_node));
+        lab
+    }
+
+    fn create(&mut self, resource: &'static str, objects: impl Iterator<Item = Object>) {
+        let kind = kinds::by_resource(Resource(resource)).expect("a kind");
+        let mut objects = objects.peekable();
+        while objects.peek().is_some() {
+            let write = |ledger: &mut dyn Ledger| {
+                objects.by_ref().take(2000).try_for_each(|one| create(ledger, kind, &one, &Options::default()).map(drop))
+            };
+            self.api.write(false, write).expect("created");
+        }
+    }
+
+    /// Reads everything: what comes after is measured.
+    fn load(&mut self) {
+        let snapshot = self.api.store().read().expect("a snapshot");
+        self.heart.load(&snapshot, [], 10, Time::now()).expect("loaded");
+    }
+
+    /// Beats until nothing is left to do and this holds.
+    fn run(&mut self, what: &str, mut done: impl FnMut(&World) -> bool) -> Duration {
+        let (start, mut told) = (Instant::now(), Instant::now());
+        let mut chance = kloop::apiserver::front::random;
+        loop {
+            let now = Time::now();
+            self.heart.keep_time(now);
+            let pulse = Pulse { now, epoch: self.epoch, budget: Budget::default(), chance: &mut chance };
+            let busy = match self.heart.beat(self.api.store_mut(), pulse, &mut |_| {}) {
+                Ok((_, busy)) => busy,
+                Err(Failed::Store(error)) => panic!("{error}"),
+                Err(_) => panic!("the commit failed"),
+            };
+            if told.elapsed() > Duration::from_secs(20) {
+                told = Instant::now();
+                eprintln!("  {what}: after {:.0} s {}", start.elapsed().as_secs_f64(), standing(&self.heart.world));
+            }
+            if done(&self.heart.world) {
+                return start.elapsed();
+            }
+            if !busy {
+                let pause = self.heart.next().duration_since(Time::now()).max(jiff::SignedDuration::ZERO);
+                std::thread::sleep(pause.unsigned_abs().min(Duration::from_millis(200)));
+            }
+            assert!(start.elapsed() < Duration::from_secs(1200), "{what}: {}", standing(&self.heart.world));
+        }
+    }
+
+    /// Beats until nothing is left to do.
+    fn rest(&mut self) -> Duration {
+        let start = Instant::now();
+        let mut chance = kloop::apiserver::front::random;
+        loop {
+            let now = Time::now();
+            let pulse = Pulse { now, epoch: self.epoch, budget: Budget::default(), chance: &mut chance };
+            match self.heart.beat(self.api.store_mut(), pulse, &mut |_| {}) {
+                Ok((_, true)) => {}
+                Ok(_) => return start.elapsed(),
+                Err(_) => panic!("the commit failed"),
+            }
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+fn standing(world: &World) -> String {
+    let (mut bound, mut running) = (0, 0);
+    for pod in world.list("pods").filter_map(|row| row.pod()) {
+        bound += usize::from(pod.node.is_some());
+        running += usize::from(pod.phase == Phase::Running);
+    }
+    format!("{} pods, {bound} bound, {running} running, {}", world.count_of("pods"), memory())
+}
+
+/// Most memory that was resident.
+fn memory() -> String {
+    let status = fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
+    let kilobytes: usize = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    format!("{} MB", kilobytes / 1024)
+}
+
+fn a_node(number: usize) -> Object {
+    let name = format!("node-{number:05}");
+    let machine = of_this_machine(Some(&name), std::path::Path::new("/"));
+    let capacity = Capacity { cpu_milli: 4000, memory: 32 << 30, pods: 110, ..machine };
+    let mut node = node::additional(&capacity, node::SIMULATED, Time::now());
+    node.set(&["metadata", "labels", "topology.kubernetes.io/zone"], format!("zone-{}", number % 3));
+    node
+}
+
+fn spec() -> Value {
+    json!({"containers": [{"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}}]})
+}
+
+fn a_pod(prefix: &str, number: usize, wishes: Value) -> Object {
+    let mut spec = spec();
+    json_patch::merge(&mut spec, &wishes);
+    let meta = json!({"name": format!("{prefix}-{number:06}"), "namespace": "default", "labels": {"app": prefix}});
+    Object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}))
+}
+
+fn spread() -> Value {
+    json!({"topologySpreadConstraints": [{"maxSkew": 5, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "p"}}}]})
+}
+
+fn near(field: &str, key: &str) -> Value {
+    let term = json!({"labelSelector": {"matchLabels": {"app": "p"}}, "topologyKey": key});
+    json!({"affinity": {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+}
+
+fn all_bound(world: &World) -> bool {
+    world.pods_on("").next().is_none()
+}
+
+fn tell(what: &str, pods: usize, nodes: usize, took: Duration) {
+    let rate = pods as f64 / took.as_secs_f64();
+    println!("{what}: {pods} pods, {nodes} nodes: {:.2} s, {rate:.0} pods/s, {:.0} us a pod, {}", took.as_secs_f64(), 1e6 / rate, memory());
+}
+
+/// Pods that exist are bound, by the scheduler alone.
+fn place(what: &str, pods: usize, nodes: usize, wishes: fn(usize) -> Value) {
+    let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
+    lab.create("pods", (0..pods).map(|number| a_pod("p", number, wishes(number))));
+    lab.load();
+    let took = lab.run(what, all_bound);
+    tell(&format!("bound, {what}"), pods, nodes, took);
+    println!("  events told {:.2} s later", lab.rest().as_secs_f64());
+}
+
+/// Nodes are full of less important pods; each new pod ends one of them (Kubernetes: PreemptionBasic).
+fn preempt(pods: usize, nodes: usize) {
+    let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
+    let low = json!({"terminationGracePeriodSeconds": 0, "priority": 0, "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "900m"}}}]});
+    lab.create("pods", (0..nodes * 4).map(|number| a_pod("low", number, low.clone())));
+    lab.load();
+    lab.run("filling", all_bound);
+    lab.rest();
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10});
+    lab.create("priorityclasses.scheduling.k8s.io", [Object(class)].into_iter());
+    let high = json!({"priorityClassName": "high", "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "3000m"}}}]});
+    lab.create("pods", (0..pods).map(|number| a_pod("high", number, high.clone())));
+    let start = Instant::now();
+    // Nobody runs the pods: whoever is to go is gone.
+    let bound = |world: &World| world.list_in("pods", "default").take(pods).all(|row| row.pod().is_some_and(|pod| pod.node.is_some()));
+    lab.run("preemption", bound);
+    tell("bound by preemption", pods, nodes, start.elapsed());
+}
+
+/// Pods that fit nowhere are there while others are bound.
+fn stuck(pods: usize, nodes: usize) {
+    let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
+    let huge = json!({"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "100"}}}]});
+    lab.create("pods", (0..pods).map(|number| a_pod("huge", number, huge.clone())));
+    lab.load();
+    println!("  {pods} pods that fit nowhere were told so in {:.2} s", lab.rest().as_secs_f64());
+    lab.create("pods", (0..pods).map(|number| a_pod("p", number, json!({}))));
+    let took = lab.run("with stuck pods", |world| world.pods_on("").count() == pods);
+    tell("bound while as many fit nowhere", pods, nodes, took);
+    lab.rest();
+    lab.create("nodes", [a_node(nodes)].into_iter());
+    println!("  one node more: {:.2} s", lab.rest().as_secs_f64());
+}
+
+fn a_deployment(number: usize, replicas: usize) -> Object {
+    let name = format!("web-{number:04}");
+    Object(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": spec()}},
+    }))
+}
+
+fn all_run(world: &World, pods: usize) -> bool {
+    world.count_of("pods") == pods && world.list("pods").all(|row| row.pod().is_some_and(|pod| pod.phase == Phase::Running))
+}
+
+/// Deployments of 150 pods from apply to all Running, by every loop.
+fn whole(pods: usize, nodes: usize) {
+    let mut lab = Lab::new(nodes, loops::all());
+    lab.load();
+    lab.rest();
+    let deployments = pods.div_ceil(150);
+    let start = Instant::now();
+    lab.create("deployments.apps", (0..deployments).map(|number| a_deployment(number, pods / deployments)));
+    let wanted = pods / deployments * deployments;
+    lab.run("running", |world| all_run(world, wanted));
+    tell(&format!("from apply to Running, {deployments} Deployments"), wanted, nodes, start.elapsed());
+    println!("  at rest {:.2} s later, {}", lab.rest().as_secs_f64(), memory());
+}
+
+/// One Deployment gets another image.
+fn rollout(pods: usize, nodes: usize) {
+    let mut lab = Lab::new(nodes, loops::all());
+    lab.create("deployments.apps", [a_deployment(0, pods)].into_iter());
+    lab.load();
+    let took = lab.run("running", |world| all_run(world, pods));
+    tell("one Deployment from apply to Running", pods, nodes, took);
+    lab.rest();
+    let kind = kinds::by_name("deployments").expect("a kind");
+    let mut changed = a_deployment(0, pods);
+    changed.0["spec"]["template"]["spec"]["containers"][0]["image"] = "busybox:2".into();
+    let update = |ledger: &mut dyn Ledger| kloop::apiserver::update::update(ledger, kind, &changed, kloop::apiserver::update::Part::Main, &Options::default());
+    lab.api.write(false, update).expect("updated");
+    let is_rolled = |world: &World| {
+        world.find("deployments.apps", "default", "web-0000").is_some_and(|row| {
+            let body = row.body();
+            body.generation() == 2 && body.int(&["status", "observedGeneration"]) == Some(2)
+                && body.int(&["status", "updatedReplicas"]) == Some(pods as i64)
+                && body.int(&["status", "availableReplicas"]) == Some(pods as i64)
+                && body.int(&["status", "replicas"]) == Some(pods as i64)
+        })
+    };
+    let took = lab.run("rolling", is_rolled);
+    tell("rolling update", pods, nodes, took);
+    println!("  at rest {:.2} s later", lab.rest().as_secs_f64());
+}
+
+/// A node with its pods goes; its pods run elsewhere again.
+fn lost(pods: usize, nodes: usize) {
+    let mut lab = Lab::new(nodes, loops::all());
+    let deployments = pods.div_ceil(150);
+    lab.create("deployments.apps", (0..deployments).map(|number| a_deployment(number, pods / deployments)));
+    lab.load();
+    let wanted = pods / deployments * deployments;
+    lab.run("running", |world| all_run(world, wanted));
+    lab.rest();
+    let name = lab.heart.world.list("nodes").next().expect("a node").key.name.clone();
+    let gone = lab.heart.world.pods_on(&name).count();
+    let kind = kinds::by_name("nodes").expect("a kind");
+    let key = kloop::object::Key::new(kind.resource, "", &name);
+    let start = Instant::now();
+    lab.api.write(false, |ledger| kloop::apiserver::delete::delete(ledger, kind, &key, &Default::default())).expect("deleted");
+    let found_again = |world: &World| world.pods_on(&name).next().is_none() && world.count_of("pods") == wanted && all_bound(world) && all_run(world, wanted);
+    lab.run("healing", found_again);
+    println!("a node of {gone} pods gone among {nodes}: its pods run elsewhere after {:.2} s", start.elapsed().as_secs_f64());
+    println!("  at rest {:.2} s later", lab.rest().as_secs_f64());
+}
