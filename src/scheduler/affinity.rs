@@ -4,6 +4,11 @@ use crate::object::Object;
 use crate::world::Row;
 use serde_json::Value;
 
+/// Whether a pod asks for some nodes rather than others.
+pub fn is_picky(pod: &Object) -> bool {
+    pod.pairs(&["spec", "nodeSelector"]).next().is_some() || pod.at(&["spec", "affinity", "nodeAffinity"]).is_some()
+}
+
 /// Whether a node satisfies `spec.nodeSelector` and the required node affinity.
 pub fn node_matches(pod: &Object, node: &Row) -> bool {
     let selected = pod.pairs(&["spec", "nodeSelector"]).all(|(key, value)| node.label(key) == Some(value));

@@ -38,14 +38,16 @@ pub fn profiles(config: &Value) -> Read<Vec<Profile>> {
         return Err("expected kind KubeSchedulerConfiguration of apiVersion kubescheduler.config.k8s.io/v1".into());
     }
     only(config, "", &IDLE)?;
+    let everyone = percentage(config, "")?;
     let list = items(&config["profiles"], "profiles")?;
     if list.is_empty() {
-        return Ok(vec![Profile::default()]);
+        return Ok(vec![Profile { percentage: everyone.unwrap_or(0), ..Profile::default() }]);
     }
     let mut profiles: Vec<Profile> = Vec::new();
     for (place, value) in list.iter().enumerate() {
         let path = format!("profiles[{place}]");
-        let profile = profile(value, &path)?;
+        let mut profile = profile(value, &path)?;
+        profile.percentage = percentage(value, &format!("{path}."))?.or(everyone).unwrap_or(0);
         if profiles.iter().any(|other| other.name == profile.name) {
             return Err(format!("{path}.schedulerName: Duplicate value: {:?}", &*profile.name));
         }
@@ -54,8 +56,18 @@ pub fn profiles(config: &Value) -> Read<Vec<Profile>> {
     Ok(profiles)
 }
 
+/// `percentageOfNodesToScore`.
+fn percentage(value: &Value, path: &str) -> Read<Option<usize>> {
+    let given = &value["percentageOfNodesToScore"];
+    let percentage = given.as_u64().filter(|percentage| *percentage <= 100);
+    if percentage.is_none() && !given.is_null() {
+        return Err(format!("{path}percentageOfNodesToScore: Invalid value: {given}: not in valid range [0-100]"));
+    }
+    Ok(percentage.map(|percentage| percentage as usize))
+}
+
 fn profile(value: &Value, path: &str) -> Read<Profile> {
-    only(value, path, &["schedulerName", "plugins", "pluginConfig"])?;
+    only(value, path, &["schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"])?;
     let mut profile =
         Profile::named(text(&value["schedulerName"], &format!("{path}.schedulerName"), "default-scheduler")?);
     let plugins = format!("{path}.plugins");

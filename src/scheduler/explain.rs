@@ -19,8 +19,8 @@ pub struct Verdict {
 /// The verdict on every node, ordered by name; empty when there is no such pod.
 pub fn explain(world: &World, key: &Key) -> Vec<Verdict> {
     let Some(row) = world.get(key) else { return Vec::new() };
-    let (pod, candidates) = (row.body(), nodes::candidates(world));
-    let asks = filter::Asks::of(world, &pod, row, &candidates);
+    let (pod, candidates) = (row.body(), nodes::candidates(world).collect::<Vec<_>>());
+    let asks = filter::Asks::of(world, &pod, row);
     let refused: Vec<_> = candidates.iter().map(|node| filter::refused_by(&asks, node)).collect();
     let fitting: Vec<&Candidate<'_>> =
         candidates.iter().zip(&refused).filter(|(_, refused)| refused.is_none()).map(|(node, _)| node).collect();
@@ -28,7 +28,8 @@ pub fn explain(world: &World, key: &Key) -> Vec<Verdict> {
     let verdict = |(node, refused): (&Candidate<'_>, Option<(&'static str, Vec<filter::Refusal>)>)| Verdict {
         node: node.row.key.name.clone(),
         scores: if refused.is_none() { scores.next().map(Vec::from).unwrap_or_default() } else { Vec::new() },
-        refused: refused.map(|(plugin, reasons)| (plugin, reasons.into_iter().map(|one| one.reason).collect())),
+        refused: refused
+            .map(|(plugin, reasons)| (plugin, reasons.into_iter().map(|one| one.reason.into_owned()).collect())),
     };
     candidates.iter().zip(refused).map(verdict).collect()
 }

@@ -11,13 +11,24 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// What a pod asks for, read once for all nodes.
+#[derive(Clone)]
 pub struct Asks<'a> {
+    /// The picture.
+    world: &'a World,
     /// The pod.
     pub pod: &'a Object,
+    /// Its row.
+    pub row: &'a Row,
     /// How it is to be placed.
     pub profile: Cow<'a, Profile>,
     /// Its fields.
-    pub fields: PodFields,
+    pub fields: Cow<'a, PodFields>,
+    /// The plugins that may refuse nodes.
+    plugins: Vec<&'static (&'static str, Plugin)>,
+    /// The nodes that all of its required terms name, if they do.
+    pub named: Option<Vec<&'a str>>,
+    /// Whether it asks for some nodes rather than others.
+    is_picky: bool,
     /// Its host ports: address, protocol, port.
     host_ports: Vec<(String, String, i64)>,
     /// Near which pods it wants to be.
@@ -28,30 +39,48 @@ pub struct Asks<'a> {
 
 impl<'a> Asks<'a> {
     /// Reads them from the pod.
-    pub fn of(world: &'a World, pod: &'a Object, row: &Row, nodes: &[Candidate<'_>]) -> Asks<'a> {
+    pub fn of(world: &'a World, pod: &'a Object, row: &'a Row) -> Asks<'a> {
         // Who is asked about the pod of another scheduler says what this one would do.
         let profile = profile_of(world, row).map_or_else(|| Cow::Owned(Profile::default()), Cow::Borrowed);
         Asks {
+            world,
             pod,
-            fields: row.pod().cloned().unwrap_or_default(),
+            row,
+            fields: row.pod().map_or_else(Cow::default, Cow::Borrowed),
+            plugins: PLUGINS.iter().filter(|(name, _)| !profile.without.contains(name)).collect(),
+            named: affinity::named_nodes(pod),
+            is_picky: affinity::is_picky(pod) || !profile.added_affinity.is_null(),
             host_ports: host_ports(pod),
-            neighbours: Neighbours::of(world, pod, row, nodes),
-            spread: Spread::of(world, pod, row, nodes, &profile.constraints),
+            neighbours: Neighbours::of(world, pod, row),
+            spread: Spread::of(world, pod, row, &profile.constraints),
             profile,
         }
     }
 
+    /// The same with what is thought of one node.
+    pub fn thinking(&self, node: &Candidate<'_>) -> Cow<'_, Asks<'a>> {
+        if node.is_real() || (!self.go_by_pods() && !node.thoughts().any(|(pod, _)| shuns(pod))) {
+            return Cow::Borrowed(self);
+        }
+        let neighbours = self.neighbours.thinking(self.world, self.row, node);
+        Cow::Owned(Asks { neighbours, spread: self.spread.thinking(self.world, node), ..self.clone() })
+    }
+
     /// Whether it matters which pods run where, beyond what they use.
-    pub fn go_by_pods(&self) -> bool {
+    fn go_by_pods(&self) -> bool {
         !self.spread.is_empty() || !self.neighbours.is_empty()
     }
+}
+
+fn shuns(pod: &Row) -> bool {
+    pod.pod().is_some_and(|fields| fields.shuns.is_some())
 }
 
 /// A reason for which a node is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// In Kubernetes' words.
-    pub reason: String,
+    pub reason: Cow<'static, str>,
     /// Removing other pods cannot help.
     pub for_good: bool,
 }
@@ -79,26 +108,25 @@ pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// The plugin that refuses a node, and why; none when the pod can run there.
 pub fn refused_by(asks: &Asks<'_>, node: &Candidate<'_>) -> Option<(&'static str, Vec<Refusal>)> {
-    let plugins = PLUGINS.iter().filter(|(name, _)| !asks.profile.without.contains(name));
-    let verdicts = plugins.map(|(name, plugin)| (*name, plugin(asks, node)));
-    verdicts.into_iter().find(|(_, reasons)| !reasons.is_empty())
+    let asks = asks.thinking(node);
+    let mut verdicts = asks.plugins.iter().map(|(name, plugin)| (*name, plugin(&asks, node)));
+    verdicts.find(|(_, reasons)| !reasons.is_empty())
 }
 
-fn because(refused: bool, reason: &str, for_good: bool) -> Vec<Refusal> {
-    if refused { vec![Refusal { reason: reason.to_owned(), for_good }] } else { Vec::new() }
+fn because(refused: bool, reason: &'static str, for_good: bool) -> Vec<Refusal> {
+    if refused { vec![Refusal { reason: reason.into(), for_good }] } else { Vec::new() }
 }
 
 /// NodeAffinity, before the others: a pod whose every term names nodes looks at no other ones.
 fn named_nodes(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    let elsewhere =
-        affinity::named_nodes(asks.pod).is_some_and(|names| !names.iter().any(|name| *name == &*node.row.key.name));
+    let elsewhere = asks.named.as_ref().is_some_and(|names| !names.iter().any(|name| *name == &*node.row.key.name));
     because(elsewhere, "node(s) didn't satisfy plugin(s) [NodeAffinity]", true)
 }
 
 /// PodTopologySpread.
 fn spread(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     asks.spread
-        .refusal(node.row)
+        .refusal(node)
         .map(|(reason, for_good)| Refusal { reason: reason.into(), for_good })
         .into_iter()
         .collect()
@@ -107,7 +135,7 @@ fn spread(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 /// InterPodAffinity.
 fn neighbours(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     asks.neighbours
-        .refusal(node.row)
+        .refusal(node.slot)
         .map(|(reason, for_good)| Refusal { reason: reason.into(), for_good })
         .into_iter()
         .collect()
@@ -115,10 +143,13 @@ fn neighbours(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// NodeUnschedulable: a cordoned node, unless the pod bears the taint that says so.
 fn unschedulable(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+    if !node.fields.unschedulable {
+        return Vec::new();
+    }
     let taint =
         Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() };
     let borne = tolerations::untolerated(asks.pod.items(&["spec", "tolerations"]), std::iter::once(&taint)).is_none();
-    because(node.fields.unschedulable && !borne, "node(s) were unschedulable", true)
+    because(!borne, "node(s) were unschedulable", true)
 }
 
 /// NodeName. A pod that names a node is bound already; what is left here is a name that no node has.
@@ -129,6 +160,9 @@ fn node_name(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// TaintToleration.
 fn taints(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+    if node.fields.taints.is_empty() {
+        return Vec::new();
+    }
     let hard = node.fields.taints.iter().filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
     let borne = asks.pod.items(&["spec", "tolerations"]);
     because(tolerations::untolerated(borne, hard).is_some(), "node(s) had untolerated taint(s)", true)
@@ -136,6 +170,9 @@ fn taints(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// NodeAffinity.
 fn node_affinity(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+    if !asks.is_picky {
+        return Vec::new();
+    }
     if !affinity::required_matches(&asks.profile.added_affinity, node.row) {
         return because(true, "node(s) didn't match scheduler-enforced node affinity", true);
     }
@@ -165,6 +202,14 @@ fn host_ports(pod: &Object) -> Vec<(String, String, i64)> {
     ports.filter_map(port).collect()
 }
 
+fn insufficient(resource: &str) -> Cow<'static, str> {
+    match resource {
+        "cpu" => "Insufficient cpu".into(),
+        "memory" => "Insufficient memory".into(),
+        other => format!("Insufficient {other}").into(),
+    }
+}
+
 /// NodeResourcesFit: every resource that does not fit is told.
 fn resources(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
@@ -172,7 +217,7 @@ fn resources(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let mut need = |name: &str, wanted: i64, used: i64, offered: i64| {
         if wanted > 0 && wanted > offered - used {
             // More than the node has at all.
-            short.push(Refusal { reason: format!("Insufficient {name}"), for_good: wanted > offered });
+            short.push(Refusal { reason: insufficient(name), for_good: wanted > offered });
         }
     };
     need("cpu", wants.cpu_milli, used.cpu_milli, has.cpu_milli);

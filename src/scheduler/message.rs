@@ -1,6 +1,7 @@
 //! Why no node can take a pod, in Kubernetes' sentence.
 
 use super::filter::Refusal;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// `0/3 nodes are available: ...`, with why preemption could do nothing about it, if it could not.
@@ -17,7 +18,7 @@ pub fn unschedulable(verdicts: &[Vec<Refusal>], preemption: Option<&str>) -> Str
 }
 
 /// `0/3 nodes are available: 1 a, 2 b.`, the reasons counted.
-pub fn nodes_refuse<'a>(nodes: usize, reasons: impl Iterator<Item = &'a String>) -> String {
+pub fn nodes_refuse<'a>(nodes: usize, reasons: impl Iterator<Item = &'a Cow<'static, str>>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in reasons {
         *counts.entry(reason).or_default() += 1;

@@ -72,25 +72,28 @@ fn plan(world: &World, key: &Key) -> Plan {
         hold_back(world, row, &pod, &mut plan, &Held { reason: "SchedulingGated", message, promised: None });
         return plan;
     }
-    let mut candidates = nodes::candidates(world);
     if let Some(problem) = claims::problem(world, &pod) {
-        let why = message::nowhere(candidates.len(), &problem);
+        let why = message::nowhere(nodes::count(world), &problem);
         hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message: &why, promised: None });
         return plan;
     }
-    let (asks, verdicts) = judge(world, &pod, row, &mut candidates);
-    let fitting: Vec<&Candidate<'_>> =
-        candidates.iter().zip(&verdicts).filter(|(_, refusals)| refusals.is_empty()).map(|(node, _)| node).collect();
-    if let Some(node) = score::best(&asks, &fitting, world.seed) {
-        assign(row, node, &mut plan);
-        return plan;
-    }
+    let asks = Asks::of(world, &pod, row);
+    let (mut candidates, verdicts) = match survey(world, &asks, row, sample(profile, nodes::count(world))) {
+        Survey::Fit(nodes) => {
+            let nodes: Vec<&Candidate<'_>> = nodes.iter().collect();
+            if let Some(node) = score::best(&asks, &nodes, world.seed) {
+                assign(row, node, &mut plan);
+            }
+            return plan;
+        }
+        Survey::Refused(candidates, verdicts) => (candidates, verdicts),
+    };
     if !profile.preempts {
         let message = &message::unschedulable(&verdicts, None);
         hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message, promised: None });
         return plan;
     }
-    let preemptor = Preemptor { world, row, asks: &asks, verdicts: &verdicts };
+    let preemptor = Preemptor { world, asks: &asks, verdicts: &verdicts };
     match preemptor.preempt(&mut candidates) {
         Outcome::UnderWay => plan.wait("the pods that it preempts have not ended yet"),
         Outcome::Nothing(why) => {
@@ -113,25 +116,62 @@ pub fn profile_of<'a>(world: &'a World, row: &Row) -> Option<&'a Profile> {
     world.settings.profiles.iter().find(|profile| Some(&profile.name) == name)
 }
 
-/// Why each node refuses a pod. Nodes that were promised to more important pods have to take it with them and without them.
-fn judge<'a>(
-    world: &'a World,
-    pod: &'a Object,
-    row: &Row,
-    candidates: &mut [Candidate<'a>],
-) -> (Asks<'a>, Vec<Vec<Refusal>>) {
-    let verdicts = |asks: &Asks<'_>, nodes: &[Candidate<'_>]| -> Vec<Vec<Refusal>> {
-        nodes.iter().map(|node| filter::refusals(asks, node)).collect()
+/// Fewer nodes than this are all looked at; and at least as many are found to fit, where there are (Kubernetes: `minFeasibleNodesToFind`).
+const FEWEST: usize = 100;
+
+/// After how many nodes that fit no more are looked at: the fewer in proportion, the more there are
+/// (Kubernetes: `numFeasibleNodesToFind`).
+fn sample(profile: &Profile, nodes: usize) -> usize {
+    let percentage = match profile.percentage {
+        0 => 50usize.saturating_sub(nodes / 125).max(5),
+        given => given,
     };
-    let asks = Asks::of(world, pod, row, candidates);
-    let alone = verdicts(&asks, candidates);
-    if !nodes::welcome_promised(world, row, candidates) {
-        return (asks, alone);
+    if nodes < FEWEST { nodes } else { (nodes * percentage / 100).max(FEWEST) }
+}
+
+/// What the nodes say to a pod.
+enum Survey<'a> {
+    /// As many nodes that can take it as are to be ranked.
+    Fit(Vec<Candidate<'a>>),
+    /// No node can take it, and why.
+    Refused(Vec<Candidate<'a>>, Vec<Vec<Refusal>>),
+}
+
+/// Asks nodes until `wanted` have been found that can take the pod: the one that it was promised alone when that can, or those that it
+/// names, or all from a place on that is another one each time.
+fn survey<'a>(world: &'a World, asks: &Asks<'_>, row: &Row, wanted: usize) -> Survey<'a> {
+    let count = nodes::count(world);
+    let promised = asks.fields.nominated.as_ref().and_then(|node| world.slot_of(node));
+    let promised = promised.and_then(|slot| nodes::candidate(world, slot));
+    if let Some(mut node) = promised
+        && judge(asks, row, &mut node).is_empty()
+    {
+        return Survey::Fit(vec![node]);
     }
-    let asks = Asks::of(world, pod, row, candidates);
-    let together = verdicts(&asks, candidates);
-    let both = alone.into_iter().zip(together).map(|(alone, together)| if alone.is_empty() { together } else { alone });
-    (asks, both.collect())
+    let named: Vec<usize> = asks.named.iter().flatten().filter_map(|node| world.slot_of(node)).collect();
+    let first = if count < FEWEST { 0 } else { (world.seed >> 16) as usize % count };
+    let others = (first..count).chain(0..first).filter(|slot| !named.contains(slot));
+    let (mut fit, mut refused, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, slot) in named.iter().copied().chain(others).enumerate() {
+        if fit.len() >= wanted || (number >= named.len() && !named.is_empty() && !fit.is_empty()) {
+            break;
+        }
+        let Some(mut node) = nodes::candidate(world, slot) else { continue };
+        let refusals = judge(asks, row, &mut node);
+        if refusals.is_empty() {
+            fit.push(node);
+        } else if fit.is_empty() {
+            refused.push(node);
+            verdicts.push(refusals);
+        }
+    }
+    if fit.is_empty() { Survey::Refused(refused, verdicts) } else { Survey::Fit(fit) }
+}
+
+/// Why a node refuses a pod. One that was promised to more important pods has to take it with them and without them.
+fn judge<'a>(asks: &Asks<'_>, row: &Row, node: &mut Candidate<'a>) -> Vec<Refusal> {
+    let alone = filter::refusals(asks, node);
+    if node.welcome_promised(row) && alone.is_empty() { filter::refusals(asks, node) } else { alone }
 }
 
 fn assign(row: &Row, node: &Candidate<'_>, plan: &mut Plan) {

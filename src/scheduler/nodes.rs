@@ -1,20 +1,21 @@
 //! The nodes with what already runs on them.
 
-use crate::object::Key;
-use crate::world::{Load, NodeFields, Row, World};
-use std::collections::HashSet;
+use crate::world::{Load, NodeFields, Place, Row, World};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A node and its load.
 pub struct Candidate<'a> {
+    /// Where it stands in the fleet.
+    pub slot: usize,
     /// The node.
     pub row: &'a Arc<Row>,
     /// Its fields.
     pub fields: &'a NodeFields,
     /// What its pods ask for together.
-    pub load: Load,
+    pub load: Cow<'a, Load>,
     /// Its pods that are thought away.
-    away: HashSet<&'a Key>,
+    away: Vec<&'a Arc<Row>>,
     /// Pods that it was promised to, as if they ran there.
     guests: Vec<&'a Arc<Row>>,
     world: &'a World,
@@ -24,56 +25,66 @@ impl<'a> Candidate<'a> {
     /// Its pods that have not ended, as they are thought to be.
     pub fn pods(&self) -> impl Iterator<Item = &'a Arc<Row>> {
         let has_ended = |pod: &Row| pod.pod().is_some_and(|pod| pod.phase.is_terminal());
+        let is_away = |pod: &Row| self.away.iter().any(|away| away.key == pod.key);
         let there = self.world.pods_on(&self.row.key.name);
-        there.filter(move |pod| !has_ended(pod) && !self.away.contains(&pod.key)).chain(self.guests.iter().copied())
+        there.filter(move |pod| !has_ended(pod) && !is_away(pod)).chain(self.guests.iter().copied())
     }
 
-    /// Whether a pod is thought away.
-    pub fn is_away(&self, pod: &Key) -> bool {
-        self.away.contains(pod)
+    /// Where it differs from what it is: pods that are thought away, and those that are thought to be there.
+    pub fn thoughts(&self) -> impl Iterator<Item = (&'a Arc<Row>, i64)> {
+        let away = self.away.iter().map(|pod| (*pod, -1));
+        away.chain(self.guests.iter().map(|pod| (*pod, 1)))
+    }
+
+    /// Whether it is looked at as it is.
+    pub fn is_real(&self) -> bool {
+        self.away.is_empty() && self.guests.is_empty()
     }
 
     /// Looks at the node as if one of its pods were gone.
-    pub fn think_away(&mut self, pod: &'a Row) {
-        if let Some(fields) = pod.pod().filter(|_| self.away.insert(&pod.key)) {
-            self.load.subtract(fields);
+    pub fn think_away(&mut self, pod: &'a Arc<Row>) {
+        if let Some(fields) = pod.pod() {
+            self.load.to_mut().subtract(fields);
+            self.away.push(pod);
         }
     }
 
     /// Looks at it with the pod again.
-    pub fn think_back(&mut self, pod: &'a Row) {
-        if let Some(fields) = pod.pod().filter(|_| self.away.remove(&pod.key)) {
-            self.load.add(fields);
+    pub fn think_back(&mut self, pod: &Arc<Row>) {
+        if let (Some(place), Some(fields)) = (self.away.iter().position(|away| away.key == pod.key), pod.pod()) {
+            self.away.swap_remove(place);
+            self.load.to_mut().add(fields);
         }
     }
 
-    fn welcome(&mut self, guest: &'a Arc<Row>) {
-        let Some(fields) = guest.pod() else { return };
-        self.load.add(fields);
-        self.guests.push(guest);
+    /// Lets pods that were promised the node count as if they ran there, unless the pod is more important than they are. Says whether
+    /// there are any.
+    pub fn welcome_promised(&mut self, pod: &Row) -> bool {
+        let own = pod.pod().map_or(0, |fields| fields.priority);
+        for guest in self.world.promised_to(&self.row.key.name) {
+            let Some(fields) = guest.pod().filter(|fields| fields.priority >= own) else { continue };
+            if guest.key != pod.key && !guest.is_deleting() {
+                self.load.to_mut().add(fields);
+                self.guests.push(guest);
+            }
+        }
+        !self.guests.is_empty()
     }
 }
 
-/// Lets pods that were promised a node count as if they ran there, unless the pod is more important than they are. Says whether there
-/// are any.
-pub fn welcome_promised<'a>(world: &'a World, pod: &Row, nodes: &mut [Candidate<'a>]) -> bool {
-    let own = pod.pod().map_or(0, |fields| fields.priority);
-    let mut any = false;
-    for guest in world.promised().filter(|guest| guest.key != pod.key && !guest.is_deleting()) {
-        let Some(fields) = guest.pod().filter(|fields| fields.priority >= own) else { continue };
-        let node = nodes.iter_mut().find(|node| fields.nominated.as_ref() == Some(&node.row.key.name));
-        any |= node.is_some();
-        node.into_iter().for_each(|node| node.welcome(guest));
-    }
-    any
+/// How many nodes there are.
+pub fn count(world: &World) -> usize {
+    world.fleet().len()
 }
 
 /// All nodes, ordered by name.
-pub fn candidates(world: &World) -> Vec<Candidate<'_>> {
-    world.list("nodes").filter_map(|row| candidate(world, row)).collect()
+pub fn candidates(world: &World) -> impl Iterator<Item = Candidate<'_>> {
+    (0..count(world)).filter_map(|slot| candidate(world, slot))
 }
 
-fn candidate<'a>(world: &'a World, row: &'a Arc<Row>) -> Option<Candidate<'a>> {
-    let load = world.load_of(&row.key.name).cloned().unwrap_or_default();
-    Some(Candidate { row, fields: row.node()?, load, away: HashSet::new(), guests: Vec::new(), world })
+/// The node that stands here in the fleet.
+pub fn candidate(world: &World, slot: usize) -> Option<Candidate<'_>> {
+    let Place { row, load } = world.fleet().get(slot)?;
+    let load = Cow::Borrowed(load);
+    Some(Candidate { slot, row, fields: row.node()?, load, away: Vec::new(), guests: Vec::new(), world })
 }

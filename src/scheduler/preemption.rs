@@ -7,6 +7,7 @@ use super::message;
 use super::nodes::Candidate;
 use crate::object::{Object, Time};
 use crate::world::{Row, World};
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -41,8 +42,6 @@ pub struct Choice<'a> {
 pub struct Preemptor<'a, 'b> {
     /// The picture.
     pub world: &'a World,
-    /// The pod's row.
-    pub row: &'b Row,
     /// What it asks for as things are.
     pub asks: &'b Asks<'b>,
     /// Why each node refuses it.
@@ -58,7 +57,7 @@ impl<'a> Preemptor<'a, '_> {
         if self.is_under_way(nodes) {
             return Outcome::UnderWay;
         }
-        let mut reasons: Vec<Vec<String>> = Vec::new();
+        let mut reasons: Vec<Cow<'static, str>> = Vec::new();
         let mut choices: Vec<Choice<'a>> = Vec::new();
         let enough = (nodes.len() * PERCENT_COMPARED / 100).max(FEWEST_COMPARED).min(nodes.len());
         let budgets = budgets(self.world);
@@ -66,7 +65,7 @@ impl<'a> Preemptor<'a, '_> {
         let first = self.world.seed as usize % nodes.len().max(1);
         for at in (first..nodes.len()).chain(0..first) {
             if is_for_good(&self.verdicts[at]) {
-                reasons.push(vec!["Preemption is not helpful for scheduling".to_owned()]);
+                reasons.push("Preemption is not helpful for scheduling".into());
                 continue;
             }
             if choices.len() >= enough && choices.iter().any(|choice| choice.violations == 0) {
@@ -74,12 +73,12 @@ impl<'a> Preemptor<'a, '_> {
             }
             match self.victims(nodes, at, &budgets) {
                 Ok(choice) => choices.push(choice),
-                Err(why) => reasons.push(why),
+                Err(why) => reasons.extend(why),
             }
         }
         match choices.into_iter().min_by_key(|choice| self.harm(choice)) {
             Some(choice) => Outcome::Victims(choice),
-            None => Outcome::Nothing(message::nodes_refuse(nodes.len(), reasons.iter().flatten())),
+            None => Outcome::Nothing(message::nodes_refuse(nodes.len(), reasons.iter())),
         }
     }
 
@@ -101,20 +100,20 @@ impl<'a> Preemptor<'a, '_> {
         nodes: &mut [Candidate<'a>],
         at: usize,
         budgets: &[Budget<'a>],
-    ) -> Result<Choice<'a>, Vec<String>> {
+    ) -> Result<Choice<'a>, Vec<Cow<'static, str>>> {
         let mut lower: Vec<&Arc<Row>> = nodes[at].pods().filter(|pod| self.outranks(pod)).collect();
         if lower.is_empty() {
-            return Err(vec!["No preemption victims found for incoming pod".to_owned()]);
+            return Err(vec!["No preemption victims found for incoming pod".into()]);
         }
         lower.sort_by_key(|pod| self.importance(pod));
         lower.iter().for_each(|pod| nodes[at].think_away(pod));
-        let refusals = self.refusals(nodes, at);
+        let refusals = filter::refusals(self.asks, &nodes[at]);
         let chosen = if refusals.is_empty() {
             let (kept, free) = split_by_budget(&lower, budgets);
             let mut gone = Vec::new();
             for pod in kept.iter().chain(&free).copied() {
                 nodes[at].think_back(pod);
-                if !self.refusals(nodes, at).is_empty() {
+                if !filter::refusals(self.asks, &nodes[at]).is_empty() {
                     nodes[at].think_away(pod);
                     gone.push(pod);
                 }
@@ -127,14 +126,6 @@ impl<'a> Preemptor<'a, '_> {
         };
         lower.iter().for_each(|pod| nodes[at].think_back(pod));
         chosen
-    }
-
-    /// Why a node refuses the pod, with some of its pods thought away.
-    fn refusals(&self, nodes: &[Candidate<'a>], at: usize) -> Vec<Refusal> {
-        if !self.asks.go_by_pods() {
-            return filter::refusals(self.asks, &nodes[at]);
-        }
-        filter::refusals(&Asks::of(self.world, self.asks.pod, self.row, nodes), &nodes[at])
     }
 
     /// What is kept first comes first: the higher priority, then the longer it runs.

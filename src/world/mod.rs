@@ -6,8 +6,10 @@
 //! Start reading at [`World`], then [`plan`].
 
 pub mod control;
+pub mod crowd;
 pub mod entrance;
 pub mod facts;
+mod fleet;
 pub mod limits;
 pub mod plan;
 pub mod policy;
@@ -24,10 +26,12 @@ pub mod volume;
 pub mod workload;
 
 pub use control::Loop;
+pub use crowd::{Counted, Crowd, Domains, Shun, Term};
 pub use facts::{
     ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Sources, StaticPod,
     Stopping, Verdict, Watched,
 };
+pub use fleet::Place;
 pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Rights, Script, Start, User, Verb, Write};
 pub use report::Report;
 pub use resources::{Load, NodeFields, Requests, Taint};
@@ -36,6 +40,7 @@ pub use workload::{Counts, WorkloadFields};
 
 use crate::object::{Key, Resource, Str, Time};
 use profile::Profile;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -120,12 +125,18 @@ pub struct World {
     minding: BTreeSet<Key>,
     /// Pods without a node that were promised one.
     promised: BTreeSet<Key>,
+    /// The same by the node that they were promised.
+    promised_to: HashMap<Str, BTreeSet<Key>>,
     /// Pods on nodes that require that some pods are not near them.
     shunning: BTreeSet<Key>,
+    /// What they shun, by namespace and terms, and how many do.
+    shuns: BTreeMap<(Str, Str), (Arc<Shun>, usize)>,
     /// Rows by label and without a controller, for selectors.
     select: select::Index,
-    /// What the pods of each node ask for together.
-    loads: HashMap<Str, Load>,
+    /// The nodes, and what the pods of each ask for together.
+    fleet: fleet::Fleet,
+    /// How many pods there are where, as far as it was asked.
+    crowds: RefCell<crowd::Crowds>,
     /// Live uids, for the garbage collector.
     uids: HashMap<Str, Key>,
     /// What each staged write replaced, newest last; empty when no stage is open.
@@ -146,11 +157,14 @@ impl World {
             rows: BTreeMap::new(),
             dependents: HashMap::new(),
             by_node: HashMap::new(),
-            loads: HashMap::new(),
+            fleet: fleet::Fleet::default(),
+            crowds: RefCell::default(),
             by_address: HashMap::new(),
             minding: BTreeSet::new(),
             promised: BTreeSet::new(),
+            promised_to: HashMap::new(),
             shunning: BTreeSet::new(),
+            shuns: BTreeMap::new(),
             select: select::Index::default(),
             uids: HashMap::new(),
             undo: Vec::new(),
@@ -233,9 +247,14 @@ impl World {
         self.by_address.get(address).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
-    /// What the pods of a node that have not ended ask for together; none when it has none.
-    pub fn load_of(&self, node: &str) -> Option<&Load> {
-        self.loads.get(node)
+    /// Pods without a node that were promised this one.
+    pub fn promised_to(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
+        self.promised_to.get(node).into_iter().flatten().filter_map(|key| self.get(key))
+    }
+
+    /// What pods on nodes shun.
+    pub fn shuns(&self) -> impl Iterator<Item = &Arc<Shun>> {
+        self.shuns.values().map(|(shun, _)| shun)
     }
 
     /// The object that has this uid, if it lives.
@@ -267,6 +286,12 @@ impl World {
         if let Some(row) = &row {
             self.index(row);
         }
+        match (key.resource.0, &row) {
+            ("nodes", Some(row)) => self.fleet.put(row),
+            ("nodes", None) => self.fleet.remove(&key.name),
+            ("namespaces", _) => self.crowds_are_other(),
+            _ => {}
+        }
         old
     }
 
@@ -276,18 +301,23 @@ impl World {
         }
         if let Some(pod) = row.pod() {
             let node = pod.node.clone().unwrap_or_else(|| "".into());
-            if !pod.phase.is_terminal() {
-                self.loads.entry(node.clone()).or_default().add(pod);
+            let lives = !pod.phase.is_terminal();
+            if lives && pod.node.is_some() {
+                self.fleet.weigh(&node, |load| load.add(pod));
+                self.crowd_changes(row, 1);
             }
             self.by_node.entry(node).or_default().insert(row.key.clone());
             if pod.minds && pod.node.is_none() {
                 self.minding.insert(row.key.clone());
             }
-            if pod.nominated.is_some() && pod.node.is_none() && !pod.phase.is_terminal() {
+            if let Some(nominated) = pod.nominated.as_ref().filter(|_| lives && pod.node.is_none()) {
                 self.promised.insert(row.key.clone());
+                self.promised_to.entry(nominated.clone()).or_default().insert(row.key.clone());
             }
-            if pod.shuns && pod.node.is_some() && !pod.phase.is_terminal() {
+            if let Some(text) = pod.shuns.as_ref().filter(|_| lives && pod.node.is_some()) {
                 self.shunning.insert(row.key.clone());
+                let named = (row.key.namespace.clone(), text.clone());
+                self.shuns.entry(named).or_insert_with(|| (Arc::new(Shun::of(&row.key.namespace, text)), 0)).1 += 1;
             }
             if let Some(address) = pod.address() {
                 self.by_address.entry(address.clone()).or_default().insert(row.key.clone());
@@ -303,13 +333,27 @@ impl World {
         }
         if let Some(pod) = row.pod() {
             let node = pod.node.as_deref().unwrap_or("");
-            if !pod.phase.is_terminal() {
-                self.lighten(node, pod);
+            if let Some(node) = pod.node.as_ref().filter(|_| !pod.phase.is_terminal()) {
+                self.fleet.weigh(node, |load| load.subtract(pod));
+                self.crowd_changes(row, -1);
             }
             drop_from(&mut self.by_node, node, &row.key);
-            self.minding.remove(&row.key);
-            self.promised.remove(&row.key);
-            self.shunning.remove(&row.key);
+            if pod.minds {
+                self.minding.remove(&row.key);
+            }
+            if let Some(nominated) = &pod.nominated {
+                self.promised.remove(&row.key);
+                drop_from(&mut self.promised_to, nominated, &row.key);
+            }
+            if let Some(text) = pod.shuns.as_ref().filter(|_| self.shunning.remove(&row.key)) {
+                let named = (row.key.namespace.clone(), text.clone());
+                if let Some((_, pods)) = self.shuns.get_mut(&named) {
+                    *pods -= 1;
+                    if *pods == 0 {
+                        self.shuns.remove(&named);
+                    }
+                }
+            }
             if let Some(address) = pod.address() {
                 drop_from(&mut self.by_address, address, &row.key);
             }
@@ -317,16 +361,6 @@ impl World {
         self.select.drop(row);
         if self.uids.get(&row.uid) == Some(&row.key) {
             self.uids.remove(&row.uid);
-        }
-    }
-}
-
-impl World {
-    fn lighten(&mut self, node: &str, pod: &PodFields) {
-        let Some(load) = self.loads.get_mut(node) else { return };
-        load.subtract(pod);
-        if load.pods == 0 {
-            self.loads.remove(node);
         }
     }
 }

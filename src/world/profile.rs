@@ -31,6 +31,8 @@ pub struct Profile {
     pub added_affinity: Value,
     /// `defaultConstraints`: spreading of pods that ask for none.
     pub constraints: Vec<Value>,
+    /// `percentageOfNodesToScore`: 0 for fewer the more nodes there are.
+    pub percentage: usize,
 }
 
 /// `scoringStrategy`: of which resources, with which weights, how.
@@ -89,6 +91,7 @@ impl Profile {
             strategy: Strategy { shape: Shape::Least, resources: vec![(Scored::Cpu, 1), (Scored::Memory, 1)] },
             added_affinity: Value::Null,
             constraints: Vec::new(),
+            percentage: 0,
         }
     }
 }

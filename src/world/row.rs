@@ -112,8 +112,8 @@ pub struct PodFields {
     pub restarts: i64,
     /// What it asks of a node.
     pub requests: Requests,
-    /// Whether it requires that some pods are not near it.
-    pub shuns: bool,
+    /// The terms by which it requires that some pods are not near it, as written.
+    pub shuns: Option<Str>,
     /// Whether other pods decide where it may run: affinity to pods, or spreading.
     pub minds: bool,
 }
@@ -273,7 +273,9 @@ fn pod_fields(pod: &Object) -> PodFields {
         requests: Requests::of_pod(pod),
         minds: pod.at(&["spec", "affinity", "podAffinity"]).is_some()
             || !pod.items(&["spec", "topologySpreadConstraints"]).is_empty(),
-        shuns: !pod.items(&SHUNS).is_empty(),
+        shuns: Some(pod.items(&SHUNS))
+            .filter(|terms| !terms.is_empty())
+            .map(|terms| Value::from(terms).to_string().into()),
     }
 }
 

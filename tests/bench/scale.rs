@@ -56,8 +56,12 @@ fn measure(case: &str, pods: usize, nodes: usize) {
     match case {
         "place" => place("pods without wishes", pods, nodes, |_| json!({})),
         "spread" => place("pods spread over zones", pods, nodes, |_| spread()),
-        "anti" => place("pods away from each other, required", pods, nodes, |_| near("podAntiAffinity", "kubernetes.io/hostname")),
-        "affinity" => place("pods near each other, required", pods, nodes, |_| near("podAffinity", "topology.kubernetes.io/zone")),
+        "anti" => place("pods away from each other, required", pods, nodes, |_| {
+            near("podAntiAffinity", "kubernetes.io/hostname")
+        }),
+        "affinity" => {
+            place("pods near each other, required", pods, nodes, |_| near("podAffinity", "topology.kubernetes.io/zone"))
+        }
         "preempt" => preempt(pods, nodes),
         "stuck" => stuck(pods, nodes),
         "whole" | "curve" => whole(pods, nodes),
@@ -94,7 +98,10 @@ impl Lab {
         let mut objects = objects.peekable();
         while objects.peek().is_some() {
             let write = |ledger: &mut dyn Ledger| {
-                objects.by_ref().take(2000).try_for_each(|one| create(ledger, kind, &one, &Options::default()).map(drop))
+                objects
+                    .by_ref()
+                    .take(2000)
+                    .try_for_each(|one| create(ledger, kind, &one, &Options::default()).map(drop))
             };
             self.api.write(false, write).expect("created");
         }
@@ -209,7 +216,12 @@ fn all_bound(world: &World) -> bool {
 
 fn tell(what: &str, pods: usize, nodes: usize, took: Duration) {
     let rate = pods as f64 / took.as_secs_f64();
-    println!("{what}: {pods} pods, {nodes} nodes: {:.2} s, {rate:.0} pods/s, {:.0} us a pod, {}", took.as_secs_f64(), 1e6 / rate, memory());
+    println!(
+        "{what}: {pods} pods, {nodes} nodes: {:.2} s, {rate:.0} pods/s, {:.0} us a pod, {}",
+        took.as_secs_f64(),
+        1e6 / rate,
+        memory()
+    );
 }
 
 /// Pods that exist are bound, by the scheduler alone.
@@ -236,7 +248,9 @@ fn preempt(pods: usize, nodes: usize) {
     lab.create("pods", (0..pods).map(|number| a_pod("high", number, high.clone())));
     let start = Instant::now();
     // Nobody runs the pods: whoever is to go is gone.
-    let bound = |world: &World| world.list_in("pods", "default").take(pods).all(|row| row.pod().is_some_and(|pod| pod.node.is_some()));
+    let bound = |world: &World| {
+        world.list_in("pods", "default").take(pods).all(|row| row.pod().is_some_and(|pod| pod.node.is_some()))
+    };
     lab.run("preemption", bound);
     tell("bound by preemption", pods, nodes, start.elapsed());
 }
@@ -266,7 +280,8 @@ fn a_deployment(number: usize, replicas: usize) -> Object {
 }
 
 fn all_run(world: &World, pods: usize) -> bool {
-    world.count_of("pods") == pods && world.list("pods").all(|row| row.pod().is_some_and(|pod| pod.phase == Phase::Running))
+    world.count_of("pods") == pods
+        && world.list("pods").all(|row| row.pod().is_some_and(|pod| pod.phase == Phase::Running))
 }
 
 /// Deployments of 150 pods from apply to all Running, by every loop.
@@ -294,12 +309,21 @@ fn rollout(pods: usize, nodes: usize) {
     let kind = kinds::by_name("deployments").expect("a kind");
     let mut changed = a_deployment(0, pods);
     changed.0["spec"]["template"]["spec"]["containers"][0]["image"] = "busybox:2".into();
-    let update = |ledger: &mut dyn Ledger| kloop::apiserver::update::update(ledger, kind, &changed, kloop::apiserver::update::Part::Main, &Options::default());
+    let update = |ledger: &mut dyn Ledger| {
+        kloop::apiserver::update::update(
+            ledger,
+            kind,
+            &changed,
+            kloop::apiserver::update::Part::Main,
+            &Options::default(),
+        )
+    };
     lab.api.write(false, update).expect("updated");
     let is_rolled = |world: &World| {
         world.find("deployments.apps", "default", "web-0000").is_some_and(|row| {
             let body = row.body();
-            body.generation() == 2 && body.int(&["status", "observedGeneration"]) == Some(2)
+            body.generation() == 2
+                && body.int(&["status", "observedGeneration"]) == Some(2)
                 && body.int(&["status", "updatedReplicas"]) == Some(pods as i64)
                 && body.int(&["status", "availableReplicas"]) == Some(pods as i64)
                 && body.int(&["status", "replicas"]) == Some(pods as i64)
@@ -324,9 +348,19 @@ fn lost(pods: usize, nodes: usize) {
     let kind = kinds::by_name("nodes").expect("a kind");
     let key = kloop::object::Key::new(kind.resource, "", &name);
     let start = Instant::now();
-    lab.api.write(false, |ledger| kloop::apiserver::delete::delete(ledger, kind, &key, &Default::default())).expect("deleted");
-    let found_again = |world: &World| world.pods_on(&name).next().is_none() && world.count_of("pods") == wanted && all_bound(world) && all_run(world, wanted);
+    lab.api
+        .write(false, |ledger| kloop::apiserver::delete::delete(ledger, kind, &key, &Default::default()))
+        .expect("deleted");
+    let found_again = |world: &World| {
+        world.pods_on(&name).next().is_none()
+            && world.count_of("pods") == wanted
+            && all_bound(world)
+            && all_run(world, wanted)
+    };
     lab.run("healing", found_again);
-    println!("a node of {gone} pods gone among {nodes}: its pods run elsewhere after {:.2} s", start.elapsed().as_secs_f64());
+    println!(
+        "a node of {gone} pods gone among {nodes}: its pods run elsewhere after {:.2} s",
+        start.elapsed().as_secs_f64()
+    );
     println!("  at rest {:.2} s later", lab.rest().as_secs_f64());
 }

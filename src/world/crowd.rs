@@ -1,0 +1,283 @@
+//! How many pods of a kind there are in each place: what spreading and affinity go by.
+//!
+//! A count is made when it is first asked for, and from then on follows each change of a pod, so that asking again costs nothing
+//! however many pods there are. It holds nothing that could not be counted anew: forgotten as a whole when nodes come, go or get
+//! other labels.
+
+use super::{Row, World};
+use crate::object::Str;
+use crate::object::selector::{Op, Selector};
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// The place of a node that has none.
+pub const NOWHERE: u32 = u32::MAX;
+
+/// More counts than this are forgotten and begun anew.
+const MOST: usize = 4096;
+
+/// Which place each node is in, by one label of nodes.
+pub struct Domains {
+    /// The place of each node of the fleet; [`NOWHERE`] for those without the labels.
+    pub of: Vec<u32>,
+    /// How many places there are.
+    pub count: usize,
+}
+
+impl Domains {
+    /// The place of the node that stands here in the fleet.
+    pub fn at(&self, slot: usize) -> Option<usize> {
+        self.of.get(slot).filter(|place| **place != NOWHERE).map(|place| *place as usize)
+    }
+}
+
+/// How many pods there are in each place.
+#[derive(Clone)]
+pub struct Crowd {
+    /// The places.
+    pub domains: Arc<Domains>,
+    /// The number of pods, by place.
+    pub counts: Arc<Vec<i64>>,
+}
+
+impl Crowd {
+    /// The number in the place of the node that stands here; none when it is in no place.
+    pub fn at(&self, slot: usize) -> Option<i64> {
+        self.domains.at(slot).map(|place| self.counts[place])
+    }
+
+    /// One more or fewer where this node is.
+    pub fn shift(&mut self, slot: usize, by: i64) {
+        if let Some(place) = self.domains.at(slot) {
+            Arc::make_mut(&mut self.counts)[place] += by;
+        }
+    }
+}
+
+/// Which pods a term of an affinity, or a constraint, is about.
+#[derive(Clone, Debug)]
+pub struct Term {
+    /// The label of nodes that names places.
+    pub key: Str,
+    own: Str,
+    namespaces: Vec<Str>,
+    namespace_selector: Option<Selector>,
+    selector: Selector,
+}
+
+impl Term {
+    /// A term as it is written in an affinity of a pod in namespace `own`.
+    pub fn of(term: &Value, own: &str) -> Term {
+        let selector = Selector::from_label_selector(&term["labelSelector"]).unwrap_or_else(|_| Selector::nothing());
+        let named = term["namespaces"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let spaces = &term["namespaceSelector"];
+        let namespace_selector =
+            (!spaces.is_null()).then(|| Selector::from_label_selector(spaces).unwrap_or_else(|_| Selector::nothing()));
+        let namespaces = named.map(Str::from).collect();
+        Term {
+            namespaces,
+            namespace_selector,
+            ..Term::here(term["topologyKey"].as_str().unwrap_or_default(), own, selector)
+        }
+    }
+
+    /// The pods of one namespace that a selector selects.
+    pub fn here(key: &str, own: &str, selector: Selector) -> Term {
+        Term { key: key.into(), own: own.into(), namespaces: Vec::new(), namespace_selector: None, selector }
+    }
+
+    /// Which pods of its namespaces.
+    pub fn selector(&self) -> &Selector {
+        &self.selector
+    }
+
+    /// Whether it is about a pod.
+    pub fn selects(&self, world: &World, pod: &Row) -> bool {
+        self.selector.matches(|key| pod.label(key)) && self.is_about(world, &pod.key.namespace)
+    }
+
+    /// Whether it is about a namespace: those it names and selects, or else the pod's own.
+    fn is_about(&self, world: &World, namespace: &Str) -> bool {
+        if self.namespaces.is_empty() && self.namespace_selector.is_none() {
+            return *namespace == self.own;
+        }
+        let selected = |selector: &Selector| {
+            world.find("namespaces", "", namespace).is_some_and(|row| selector.matches(|key| row.label(key)))
+        };
+        self.namespaces.contains(namespace) || self.namespace_selector.as_ref().is_some_and(selected)
+    }
+
+    fn namespaces(&self) -> Option<Vec<Str>> {
+        match (&self.namespace_selector, self.namespaces.is_empty()) {
+            (Some(_), _) => None,
+            (None, true) => Some(vec![self.own.clone()]),
+            (None, false) => Some(self.namespaces.iter().cloned().collect::<BTreeSet<Str>>().into_iter().collect()),
+        }
+    }
+}
+
+/// Pods of one namespace that require the same pods not to be near them.
+pub struct Shun {
+    /// Their namespace.
+    pub namespace: Str,
+    /// The terms as written.
+    pub text: Str,
+    /// The terms.
+    pub terms: Vec<Term>,
+}
+
+/// Which pods are counted, of those on nodes that have not ended.
+#[derive(Clone)]
+pub enum Counted {
+    /// Those that a term is about; with or without those that are being deleted.
+    Selected(Arc<Term>, bool),
+    /// Those that shun the same.
+    Shunning(Arc<Shun>),
+}
+
+impl Counted {
+    fn counts(&self, world: &World, pod: &Row) -> bool {
+        match self {
+            Counted::Selected(term, leaving) => (*leaving || !pod.is_deleting()) && term.selects(world, pod),
+            Counted::Shunning(shun) => shun.is_of(pod),
+        }
+    }
+}
+
+impl Shun {
+    /// Reads the terms of pods in a namespace.
+    pub fn of(namespace: &Str, text: &Str) -> Shun {
+        let written: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
+        let terms = written.iter().map(|term| Term::of(term, namespace)).collect();
+        Shun { namespace: namespace.clone(), text: text.clone(), terms }
+    }
+
+    /// Whether a pod is one of these.
+    pub fn is_of(&self, pod: &Row) -> bool {
+        pod.key.namespace == self.namespace && pod.pod().is_some_and(|fields| fields.shuns.as_ref() == Some(&self.text))
+    }
+}
+
+/// The counts that were asked for.
+#[derive(Default)]
+pub(super) struct Crowds {
+    /// Of which fleet.
+    shape: u64,
+    domains: HashMap<String, Arc<Domains>>,
+    list: Vec<(Counted, Crowd)>,
+    by_text: HashMap<String, usize>,
+    /// Those that only pods with this label and value can be in, and all others.
+    by_label: HashMap<(Str, Str), Vec<usize>>,
+    others: Vec<usize>,
+}
+
+impl Crowds {
+    fn forget(&mut self, shape: u64) {
+        *self = Crowds { shape, ..Crowds::default() };
+    }
+
+    fn keep(&mut self, text: String, counted: Counted, crowd: Crowd) {
+        let place = self.list.len();
+        let exact = match &counted {
+            Counted::Selected(term, _) => {
+                let requirements = term.selector.requirements().iter();
+                let mut exact = requirements.filter(|one| matches!(one.op, Op::Equals | Op::DoubleEquals | Op::In));
+                exact.find_map(|one| match one.values.as_slice() {
+                    [value] => Some((Str::from(one.key.as_str()), Str::from(value.as_str()))),
+                    _ => None,
+                })
+            }
+            Counted::Shunning(_) => None,
+        };
+        match exact {
+            Some(label) => self.by_label.entry(label).or_default().push(place),
+            None => self.others.push(place),
+        }
+        self.list.push((counted, crowd));
+        self.by_text.insert(text, place);
+    }
+}
+
+impl World {
+    /// How many pods there are in each place that the label `key` of nodes names, of the nodes that have all of `keys`. With an empty
+    /// key each node is a place. `name` says which pods are counted, as `counted` does.
+    pub fn crowd(&self, name: &str, key: &str, keys: &[&str], counted: impl FnOnce() -> Counted) -> Crowd {
+        let text = format!("{name}\n{key}\n{}", keys.join("\n"));
+        let mut crowds = self.crowds.borrow_mut();
+        if crowds.shape != self.fleet_shape() || crowds.list.len() >= MOST {
+            crowds.forget(self.fleet_shape());
+        }
+        if let Some(place) = crowds.by_text.get(&text) {
+            return crowds.list[*place].1.clone();
+        }
+        let places = format!("{key}\n{}", keys.join("\n"));
+        let domains = crowds.domains.entry(places).or_insert_with(|| Arc::new(self.domains(key, keys))).clone();
+        let counted = counted();
+        let mut crowd = Crowd { counts: Arc::new(vec![0; domains.count]), domains };
+        let mut count = |pod: &Arc<Row>| {
+            let slot = place_of(pod).and_then(|node| self.slot_of(node));
+            if let Some(slot) = slot.filter(|_| counted.counts(self, pod)) {
+                crowd.shift(slot, 1);
+            }
+        };
+        match &counted {
+            Counted::Selected(term, _) => match term.namespaces() {
+                Some(namespaces) => {
+                    let pods = namespaces.iter().flat_map(|namespace| self.pods_matching(namespace, &term.selector));
+                    pods.for_each(&mut count);
+                }
+                None => self.list("pods").for_each(&mut count),
+            },
+            Counted::Shunning(_) => self.shunning().for_each(&mut count),
+        }
+        crowds.keep(text, counted, crowd.clone());
+        crowd
+    }
+
+    fn domains<'a>(&'a self, key: &str, keys: &[&str]) -> Domains {
+        let fleet = self.fleet();
+        if key.is_empty() {
+            return Domains { of: (0..fleet.len() as u32).collect(), count: fleet.len() };
+        }
+        let mut known: HashMap<&str, u32> = HashMap::new();
+        let place = |row: &'a Arc<Row>| {
+            let value = row.label(key).filter(|_| keys.iter().all(|key| row.label(key).is_some()));
+            let next = known.len() as u32;
+            value.map_or(NOWHERE, |value| *known.entry(value).or_insert(next))
+        };
+        let of = fleet.iter().map(|node| &node.row).map(place).collect();
+        Domains { of, count: known.len() }
+    }
+
+    /// A pod on a node comes or goes.
+    pub(super) fn crowd_changes(&mut self, pod: &Row, by: i64) {
+        if self.crowds.get_mut().list.is_empty() {
+            return;
+        }
+        let shape = self.fleet_shape();
+        let Some(slot) = place_of(pod).and_then(|node| self.slot_of(node)) else { return };
+        let mut crowds = self.crowds.take();
+        if crowds.shape == shape {
+            let labelled = pod.labels.iter().filter_map(|label| crowds.by_label.get(label)).flatten();
+            let affected: Vec<usize> = labelled.chain(&crowds.others).copied().collect();
+            for place in affected {
+                let (counted, crowd) = &mut crowds.list[place];
+                if counted.counts(self, pod) {
+                    crowd.shift(slot, by);
+                }
+            }
+        }
+        self.crowds.replace(crowds);
+    }
+
+    /// Labels of namespaces decide about terms.
+    pub(super) fn crowds_are_other(&mut self) {
+        self.crowds.get_mut().forget(0);
+    }
+}
+
+/// The node of a pod that has not ended.
+fn place_of(pod: &Row) -> Option<&Str> {
+    pod.pod().filter(|fields| !fields.phase.is_terminal())?.node.as_ref()
+}

@@ -1,0 +1,83 @@
+//! The nodes in one row, ordered by name, each with what its pods ask for together: what the scheduler walks over.
+
+use super::{Load, Row, World};
+use crate::object::Str;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A node and its load.
+pub struct Place {
+    /// The node.
+    pub row: Arc<Row>,
+    /// What its pods that have not ended ask for.
+    pub load: Load,
+}
+
+/// All nodes.
+#[derive(Default)]
+pub(super) struct Fleet {
+    places: Vec<Place>,
+    /// Loads of nodes that are named by pods and are not there.
+    strays: HashMap<Str, Load>,
+    /// Never twice the same for other names or labels of nodes.
+    shape: u64,
+}
+
+impl Fleet {
+    pub(super) fn put(&mut self, row: &Arc<Row>) {
+        match self.slot(&row.key.name) {
+            Ok(slot) => {
+                let before = std::mem::replace(&mut self.places[slot].row, row.clone());
+                self.shape += u64::from(before.labels != row.labels);
+            }
+            Err(slot) => {
+                let load = self.strays.remove(&row.key.name).unwrap_or_default();
+                self.places.insert(slot, Place { row: row.clone(), load });
+                self.shape += 1;
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &Str) {
+        let Ok(slot) = self.slot(name) else { return };
+        let place = self.places.remove(slot);
+        if place.load.pods > 0 {
+            self.strays.insert(name.clone(), place.load);
+        }
+        self.shape += 1;
+    }
+
+    /// Changes the load of a node, whether or not it is there.
+    pub(super) fn weigh(&mut self, name: &Str, change: impl FnOnce(&mut Load)) {
+        if let Ok(slot) = self.slot(name) {
+            return change(&mut self.places[slot].load);
+        }
+        let load = self.strays.entry(name.clone()).or_default();
+        change(load);
+        if load.pods == 0 {
+            self.strays.remove(name);
+        }
+    }
+
+    /// Where a node stands, or would stand.
+    pub(super) fn slot(&self, name: &str) -> Result<usize, usize> {
+        self.places.binary_search_by(|place| (*place.row.key.name).cmp(name))
+    }
+}
+
+impl World {
+    /// All nodes, ordered by name.
+    pub fn fleet(&self) -> &[Place] {
+        &self.fleet.places
+    }
+
+    /// Where a node stands among them.
+    pub fn slot_of(&self, node: &str) -> Option<usize> {
+        self.fleet.slot(node).ok()
+    }
+
+    /// Changes whenever names or labels of nodes do.
+    pub(super) fn fleet_shape(&self) -> u64 {
+        self.fleet.shape
+    }
+}
