@@ -195,6 +195,9 @@ impl Beat<'_> {
             wishes.acting.insert(item.clone());
         }
         wishes.effects.extend(plan.effects);
+        if let Some(hold) = plan.hold {
+            self.queue.waiting.park(&item.1, hold, now);
+        }
         if let Some(at) = plan.wake {
             self.queue.add(item, at.max(now));
         }

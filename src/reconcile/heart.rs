@@ -11,9 +11,8 @@ use crate::kubelet::manifests;
 use crate::object::{Key, Resource, Str, Time};
 use crate::store::{Read, Store, StoreError};
 use crate::world::pressure::Levels;
-use crate::world::{ContainerState, Effect, Loop, PodFacts, Report, Row, Settings, World};
+use crate::world::{ContainerState, Effect, Loop, NodeFacts, PodFacts, Report, Row, Settings, World};
 use jiff::SignedDuration;
-use std::collections::HashSet;
 
 /// How often nodes send a heartbeat (kubelet: a quarter of the lease's 40 s).
 const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
@@ -35,7 +34,8 @@ pub struct Heart {
     local: Option<Str>,
     next_heartbeat: Time,
     next_resync: Time,
-    nodes_seen: (usize, u64),
+    /// The fleet as it was last looked at.
+    nodes_seen: Option<u64>,
     /// What the machine has reported since the last beat, for people.
     news: Vec<Line>,
     warnings: deeds::Warnings,
@@ -75,7 +75,7 @@ impl Heart {
             local,
             next_heartbeat: now,
             next_resync: now + RESYNC,
-            nodes_seen: (0, 0),
+            nodes_seen: None,
             news: Vec::new(),
             warnings: deeds::Warnings::new(),
             told: Vec::new(),
@@ -102,7 +102,7 @@ impl Heart {
         world.facts.inventory_complete = true;
         self.news.extend(deeds::of_inventory(&world));
         self.world = world;
-        self.nodes_seen = (0, 0);
+        self.nodes_seen = None;
         self.see_nodes();
         self.queue = Queue::default();
         self.look_at_everything(now);
@@ -218,6 +218,9 @@ impl Heart {
             self.next_heartbeat = now + HEARTBEAT;
             self.world.now = now;
             node::beat(&mut self.world, self.local.as_deref());
+            for pod in self.queue.waiting.left_over(now) {
+                self.queue(crate::scheduler::LOOP.name, pod, now);
+            }
         }
         if due.resync {
             self.next_resync = now + RESYNC;
@@ -309,26 +312,29 @@ impl Heart {
 
     /// Which nodes are ours may have changed: pods that were bound to a node before it became ours are due.
     fn see_nodes(&mut self) {
-        let nodes = || self.world.list("nodes");
-        let seen = (nodes().count(), nodes().map(|row| row.revision).max().unwrap_or(0));
-        if seen == self.nodes_seen {
+        let seen = self.world.fleet_changes();
+        if self.nodes_seen == Some(seen) {
             return;
         }
-        self.nodes_seen = seen;
-        let ours = |world: &World| -> HashSet<Str> {
-            world.facts.nodes.iter().filter(|(_, facts)| facts.ours).map(|(name, _)| name.clone()).collect()
-        };
-        let before = ours(&self.world);
+        self.nodes_seen = Some(seen);
+        let before = std::mem::take(&mut self.world.facts.nodes);
         node::beat(&mut self.world, self.local.as_deref());
-        let mut fresh: Vec<Str> = ours(&self.world).difference(&before).cloned().collect();
-        fresh.sort();
-        let pods: Vec<Key> =
-            fresh.iter().flat_map(|name| self.world.pods_on(name).map(|row| row.key.clone())).collect();
+        let facts = &self.world.facts.nodes;
+        let what = |known: Option<&NodeFacts>| known.map(|known| (known.ours, known.simulated));
+        let mut other: Vec<&Str> = facts
+            .keys()
+            .chain(before.keys())
+            .filter(|name| what(before.get(*name)) != what(facts.get(*name)))
+            .collect();
+        other.sort();
+        other.dedup();
+        let fresh = other.iter().filter(|name| facts.get(**name).is_some_and(|facts| facts.ours));
+        let pods: Vec<Key> = fresh.flat_map(|name| self.world.pods_on(name).map(|row| row.key.clone())).collect();
+        let nodes: Vec<Key> = other.iter().map(|name| Key::new(Resource("nodes"), "", name)).collect();
         let now = self.world.now;
         for key in pods {
             self.queue_pod(key, now);
         }
-        let nodes: Vec<Key> = self.world.list("nodes").map(|row| row.key.clone()).collect();
         for place in (0..self.loops.len()).filter(|place| self.loops[*place].root == "nodes") {
             for key in &nodes {
                 self.queue.add((place, key.clone()), now);

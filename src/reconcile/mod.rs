@@ -19,6 +19,7 @@ pub mod node;
 pub mod queue;
 pub mod simulate;
 pub mod tail;
+pub mod waiting;
 pub mod watch;
 pub mod why;
 

@@ -8,17 +8,14 @@ use crate::runtime::capacity::Capacity;
 use crate::world::{NodeFacts, World};
 use serde_json::{Value, json};
 
-/// How a node runs its pods: [`SIMULATED`] or [`LOCAL`]; others belong to somebody else, but for the one that this machine is.
-pub const RUNTIME: &str = "kloop.dev/runtime";
+/// [`RUNTIME`] is [`SIMULATED`] or [`LOCAL`]; others belong to somebody else, but for the one that this machine is.
+pub use crate::world::resources::{RUNTIME, STOPPED};
 
 /// Its pods only pretend to run.
 pub const SIMULATED: &str = "simulated";
 
 /// Its pods run on this machine, beside those of the node that the machine is.
 pub const LOCAL: &str = "local";
-
-/// Since when a node is stopped by hand: its heartbeats have ended then.
-pub const STOPPED: &str = "kloop.dev/stopped";
 
 /// What a node tells on which pods have no addresses of their own.
 pub const ON_HOST: &str = "this machine lets kloop put no seccomp filter with a listener on processes (an old kernel, or a sandbox around it): pods \
@@ -121,12 +118,12 @@ fn milli(cpu: i64) -> String {
 /// hand is nobody's, and had its last one then.
 pub fn beat(world: &mut World, local: Option<&str>) {
     let now = world.now;
-    let nodes = world.list("nodes").map(|row| (row.key.name.clone(), row.object()));
+    let nodes = world.fleet().iter().filter_map(|place| Some((place.row.key.name.clone(), place.row.node()?)));
     let facts = nodes.filter_map(|(name, node)| {
-        let runtime = node.annotation(RUNTIME);
+        let runtime = node.runtime.as_deref();
         let here = local == Some(&*name) || (runtime == Some(LOCAL) && local.is_some());
         let simulated = runtime == Some(SIMULATED);
-        let stopped = node.annotation(STOPPED).map(|since| since.parse().unwrap_or(Time::UNIX_EPOCH));
+        let stopped = node.stopped.as_ref().map(|since| since.parse().unwrap_or(Time::UNIX_EPOCH));
         let facts = NodeFacts { ours: stopped.is_none(), simulated, heartbeat: Some(stopped.unwrap_or(now)) };
         (simulated || here).then_some((name, facts))
     });

@@ -3,6 +3,7 @@
 //! Of what is due the more important comes first (pods by their priority, as in the scheduler's queue of Kubernetes), then what was
 //! due earlier.
 
+use super::waiting::Waiting;
 use crate::object::{Key, Time};
 use jiff::SignedDuration;
 use std::cmp::Reverse;
@@ -25,6 +26,8 @@ pub struct Queue {
     /// What was found to be due, the most important first.
     due: BTreeSet<(Reverse<i32>, Time, u64, Item)>,
     failures: HashMap<Item, u32>,
+    /// Pods that no node could take.
+    pub waiting: Waiting,
     sequence: u64,
 }
 

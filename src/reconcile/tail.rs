@@ -4,6 +4,7 @@ use super::queue::Queue;
 use crate::apiserver::front;
 use crate::object::{Key, Time};
 use crate::scheduler;
+use crate::scheduler::hints::{self, is_other};
 use crate::store::{Change, Read, StoreError};
 use crate::world::{Loop, Row, World};
 use serde_json::Value;
@@ -54,11 +55,35 @@ pub fn catch_up(
 pub fn concern(world: &World, loops: &[&Loop], queue: &mut Queue, before: Option<&Arc<Row>>, key: &Key, now: Time) {
     let after = world.get(key);
     for (place, each) in loops.iter().enumerate() {
+        if each.name == scheduler::LOOP.name {
+            wake_pods(
+                world,
+                place,
+                queue,
+                hints::Change { before: before.map(|row| &**row), after: after.map(|row| &**row) },
+                now,
+            );
+            continue;
+        }
         for row in [before, after].into_iter().flatten() {
             for root in (each.concerns)(world, row) {
                 queue.add((place, root), now);
             }
         }
+    }
+}
+
+/// The scheduler's pods wait for what could help them; everything else is no news to them.
+fn wake_pods(world: &World, place: usize, queue: &mut Queue, change: hints::Change<'_>, now: Time) {
+    if let Some(row) = change.after.or(change.before).filter(|row| row.pod().is_some()) {
+        if is_other(change) {
+            queue.add((place, row.key.clone()), now);
+        } else if change.after.is_none_or(|row| row.pod().is_some_and(|pod| pod.node.is_some())) {
+            queue.waiting.forget(&row.key);
+        }
+    }
+    for (key, at) in queue.waiting.woken(world, change, now) {
+        queue.add((place, key), at);
     }
 }
 

@@ -79,10 +79,18 @@ fn shuns(pod: &Row) -> bool {
 /// A reason for which a node is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
+    /// The plugin that refuses.
+    pub plugin: &'static str,
     /// In Kubernetes' words.
     pub reason: Cow<'static, str>,
     /// Removing other pods cannot help.
     pub for_good: bool,
+}
+
+impl Refusal {
+    fn new(reason: Cow<'static, str>, for_good: bool) -> Refusal {
+        Refusal { plugin: "", reason, for_good }
+    }
 }
 
 /// One plugin: the reasons for which it refuses a node.
@@ -110,11 +118,18 @@ pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 pub fn refused_by(asks: &Asks<'_>, node: &Candidate<'_>) -> Option<(&'static str, Vec<Refusal>)> {
     let asks = asks.thinking(node);
     let mut verdicts = asks.plugins.iter().map(|(name, plugin)| (*name, plugin(&asks, node)));
-    verdicts.find(|(_, reasons)| !reasons.is_empty())
+    let (name, mut reasons) = verdicts.find(|(_, reasons)| !reasons.is_empty())?;
+    reasons.iter_mut().for_each(|reason| reason.plugin = name);
+    Some((name, reasons))
+}
+
+/// Whether a node refuses the pod whatever runs on it.
+pub fn is_refused_for_good(asks: &Asks<'_>, node: &Candidate<'_>) -> bool {
+    refusals(asks, node).iter().any(|refusal| refusal.for_good)
 }
 
 fn because(refused: bool, reason: &'static str, for_good: bool) -> Vec<Refusal> {
-    if refused { vec![Refusal { reason: reason.into(), for_good }] } else { Vec::new() }
+    if refused { vec![Refusal::new(reason.into(), for_good)] } else { Vec::new() }
 }
 
 /// NodeAffinity, before the others: a pod whose every term names nodes looks at no other ones.
@@ -125,18 +140,14 @@ fn named_nodes(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// PodTopologySpread.
 fn spread(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    asks.spread
-        .refusal(node)
-        .map(|(reason, for_good)| Refusal { reason: reason.into(), for_good })
-        .into_iter()
-        .collect()
+    asks.spread.refusal(node).map(|(reason, for_good)| Refusal::new(reason.into(), for_good)).into_iter().collect()
 }
 
 /// InterPodAffinity.
 fn neighbours(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     asks.neighbours
         .refusal(node.slot)
-        .map(|(reason, for_good)| Refusal { reason: reason.into(), for_good })
+        .map(|(reason, for_good)| Refusal::new(reason.into(), for_good))
         .into_iter()
         .collect()
 }
@@ -217,7 +228,7 @@ fn resources(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let mut need = |name: &str, wanted: i64, used: i64, offered: i64| {
         if wanted > 0 && wanted > offered - used {
             // More than the node has at all.
-            short.push(Refusal { reason: insufficient(name), for_good: wanted > offered });
+            short.push(Refusal::new(insufficient(name), wanted > offered));
         }
     };
     need("cpu", wants.cpu_milli, used.cpu_milli, has.cpu_milli);

@@ -10,6 +10,7 @@ mod claims;
 pub mod config;
 pub mod explain;
 mod filter;
+pub mod hints;
 mod message;
 mod neighbours;
 mod nodes;
@@ -25,36 +26,19 @@ use filter::{Asks, Refusal};
 use nodes::Candidate;
 use preemption::{Choice, Outcome, Preemptor};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The loop.
 pub const LOOP: Loop = Loop { name: "default-scheduler", root: "pods", concerns, plan };
 
-/// A pod that waits for a node, or all that wait when something changed that could help: a node, or a pod that went away.
-fn concerns(world: &World, row: &Row) -> Vec<Key> {
-    match row.key.resource.0 {
-        "pods" if waits_for_node(row) => vec![row.key.clone()],
-        "pods" if frees_room(world, row) => waiting(world),
-        "pods" if world.settings.profiles.iter().any(|profile| !profile.constraints.is_empty()) => waiting(world),
-        "pods" => world.minding().filter(|row| waits_for_node(row)).map(|row| row.key.clone()).collect(),
-        "nodes" | "persistentvolumeclaims" => waiting(world),
-        _ => Vec::new(),
-    }
+/// A pod that waits for a node. Which other changes could help it is known by [`hints`].
+fn concerns(_: &World, row: &Row) -> Vec<Key> {
+    if row.key.resource == "pods" && waits_for_node(row) { vec![row.key.clone()] } else { Vec::new() }
 }
 
 fn waits_for_node(row: &Row) -> bool {
     row.pod().is_some_and(|pod| pod.node.is_none() && !pod.phase.is_terminal()) && !row.is_deleting()
-}
-
-/// A pod that was bound, or was promised a node, and is gone or has ended.
-fn frees_room(world: &World, row: &Row) -> bool {
-    let ended = |row: &Row| row.pod().is_some_and(|pod| pod.phase.is_terminal());
-    row.pod().is_some_and(|pod| pod.node.is_some() || pod.nominated.is_some())
-        && world.get(&row.key).is_none_or(|now| ended(now))
-}
-
-fn waiting(world: &World) -> Vec<Key> {
-    world.pods_on("").filter(|row| waits_for_node(row)).map(|row| row.key.clone()).collect()
 }
 
 /// Binds a pod to the best node that can take it, or says why none can.
@@ -74,6 +58,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     }
     if let Some(problem) = claims::problem(world, &pod) {
         let why = message::nowhere(nodes::count(world), &problem);
+        plan.hold = Some(hints::hold(row, &pod, BTreeSet::from([hints::CLAIMS])));
         hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message: &why, promised: None });
         return plan;
     }
@@ -88,6 +73,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         }
         Survey::Refused(candidates, verdicts) => (candidates, verdicts),
     };
+    plan.hold = Some(hints::hold(row, &pod, verdicts.iter().flatten().map(|refusal| refusal.plugin).collect()));
     if !profile.preempts {
         let message = &message::unschedulable(&verdicts, None);
         hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message, promised: None });

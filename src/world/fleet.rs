@@ -21,10 +21,13 @@ pub(super) struct Fleet {
     strays: HashMap<Str, Load>,
     /// Never twice the same for other names or labels of nodes.
     shape: u64,
+    /// Never twice the same for other nodes.
+    changes: u64,
 }
 
 impl Fleet {
     pub(super) fn put(&mut self, row: &Arc<Row>) {
+        self.changes += 1;
         match self.slot(&row.key.name) {
             Ok(slot) => {
                 let before = std::mem::replace(&mut self.places[slot].row, row.clone());
@@ -41,6 +44,7 @@ impl Fleet {
     pub(super) fn remove(&mut self, name: &Str) {
         let Ok(slot) = self.slot(name) else { return };
         let place = self.places.remove(slot);
+        self.changes += 1;
         if place.load.pods > 0 {
             self.strays.insert(name.clone(), place.load);
         }
@@ -74,6 +78,11 @@ impl World {
     /// Where a node stands among them.
     pub fn slot_of(&self, node: &str) -> Option<usize> {
         self.fleet.slot(node).ok()
+    }
+
+    /// Changes whenever a node does.
+    pub fn fleet_changes(&self) -> u64 {
+        self.fleet.changes
     }
 
     /// Changes whenever names or labels of nodes do.

@@ -1,5 +1,6 @@
 //! Everything a loop may want done: writes, effects, events, reasons, and when to look again.
 
+use super::crowd::Term;
 use super::entrance::{Entrance, HostPort};
 use super::facts::{Autoscaler, ProbeKind};
 use super::limits::{Bound, Limits};
@@ -8,6 +9,8 @@ use super::volume::{Files, Volume};
 use crate::object::{Key, Object, Str, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The answer of a loop about one key.
 #[derive(Default, Debug, Clone, PartialEq)]
@@ -22,6 +25,29 @@ pub struct Plan {
     pub waits: Vec<String>,
     /// The next moment to look at this key even if nothing changes.
     pub wake: Option<Time>,
+    /// Which changes of other objects could help a pod that no node can take.
+    pub hold: Option<Hold>,
+}
+
+/// What a pod waits for that no node can take.
+#[derive(Clone, Debug, Default)]
+pub struct Hold {
+    /// The plugins of the scheduler that refused nodes.
+    pub causes: BTreeSet<&'static str>,
+    /// The same for pods that the same changes help.
+    pub alike: Str,
+    /// Which pods it has to be near.
+    pub near: Arc<[Term]>,
+    /// Which pods it must not be near.
+    pub far: Arc<[Term]>,
+    /// Which pods its constraints count.
+    pub spread: Arc<[Term]>,
+}
+
+impl PartialEq for Hold {
+    fn eq(&self, other: &Hold) -> bool {
+        self.alike == other.alike
+    }
 }
 
 /// One write, and why.

@@ -101,6 +101,21 @@ impl Requests {
         }
     }
 
+    /// Whether what is offered is enough for these alone.
+    pub fn fit(&self, offered: &Requests) -> bool {
+        self.fit_beside(&Requests::default(), offered)
+    }
+
+    /// Whether what is offered is enough for these beside what is used.
+    pub fn fit_beside(&self, used: &Requests, offered: &Requests) -> bool {
+        let enough = |wanted: i64, used: i64, offered: i64| wanted <= 0 || wanted <= offered - used;
+        let of = |list: &Requests, name: &Str| list.others.get(name).copied().unwrap_or(0);
+        enough(self.cpu_milli, used.cpu_milli, offered.cpu_milli)
+            && enough(self.memory, used.memory, offered.memory)
+            && enough(self.ephemeral, used.ephemeral, offered.ephemeral)
+            && self.others.iter().all(|(name, wanted)| enough(*wanted, of(used, name), of(offered, name)))
+    }
+
     /// Takes another's away, which was added before.
     pub fn subtract(&mut self, other: &Requests) {
         self.cpu_milli -= other.cpu_milli;
@@ -162,7 +177,7 @@ impl Load {
 }
 
 /// What loops search by in nodes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFields {
     /// `status.allocatable`.
     pub allocatable: Requests,
@@ -174,7 +189,17 @@ pub struct NodeFields {
     pub unschedulable: bool,
     /// Condition Ready: True, False, or unknown to the node controller.
     pub ready: Option<bool>,
+    /// Annotation [`RUNTIME`].
+    pub runtime: Option<Str>,
+    /// Annotation [`STOPPED`].
+    pub stopped: Option<Str>,
 }
+
+/// How a node runs its pods.
+pub const RUNTIME: &str = "kloop.dev/runtime";
+
+/// Since when a node is stopped by hand: its heartbeats have ended then.
+pub const STOPPED: &str = "kloop.dev/stopped";
 
 /// A taint of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -207,6 +232,8 @@ impl NodeFields {
             pods,
             taints: node.items(&["spec", "taints"]).iter().map(taint).collect(),
             unschedulable: node.at(&["spec", "unschedulable"]).is_some_and(|value| value == true),
+            runtime: node.annotation(RUNTIME).map(Str::from),
+            stopped: node.annotation(STOPPED).map(Str::from),
             ready: ready.and_then(|one| match one["status"].as_str() {
                 Some("True") => Some(true),
                 Some("False") => Some(false),

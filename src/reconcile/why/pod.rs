@@ -5,7 +5,7 @@ use super::deed::told;
 use super::{Link, Plane, Standing, name, rehearsal};
 use crate::object::{Object, time};
 use crate::scheduler::explain::{Verdict, explain};
-use crate::scheduler::profile_of;
+use crate::scheduler::{hints, profile_of};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -121,6 +121,10 @@ fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: &Plane
         }
         Some(message) => {
             let next = advice(&verdicts, message);
+            let queue = prospect.hold.map(|hold| {
+                format!("in the scheduler's queue of unschedulable pods until {}", hints::wakers(&hold).join(", or "))
+            });
+            let more = more.into_iter().chain(queue).collect();
             Link { error: Some(message.to_owned()), more, ..link }.stuck(next)
         }
         None => Link { more, ..with_prospect(world, row, link) },

@@ -2,6 +2,7 @@
 
 use super::super::{beat, loops};
 use crate::object::{Key, Time};
+use crate::world::plan::Hold;
 use crate::world::{Loop, Row, World};
 use crate::{kubelet, network, scheduler};
 use std::collections::HashMap;
@@ -17,6 +18,8 @@ pub struct Prospect {
     pub refused: Option<String>,
     /// When they look again by themselves.
     pub wake: Option<Time>,
+    /// Which changes could help a pod that no node can take.
+    pub hold: Option<Hold>,
 }
 
 /// The loop that is responsible for an object: for a pod the scheduler until it has a node, and its kubelet after that.
@@ -66,6 +69,7 @@ fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut Pr
         let Some(message) = refused else {
             prospect.due.extend(due);
             prospect.waits.extend(plan.waits);
+            prospect.hold = plan.hold.or(prospect.hold.take());
             prospect.wake = [prospect.wake, plan.wake].into_iter().flatten().min();
             if prospect.refused.is_some() && !prospect.due.is_empty() {
                 prospect.refused = None;

@@ -1,0 +1,307 @@
+//! Queueing hints: which change could help a pod that no node could take (Kubernetes: `EventsToRegister` of the plugins, and their
+//! `isSchedulableAfter...`).
+//!
+//! A pod that fits nowhere is not looked at again before one of the plugins that refused it could think otherwise. A hint that says yes
+//! in vain costs a look; one that says no by mistake would cost the time until the leftovers are looked at, so that doubt is a yes.
+
+use super::filter::{self, Asks};
+use super::nodes;
+use crate::object::{Object, Str};
+use crate::world::plan::Hold;
+use crate::world::{Row, Term, World};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The plugin whose claims are missing or unbound.
+pub const CLAIMS: &str = "VolumeBinding";
+
+/// What a pod waits for that these plugins refused.
+pub fn hold(row: &Row, pod: &Object, causes: BTreeSet<&'static str>) -> Hold {
+    let terms =
+        |path: &[&str]| -> Arc<[Term]> { pod.items(path).iter().map(|term| Term::of(term, pod.namespace())).collect() };
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let fields = row.pod();
+    let spec = |field: &str| pod.at(&["spec", field]).unwrap_or(&Value::Null).to_string();
+    let asked = ["nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "volumes", "preemptionPolicy"];
+    let alike = format!(
+        "{causes:?} {} {:?} {:?} {} {}",
+        row.key.namespace,
+        row.labels,
+        fields.map(|pod| (&pod.requests, pod.priority, &pod.scheduler, &pod.nominated)),
+        asked.map(spec).join(" "),
+        host_ports(pod),
+    );
+    Hold {
+        causes,
+        alike: alike.into(),
+        near: terms(&["spec", "affinity", "podAffinity", required]),
+        far: terms(&["spec", "affinity", "podAntiAffinity", required]),
+        spread: terms(&["spec", "topologySpreadConstraints"]),
+    }
+}
+
+fn host_ports(pod: &Object) -> String {
+    let ports = pod.items(&["spec", "containers"]).iter().flat_map(|one| one["ports"].as_array().into_iter().flatten());
+    ports.filter(|port| port["hostPort"].as_i64().is_some_and(|port| port > 0)).map(Value::to_string).collect()
+}
+
+/// Which changes wake a pod, for people.
+pub fn wakers(hold: &Hold) -> Vec<&'static str> {
+    let mut wakers = BTreeSet::from(["a node is added, or offers more"]);
+    for cause in &hold.causes {
+        match *cause {
+            "NodeResourcesFit" => wakers.insert("a pod ends on a node that has room for it then"),
+            "NodePorts" => wakers.insert("a pod ends"),
+            "TaintToleration" => wakers.insert("a node loses a taint"),
+            "NodeUnschedulable" => wakers.insert("a node is uncordoned"),
+            "NodeAffinity" => wakers.insert("a node gets other labels"),
+            "PodTopologySpread" => wakers.insert("a pod that its constraints count comes or goes"),
+            "InterPodAffinity" => {
+                wakers.insert("a pod that it wants near comes, or one that it or that does not want it near goes")
+            }
+            CLAIMS => wakers.insert("a claim is made or bound"),
+            _ => false,
+        };
+    }
+    wakers.into_iter().collect()
+}
+
+/// A row that changed: as it was and as it is.
+#[derive(Clone, Copy)]
+pub struct Change<'a> {
+    /// None when it was not there.
+    pub before: Option<&'a Row>,
+    /// None when it is gone.
+    pub after: Option<&'a Row>,
+}
+
+/// Whether a pod that waits is to be looked at because of its own change. What is only its status changes nothing for it.
+pub fn is_other(change: Change<'_>) -> bool {
+    let Some(after) = change.after.filter(|row| super::waits_for_node(row)) else { return false };
+    let Some(before) = change.before else { return true };
+    let nominated = |row: &Row| row.pod().and_then(|pod| pod.nominated.clone());
+    before.uid != after.uid
+        || before.generation != after.generation
+        || before.labels != after.labels
+        || before.pod().is_some_and(|pod| pod.node.is_some())
+        || (nominated(before).is_some() && nominated(after).is_none())
+}
+
+/// Whether a change could help pods that wait like this one.
+pub fn helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> bool {
+    let Some(row) = change.after.or(change.before) else { return false };
+    let held_by = |plugin: &str| hold.causes.contains(plugin);
+    match row.key.resource.0 {
+        "nodes" => node_helps(world, hold, waiting, change),
+        "pods" => pod_helps(world, hold, waiting, change),
+        "persistentvolumeclaims" => held_by(CLAIMS) && row.key.namespace == waiting.key.namespace,
+        "persistentvolumes" | "storageclasses.storage.k8s.io" => held_by(CLAIMS),
+        // Constraints by default are about what Services and owners select.
+        "services" => held_by("PodTopologySpread") && hold.spread.is_empty(),
+        "namespaces" => held_by("InterPodAffinity"),
+        _ => false,
+    }
+}
+
+fn node_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> bool {
+    let Change { before, after } = change;
+    let relabelled = before.map(|row| &row.labels) != after.map(|row| &row.labels);
+    if relabelled
+        && before.is_some()
+        && hold.causes.iter().any(|cause| ["PodTopologySpread", "InterPodAffinity"].contains(cause))
+    {
+        return true;
+    }
+    let Some(node) = after else { return false };
+    let fields = |row: &Row| row.node().cloned();
+    if !relabelled && before.and_then(fields) == fields(node) {
+        return false;
+    }
+    // Nothing has refused it when there was no node at all.
+    hold.causes.is_empty() || could_take(world, waiting, node)
+}
+
+/// Whether a node can take a pod, whatever runs where.
+fn could_take(world: &World, waiting: &Row, node: &Row) -> bool {
+    let asked = waiting.pod().zip(node.node());
+    if asked.is_some_and(|(pod, node)| !pod.requests.fit(&node.allocatable)) {
+        return false;
+    }
+    let pod = waiting.body();
+    let candidate = world.slot_of(&node.key.name).and_then(|slot| nodes::candidate(world, slot));
+    candidate.is_none_or(|candidate| !filter::is_refused_for_good(&Asks::of(world, &pod, waiting), &candidate))
+}
+
+fn pod_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> bool {
+    let (was, is) = (change.before.and_then(place), change.after.and_then(place));
+    let labels = |row: Option<&Row>| row.map(|row| row.labels.clone());
+    let relabelled = was.is_some() && is.is_some() && labels(change.before) != labels(change.after);
+    let came = change.after.filter(|_| is.is_some() && (was != is || relabelled));
+    let left = change.before.filter(|_| was.is_some() && (was != is || relabelled));
+    let about =
+        |terms: &[Term], row: Option<&Row>| row.is_some_and(|row| terms.iter().any(|term| term.selects(world, row)));
+    hold.causes.iter().any(|cause| match *cause {
+        "NodeResourcesFit" => makes_room(world, waiting, change),
+        "NodePorts" => left.is_some(),
+        "PodTopologySpread" => {
+            let leaving = change.after.filter(|row| is.is_some() && row.is_deleting());
+            [came, left, leaving].into_iter().flatten().any(|row| {
+                row.key.namespace == waiting.key.namespace && (hold.spread.is_empty() || about(&hold.spread, Some(row)))
+            })
+        }
+        "InterPodAffinity" => {
+            let shunned = left.and_then(|row| row.pod()?.shuns.as_ref());
+            about(&hold.near, came) || about(&hold.far, left) || shunned.is_some()
+        }
+        _ => false,
+    })
+}
+
+/// The node that a pod takes room on, or that others leave for it.
+fn place(row: &Row) -> Option<&Str> {
+    let pod = row.pod().filter(|pod| !pod.phase.is_terminal())?;
+    pod.node.as_ref().or(pod.nominated.as_ref())
+}
+
+/// Whether a pod gave back what a waiting one asks for. One that was promised a node waits for what leaves that one; one that may end
+/// others is told of everything that leaves, because fewer may have to go then.
+fn makes_room(world: &World, waiting: &Row, change: Change<'_>) -> bool {
+    let Some(node) = change.before.and_then(place) else { return false };
+    let asked = |row: Option<&Row>| {
+        row.filter(|row| place(row) == Some(node)).and_then(|row| row.pod()).map(|pod| pod.requests.clone())
+    };
+    let Some(pod) = waiting.pod().filter(|_| asked(change.before) != asked(change.after)) else { return false };
+    if let Some(promised) = &pod.nominated {
+        return promised == node;
+    }
+    let Some(place) = world.slot_of(node).map(|slot| &world.fleet()[slot]) else { return false };
+    pod.priority > 0
+        || place.row.node().is_some_and(|fields| pod.requests.fit_beside(&place.load.requests, &fields.allocatable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Key, Resource, Time};
+    use serde_json::json;
+
+    fn row(body: Value) -> Row {
+        let object = Object(body);
+        let resource = if object.kind() == "Node" { "nodes" } else { "pods" };
+        Row::new(Key::new(Resource(resource), object.namespace(), object.name()), object)
+    }
+
+    fn node(name: &str, cpu: &str, spec: Value) -> Value {
+        json!({"kind": "Node", "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name}}, "spec": spec,
+            "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}}})
+    }
+
+    fn pod(name: &str, cpu: &str, node: Value, spec: Value) -> Value {
+        let mut pod = json!({"kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"app": name}},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}});
+        json_patch::merge(&mut pod["spec"], &spec);
+        pod
+    }
+
+    /// Whether a change wakes a pod that asks for two cores and was refused by these plugins.
+    fn wakes(causes: &[&'static str], spec: Value, before: Value, after: Value) -> bool {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let full = pod("full", "3", "a".into(), json!({}));
+        for body in [&node("a", "4", json!({})), &full, &after, &pod("p", "2", Value::Null, spec)]
+            .into_iter()
+            .filter(|body| !body.is_null())
+        {
+            let row = row(body.clone());
+            world.put(row.key, body.to_string().into());
+        }
+        let waiting = world.find("pods", "default", "p").unwrap().clone();
+        let held = hold(&waiting, &waiting.body(), causes.iter().copied().collect());
+        let (before, after) = [before, after].map(|body| (!body.is_null()).then(|| row(body))).into();
+        helps(&world, &held, &waiting, Change { before: before.as_ref(), after: after.as_ref() })
+    }
+
+    #[test]
+    fn pods_are_woken_by_what_could_help_them() {
+        let (none, plain) = (Value::Null, json!({}));
+        let fit = ["NodeResourcesFit"];
+        let tainted = json!({"taints": [{"key": "k", "effect": "NoSchedule"}]});
+        let near = |field: &str, app: &str| {
+            let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"});
+            json!({"affinity": {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+        };
+        for (case, wanted, causes, spec, before, after) in [
+            ("a node with room", true, &fit[..], plain.clone(), none.clone(), node("b", "4", plain.clone())),
+            ("a node that is too small", false, &fit, plain.clone(), none.clone(), node("b", "1", plain.clone())),
+            ("a node with a taint", false, &fit, plain.clone(), none.clone(), node("b", "4", tainted.clone())),
+            (
+                "a taint less",
+                true,
+                &["TaintToleration"],
+                plain.clone(),
+                node("b", "4", tainted),
+                node("b", "4", plain.clone()),
+            ),
+            (
+                "a node that says the same",
+                false,
+                &fit,
+                plain.clone(),
+                node("b", "4", plain.clone()),
+                node("b", "4", plain.clone()),
+            ),
+            (
+                "a pod that leaves too little",
+                false,
+                &fit,
+                plain.clone(),
+                pod("x", "1", "a".into(), plain.clone()),
+                none.clone(),
+            ),
+            (
+                "a pod that comes",
+                false,
+                &fit,
+                plain.clone(),
+                pod("x", "1", none.clone(), plain.clone()),
+                pod("x", "1", "a".into(), plain.clone()),
+            ),
+            (
+                "a pod that it wants near",
+                true,
+                &["InterPodAffinity"],
+                near("podAffinity", "x"),
+                pod("x", "1", none.clone(), plain.clone()),
+                pod("x", "1", "a".into(), plain.clone()),
+            ),
+            (
+                "another pod",
+                false,
+                &["InterPodAffinity"],
+                near("podAffinity", "x"),
+                pod("y", "1", none.clone(), plain.clone()),
+                pod("y", "1", "a".into(), plain.clone()),
+            ),
+            (
+                "a pod that it does not want near goes",
+                true,
+                &["InterPodAffinity"],
+                near("podAntiAffinity", "x"),
+                pod("x", "1", "a".into(), plain.clone()),
+                none.clone(),
+            ),
+        ] {
+            assert_eq!(wakes(causes, spec, before, after), wanted, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_status_alone_is_no_news() {
+        let plain = row(pod("p", "1", Value::Null, json!({})));
+        let mut told = pod("p", "1", Value::Null, json!({}));
+        told["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False"}]});
+        let told = row(told);
+        assert!(is_other(Change { before: None, after: Some(&plain) }));
+        assert!(!is_other(Change { before: Some(&plain), after: Some(&told) }));
+    }
+}
