@@ -109,10 +109,7 @@ fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<i64> {
 pub fn concerned(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         SERVICES => vec![row.key.clone()],
-        "pods" => {
-            let services = world.list_in(SERVICES, &row.key.namespace);
-            services.filter(|service| service.selects(row)).map(|service| service.key.clone()).collect()
-        }
+        "pods" => world.selecting(SERVICES, row).into_iter().map(|service| service.key.clone()).collect(),
         "endpoints" => vec![Key::new(Resource(SERVICES), &row.key.namespace, &row.key.name)],
         _ => controller_key(row, SERVICES, "Service").into_iter().collect(),
     }

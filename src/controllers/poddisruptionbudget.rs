@@ -19,12 +19,11 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == ROOT {
         return vec![row.key.clone()];
     }
-    let budgets = world.list_in(ROOT, &row.key.namespace);
     match row.key.resource.0 {
-        "pods" => budgets.filter(|budget| budget.selects(row)).map(|budget| budget.key.clone()).collect(),
+        "pods" => world.selecting(ROOT, row).into_iter().map(|budget| budget.key.clone()).collect(),
         // The number of pods that is expected is their owners' `replicas`.
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "replicationcontrollers" => {
-            budgets.map(|budget| budget.key.clone()).collect()
+            world.list_in(ROOT, &row.key.namespace).map(|budget| budget.key.clone()).collect()
         }
         _ => Vec::new(),
     }

@@ -161,8 +161,7 @@ pub fn concerned(world: &World, root: &'static str, kind: &str, children: &[&str
     if row.controller().is_some() {
         return controller_key(row, root, kind).into_iter().collect();
     }
-    let selecting = world.list_in(root, &row.key.namespace).filter(|owner| owner.selects(row));
-    selecting.map(|owner| owner.key.clone()).collect()
+    world.selecting(root, row).into_iter().map(|owner| owner.key.clone()).collect()
 }
 
 #[cfg(test)]

@@ -92,11 +92,11 @@ impl Spread {
     /// Why a node is refused, and whether for good.
     pub fn refusal(&self, node: &Candidate<'_>) -> Option<(&'static str, bool)> {
         for constraint in &self.hard {
-            if node.row.label(&constraint.key).is_none() {
+            let here = constraint.crowd.at(node.slot);
+            if here.is_none() && node.row.label(&constraint.key).is_none() {
                 return Some(("node(s) didn't match pod topology spread constraints (missing required label)", true));
             }
-            let here = constraint.crowd.at(node.slot).unwrap_or(0);
-            if here + constraint.own - constraint.fewest > constraint.max_skew {
+            if here.unwrap_or(0) + constraint.own - constraint.fewest > constraint.max_skew {
                 return Some(("node(s) didn't match pod topology spread constraints", false));
             }
         }

@@ -6,7 +6,7 @@
 
 use super::{Row, World};
 use crate::object::Str;
-use crate::object::selector::{Op, Selector};
+use crate::object::selector::Selector;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -181,12 +181,7 @@ impl Crowds {
         let place = self.list.len();
         let exact = match &counted {
             Counted::Selected(term, _) => {
-                let requirements = term.selector.requirements().iter();
-                let mut exact = requirements.filter(|one| matches!(one.op, Op::Equals | Op::DoubleEquals | Op::In));
-                exact.find_map(|one| match one.values.as_slice() {
-                    [value] => Some((Str::from(one.key.as_str()), Str::from(value.as_str()))),
-                    _ => None,
-                })
+                term.selector.exact().next().map(|(key, value)| (Str::from(key), Str::from(value)))
             }
             Counted::Shunning(_) => None,
         };

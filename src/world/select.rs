@@ -1,7 +1,7 @@
 //! Who is selected: pods by label, and pods and ReplicaSets that no controller manages yet.
 
 use super::{Row, World};
-use crate::object::selector::{Op, Selector};
+use crate::object::selector::Selector;
 use crate::object::{Key, Resource, Str};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,6 +13,8 @@ pub(super) struct Index {
     labels: HashMap<(Str, Str, Str), BTreeSet<Key>>,
     /// Rows without a controller, of resources that can be adopted, by resource and namespace.
     orphans: HashMap<(Resource, Str), BTreeSet<Key>>,
+    /// Kinds that select pods, by resource and namespace and a label and value that their pods have; by none when no label is sure.
+    selecting: HashMap<(Resource, Str, Option<(Str, Str)>), BTreeSet<Key>>,
 }
 
 impl Index {
@@ -21,6 +23,9 @@ impl Index {
             for (label, value) in row.labels.iter() {
                 self.labels.entry(place(row, label, value)).or_default().insert(row.key.clone());
             }
+        }
+        if let Some(place) = selecting(row) {
+            self.selecting.entry(place).or_default().insert(row.key.clone());
         }
         if is_orphan(row) {
             let place = (row.key.resource, row.key.namespace.clone());
@@ -33,6 +38,9 @@ impl Index {
             for (label, value) in row.labels.iter() {
                 drop_from(&mut self.labels, place(row, label, value), &row.key);
             }
+        }
+        if let Some(place) = selecting(row) {
+            drop_from(&mut self.selecting, place, &row.key);
         }
         if is_orphan(row) {
             drop_from(&mut self.orphans, (row.key.resource, row.key.namespace.clone()), &row.key);
@@ -53,6 +61,15 @@ impl World {
         }
     }
 
+    /// Rows of a resource in a pod's namespace that select it, ordered by name.
+    pub fn selecting(&self, resource: &'static str, pod: &Row) -> Vec<&Arc<Row>> {
+        let place = |label| (Resource(resource), pod.key.namespace.clone(), label);
+        let labels = pod.labels.iter().cloned().map(Some).chain([None]);
+        let keys: BTreeSet<&Key> =
+            labels.filter_map(|label| self.select.selecting.get(&place(label))).flatten().collect();
+        keys.into_iter().filter_map(|key| self.get(key)).filter(|row| row.selects(pod)).collect()
+    }
+
     /// Rows of a namespace that have no controller. Known for pods, ReplicaSets and ControllerRevisions, which can be adopted.
     pub fn orphans(&self, resource: &'static str, namespace: &str) -> impl Iterator<Item = &Arc<Row>> {
         let keys = self.select.orphans.get(&(Resource(resource), Str::from(namespace)));
@@ -61,14 +78,20 @@ impl World {
 
     /// The smallest set of pods that one `label=value` of the selector leaves; none when it has no such requirement.
     fn fewest(&self, namespace: &str, selector: &Selector) -> Option<Option<&BTreeSet<Key>>> {
-        let exact =
-            selector.requirements().iter().filter(|one| matches!(one.op, Op::Equals | Op::DoubleEquals | Op::In));
-        let single = exact.filter_map(|one| match one.values.as_slice() {
-            [value] => Some((namespace.into(), Str::from(one.key.as_str()), Str::from(value.as_str()))),
-            _ => None,
-        });
-        single.map(|place| self.select.labels.get(&place)).min_by_key(|keys| keys.map_or(0, BTreeSet::len))
+        let places = selector.exact().map(|(key, value)| (Str::from(namespace), Str::from(key), Str::from(value)));
+        places.map(|place| self.select.labels.get(&place)).min_by_key(|keys| keys.map_or(0, BTreeSet::len))
     }
+}
+
+/// A label that every selected pod has.
+fn label(selector: &Selector) -> Option<(Str, Str)> {
+    selector.exact().next().map(|(key, value)| (key.into(), value.into()))
+}
+
+/// Where a row stands among those that select pods.
+fn selecting(row: &Row) -> Option<(Resource, Str, Option<(Str, Str)>)> {
+    let selector = &row.workload()?.selector;
+    (!selector.is_nothing()).then(|| (row.key.resource, row.key.namespace.clone(), label(selector)))
 }
 
 fn place(row: &Row, label: &Str, value: &Str) -> (Str, Str, Str) {
@@ -127,6 +150,28 @@ mod tests {
         assert!(world.pods_matching("a", &Selector::nothing()).is_empty());
         world.remove(&Key::new(Resource("pods"), "a", "p1"));
         assert_eq!(names(world.pods_matching("a", &Selector::parse("app=web").unwrap())), "p2");
+    }
+
+    #[test]
+    fn pods_find_who_selects_them() {
+        let mut world = world();
+        for (name, selector) in
+            [("web", json!({"app": "web"})), ("db", json!({"app": "db"})), ("both", json!({"x": "1", "app": "web"}))]
+        {
+            let body = json!({"kind": "Service", "metadata": {"uid": name}, "spec": {"selector": selector}});
+            world.put(Key::new(Resource("services"), "a", name), body.to_string().into());
+        }
+        let broad = json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]});
+        let body = json!({"kind": "PodDisruptionBudget", "metadata": {"uid": "broad"}, "spec": {"selector": broad}});
+        world.put(Key::new(Resource("poddisruptionbudgets.policy"), "a", "broad"), body.to_string().into());
+        let found =
+            |world: &World, resource, pod| names(world.selecting(resource, world.find("pods", "a", pod).unwrap()));
+        assert_eq!(found(&world, "services", "p1"), "both,web");
+        assert_eq!(found(&world, "services", "p3"), "db");
+        assert_eq!(found(&world, "poddisruptionbudgets.policy", "p1"), "broad");
+        assert_eq!(found(&world, "poddisruptionbudgets.policy", "p3"), "");
+        world.remove(&Key::new(Resource("services"), "a", "web"));
+        assert_eq!(found(&world, "services", "p1"), "both");
     }
 
     #[test]

@@ -122,6 +122,15 @@ impl Selector {
         self.nothing
     }
 
+    /// Labels whose one value is the same in everything that it selects.
+    pub fn exact(&self) -> impl Iterator<Item = (&str, &str)> {
+        let sure = self.requirements.iter().filter(|one| matches!(one.op, Op::Equals | Op::DoubleEquals | Op::In));
+        sure.filter_map(|one| match one.values.as_slice() {
+            [value] => Some((one.key.as_str(), value.as_str())),
+            _ => None,
+        })
+    }
+
     /// The conditions, ordered by key.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
