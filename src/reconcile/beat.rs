@@ -67,6 +67,8 @@ pub struct Done {
     pub effects: Vec<Effect>,
     /// How many rows were written.
     pub rows: usize,
+    /// How long it took to make them durable.
+    pub sync: Duration,
 }
 
 /// What the plans of a beat want, until it is committed.
@@ -127,8 +129,9 @@ impl Beat<'_> {
         if !self.queue.is_due(now) || self.recorder.is_pressing() {
             self.record_events(&mut wishes);
         }
+        let planned = Instant::now();
         match self.commit(txn, &mut wishes) {
-            Ok(rows) => Ok(Done { effects: wishes.effects, rows }),
+            Ok(rows) => Ok(Done { effects: wishes.effects, rows, sync: planned.elapsed() }),
             Err(error) => {
                 self.world.drop_staged();
                 // What was planned in vain is due still.

@@ -123,9 +123,10 @@ pub fn refused_by(asks: &Asks<'_>, node: &Candidate<'_>) -> Option<(&'static str
     Some((name, reasons))
 }
 
-/// Whether a node refuses the pod whatever runs on it.
-pub fn is_refused_for_good(asks: &Asks<'_>, node: &Candidate<'_>) -> bool {
-    refusals(asks, node).iter().any(|refusal| refusal.for_good)
+/// Whether one plugin refuses a node whatever runs on it.
+pub fn is_refused_for_good_by(plugin: &str, asks: &Asks<'_>, node: &Candidate<'_>) -> bool {
+    let mut asked = asks.plugins.iter().filter(|(name, _)| *name == plugin);
+    asked.any(|(_, plugin)| plugin(asks, node).iter().any(|refusal| refusal.for_good))
 }
 
 fn because(refused: bool, reason: &'static str, for_good: bool) -> Vec<Refusal> {

@@ -104,33 +104,43 @@ pub fn helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> b
     }
 }
 
+/// Whether one of the plugins that refused it thinks otherwise of this node. The other plugins are not asked, as in Kubernetes.
 fn node_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> bool {
     let Change { before, after } = change;
-    let relabelled = before.map(|row| &row.labels) != after.map(|row| &row.labels);
-    if relabelled
-        && before.is_some()
-        && hold.causes.iter().any(|cause| ["PodTopologySpread", "InterPodAffinity"].contains(cause))
-    {
+    let is_new = before.is_none();
+    let is_relabelled = before.map(|row| &row.labels) != after.map(|row| &row.labels);
+    let held_by = |plugin: &str| hold.causes.contains(plugin);
+    if is_relabelled && !is_new && (held_by("PodTopologySpread") || held_by("InterPodAffinity")) {
         return true;
     }
-    let Some(node) = after else { return false };
-    let fields = |row: &Row| row.node().cloned();
-    if !relabelled && before.and_then(fields) == fields(node) {
-        return false;
-    }
+    let Some((node, fields)) = after.and_then(|node| Some((node, node.node()?))) else { return false };
     // Nothing has refused it when there was no node at all.
-    hold.causes.is_empty() || could_take(world, waiting, node)
-}
-
-/// Whether a node can take a pod, whatever runs where.
-fn could_take(world: &World, waiting: &Row, node: &Row) -> bool {
-    let asked = waiting.pod().zip(node.node());
-    if asked.is_some_and(|(pod, node)| !pod.requests.fit(&node.allocatable)) {
+    if is_new && hold.causes.is_empty() {
+        return true;
+    }
+    let was = before.and_then(Row::node);
+    let is_other = |plugin: &str| {
+        is_new
+            || match plugin {
+                "NodeResourcesFit" => {
+                    was.is_some_and(|was| (&was.allocatable, was.pods) != (&fields.allocatable, fields.pods))
+                }
+                "TaintToleration" => was.is_some_and(|was| was.taints != fields.taints),
+                "NodeUnschedulable" => was.is_some_and(|was| was.unschedulable != fields.unschedulable),
+                "NodeAffinity" => is_relabelled,
+                _ => false,
+            }
+    };
+    let other: Vec<&str> = hold.causes.iter().copied().filter(|plugin| is_other(plugin)).collect();
+    if other.is_empty() {
         return false;
     }
     let pod = waiting.body();
     let candidate = world.slot_of(&node.key.name).and_then(|slot| nodes::candidate(world, slot));
-    candidate.is_none_or(|candidate| !filter::is_refused_for_good(&Asks::of(world, &pod, waiting), &candidate))
+    candidate.is_none_or(|candidate| {
+        let asks = Asks::of(world, &pod, waiting);
+        other.iter().any(|plugin| !filter::is_refused_for_good_by(plugin, &asks, &candidate))
+    })
 }
 
 fn pod_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> bool {
@@ -233,7 +243,14 @@ mod tests {
         for (case, wanted, causes, spec, before, after) in [
             ("a node with room", true, &fit[..], plain.clone(), none.clone(), node("b", "4", plain.clone())),
             ("a node that is too small", false, &fit, plain.clone(), none.clone(), node("b", "1", plain.clone())),
-            ("a node with a taint", false, &fit, plain.clone(), none.clone(), node("b", "4", tainted.clone())),
+            (
+                "a node that another plugin may refuse",
+                true,
+                &fit,
+                plain.clone(),
+                none.clone(),
+                node("b", "4", tainted.clone()),
+            ),
             (
                 "a taint less",
                 true,

@@ -101,11 +101,6 @@ impl Requests {
         }
     }
 
-    /// Whether what is offered is enough for these alone.
-    pub fn fit(&self, offered: &Requests) -> bool {
-        self.fit_beside(&Requests::default(), offered)
-    }
-
     /// Whether what is offered is enough for these beside what is used.
     pub fn fit_beside(&self, used: &Requests, offered: &Requests) -> bool {
         let enough = |wanted: i64, used: i64, offered: i64| wanted <= 0 || wanted <= offered - used;
