@@ -75,6 +75,15 @@ impl World {
         &self.fleet.places
     }
 
+    /// What the pods of a node that have not ended ask for together; none when it has none.
+    pub fn load_of(&self, node: &str) -> Option<&Load> {
+        let load = match self.fleet.slot(node) {
+            Ok(slot) => Some(&self.fleet.places[slot].load),
+            Err(_) => self.fleet.strays.get(node),
+        };
+        load.filter(|load| load.pods > 0)
+    }
+
     /// Where a node stands among them.
     pub fn slot_of(&self, node: &str) -> Option<usize> {
         self.fleet.slot(node).ok()
