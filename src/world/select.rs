@@ -6,6 +6,9 @@ use crate::object::{Key, Resource, Str};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+/// A resource, a namespace, and a label with its value that all selected pods have.
+type Selecting = (Resource, Str, Option<(Str, Str)>);
+
 /// Finds rows for selectors without looking at a whole namespace.
 #[derive(Default)]
 pub(super) struct Index {
@@ -14,7 +17,7 @@ pub(super) struct Index {
     /// Rows without a controller, of resources that can be adopted, by resource and namespace.
     orphans: HashMap<(Resource, Str), BTreeSet<Key>>,
     /// Kinds that select pods, by resource and namespace and a label and value that their pods have; by none when no label is sure.
-    selecting: HashMap<(Resource, Str, Option<(Str, Str)>), BTreeSet<Key>>,
+    selecting: HashMap<Selecting, BTreeSet<Key>>,
 }
 
 impl Index {
@@ -89,7 +92,7 @@ fn label(selector: &Selector) -> Option<(Str, Str)> {
 }
 
 /// Where a row stands among those that select pods.
-fn selecting(row: &Row) -> Option<(Resource, Str, Option<(Str, Str)>)> {
+fn selecting(row: &Row) -> Option<Selecting> {
     let selector = &row.workload()?.selector;
     (!selector.is_nothing()).then(|| (row.key.resource, row.key.namespace.clone(), label(selector)))
 }
