@@ -111,8 +111,8 @@ fn run(told: &Receiver<Told>, mut eyes: Eyes, report: impl Fn(Report)) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        // Twice: what changes between the first look and the watch is seen by the second.
-        for _ in 0..2 {
+        // Until a look finds what is watched already: what changes between a look and the watch is seen by the next one.
+        loop {
             let mut folders = BTreeSet::new();
             for (image, (files, known)) in &mut images {
                 let found = look(files, &mut folders);
@@ -316,7 +316,9 @@ mod tests {
         }
         fs::rename(&build, home.path().join("sub")).expect("renamed");
         assert_eq!(next(), 5);
-        fs::write(home.path().join("sub/5"), "x").expect("written");
+        // At once with its content: between the two it would be another file.
+        fs::write(home.path().join("5"), "x").expect("written");
+        fs::rename(home.path().join("5"), home.path().join("sub/5")).expect("renamed");
         assert_eq!(next(), 6);
         watching.watch(&"web".into(), &Globs::default());
         drop(watching);
