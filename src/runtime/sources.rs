@@ -121,7 +121,7 @@ fn run(told: &Receiver<Told>, mut eyes: Eyes, report: impl Fn(Report)) {
                     report(Report::Sources { image: image.clone(), files: files.clone(), sources: found });
                 }
             }
-            if folders == eyes.folders {
+            if folders == eyes.folders || eyes.watcher.is_none() {
                 break;
             }
             eyes.look_at(folders);
