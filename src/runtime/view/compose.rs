@@ -67,7 +67,7 @@ struct Composer<'a> {
 /// Lays the machine's files, with these mounts, out below `base`, a fresh tmpfs, and opens the new root. `cwd` is where the container
 /// begins.
 pub fn compose(base: &Path, mounts: Vec<Mounted>, wanted: &[Wanted], cwd: &Path) -> Result<OwnedFd, String> {
-    let is_root = geteuid().is_root();
+    let is_root = is_machines_root();
     let mut places: Vec<Wanted> = wanted.iter().filter_map(missing).collect();
     if !is_root {
         let writable = WRITABLE.iter().map(Path::new).filter(|path| path.is_dir());
@@ -82,6 +82,12 @@ pub fn compose(base: &Path, mounts: Vec<Mounted>, wanted: &[Wanted], cwd: &Path)
     composer.lay(Path::new("/"))?;
     openat(CWD, &root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| format!("cannot open the new root: {error}"))
+}
+
+/// Whether this is root of the machine: root of a user namespace is bound by what an ordinary user is bound by.
+fn is_machines_root() -> bool {
+    let all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
+    geteuid().is_root() && fs::read_to_string("/proc/self/uid_map").is_ok_and(all)
 }
 
 /// Closes everything that was laid out to writers, but for devices and what the kernel itself shows.
