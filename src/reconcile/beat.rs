@@ -187,6 +187,10 @@ impl Beat<'_> {
         }
         self.world.forget_refusal(each.name, &item.1);
         self.queue.forget_failures(&item);
+        // Before what this plan does is news: it may itself be what the pod waits for.
+        if let Some(hold) = plan.hold.clone() {
+            self.queue.waiting.park(&item.1, hold, now);
+        }
         for key in self.world.staged_since(stage) {
             let before = self.world.before(&key).cloned();
             tail::concern(self.world, self.loops, self.queue, before.as_ref(), &key, now);
@@ -198,9 +202,6 @@ impl Beat<'_> {
             wishes.acting.insert(item.clone());
         }
         wishes.effects.extend(plan.effects);
-        if let Some(hold) = plan.hold {
-            self.queue.waiting.park(&item.1, hold, now);
-        }
         if let Some(at) = plan.wake {
             self.queue.add(item, at.max(now));
         }
