@@ -145,3 +145,24 @@ fn a_working_folder_that_is_missing_is_made_inside() {
         assert!(!Path::new(&folder).exists());
     }
 }
+
+#[test]
+fn volumes_lie_within_volumes_and_above_the_cluster() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: outer}, data: {word: one}}");
+        // The cluster's own folder lies in /tmp, and with it that of a container that names none.
+        let script =
+            "echo kept > /outer/inner/file; while :; do cat /outer/word /outer/inner/file; echo; sleep 0.2; done";
+        let volumes = "volumes: [{name: outer, configMap: {name: outer}}, {name: inner, emptyDir: {}}, {name: tmp, emptyDir: {}}]";
+        let mounts = "volumeMounts: [{name: inner, mountPath: /outer/inner}, {name: outer, mountPath: /outer}, {name: tmp, mountPath: /tmp}]";
+        cluster.apply(&pod_with("nested", &format!("{ONCE}, {volumes}"), mounts, script));
+        let says = |word: &str| cluster.log("nested", "main").contains(word);
+        cluster.until("both are there", || says("onekept\n"));
+        assert!(cluster.kloop("exec nested -- touch /outer/new").err.contains("Read-only file system"));
+        cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: outer}, data: {word: two}}");
+        cluster.until("the outer one has changed, and not the inner one", || says("twokept\n"));
+        cluster.ok("delete pod nested");
+        cluster.nothing_is_left();
+    }
+}

@@ -229,6 +229,9 @@ fn not_executed(program: &spawn::Program, error: &io::Error) -> String {
 fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn::Program<'a>, String> {
     let Surroundings { launch, env, cwd, stdio, terminal, .. } = *surroundings;
     let name = argv.first().ok_or("no command specified")?;
+    // A volume that is mounted above the cluster's files hides the folder of a container that names none.
+    let is_hidden = cwd.ends_with(Path::new(&launch.container).join("scratch")) && !cwd.is_dir();
+    let cwd = if is_hidden { Path::new("/") } else { cwd };
     if !cwd.is_dir() {
         return Err(format!("chdir to cwd ({:?}) failed: no such file or directory", cwd.display()));
     }

@@ -18,6 +18,8 @@ pub struct Bind {
     /// Where it goes: an absolute path.
     pub target: PathBuf,
     read_only: bool,
+    /// Whether its content is the cluster's own, so that mount points may be made in it.
+    is_ours: bool,
     is_folder: bool,
 }
 
@@ -41,7 +43,9 @@ pub fn all(pod: &Path, view: &View, volumes: &[Volume]) -> Result<Vec<Bind>, Str
         };
         let root = open(&root).map_err(of)?;
         let source = if mount.sub_path.is_empty() { root } else { part(&root, &mount.sub_path).map_err(of)? };
-        binds.push(Bind::new(source, Path::new("/").join(&mount.path), mount.read_only).map_err(of)?);
+        let bind = Bind::new(source, Path::new("/").join(&mount.path), mount.read_only).map_err(of)?;
+        let is_ours = volumes.iter().any(|volume| volume.name == mount.volume && volume.source.follows());
+        binds.push(Bind { is_ours, ..bind });
     }
     Ok(binds)
 }
@@ -67,7 +71,7 @@ impl Bind {
     fn new(source: OwnedFd, target: PathBuf, read_only: bool) -> Result<Bind, String> {
         let found = fstat(&source).map_err(|error| error.to_string())?;
         let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        Ok(Bind { source, target, read_only, is_folder })
+        Ok(Bind { source, target, read_only, is_ours: false, is_folder })
     }
 
     /// A folder of the machine at its own place.
@@ -89,11 +93,18 @@ impl Bind {
     pub fn mount(&self, root: &OwnedFd) -> Result<(), String> {
         let place = self.place(root)?;
         mount_bind_recursive(path_of(&self.source), path_of(&place)).map_err(said("bind it"))?;
-        if self.read_only {
-            let mounted = resolve(root, &self.target, OFlags::PATH).map_err(said("find it"))?;
-            close(&mounted).map_err(said("make it read-only"))?;
-        }
-        Ok(())
+        if self.read_only && !self.is_ours { self.make_read_only(root) } else { Ok(()) }
+    }
+
+    /// Closes it to writers once everything that is mounted within it has its mount point (Kubernetes: the kubelet makes those in the
+    /// volumes that it fills).
+    pub fn finish(&self, root: &OwnedFd) -> Result<(), String> {
+        if self.read_only && self.is_ours { self.make_read_only(root) } else { Ok(()) }
+    }
+
+    fn make_read_only(&self, root: &OwnedFd) -> Result<(), String> {
+        let mounted = resolve(root, &self.target, OFlags::PATH).map_err(said("find it"))?;
+        close(&mounted).map_err(said("make it read-only"))
     }
 
     /// The place below the new root, made when it is not there.

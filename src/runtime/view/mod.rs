@@ -89,8 +89,10 @@ pub fn enter(
         binds.iter().for_each(|bind| drop(bind.place(&root)));
         compose::close(&base)?;
     }
-    for bind in &binds {
-        bind.mount(&root).map_err(|why| format!("error mounting {:?}: {why}", bind.target))?;
+    for step in [bind::Bind::mount, bind::Bind::finish] {
+        for bind in &binds {
+            step(bind, &root).map_err(|why| format!("error mounting {:?}: {why}", bind.target))?;
+        }
     }
     fchdir(&root).map_err(said("enter the new root"))?;
     pivot_root(".", ".").map_err(said("pivot_root"))?;
