@@ -147,6 +147,28 @@ fn a_working_folder_that_is_missing_is_made_inside() {
 }
 
 #[test]
+fn a_working_folder_that_is_missing_is_made_in_a_volume_that_can_be_written() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let spec = format!("{ONCE}, volumes: [{{name: data, emptyDir: {{}}}}]");
+        let within = |read_only: bool| {
+            let mount = format!("{{name: data, mountPath: /kloop-data, readOnly: {read_only}}}");
+            format!("workingDir: /kloop-data/app/deep, volumeMounts: [{mount}]")
+        };
+        cluster.apply(&pod_with("maker", &spec, &within(false), "pwd; touch here && ls"));
+        cluster.until_reads("pod/maker", "{.status.phase}", "Succeeded");
+        assert_eq!(cluster.log("maker", "main"), "/kloop-data/app/deep\nhere\n");
+        cluster.apply(&pod_with("closed", &spec, &within(true), "pwd"));
+        cluster.until("it is told", || {
+            let state = cluster.read("pod/closed", "{.status.containerStatuses[0].state}");
+            state.contains("chdir to cwd") && state.contains("no such file or directory")
+        });
+        cluster.ok("delete pod maker closed");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
 fn volumes_lie_within_volumes_and_above_the_cluster() {
     for cluster in clusters() {
         let _plane = cluster.watch();

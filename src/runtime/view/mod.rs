@@ -83,9 +83,9 @@ pub fn enter(
     let mounts = mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
     let root = compose::compose(&base, mounts, &wanted, cwd)?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
-    bind::make_folder(&root, cwd);
     if view.read_only {
         // What cannot be made is told when it is mounted.
+        bind::make_folder(&root, cwd);
         binds.iter().for_each(|bind| drop(bind.place(&root)));
         compose::close(&base)?;
     }
@@ -94,6 +94,8 @@ pub fn enter(
             step(bind, &root).map_err(|why| format!("error mounting {:?}: {why}", bind.target))?;
         }
     }
+    // It may lie in a volume (as in runc: made after everything is mounted).
+    bind::make_folder(&root, cwd);
     fchdir(&root).map_err(said("enter the new root"))?;
     pivot_root(".", ".").map_err(said("pivot_root"))?;
     unmount(".", UnmountFlags::DETACH).map_err(said("leave the old root"))?;
