@@ -274,9 +274,20 @@ fn open(folder: &Path, request: &Request, options: &Options) -> Outcome<Option<L
                 let text = format!("container {container:?} in pod {:?} is waiting to start: {why}", pod.name());
                 Err(Status::new(Reason::BadRequest, text).into())
             }
+            None if was_rejected(pod) => {
+                let text = format!("container {container:?} in pod {:?} is not available", pod.name());
+                Err(Status::new(Reason::BadRequest, text).into())
+            }
             None => Ok(None),
         },
     }
+}
+
+/// Whether it has failed on a node that never told of a container: there is none, and never will be.
+fn was_rejected(pod: &Object) -> bool {
+    let failed = pod.text(&["status", "phase"]) == Some("Failed");
+    let bound = pod.text(&["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
+    failed && bound && pod.items(&["status", "containerStatuses"]).is_empty()
 }
 
 fn previous_missing(pod: &Object, container: &str) -> Failure {

@@ -34,7 +34,8 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         plan.event(pod.row, EventType::Normal, deadlines::REASON, deadlines::MESSAGE);
     }
     if new.reason != pod.status.reason && new.reason.as_deref() == Some(eviction::REASON) {
-        plan.event(pod.row, EventType::Warning, eviction::REASON, new.message.clone().unwrap_or_default());
+        let message = new.message.as_deref().unwrap_or_default();
+        plan.event(pod.row, EventType::Warning, eviction::REASON, eviction::event(message));
     }
     if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, Step::Start(_))) {
         resources::tell_unlimited(pod, plan);

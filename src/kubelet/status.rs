@@ -15,6 +15,9 @@ pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
     if pod.simulated && pod.row.is_deleting() {
         return status;
     }
+    if let Some(message) = eviction::rejection(pod) {
+        return rejected(pod, message);
+    }
     let host_ip = status.host_ip.take().unwrap_or_else(|| address::of_node(pod));
     let init = container_status::of(pod, order, Role::is_init);
     let mut main = container_status::of(pod, order, |role| role == Role::Main);
@@ -43,6 +46,18 @@ pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
     status.start_time = status.start_time.or_else(|| Some(api_time(pod.world.now)));
     status.qos_class = status.qos_class.or_else(|| Some(qos_class(&pod.spec).into()));
     status.conditions = Some(conditions::of(pod, order, &status));
+    status
+}
+
+/// Of a pod that its node does not take in nothing but that is told: no container of it ever was (kubelet: rejectPod).
+fn rejected(pod: &LocalPod, message: String) -> PodStatus {
+    let mut status = pod.status.clone();
+    status.phase = Some("Failed".into());
+    status.reason = Some(eviction::REASON.into());
+    status.message = Some(message);
+    status.observed_generation = Some(pod.row.generation).filter(|generation| *generation > 0);
+    status.start_time = status.start_time.or_else(|| Some(api_time(pod.world.now)));
+    status.qos_class = status.qos_class.or_else(|| Some(qos_class(&pod.spec).into()));
     status
 }
 

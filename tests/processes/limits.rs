@@ -379,7 +379,15 @@ fn a_node_without_memory_ends_pods_by_what_they_use_and_takes_no_more_in() {
     cluster.apply(&bound("besteffort", "{}"));
     cluster.until_reads("pod/besteffort", "{.status.reason}", "Evicted");
     cluster.until_reads("pod/besteffort", "{.status.phase}", "Failed");
-    assert_eq!(cluster.read("pod/besteffort", "{.status.message}"), "The node had condition: [MemoryPressure]. ");
+    let told = "The node had condition: [MemoryPressure]. ";
+    assert_eq!(cluster.read("pod/besteffort", "{.status.message}"), format!("Pod was rejected: {told}"));
+    assert_eq!(cluster.read("pod/besteffort", "{.status.containerStatuses}"), "");
+    assert!(cluster.ok("events --for pod/besteffort").contains(told.trim_end()));
+    let row = cluster.ok("get pod besteffort --no-headers");
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>()[..3], ["besteffort", "0/1", "Evicted"]);
+    let said = cluster.kloop("logs besteffort");
+    let expected = "Error from server (BadRequest): container \"main\" in pod \"besteffort\" is not available\n";
+    assert_eq!((said.code, &*said.err), (1, expected));
     cluster.apply(&bound("greedy", "{requests: {memory: 1Ki}}"));
     cluster.until_reads("pod/greedy", "{.status.reason}", "Evicted");
     cluster.until_reads("pod/greedy", "{.status.phase}", "Failed");

@@ -20,6 +20,9 @@ use k8s_openapi::api::core::v1::Container;
 /// `status.reason` of an evicted pod, and the reason of its event.
 pub const REASON: &str = "Evicted";
 
+/// What the message of a pod begins with that its node never took in.
+const REJECTED: &str = "Pod was rejected: ";
+
 /// Seconds that its containers have (Kubernetes: immediateEvictionGracePeriodSeconds).
 pub const GRACE: i64 = 1;
 
@@ -33,7 +36,7 @@ pub fn message(pod: &LocalPod) -> Option<String> {
     if pod.status.reason.as_deref() == Some(REASON) {
         return pod.status.message.clone();
     }
-    if let Some(message) = pressure::refused(pod) {
+    if let Some(message) = rejection(pod) {
         return Some(message);
     }
     let over = pod.facts.as_ref()?.over.as_ref().filter(|_| !pod.has_ended())?;
@@ -54,6 +57,20 @@ pub fn message(pod: &LocalPod) -> Option<String> {
             format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. ")
         }
     })
+}
+
+/// Why its node never took it in; none when it did.
+pub fn rejection(pod: &LocalPod) -> Option<String> {
+    let told = || pod.status.message.clone().filter(|message| message.starts_with(REJECTED));
+    match pod.status.reason.as_deref() {
+        Some(REASON) => told(),
+        _ => pressure::refused(pod).map(|why| format!("{REJECTED}{why}")),
+    }
+}
+
+/// What the event of an eviction tells: of a rejection the reason alone.
+pub fn event(message: &str) -> &str {
+    message.strip_prefix(REJECTED).unwrap_or(message)
 }
 
 /// Has the machine watch what is bounded, once something of the pod runs.
