@@ -182,6 +182,8 @@ impl Cluster {
         let plan = (ALL[index].plan)(&self.world, key);
         let again = (ALL[index].plan)(&self.world, key);
         assert_eq!(plan, again, "two runs of {} for {key} differ", ALL[index].name);
+        let spins = plan.is_empty() && plan.wake.is_some_and(|at| at <= self.world.now);
+        assert!(!spins, "{} looks at {key} again at once and does nothing: {plan:?}", ALL[index].name);
         let Plan { mut writes, effects, events, wake, .. } = plan;
         if self.is_refused(index, key, &writes) {
             return;

@@ -15,6 +15,7 @@ use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
 use crate::world::{Effect, Loop, Plan, Row, Verb, World};
+use jiff::SignedDuration;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// How long a beat waits for its turn to write.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A loop that does nothing and yet wants to look again at once waits for so long: nothing may spin.
+const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 
 /// How much one beat may do.
 #[derive(Clone, Copy, Debug)]
@@ -198,12 +202,14 @@ impl Beat<'_> {
         wishes.attempts.extend(mine);
         wishes.deeds.note(each.name, &item.1, &plan);
         self.recorder.extend(each.name, plan.events, now);
-        if !plan.effects.is_empty() {
+        let acts_not = plan.effects.is_empty();
+        if !acts_not {
             wishes.acting.insert(item.clone());
         }
         wishes.effects.extend(plan.effects);
         if let Some(at) = plan.wake {
-            self.queue.add(item, at.max(now));
+            let soonest = if plan.writes.is_empty() && acts_not { now + MOMENT } else { now };
+            self.queue.add(item, at.max(soonest));
         }
         plan.writes.len()
     }

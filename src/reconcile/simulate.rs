@@ -220,6 +220,11 @@ impl Simulation {
         }
     }
 
+    /// Whether the control plane has not heard of everything, and does not know.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     /// Lost connections are made again: the shims tell where each container stands.
     pub fn reconnect(&mut self) {
         let inventory = self.machine.inventory();

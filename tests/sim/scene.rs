@@ -247,8 +247,8 @@ impl Scene {
         match chance {
             Beat => {
                 let beaten = self.beat(None);
-                if beaten == Beaten::Quiet && self.sim.mail.is_empty() && self.sim.pause() > Some(SignedDuration::ZERO)
-                {
+                let is_told = self.sim.mail.is_empty() && !self.sim.has_lost();
+                if beaten == Beaten::Quiet && is_told && self.sim.pause() > Some(SignedDuration::ZERO) {
                     self.look();
                     self.witness.quiet();
                 }

@@ -215,8 +215,9 @@ impl<'w> Set<'w> {
     }
 
     fn is_available(&mut self, pod: &Row) -> bool {
-        let available = pod.is_available_pod(self.min_ready, self.world.now) && !pod.is_deleting();
-        if let Some(fields) = pod.pod().filter(|pod| pod.ready && !available)
+        let is_old_enough = pod.is_available_pod(self.min_ready, self.world.now);
+        let available = is_old_enough && !pod.is_deleting();
+        if let Some(fields) = pod.pod().filter(|pod| pod.ready && !is_old_enough)
             && let Some(since) = fields.ready_since
         {
             self.plan
