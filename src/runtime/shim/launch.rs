@@ -232,9 +232,7 @@ fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn
     // A volume that is mounted above the cluster's files hides the folder of a container that names none.
     let is_hidden = cwd.ends_with(Path::new(&launch.container).join("scratch")) && !cwd.is_dir();
     let cwd = if is_hidden { Path::new("/") } else { cwd };
-    if !cwd.is_dir() {
-        return Err(format!("chdir to cwd ({:?}) failed: no such file or directory", cwd.display()));
-    }
+    check_cwd(cwd)?;
     let path = env.iter().rev().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
     let file = find(name, path, cwd)?;
     let terminal = terminal.map(|asked| pty::open(asked, launch.user.as_ref())).transpose()?;
@@ -249,6 +247,20 @@ fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn
         identity: launch.user.as_ref().map(user::identity),
         rights: launch.rights.clone(),
     })
+}
+
+/// Whether a program may be started in a folder at all.
+fn check_cwd(cwd: &Path) -> Result<(), String> {
+    let why = match fs::metadata(cwd) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "not a directory",
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotADirectory => "not a directory",
+            io::ErrorKind::PermissionDenied => "permission denied",
+            _ => "no such file or directory",
+        },
+    };
+    Err(format!("chdir to cwd ({:?}) failed: {why}", cwd.display()))
 }
 
 fn reason(error: &io::Error) -> String {
@@ -289,6 +301,19 @@ fn may_run(file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_working_folder_that_is_none_is_told_from_one_that_is_not_there() {
+        let table = [
+            ("/", None),
+            ("/no/such", Some("chdir to cwd (\"/no/such\") failed: no such file or directory")),
+            ("/etc/passwd", Some("chdir to cwd (\"/etc/passwd\") failed: not a directory")),
+            ("/etc/passwd/x", Some("chdir to cwd (\"/etc/passwd/x\") failed: not a directory")),
+        ];
+        for (cwd, error) in table {
+            assert_eq!(check_cwd(Path::new(cwd)).err().as_deref(), error, "{cwd}");
+        }
+    }
 
     #[test]
     fn what_cannot_be_found_is_said_as_a_container_runtime_says_it() {
