@@ -6,15 +6,19 @@ use super::{flags, targets};
 use crate::apiserver::Api;
 use crate::apiserver::read::{self, Wanted};
 use crate::kinds::{self, Kind};
-use crate::object::{Key, Object, Resource};
+use crate::object::{Key, Object, Reason, Resource, Status};
 use crate::runtime::relay;
 use serde_json::Value;
 use std::future::ready;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+
+/// So often it is looked whether there is still somebody to forward to.
+const LOOK: Duration = Duration::from_millis(250);
 
 const PODS: Resource = Resource("pods");
 
@@ -23,7 +27,8 @@ const PODS: Resource = Resource("pods");
 /// Use resource type/name such as deployment/mydeployment to select a pod. Resource type defaults to 'pod' if omitted.
 ///
 /// If there are multiple pods matching the criteria, a pod will be selected automatically. Each connection goes to the pod that is
-/// there at that moment: the forwarding session outlives the pod.
+/// there at that moment. The forwarding session outlives restarts of containers; it ends when the pod that was named is gone, and for
+/// other types goes over to another pod.
 #[derive(clap::Args)]
 #[command(
     override_usage = "TYPE/NAME [LOCAL_PORT:]REMOTE_PORT [...[LOCAL_PORT_N:]REMOTE_PORT_N]",
@@ -62,6 +67,8 @@ struct Target {
     api: Api,
     kind: &'static Kind,
     key: Key,
+    /// Another object that takes the name is not what was meant.
+    uid: String,
 }
 
 /// One pair of ports as it was written.
@@ -145,15 +152,25 @@ async fn forward(target: Rc<Target>, pairs: Vec<Pair>, addresses: Vec<IpAddr>) -
             open.push(spawn_local(relay::serve(listener, places, failed)));
         }
     }
-    for each in open {
-        let _ = each.await;
-    }
-    Ok(())
+    target.lost().await;
+    open.iter().for_each(JoinHandle::abort);
+    Err(Failure::plain("lost connection to pod"))
 }
 
 /// Whoever listened may be gone; the connections go on.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Whether nothing can be forwarded any more to the object with this uid. A state that cannot be read at the moment says nothing.
+fn is_lost(found: &Result<Object, Status>, uid: &str) -> bool {
+    match found {
+        Ok(object) => {
+            let has_ended = || matches!(object.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
+            object.uid() != uid || (object.kind() == "Pod" && has_ended())
+        }
+        Err(status) => status.reason == Reason::NotFound,
+    }
 }
 
 impl Target {
@@ -163,8 +180,9 @@ impl Target {
             None => (targets::kind("pods")?, name),
         };
         let key = Key::new(kind.resource, context.namespace_of(kind), name);
-        let target = Target { api: context.take_api()?, kind, key };
+        let mut target = Target { api: context.take_api()?, kind, key, uid: String::new() };
         let named = target.named()?;
+        target.uid = named.uid().to_owned();
         if kind.resource != PODS && targets::selector_of(kind, &named).is_none() {
             return Err(Failure::plain(format!("cannot attach to {}: it has no pods", kind.kind)));
         }
@@ -172,7 +190,18 @@ impl Target {
     }
 
     fn named(&self) -> Outcome<Object> {
-        Ok(self.api.look(|ledger| read::get(ledger, &self.key))?)
+        Ok(self.named_now()?)
+    }
+
+    /// Waits until what was named is gone, or is a pod that has ended.
+    async fn lost(&self) {
+        while !is_lost(&self.named_now(), &self.uid) {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn named_now(&self) -> Result<Object, Status> {
+        self.api.look(|ledger| read::get(ledger, &self.key))
     }
 
     /// A pod that runs and belongs to what was named: a ready one rather than another.
@@ -230,6 +259,26 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_that_is_gone_is_lost_one_that_is_ending_is_not() {
+        let pod = |uid: &str, phase: &str| {
+            Ok(Object(json!({"kind": "Pod", "metadata": {"uid": uid, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": phase}})))
+        };
+        let refused = |reason: Reason| Err(Status::new(reason, "no"));
+        let table = [
+            (pod("u", "Running"), false),
+            (pod("u", "Succeeded"), true),
+            (pod("u", "Failed"), true),
+            (pod("another", "Running"), true),
+            (refused(Reason::NotFound), true),
+            (refused(Reason::InternalError), false),
+        ];
+        for (found, lost) in table {
+            assert_eq!(is_lost(&found, "u"), lost, "{found:?}");
+        }
+    }
 
     #[test]
     fn pairs_of_ports() {

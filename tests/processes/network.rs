@@ -275,6 +275,12 @@ fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
     cluster.ok(&format!("delete pod {first}"));
     cluster.until("another pod answers", || fetch(&place).is_some_and(|said| !said.starts_with(&first)));
     assert_eq!(forward.end("TERM"), 256, "ended by the signal itself");
+    let pod = cluster.ready_pods("app=web", 2).remove(0);
+    let forward = cluster.background(&["port-forward", &format!("pod/{pod}"), ":8080"]);
+    forward.until_says("Forwarding from 127.0.0.1:");
+    cluster.ok(&format!("delete pod {pod}"));
+    assert_eq!(forward.ended(), 1, "{}", forward.said());
+    assert!(forward.said().contains("error: lost connection to pod"), "{}", forward.said());
 }
 
 #[test]
