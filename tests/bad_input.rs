@@ -579,6 +579,29 @@ fn what_goes_with_its_owner_is_not_missed() {
 }
 
 #[test]
+fn the_first_apply_makes_the_cluster_and_its_folder_and_trying_makes_nothing() {
+    let cluster = Cluster::new();
+    let state = cluster.home().join("new/folder/state.db").display().to_string();
+    let file = cluster.home().join("two.yaml");
+    let two = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n";
+    fs::write(&file, two).expect("written");
+    let run = |line: &str, input: &str| {
+        let words = ["--state", &state].into_iter().chain(line.split_whitespace());
+        cluster.run(&words.collect::<Vec<_>>(), input)
+    };
+    let words = ["apply -f - --dry-run=client", "apply -f - --dry-run=server", "create -f - --dry-run=server"];
+    for line in words.into_iter().chain(["create configmap c --dry-run=server"]) {
+        let said = run(line, two);
+        assert_eq!(said.code, 0, "{line}: {}", said.err);
+        assert!(!cluster.home().join("new").exists(), "{line} makes nothing");
+    }
+    let said = run(&format!("apply -f {}", file.display()), "");
+    assert_eq!((said.code, said.out.as_str()), (0, "configmap/a created\nconfigmap/b created\n"), "{}", said.err);
+    let said = run("apply -f -", two);
+    assert_eq!((said.code, said.out.as_str()), (0, "configmap/a unchanged\nconfigmap/b unchanged\n"), "{}", said.err);
+}
+
+#[test]
 fn places_that_are_not_there() {
     let cluster = cluster();
     let nowhere = cluster.home().join("no/folder/a.db");

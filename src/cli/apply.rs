@@ -65,6 +65,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return last_applied::run(verb, context);
     }
     args.files.required()?;
+    context.may_be_new();
     let dry_run = args.change.dry_run(context)?;
     let validation = args.validate.parse()?;
     args.pruning.check()?;
@@ -158,7 +159,7 @@ fn merge(
     options: &Options,
 ) -> Outcome<Applied> {
     let merged =
-        context.api()?.write(options.dry_run, |ledger| apply::apply(ledger, kind, object, args.overwrite, options));
+        context.api_for(options.dry_run)?.write(options.dry_run, |ledger| apply::apply(ledger, kind, object, args.overwrite, options));
     match merged {
         Err(status) if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) => {
             anew::make(context, kind, key, &with_last_applied(object), options)

@@ -38,6 +38,8 @@ pub struct Context {
     api: Option<Api>,
     /// What a cluster that was not made yet looks like.
     unmade: Option<Api>,
+    /// Whether a place that has not even a folder is meant: the verb makes the cluster there.
+    may_be_new: bool,
     /// What was warned of already: each warning is told once.
     warned: Vec<String>,
     /// What [`default_namespace`] found, read at the first use.
@@ -48,7 +50,7 @@ impl Context {
     /// Before anything is opened.
     pub fn new(globals: Globals) -> Context {
         colored::control::set_override(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-        Context { globals, api: None, unmade: None, warned: Vec::new(), default_namespace: OnceCell::new() }
+        Context { globals, api: None, unmade: None, may_be_new: false, warned: Vec::new(), default_namespace: OnceCell::new() }
     }
 
     /// The namespace that is asked for, or the one that is used when none is.
@@ -96,6 +98,25 @@ impl Context {
         self.api.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
     }
 
+    /// The API for a change that is tried or made. Trying makes no cluster: where there is none yet, the change is tried on a new one
+    /// in memory.
+    pub fn api_for(&mut self, is_tried: bool) -> Outcome<&mut Api> {
+        if is_tried && self.existing()?.is_none() { self.unmade() } else { self.api() }
+    }
+
+    /// From here on a place that has not even a folder is no mistake: the verb makes the cluster there.
+    pub fn may_be_new(&mut self) {
+        self.may_be_new = true;
+    }
+
+    /// A cluster that was not made yet, as it will look when it is new.
+    fn unmade(&mut self) -> Outcome<&mut Api> {
+        if self.unmade.is_none() {
+            self.unmade = Some(Api::in_memory("kloop")?);
+        }
+        self.unmade.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
+    }
+
     /// The API when there is a cluster: looking something up makes none.
     pub fn existing(&mut self) -> Outcome<Option<&mut Api>> {
         if self.api.is_none() {
@@ -114,22 +135,17 @@ impl Context {
     }
 
     /// Looks at the state in one snapshot. Looking makes nothing: a cluster that does not exist yet looks as it will when it is new,
-    /// but a place that was named and has not even a folder is taken for a mistake.
+    /// but a place that was named and has not even a folder is taken for a mistake by verbs that do not make one.
     pub fn look<T>(&mut self, look: impl FnOnce(&dyn Ledger) -> crate::apiserver::Result<T>) -> Outcome<T> {
         if let Some(api) = self.existing()? {
             return Ok(api.look(look)?);
         }
         let path = self.state();
         let folder = std::path::absolute(&path).ok().and_then(|path| path.parent().map(Path::to_owned));
-        if path != store::default_path() && !folder.is_some_and(|folder| folder.is_dir()) {
+        if !self.may_be_new && path != store::default_path() && !folder.is_some_and(|folder| folder.is_dir()) {
             return Err(OpenError::Absent { path }.into());
         }
-        if self.unmade.is_none() {
-            self.unmade = Some(Api::in_memory("kloop")?);
-        }
-        self.unmade
-            .as_ref()
-            .map_or_else(|| Err(Failure::plain("the state could not be opened")), |api| Ok(api.look(look)?))
+        Ok(self.unmade()?.look(look)?)
     }
 
     /// Now.

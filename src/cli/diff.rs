@@ -71,7 +71,7 @@ fn one(context: &mut Context, manifest: &Manifest, live: &Folder, merged: &Folde
     }
     let options = Options { field_validation: FieldValidation::Strict, dry_run: true };
     let mut before = context.look(|ledger| ledger.get(&key))?;
-    let done = context.api()?.write(true, |ledger| apply::apply(ledger, kind, &object, true, &options));
+    let done = context.api_for(true)?.write(true, |ledger| apply::apply(ledger, kind, &object, true, &options));
     let mut after = done?.object;
     take_over(&mut after, before.as_ref());
     if kind.kind == "Secret" {

@@ -20,7 +20,7 @@ pub fn make(
 ) -> Outcome<Applied> {
     let how = DeleteOptions { grace: None, propagation: Propagation::Background, uid: None, revision: None };
     if options.dry_run {
-        let made = context.api()?.write(true, |ledger| {
+        let made = context.api_for(true)?.write(true, |ledger| {
             delete(ledger, kind, key, &how)?;
             create(ledger, kind, object, options)
         })?;
