@@ -158,8 +158,9 @@ fn merge(
     object: &Object,
     options: &Options,
 ) -> Outcome<Applied> {
-    let merged =
-        context.api_for(options.dry_run)?.write(options.dry_run, |ledger| apply::apply(ledger, kind, object, args.overwrite, options));
+    let merged = context
+        .api_for(options.dry_run)?
+        .write(options.dry_run, |ledger| apply::apply(ledger, kind, object, args.overwrite, options));
     match merged {
         Err(status) if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) => {
             anew::make(context, kind, key, &with_last_applied(object), options)

@@ -50,7 +50,14 @@ impl Context {
     /// Before anything is opened.
     pub fn new(globals: Globals) -> Context {
         colored::control::set_override(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-        Context { globals, api: None, unmade: None, may_be_new: false, warned: Vec::new(), default_namespace: OnceCell::new() }
+        Context {
+            globals,
+            api: None,
+            unmade: None,
+            may_be_new: false,
+            warned: Vec::new(),
+            default_namespace: OnceCell::new(),
+        }
     }
 
     /// The namespace that is asked for, or the one that is used when none is.

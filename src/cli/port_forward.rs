@@ -264,7 +264,9 @@ mod tests {
     #[test]
     fn a_pod_that_is_gone_is_lost_one_that_is_ending_is_not() {
         let pod = |uid: &str, phase: &str| {
-            Ok(Object(json!({"kind": "Pod", "metadata": {"uid": uid, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": phase}})))
+            Ok(Object(
+                json!({"kind": "Pod", "metadata": {"uid": uid, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": phase}}),
+            ))
         };
         let refused = |reason: Reason| Err(Status::new(reason, "no"));
         let table = [

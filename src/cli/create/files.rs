@@ -46,7 +46,8 @@ fn one(
     object = args.make.noted(object);
     if dry_run != DryRun::Client {
         let options = flags::options(validation, dry_run);
-        let done = context.api_for(options.dry_run)?.write(options.dry_run, |ledger| create(ledger, kind, &object, &options));
+        let done =
+            context.api_for(options.dry_run)?.write(options.dry_run, |ledger| create(ledger, kind, &object, &options));
         let done = done.map_err(|status| Failure::in_manifest(status, "creating", manifest))?;
         context.warn(&done.warnings);
         object = done.object;
