@@ -187,7 +187,20 @@ fn arguments(profile: &mut Profile, value: &Value, path: &str) -> Read<()> {
                     ));
                 }
             }
-            profile.constraints = constraints.to_vec();
+            profile.constraints = (defaulting == "List").then(|| constraints.to_vec());
+        }
+        "InterPodAffinity" => {
+            with_type(&["hardPodAffinityWeight"])?;
+            let given = &args["hardPodAffinityWeight"];
+            match given.as_i64() {
+                Some(weight) if (0..=100).contains(&weight) => profile.required_affinity_weight = weight,
+                None if given.is_null() => {}
+                _ => {
+                    return Err(format!(
+                        "{at}.hardPodAffinityWeight: Invalid value: {given}: not in valid range [0-100]"
+                    ));
+                }
+            }
         }
         other => {
             return Err(format!(
@@ -305,7 +318,7 @@ mod tests {
             "multiPoint": {"disabled": [{"name": "TaintToleration"}]},
         });
         let found = read(json!([{"schedulerName": "dense", "plugins": plugins}, {}])).unwrap();
-        assert_eq!(found[0].weights, [7, 0, 1, 0, 0, 0]);
+        assert_eq!(found[0].weights, [7, 0, 1, 0, 0, 0, 0]);
         assert_eq!(found[0].without, ["NodePorts", "TaintToleration"].into());
         assert!(!found[0].preempts && &*found[1].name == "default-scheduler");
     }
@@ -326,13 +339,24 @@ mod tests {
             found.strategy,
             Strategy { shape: Shape::Ratio(vec![(0, 0), (100, 100)]), resources: vec![(Scored::named("gpu"), 3)] }
         );
-        assert_eq!(found.constraints.len(), 1);
+        assert_eq!(found.constraints.map(|list| list.len()), Some(1));
+        let system = json!({"name": "PodTopologySpread", "args": {"defaultingType": "System"}});
+        let none = json!({"name": "PodTopologySpread", "args": {"defaultingType": "List"}});
+        let weight = json!({"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 7}});
+        let found = read(json!([{"pluginConfig": [system, weight]}, {"schedulerName": "b", "pluginConfig": [none]}]));
+        let found = found.unwrap();
+        assert_eq!((&found[0].constraints, found[0].required_affinity_weight), (&None, 7));
+        assert_eq!(found[1].constraints, Some(vec![]));
     }
 
     #[test]
     fn what_is_not_supported_is_refused_by_its_path() {
         let table = [
             (json!([{"plugins": {"bind": {}}}]), "profiles[0].plugins.bind: not supported"),
+            (
+                json!([{"pluginConfig": [{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 101}}]}]),
+                "profiles[0].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101",
+            ),
             (json!([{}, {}]), "profiles[1].schedulerName: Duplicate value: \"default-scheduler\""),
             (
                 json!([{"plugins": {"score": {"enabled": [{"name": "Mine"}]}}}]),

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 #[derive(Clone)]
 pub struct Asks<'a> {
     /// The picture.
-    world: &'a World,
+    pub world: &'a World,
     /// The pod.
     pub pod: &'a Object,
     /// Its row.
@@ -52,7 +52,7 @@ impl<'a> Asks<'a> {
             is_picky: affinity::is_picky(pod) || !profile.added_affinity.is_null(),
             host_ports: host_ports(pod),
             neighbours: Neighbours::of(world, pod, row),
-            spread: Spread::of(world, pod, row, &profile.constraints),
+            spread: Spread::of(world, pod, row, &profile),
             profile,
         }
     }

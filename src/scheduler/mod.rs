@@ -11,6 +11,7 @@ pub mod config;
 pub mod explain;
 mod filter;
 pub mod hints;
+mod images;
 mod message;
 mod neighbours;
 mod nodes;

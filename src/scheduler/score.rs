@@ -2,12 +2,15 @@
 
 use super::filter::Asks;
 use super::nodes::Candidate;
-use super::{affinity, tolerations};
+use super::{affinity, images, neighbours, spread, tolerations};
 use crate::world::Requests;
 use crate::world::profile::{Scored, Shape, WEIGHTS};
 
-/// The best of the nodes; chance decides between equals.
+/// The best of the nodes; chance decides between equals. A single one is not ranked.
 pub fn best<'a, 'b>(asks: &Asks<'_>, nodes: &[&'b Candidate<'a>], seed: u64) -> Option<&'b Candidate<'a>> {
+    if let [only] = nodes {
+        return Some(only);
+    }
     let scores = totals(asks, nodes);
     let best = scores.iter().max()?;
     let equals: Vec<&&Candidate<'a>> =
@@ -21,16 +24,17 @@ fn totals(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<i64> {
 }
 
 /// What each plugin gives each node, its weight included.
-pub fn parts(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<[(&'static str, i64); 6]> {
+pub fn parts(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<[(&'static str, i64); WEIGHTS.len()]> {
     let preferred: Vec<i64> =
         nodes.iter().map(|node| affinity::preference(asks.pod, &asks.profile.added_affinity, node.row)).collect();
     let disliked: Vec<i64> = nodes.iter().map(|node| disliked_taints(asks, node)).collect();
     let (most_preferred, most_disliked) = (max(&preferred), max(&disliked));
-    let (spread, neighbours) = (asks.spread.scores(nodes), asks.neighbours.scores(nodes));
+    let (spread, neighbours) = (spread::score::scores(asks, nodes), neighbours::score::scores(asks, nodes));
     let of_node = |(index, node): (usize, &&Candidate<'_>)| {
         let affinity = if most_preferred > 0 { preferred[index] * 100 / most_preferred } else { 0 };
         let taints = if most_disliked > 0 { 100 - disliked[index] * 100 / most_disliked } else { 100 };
-        let scores = [fit(asks, node), balanced(asks, node), affinity, taints, spread[index], neighbours[index]];
+        let (fit, balanced, images) = (fit(asks, node), balanced(asks, node), images::score(asks, node));
+        let scores = [fit, balanced, affinity, taints, spread[index], neighbours[index], images];
         std::array::from_fn(|plugin| (WEIGHTS[plugin].0, asks.profile.weights[plugin] * scores[plugin]))
     };
     nodes.iter().enumerate().map(of_node).collect()

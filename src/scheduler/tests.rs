@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::object::Time;
+use crate::world::Settings;
 use serde_json::{Value, json};
 
 fn node(name: &str, cpu: &str, extra: Value) -> Value {
@@ -31,6 +32,8 @@ fn world(objects: &[Value]) -> World {
         let resource = match object.kind() {
             "Node" => "nodes",
             "PodDisruptionBudget" => "poddisruptionbudgets.policy",
+            "ReplicaSet" => "replicasets.apps",
+            "Service" => "services",
             _ => "pods",
         };
         world.put(
@@ -404,4 +407,126 @@ fn default_constraints_spread_what_a_service_selects() {
     world.settings.profiles = config::profiles(&config).unwrap().into();
     let plan = plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p"));
     assert!(plan.waits[0].contains("1 node(s) didn't match pod topology spread constraints"), "{:?}", plan.waits);
+}
+
+/// Where `p` goes whatever chance says; several nodes when chance decides.
+fn goes(objects: &[Value]) -> String {
+    let mut found = BTreeSet::new();
+    for seed in 0..6 {
+        let mut world = world(objects);
+        world.seed = seed;
+        let plan = plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p"));
+        let Some(Verb::Bind { node, .. }) = plan.writes.first().map(|write| &write.verb) else { return "none".into() };
+        found.insert(node.to_string());
+    }
+    Vec::from_iter(found).join(",")
+}
+
+fn kin(kind: &str, name: &str, selector: Value) -> Value {
+    json!({"kind": kind, "metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"selector": selector}})
+}
+
+#[test]
+fn what_services_and_owners_select_is_spread_without_being_asked() {
+    let at = |name: &str, zone: &str| {
+        node(name, "4", json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}}))
+    };
+    let of = |name: &str, node: Value, app: &str| {
+        let mut pod = asking(name, "1");
+        pod["metadata"]["labels"] = json!({"app": app});
+        pod["metadata"]["ownerReferences"] =
+            json!([{"uid": "rs", "name": "rs", "kind": "ReplicaSet", "controller": true}]);
+        pod["spec"]["nodeName"] = node;
+        pod
+    };
+    let service = kin("Service", "s", json!({"app": "x"}));
+    let owner = kin("ReplicaSet", "rs", json!({"matchLabels": {"app": "x"}}));
+    // Every node has one pod of one core, so that only spreading tells them apart.
+    let objects = |more: &[Value]| -> Vec<Value> {
+        let pods = [of("q", "a".into(), "x"), of("r", "b".into(), "y"), of("s", "c".into(), "y")];
+        let zones = [at("a", "1"), at("b", "1"), at("c", "2")];
+        zones.into_iter().chain(pods).chain([of("p", Value::Null, "x")]).chain(more.iter().cloned()).collect()
+    };
+    assert_eq!(goes(&objects(&[])), "a,b,c", "nothing selects it");
+    assert_eq!(goes(&objects(std::slice::from_ref(&service))), "c");
+    assert_eq!(goes(&objects(&[owner.clone()])), "c");
+    assert_eq!(goes(&objects(&[kin("ReplicaSet", "rs", json!({"matchLabels": {"app": "y"}}))])), "a");
+    assert_eq!(goes(&objects(&[kin("Service", "s", json!({"app": "z"}))])), "a,b,c");
+    let mut own = objects(&[service]);
+    own[6]["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "y"}}}]);
+    assert_eq!(goes(&own), "a", "its own constraints alone count");
+    let mut leaving = objects(&[owner.clone()]);
+    leaving[3]["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
+    assert_eq!(goes(&leaving), "a,b,c", "pods that are leaving do not count");
+    // Nodes without zones are ranked by their names' label all the same.
+    let mut plain = objects(&[owner]);
+    plain[..3].iter_mut().for_each(|node| {
+        node["metadata"]["labels"].as_object_mut().unwrap().remove("topology.kubernetes.io/zone");
+    });
+    assert_eq!(goes(&plain), "b,c");
+    let list = json!({"pluginConfig": [{"name": "PodTopologySpread", "args": {"defaultingType": "List", "defaultConstraints": [
+        {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}]}}]});
+    assert_eq!(profiled(&plain, list), "a", "a list replaces them, and by zones that are not there nothing is ranked");
+}
+
+#[test]
+fn what_running_pods_like_counts() {
+    let required = |field: &str| {
+        json!({field: {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]}})
+    };
+    let preferred = |field: &str| {
+        json!({field: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm":
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}}]}})
+    };
+    let nodes = [node("a", "4", json!({})), node("b", "4", json!({}))];
+    let objects = |affinity: Value, app: &str| -> Vec<Value> {
+        let mut there = pod("there", json!({"nodeName": "a", "affinity": affinity}));
+        there["metadata"]["labels"] = json!({"app": "db"});
+        let mut p = pod("p", json!({}));
+        p["metadata"]["labels"] = json!({"app": app});
+        nodes.iter().cloned().chain([there, pod("other", json!({"nodeName": "b"})), p]).collect()
+    };
+    for (case, affinity, app, wanted) in [
+        ("they prefer it near", preferred("podAffinity"), "web", "a"),
+        ("they prefer another near", preferred("podAffinity"), "cache", "a,b"),
+        ("they prefer it far", preferred("podAntiAffinity"), "web", "b"),
+        ("they had to be near pods like it", required("podAffinity"), "web", "a"),
+    ] {
+        assert_eq!(goes(&objects(affinity, app)), wanted, "{case}");
+    }
+    let indifferent = json!({"pluginConfig": [{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 0}}],
+        "plugins": {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "InterPodAffinity"}]}}});
+    let mut world = world(&objects(required("podAffinity"), "web"));
+    let config = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [indifferent]});
+    world.settings.profiles = config::profiles(&config).unwrap().into();
+    let key = Key::new(crate::object::Resource("pods"), "default", "p");
+    let scores = |world: &World| -> Vec<i64> {
+        explain::explain(world, &key).iter().map(|node| node.scores.iter().map(|(_, score)| score).sum()).collect()
+    };
+    assert_eq!(scores(&world), [0, 0]);
+    // What was counted follows the pods.
+    world.settings.profiles = Settings::default().profiles;
+    assert!(scores(&world)[0] > scores(&world)[1]);
+    world.remove(&Key::new(crate::object::Resource("pods"), "default", "there"));
+    world.remove(&Key::new(crate::object::Resource("pods"), "default", "other"));
+    let left = scores(&world);
+    assert_eq!(left[0], left[1]);
+}
+
+#[test]
+fn images_that_nodes_have_rank_them() {
+    let having = |name: &str, image: &str, megabytes: i64| {
+        node(name, "4", json!({"status": {"images": [{"names": [image], "sizeBytes": megabytes << 20}]}}))
+    };
+    let wants = |image: &str| pod("p", json!({"containers": [{"name": "c", "image": image}]}));
+    let with = |image: &str, pod: &str| goes(&[having("a", image, 600), node("b", "4", json!({})), wants(pod)]);
+    assert_eq!(with("docker.io/library/big:latest", "docker.io/library/big"), "a");
+    assert_eq!(with("big:1", "big:2"), "a,b");
+    assert_eq!(goes(&[having("a", "x:1", 20), node("b", "4", json!({})), wants("x:1")]), "a,b", "too small to matter");
+    // 300 MiB count for a, because one of two nodes has them: (300 - 23) of (1000 - 23).
+    let world = world(&[having("a", "x:1", 600), node("b", "4", json!({})), wants("x:1")]);
+    let verdicts = explain::explain(&world, &Key::new(crate::object::Resource("pods"), "default", "p"));
+    assert_eq!(verdicts[0].scores.last(), Some(&("ImageLocality", 28)));
 }

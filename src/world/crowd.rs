@@ -4,7 +4,7 @@
 //! however many pods there are. It holds nothing that could not be counted anew: forgotten as a whole when nodes come, go or get
 //! other labels.
 
-use super::{Row, World};
+use super::{Row, Stance, World};
 use crate::object::Str;
 use crate::object::selector::Selector;
 use serde_json::Value;
@@ -117,45 +117,21 @@ impl Term {
     }
 }
 
-/// Pods of one namespace that require the same pods not to be near them.
-pub struct Shun {
-    /// Their namespace.
-    pub namespace: Str,
-    /// The terms as written.
-    pub text: Str,
-    /// The terms.
-    pub terms: Vec<Term>,
-}
-
 /// Which pods are counted, of those on nodes that have not ended.
 #[derive(Clone)]
 pub enum Counted {
     /// Those that a term is about; with or without those that are being deleted.
     Selected(Arc<Term>, bool),
-    /// Those that shun the same.
-    Shunning(Arc<Shun>),
+    /// Those that say the same of others.
+    Holding(Arc<Stance>),
 }
 
 impl Counted {
     fn counts(&self, world: &World, pod: &Row) -> bool {
         match self {
             Counted::Selected(term, leaving) => (*leaving || !pod.is_deleting()) && term.selects(world, pod),
-            Counted::Shunning(shun) => shun.is_of(pod),
+            Counted::Holding(stance) => stance.is_of(pod),
         }
-    }
-}
-
-impl Shun {
-    /// Reads the terms of pods in a namespace.
-    pub fn of(namespace: &Str, text: &Str) -> Shun {
-        let written: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
-        let terms = written.iter().map(|term| Term::of(term, namespace)).collect();
-        Shun { namespace: namespace.clone(), text: text.clone(), terms }
-    }
-
-    /// Whether a pod is one of these.
-    pub fn is_of(&self, pod: &Row) -> bool {
-        pod.key.namespace == self.namespace && pod.pod().is_some_and(|fields| fields.shuns.as_ref() == Some(&self.text))
     }
 }
 
@@ -183,7 +159,7 @@ impl Crowds {
             Counted::Selected(term, _) => {
                 term.selector.exact().next().map(|(key, value)| (Str::from(key), Str::from(value)))
             }
-            Counted::Shunning(_) => None,
+            Counted::Holding(_) => None,
         };
         match exact {
             Some(label) => self.by_label.entry(label).or_default().push(place),
@@ -224,7 +200,7 @@ impl World {
                 }
                 None => self.list("pods").for_each(&mut count),
             },
-            Counted::Shunning(_) => self.shunning().for_each(&mut count),
+            Counted::Holding(stance) => self.holders(stance.sort).for_each(&mut count),
         }
         crowds.keep(text, counted, crowd.clone());
         crowd

@@ -19,6 +19,8 @@ pub(super) struct Fleet {
     places: Vec<Place>,
     /// Loads of nodes that are named by pods and are not there.
     strays: HashMap<Str, Load>,
+    /// How many nodes have each image.
+    images: HashMap<Str, usize>,
     /// Never twice the same for other names or labels of nodes.
     shape: u64,
     /// Never twice the same for other nodes.
@@ -32,6 +34,7 @@ impl Fleet {
             Ok(slot) => {
                 let before = std::mem::replace(&mut self.places[slot].row, row.clone());
                 self.shape += u64::from(before.labels != row.labels);
+                self.images_go(&before);
             }
             Err(slot) => {
                 let load = self.strays.remove(&row.key.name).unwrap_or_default();
@@ -39,11 +42,26 @@ impl Fleet {
                 self.shape += 1;
             }
         }
+        for image in row.node().into_iter().flat_map(|node| node.images.keys()) {
+            *self.images.entry(image.clone()).or_default() += 1;
+        }
+    }
+
+    fn images_go(&mut self, row: &Row) {
+        for image in row.node().into_iter().flat_map(|node| node.images.keys()) {
+            if let Some(nodes) = self.images.get_mut(image) {
+                *nodes -= 1;
+                if *nodes == 0 {
+                    self.images.remove(image);
+                }
+            }
+        }
     }
 
     pub(super) fn remove(&mut self, name: &Str) {
         let Ok(slot) = self.slot(name) else { return };
         let place = self.places.remove(slot);
+        self.images_go(&place.row);
         self.changes += 1;
         if place.load.pods > 0 {
             self.strays.insert(name.clone(), place.load);
@@ -87,6 +105,11 @@ impl World {
     /// Where a node stands among them.
     pub fn slot_of(&self, node: &str) -> Option<usize> {
         self.fleet.slot(node).ok()
+    }
+
+    /// How many nodes have an image.
+    pub fn nodes_with_image(&self, image: &str) -> usize {
+        self.fleet.images.get(image).copied().unwrap_or(0)
     }
 
     /// Changes whenever a node does.

@@ -21,12 +21,13 @@ pub mod resources;
 pub mod row;
 mod select;
 mod staged;
+pub mod stance;
 pub mod usage;
 pub mod volume;
 pub mod workload;
 
 pub use control::Loop;
-pub use crowd::{Counted, Crowd, Domains, Shun, Term};
+pub use crowd::{Counted, Crowd, Domains, Term};
 pub use facts::{
     ContainerFacts, ContainerState, Ended, Facts, NodeFacts, PodFacts, Pods, ProbeFacts, ProbeKind, Sources, StaticPod,
     Stopping, Verdict, Watched,
@@ -36,6 +37,7 @@ pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Rights, Scrip
 pub use report::Report;
 pub use resources::{Load, NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};
+pub use stance::{Sort, Stance, Strength};
 pub use workload::{Counts, WorkloadFields};
 
 use crate::object::{Key, Resource, Str, Time};
@@ -127,10 +129,8 @@ pub struct World {
     promised: BTreeSet<Key>,
     /// The same by the node that they were promised.
     promised_to: HashMap<Str, BTreeSet<Key>>,
-    /// Pods on nodes that require that some pods are not near them.
-    shunning: BTreeSet<Key>,
-    /// What they shun, by namespace and terms, and how many do.
-    shuns: BTreeMap<(Str, Str), (Arc<Shun>, usize)>,
+    /// What pods on nodes say of other pods.
+    stances: stance::Stances,
     /// Rows by label and without a controller, for selectors.
     select: select::Index,
     /// The nodes, and what the pods of each ask for together.
@@ -163,8 +163,7 @@ impl World {
             minding: BTreeSet::new(),
             promised: BTreeSet::new(),
             promised_to: HashMap::new(),
-            shunning: BTreeSet::new(),
-            shuns: BTreeMap::new(),
+            stances: stance::Stances::default(),
             select: select::Index::default(),
             uids: HashMap::new(),
             undo: Vec::new(),
@@ -237,11 +236,6 @@ impl World {
         self.promised.iter().filter_map(|key| self.get(key))
     }
 
-    /// Pods on nodes that require that some pods are not near them, and have not ended for good.
-    pub fn shunning(&self) -> impl Iterator<Item = &Arc<Row>> {
-        self.shunning.iter().filter_map(|key| self.get(key))
-    }
-
     /// Pods that have this address and have not ended for good.
     pub fn pods_at(&self, address: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.by_address.get(address).into_iter().flatten().filter_map(|key| self.get(key))
@@ -250,11 +244,6 @@ impl World {
     /// Pods without a node that were promised this one.
     pub fn promised_to(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.promised_to.get(node).into_iter().flatten().filter_map(|key| self.get(key))
-    }
-
-    /// What pods on nodes shun.
-    pub fn shuns(&self) -> impl Iterator<Item = &Arc<Shun>> {
-        self.shuns.values().map(|(shun, _)| shun)
     }
 
     /// The object that has this uid, if it lives.
@@ -304,6 +293,7 @@ impl World {
             let lives = !pod.phase.is_terminal();
             if lives && pod.node.is_some() {
                 self.fleet.weigh(&node, |load| load.add(pod));
+                self.stances.add(row, pod);
                 self.crowd_changes(row, 1);
             }
             self.by_node.entry(node).or_default().insert(row.key.clone());
@@ -313,11 +303,6 @@ impl World {
             if let Some(nominated) = pod.nominated.as_ref().filter(|_| lives && pod.node.is_none()) {
                 self.promised.insert(row.key.clone());
                 self.promised_to.entry(nominated.clone()).or_default().insert(row.key.clone());
-            }
-            if let Some(text) = pod.shuns.as_ref().filter(|_| lives && pod.node.is_some()) {
-                self.shunning.insert(row.key.clone());
-                let named = (row.key.namespace.clone(), text.clone());
-                self.shuns.entry(named).or_insert_with(|| (Arc::new(Shun::of(&row.key.namespace, text)), 0)).1 += 1;
             }
             if let Some(address) = pod.address() {
                 self.by_address.entry(address.clone()).or_default().insert(row.key.clone());
@@ -335,6 +320,7 @@ impl World {
             let node = pod.node.as_deref().unwrap_or("");
             if let Some(node) = pod.node.as_ref().filter(|_| !pod.phase.is_terminal()) {
                 self.fleet.weigh(node, |load| load.subtract(pod));
+                self.stances.drop(row, pod);
                 self.crowd_changes(row, -1);
             }
             drop_from(&mut self.by_node, node, &row.key);
@@ -344,15 +330,6 @@ impl World {
             if let Some(nominated) = &pod.nominated {
                 self.promised.remove(&row.key);
                 drop_from(&mut self.promised_to, nominated, &row.key);
-            }
-            if let Some(text) = pod.shuns.as_ref().filter(|_| self.shunning.remove(&row.key)) {
-                let named = (row.key.namespace.clone(), text.clone());
-                if let Some((_, pods)) = self.shuns.get_mut(&named) {
-                    *pods -= 1;
-                    if *pods == 0 {
-                        self.shuns.remove(&named);
-                    }
-                }
             }
             if let Some(address) = pod.address() {
                 drop_from(&mut self.by_address, address, &row.key);

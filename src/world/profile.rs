@@ -5,13 +5,14 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Plugins that rank nodes, with their weights in Kubernetes.
-pub const WEIGHTS: [(&str, i64); 6] = [
+pub const WEIGHTS: [(&str, i64); 7] = [
     ("NodeResourcesFit", 1),
     ("NodeResourcesBalancedAllocation", 1),
     ("NodeAffinity", 2),
     ("TaintToleration", 3),
     ("PodTopologySpread", 2),
     ("InterPodAffinity", 2),
+    ("ImageLocality", 1),
 ];
 
 /// How the pods of one `schedulerName` are placed.
@@ -29,8 +30,10 @@ pub struct Profile {
     pub strategy: Strategy,
     /// `addedAffinity`: node affinity that every pod has besides its own; null when there is none.
     pub added_affinity: Value,
-    /// `defaultConstraints`: spreading of pods that ask for none.
-    pub constraints: Vec<Value>,
+    /// `defaultConstraints`: spreading of pods that ask for none; Kubernetes' own when there is no list.
+    pub constraints: Option<Vec<Value>>,
+    /// `hardPodAffinityWeight`: how much pods like those that they require to be near.
+    pub required_affinity_weight: i64,
     /// `percentageOfNodesToScore`: 0 for fewer the more nodes there are.
     pub percentage: usize,
 }
@@ -90,7 +93,8 @@ impl Profile {
             preempts: true,
             strategy: Strategy { shape: Shape::Least, resources: vec![(Scored::Cpu, 1), (Scored::Memory, 1)] },
             added_affinity: Value::Null,
-            constraints: Vec::new(),
+            constraints: None,
+            required_affinity_weight: 1,
             percentage: 0,
         }
     }

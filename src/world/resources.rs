@@ -188,6 +188,8 @@ pub struct NodeFields {
     pub runtime: Option<Str>,
     /// Annotation [`STOPPED`].
     pub stopped: Option<Str>,
+    /// `status.images`: the size of each, by each of its names.
+    pub images: BTreeMap<Str, i64>,
 }
 
 /// How a node runs its pods.
@@ -229,6 +231,7 @@ impl NodeFields {
             unschedulable: node.at(&["spec", "unschedulable"]).is_some_and(|value| value == true),
             runtime: node.annotation(RUNTIME).map(Str::from),
             stopped: node.annotation(STOPPED).map(Str::from),
+            images: images(node),
             ready: ready.and_then(|one| match one["status"].as_str() {
                 Some("True") => Some(true),
                 Some("False") => Some(false),
@@ -236,6 +239,15 @@ impl NodeFields {
             }),
         }
     }
+}
+
+fn images(node: &Object) -> BTreeMap<Str, i64> {
+    let named = |image: &Value| {
+        let size = image["sizeBytes"].as_i64().unwrap_or(0);
+        let names = image["names"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        names.map(|name| (Str::from(name), size)).collect::<Vec<_>>()
+    };
+    node.items(&["status", "images"]).iter().flat_map(named).collect()
 }
 
 #[cfg(test)]

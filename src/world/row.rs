@@ -1,6 +1,7 @@
 //! One object in the picture: its text and the fields that loops search by, read once when the row is made.
 
 use super::resources::{NodeFields, Requests};
+use super::stance::Sort;
 use super::workload::{WorkloadFields, selects_pods};
 use crate::object::{Key, Object, OwnerRef, Str, Time};
 use serde_json::Value;
@@ -114,6 +115,8 @@ pub struct PodFields {
     pub requests: Requests,
     /// The terms by which it requires that some pods are not near it, as written.
     pub shuns: Option<Str>,
+    /// The terms by which it requires or prefers that some pods are near it, or prefers that they are not, as written.
+    pub likes: Option<Str>,
     /// Whether other pods decide where it may run: affinity to pods, or spreading.
     pub minds: bool,
 }
@@ -252,9 +255,6 @@ impl Row {
     }
 }
 
-/// Where a pod says which pods it must not be near.
-const SHUNS: [&str; 4] = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
-
 fn pod_fields(pod: &Object) -> PodFields {
     let ready = pod.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == "Ready");
     let restarts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
@@ -273,9 +273,8 @@ fn pod_fields(pod: &Object) -> PodFields {
         requests: Requests::of_pod(pod),
         minds: pod.at(&["spec", "affinity", "podAffinity"]).is_some()
             || !pod.items(&["spec", "topologySpreadConstraints"]).is_empty(),
-        shuns: Some(pod.items(&SHUNS))
-            .filter(|terms| !terms.is_empty())
-            .map(|terms| Value::from(terms).to_string().into()),
+        shuns: Sort::Shuns.said_by(pod),
+        likes: Sort::Likes.said_by(pod),
     }
 }
 

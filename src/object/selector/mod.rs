@@ -107,6 +107,14 @@ impl Selector {
         Selector { requirements, nothing: false }
     }
 
+    /// What both select.
+    pub fn and(mut self, other: &Selector) -> Selector {
+        let more =
+            other.requirements.iter().filter(|one| !self.requirements.contains(one)).cloned().collect::<Vec<_>>();
+        self.requirements.extend(more);
+        Selector { nothing: self.nothing || other.nothing, ..Selector::of(self.requirements) }
+    }
+
     /// Whether labels, looked up by key, fulfil every requirement.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.nothing && self.requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))

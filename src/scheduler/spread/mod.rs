@@ -1,13 +1,16 @@
-//! PodTopologySpread: a pod's constraints that must hold (`DoNotSchedule`), and those by which nodes are ranked (`ScheduleAnyway`).
+//! PodTopologySpread: a pod's constraints that must hold (`DoNotSchedule`), and in [`score`] those by which nodes are ranked
+//! (`ScheduleAnyway`).
+
+pub mod score;
 
 use super::nodes::{self, Candidate};
 use super::{affinity, tolerations};
 use crate::object::Object;
 use crate::object::selector::Selector;
+use crate::world::profile::Profile;
 use crate::world::{Counted, Crowd, Row, Term, World};
 use serde_json::{Value, json};
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// One constraint, and how many pods it counts in each place.
 #[derive(Clone)]
@@ -25,21 +28,16 @@ struct Constraint {
     fewest: i64,
 }
 
-/// A pod's constraints, read once for all nodes.
+/// The constraints of a pod that must hold, read once for all nodes.
 #[derive(Clone, Default)]
 pub struct Spread {
     hard: Vec<Constraint>,
-    soft: Vec<Constraint>,
 }
 
 impl Spread {
     /// Reads them, and counts.
-    pub fn of(world: &World, pod: &Object, row: &Row, default: &[Value]) -> Spread {
-        let own = pod.items(&["spec", "topologySpreadConstraints"]);
-        let given = if own.is_empty() { defaults(world, row, default) } else { Vec::new() };
-        let all = if own.is_empty() { &given[..] } else { own };
-        let read = |mode: &str| constraints(world, pod, all, row, mode);
-        Spread { hard: read("DoNotSchedule"), soft: read("ScheduleAnyway") }
+    pub fn of(world: &World, pod: &Object, row: &Row, profile: &Profile) -> Spread {
+        Spread { hard: constraints(world, pod, row, profile, "DoNotSchedule").0 }
     }
 
     /// Whether none has to hold.
@@ -50,43 +48,13 @@ impl Spread {
     /// The same with what is thought of one node.
     pub fn thinking(&self, world: &World, node: &Candidate<'_>) -> Spread {
         let mut other = self.clone();
-        for constraint in other.hard.iter_mut().chain(&mut other.soft) {
+        for constraint in &mut other.hard {
             let term = constraint.term.clone();
             let counted = node.thoughts().filter(|(pod, _)| !pod.is_deleting() && term.selects(world, pod));
             constraint.crowd.shift(node.slot, counted.map(|(_, by)| by).sum());
             constraint.find_fewest();
         }
         other
-    }
-
-    /// How crowded each node's places are; none for nodes that lack one.
-    fn crowds(&self, nodes: &[&Candidate<'_>]) -> Vec<Option<i64>> {
-        let has_all = |node: &Candidate<'_>| self.soft.iter().all(|one| one.crowd.domains.at(node.slot).is_some());
-        let weight = |constraint: &Constraint| {
-            let there = nodes.iter().filter(|node| has_all(node));
-            let places: HashSet<usize> = there.filter_map(|node| constraint.crowd.domains.at(node.slot)).collect();
-            (places.len() as f64 + 2.0).ln()
-        };
-        let weights: Vec<f64> = self.soft.iter().map(weight).collect();
-        let crowd = |node: &Candidate<'_>| {
-            let one = |(constraint, weight): (&Constraint, &f64)| {
-                constraint.crowd.at(node.slot).unwrap_or(0) as f64 * weight + (constraint.max_skew - 1) as f64
-            };
-            self.soft.iter().zip(&weights).map(one).sum::<f64>().round() as i64
-        };
-        nodes.iter().map(|node| has_all(node).then(|| crowd(node))).collect()
-    }
-
-    /// Scores of nodes, 0 to 100: the emptier their places the better. All 0 when nothing is asked for.
-    pub fn scores(&self, nodes: &[&Candidate<'_>]) -> Vec<i64> {
-        if self.soft.is_empty() {
-            return vec![0; nodes.len()];
-        }
-        let crowds = self.crowds(nodes);
-        let known = || crowds.iter().flatten().copied();
-        let (least, most) = (known().min().unwrap_or(0), known().max().unwrap_or(0));
-        let score = |crowd: i64| if most == 0 { 100 } else { 100 * (most + least - crowd) / most };
-        crowds.iter().map(|crowd| crowd.map_or(0, score)).collect()
     }
 
     /// Why a node is refused, and whether for good.
@@ -115,57 +83,38 @@ impl Constraint {
     }
 }
 
-/// The profile's constraints, for pods that have none: they are about the pods that the same Services and the same owner select
-/// (Kubernetes: `helper.DefaultSelector`). A pod that nothing selects is spread nowhere.
-fn defaults(world: &World, row: &Row, default: &[Value]) -> Vec<Value> {
-    if default.is_empty() {
-        return Vec::new();
-    }
-    let mut selector = json!({});
-    let services = world.list_in("services", &row.key.namespace).map(|service| service.object());
-    for service in services {
-        let pairs: Vec<(&str, &str)> = service.pairs(&["spec", "selector"]).collect();
-        if !pairs.is_empty() && pairs.iter().all(|(key, value)| row.label(key) == Some(value)) {
-            pairs.into_iter().for_each(|(key, value)| selector["matchLabels"][key] = value.into());
-        }
-    }
-    if let Some(owner) = row.controller().and_then(|owner| world.by_uid(&owner.uid)) {
-        let body = owner.object();
-        let (labels, expressions) = match owner.key.resource.0 {
-            "replicationcontrollers" => (&["spec", "selector"][..], &[][..]),
-            "replicasets.apps" | "statefulsets.apps" => {
-                (&["spec", "selector", "matchLabels"][..], body.items(&["spec", "selector", "matchExpressions"]))
-            }
-            _ => (&[][..], &[][..]),
-        };
-        if !labels.is_empty() {
-            body.pairs(labels).for_each(|(key, value)| selector["matchLabels"][key] = value.into());
-        }
-        if !expressions.is_empty() {
-            selector["matchExpressions"] = expressions.into();
-        }
-    }
-    if selector == json!({}) {
-        return Vec::new();
-    }
-    let with_selector = |constraint: &Value| {
-        let mut constraint = constraint.clone();
-        constraint["labelSelector"] = selector.clone();
-        constraint
-    };
-    default.iter().map(with_selector).collect()
-}
+/// What a pod that asks for nothing is spread by, unless its profile has a list of its own (Kubernetes: `systemDefaultConstraints`).
+static SYSTEM: LazyLock<[Value; 2]> = LazyLock::new(|| {
+    let wish =
+        |key: &str, skew: i64| json!({"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "ScheduleAnyway"});
+    [wish("kubernetes.io/hostname", 3), wish("topology.kubernetes.io/zone", 5)]
+});
 
-/// The constraints of one mode.
-fn constraints(world: &World, pod: &Object, all: &[Value], row: &Row, mode: &str) -> Vec<Constraint> {
+/// The constraints of one mode: the pod's own, or else its profile's, which are about the pods that the same Services and the same
+/// owner select. Says also whether nodes have to have the labels of all of them: not for those of the system.
+fn constraints(world: &World, pod: &Object, row: &Row, profile: &Profile, mode: &str) -> (Vec<Constraint>, bool) {
+    let own = pod.items(&["spec", "topologySpreadConstraints"]);
+    let all = match &profile.constraints {
+        _ if !own.is_empty() => own,
+        Some(list) => list,
+        None => &SYSTEM[..],
+    };
+    let strict = !own.is_empty() || profile.constraints.is_some();
     let ours: Vec<&Value> = all.iter().filter(|one| one["whenUnsatisfiable"] == mode).collect();
+    if ours.is_empty() {
+        return (Vec::new(), strict);
+    }
+    let kin = if own.is_empty() { kin(world, row) } else { Selector::nothing() };
+    if kin.is_everything() {
+        return (Vec::new(), strict);
+    }
     let keys: Vec<&str> = ours.iter().map(|one| one["topologyKey"].as_str().unwrap_or_default()).collect();
     let read = |constraint: &&Value| {
-        let selector = selector(constraint, pod);
+        let selector = if own.is_empty() { kin.clone() } else { selector(constraint, pod) };
         let key = constraint["topologyKey"].as_str().unwrap_or_default();
         let own = i64::from(selector.matches(|key| row.label(key)));
         let term = Arc::new(Term::here(key, &row.key.namespace, selector));
-        let (crowd, counted) = count(world, pod, constraint, &term, &keys);
+        let (crowd, counted) = count(world, pod, constraint, &term, if strict { &keys } else { &[] });
         let mut read = Constraint {
             max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
             min_domains: constraint["minDomains"].as_u64().unwrap_or(1) as usize,
@@ -179,7 +128,18 @@ fn constraints(world: &World, pod: &Object, all: &[Value], row: &Row, mode: &str
         read.find_fewest();
         read
     };
-    ours.iter().map(read).collect()
+    (ours.iter().map(read).collect(), strict)
+}
+
+/// The pods that the same Services and the same owner select (Kubernetes: `helper.DefaultSelector`); all when nothing selects the pod.
+fn kin(world: &World, row: &Row) -> Selector {
+    let owner = row.controller().and_then(|owner| world.by_uid(&owner.uid));
+    let spreads = |owner: &&Arc<Row>| {
+        matches!(owner.key.resource.0, "replicationcontrollers" | "replicasets.apps" | "statefulsets.apps")
+    };
+    let selecting = world.selecting("services", row).into_iter().chain(owner.filter(spreads));
+    let selectors = selecting.filter_map(|one| one.workload()).map(|fields| &fields.selector);
+    selectors.fold(Selector::everything(), Selector::and)
 }
 
 /// How many pods are where, and which places count when only some nodes do: those that the pod's own node affinity, or the taints that

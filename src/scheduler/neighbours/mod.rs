@@ -1,8 +1,10 @@
-//! InterPodAffinity: near which pods a pod wants to be, and near which ones it or they do not want it.
+//! InterPodAffinity: near which pods a pod must be, and near which ones it or they do not want it; in [`score`] what it and they prefer.
+
+pub mod score;
 
 use super::nodes::Candidate;
 use crate::object::Object;
-use crate::world::{Counted, Crowd, Row, Shun, Term, World};
+use crate::world::{Counted, Crowd, Row, Sort, Stance, Term, World};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ struct Near {
 /// Pods that do not want this one near, and how many of them are where.
 #[derive(Clone)]
 struct Shunned {
-    shun: Arc<Shun>,
+    shun: Arc<Stance>,
     crowd: Crowd,
 }
 
@@ -28,8 +30,6 @@ pub struct Neighbours {
     own: bool,
     far: Vec<Near>,
     shunned: Vec<Shunned>,
-    /// Where the pod would like to be, or not to be, and how much.
-    liked: Vec<(Near, i64)>,
 }
 
 impl Neighbours {
@@ -44,7 +44,6 @@ impl Neighbours {
             near,
             far: read("podAntiAffinity"),
             shunned: shunned(world, row),
-            liked: liked(world, pod),
         }
     }
 
@@ -56,8 +55,7 @@ impl Neighbours {
     /// The same with what is thought of one node.
     pub fn thinking(&self, world: &World, row: &Row, node: &Candidate<'_>) -> Neighbours {
         let mut other = self.clone();
-        let terms = other.near.iter_mut().chain(&mut other.far).chain(other.liked.iter_mut().map(|(near, _)| near));
-        for near in terms {
+        for near in other.near.iter_mut().chain(&mut other.far) {
             let counted = node.thoughts().filter(|(pod, _)| near.term.selects(world, pod));
             near.crowd.shift(node.slot, counted.map(|(_, by)| by).sum());
         }
@@ -65,7 +63,7 @@ impl Neighbours {
             let Some(text) = pod.pod().and_then(|fields| fields.shuns.as_ref()) else { continue };
             if !other.shunned.iter().any(|shunned| shunned.shun.is_of(pod)) {
                 // A pod that is only thought to be there.
-                let shun = Arc::new(Shun::of(&pod.key.namespace, text));
+                let shun = Arc::new(Stance::of(Sort::Shuns, &pod.key.namespace, text));
                 other.shunned.extend(shunned_by(world, row, &shun));
             }
             other
@@ -75,19 +73,6 @@ impl Neighbours {
                 .for_each(|one| one.crowd.shift(node.slot, by));
         }
         other
-    }
-
-    /// Scores of nodes, 0 to 100, by the pod's own preferences.
-    pub fn scores(&self, nodes: &[&Candidate<'_>]) -> Vec<i64> {
-        if self.liked.is_empty() {
-            return vec![0; nodes.len()];
-        }
-        let liking = |slot: usize| -> i64 {
-            self.liked.iter().map(|(near, weight)| weight * near.crowd.at(slot).unwrap_or(0)).sum()
-        };
-        let sums: Vec<i64> = nodes.iter().map(|node| liking(node.slot)).collect();
-        let (least, most) = (sums.iter().min().copied().unwrap_or(0), sums.iter().max().copied().unwrap_or(0));
-        sums.into_iter().map(|sum| if most > least { 100 * (sum - least) / (most - least) } else { 0 }).collect()
     }
 
     /// Why a node is refused, and whether for good.
@@ -122,28 +107,18 @@ fn required<'a>(pod: &'a Object, field: &str) -> &'a [Value] {
     pod.items(&["spec", "affinity", field, "requiredDuringSchedulingIgnoredDuringExecution"])
 }
 
-/// The preferred terms of a pod: each pod that a term is about counts.
-fn liked(world: &World, pod: &Object) -> Vec<(Near, i64)> {
-    let mut liked = Vec::new();
-    for (field, sign) in [("podAffinity", 1), ("podAntiAffinity", -1)] {
-        for preferred in pod.items(&["spec", "affinity", field, "preferredDuringSchedulingIgnoredDuringExecution"]) {
-            let weight = preferred["weight"].as_i64().unwrap_or(0) * sign;
-            liked.push((Near::of(world, &preferred["podAffinityTerm"], pod.namespace()), weight));
-        }
-    }
-    liked
-}
-
 /// The pods whose own anti-affinity is about this pod.
 fn shunned(world: &World, row: &Row) -> Vec<Shunned> {
-    world.shuns().flat_map(|shun| shunned_by(world, row, shun)).collect()
+    world.stances(Sort::Shuns).flat_map(|shun| shunned_by(world, row, shun)).collect()
 }
 
-fn shunned_by(world: &World, row: &Row, shun: &Arc<Shun>) -> Vec<Shunned> {
-    let about = shun.terms.iter().filter(|term| term.selects(world, row));
-    let crowd = |term: &Term| {
-        let name = format!("shunning {} {}", shun.namespace, shun.text);
-        world.crowd(&name, &term.key, &[], || Counted::Shunning(shun.clone()))
-    };
-    about.map(|term| Shunned { shun: shun.clone(), crowd: crowd(term) }).collect()
+fn shunned_by(world: &World, row: &Row, shun: &Arc<Stance>) -> Vec<Shunned> {
+    let about = shun.terms.iter().map(|(term, _)| term).filter(|term| term.selects(world, row));
+    about.map(|term| Shunned { shun: shun.clone(), crowd: holders(world, shun, term) }).collect()
+}
+
+/// Where those are who say this of other pods.
+fn holders(world: &World, stance: &Arc<Stance>, term: &Term) -> Crowd {
+    let name = format!("{:?} {} {}", stance.sort, stance.namespace, stance.text);
+    world.crowd(&name, &term.key, &[], || Counted::Holding(stance.clone()))
 }

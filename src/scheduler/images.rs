@@ -1,0 +1,39 @@
+//! ImageLocality: nodes that have a pod's images already are better, the more bytes that spares.
+//!
+//! The nodes of this machine have no images, because the programs that stand for them are there for all: only simulated nodes whose
+//! `status.images` says so differ by them.
+
+use super::filter::Asks;
+use super::nodes::Candidate;
+use std::borrow::Cow;
+
+/// What is too small to matter, and for one container so large that more does not.
+const LEAST: i64 = 23 * 1024 * 1024;
+const MOST: i64 = 1000 * 1024 * 1024;
+
+/// The score of a node, 0 to 100.
+pub fn score(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
+    if node.fields.images.is_empty() {
+        return 0;
+    }
+    let containers: Vec<&str> = ["initContainers", "containers"]
+        .iter()
+        .flat_map(|field| asks.pod.items(&["spec", field]))
+        .map(|container| container["image"].as_str().unwrap_or_default())
+        .collect();
+    let sum: i64 = containers.iter().map(|image| spared(asks, node, &tagged(image))).sum();
+    let most = MOST * containers.len() as i64;
+    100 * (sum.clamp(LEAST, most) - LEAST) / (most - LEAST)
+}
+
+/// The bytes of an image that a node has, the fewer nodes have it the less: so that not all pods go where few have it.
+fn spared(asks: &Asks<'_>, node: &Candidate<'_>, image: &str) -> i64 {
+    let Some(size) = node.fields.images.get(image) else { return 0 };
+    let (having, nodes) = (asks.world.nodes_with_image(image), asks.world.fleet().len());
+    (*size as f64 * (having as f64 / nodes as f64)) as i64
+}
+
+/// Kubernetes: `normalizedImageName`.
+fn tagged(image: &str) -> Cow<'_, str> {
+    if image.rfind(':') > image.rfind('/') { image.into() } else { format!("{image}:latest").into() }
+}

@@ -1,0 +1,50 @@
+//! PodTopologySpread's score: the emptier the places of a node, the better.
+
+use super::Constraint;
+use crate::scheduler::filter::Asks;
+use crate::scheduler::nodes::Candidate;
+
+/// The label whose places are single nodes: as many as there are candidates.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Scores of nodes, 0 to 100. All 0 when nothing is asked for.
+pub fn scores(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<i64> {
+    let (soft, strict) = super::constraints(asks.world, asks.pod, asks.row, &asks.profile, "ScheduleAnyway");
+    if soft.is_empty() {
+        return vec![0; nodes.len()];
+    }
+    let crowds = crowds(&soft, strict, nodes);
+    let known = || crowds.iter().flatten().copied();
+    let (least, most) = (known().min().unwrap_or(0), known().max().unwrap_or(0));
+    let score = |crowd: i64| if most == 0 { 100 } else { 100 * (most + least - crowd) / most };
+    crowds.iter().map(|crowd| crowd.map_or(0, score)).collect()
+}
+
+/// How crowded each node's places are; none for nodes that lack a label that they have to have. Another label that they lack does not
+/// count.
+fn crowds(soft: &[Constraint], strict: bool, nodes: &[&Candidate<'_>]) -> Vec<Option<i64>> {
+    let is_ranked = |node: &Candidate<'_>| !strict || soft.iter().all(|one| one.crowd.at(node.slot).is_some());
+    let ranked: Vec<bool> = nodes.iter().map(|node| is_ranked(node)).collect();
+    let there = || nodes.iter().zip(&ranked).filter(|(_, ranked)| **ranked).map(|(node, _)| node.slot);
+    let weight = |one: &Constraint| {
+        let size = if one.key == HOSTNAME { there().count() } else { places(one, there()) };
+        (size as f64 + 2.0).ln()
+    };
+    let weights: Vec<f64> = soft.iter().map(weight).collect();
+    let crowd = |slot: usize| {
+        let one = |(one, weight): (&Constraint, &f64)| {
+            let count = one.crowd.at(slot)?;
+            Some(count as f64 * weight + (one.max_skew - 1) as f64)
+        };
+        soft.iter().zip(&weights).filter_map(one).sum::<f64>().round() as i64
+    };
+    nodes.iter().zip(&ranked).map(|(node, ranked)| ranked.then(|| crowd(node.slot))).collect()
+}
+
+/// In how many places these nodes are; nowhere is one, too.
+fn places(constraint: &Constraint, slots: impl Iterator<Item = usize>) -> usize {
+    let domains = &constraint.crowd.domains;
+    let mut seen = vec![false; domains.count + 1];
+    slots.for_each(|slot| seen[domains.at(slot).unwrap_or(domains.count)] = true);
+    seen.into_iter().filter(|seen| *seen).count()
+}

@@ -1,0 +1,133 @@
+//! What pods on nodes say of other pods: near which they must not be, and which they like or do not like to have near.
+//!
+//! Pods of one workload say the same: each such text is read once, whoever says it.
+
+use super::{Row, Term, World, row::PodFields};
+use crate::object::{Key, Object, Str};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sort {
+    /// Required anti-affinity: it refuses nodes to others, too.
+    Shuns,
+    /// Required affinity, and what is preferred: others are ranked by it.
+    Likes,
+}
+
+/// How much something is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strength {
+    /// It must be so.
+    Required,
+    /// So much; less than nothing for what is not liked.
+    Preferred(i64),
+}
+
+/// What pods of one namespace say of others.
+pub struct Stance {
+    /// What it is.
+    pub sort: Sort,
+    /// The pods' namespace.
+    pub namespace: Str,
+    /// The terms as written.
+    pub text: Str,
+    /// The terms.
+    pub terms: Vec<(Term, Strength)>,
+}
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+impl Sort {
+    /// What a pod says of others, as text.
+    pub(super) fn said_by(self, pod: &Object) -> Option<Str> {
+        let terms = |field: &str, strength: &str| pod.items(&["spec", "affinity", field, strength]);
+        let said = match self {
+            Sort::Shuns => [terms("podAntiAffinity", REQUIRED), &[], &[]],
+            Sort::Likes => {
+                [terms("podAffinity", REQUIRED), terms("podAffinity", PREFERRED), terms("podAntiAffinity", PREFERRED)]
+            }
+        };
+        said.iter().any(|terms| !terms.is_empty()).then(|| json!(said).to_string().into())
+    }
+
+    fn text(self, pod: &PodFields) -> Option<&Str> {
+        match self {
+            Sort::Shuns => pod.shuns.as_ref(),
+            Sort::Likes => pod.likes.as_ref(),
+        }
+    }
+}
+
+impl Stance {
+    /// Reads the terms of pods in a namespace.
+    pub fn of(sort: Sort, namespace: &Str, text: &Str) -> Stance {
+        let [required, liked, disliked]: [Vec<Value>; 3] = serde_json::from_str(text).unwrap_or_default();
+        let mut terms: Vec<(Term, Strength)> =
+            required.iter().map(|term| (Term::of(term, namespace), Strength::Required)).collect();
+        for (list, sign) in [(liked, 1), (disliked, -1)] {
+            let weight = |one: &Value| Strength::Preferred(sign * one["weight"].as_i64().unwrap_or(0));
+            terms.extend(list.iter().map(|one| (Term::of(&one["podAffinityTerm"], namespace), weight(one))));
+        }
+        Stance { sort, namespace: namespace.clone(), text: text.clone(), terms }
+    }
+
+    /// Whether a pod says this.
+    pub fn is_of(&self, pod: &Row) -> bool {
+        pod.key.namespace == self.namespace && pod.pod().is_some_and(|pod| self.sort.text(pod) == Some(&self.text))
+    }
+}
+
+/// Who says what, of the pods on nodes that have not ended for good.
+#[derive(Default)]
+pub(super) struct Stances {
+    holders: BTreeMap<Sort, BTreeSet<Key>>,
+    /// Each by namespace and text, and how many pods say it.
+    held: BTreeMap<Sort, BTreeMap<(Str, Str), (Arc<Stance>, usize)>>,
+}
+
+impl Stances {
+    /// A pod comes to a node.
+    pub(super) fn add(&mut self, row: &Row, pod: &PodFields) {
+        for sort in [Sort::Shuns, Sort::Likes] {
+            let Some(text) = sort.text(pod) else { continue };
+            self.holders.entry(sort).or_default().insert(row.key.clone());
+            let named = (row.key.namespace.clone(), text.clone());
+            let stance = || (Arc::new(Stance::of(sort, &row.key.namespace, text)), 0);
+            self.held.entry(sort).or_default().entry(named).or_insert_with(stance).1 += 1;
+        }
+    }
+
+    /// A pod goes, or has ended.
+    pub(super) fn drop(&mut self, row: &Row, pod: &PodFields) {
+        for sort in [Sort::Shuns, Sort::Likes] {
+            let Some(text) = sort.text(pod) else { continue };
+            if !self.holders.get_mut(&sort).is_some_and(|holders| holders.remove(&row.key)) {
+                continue;
+            }
+            let named = (row.key.namespace.clone(), text.clone());
+            let Some(held) = self.held.get_mut(&sort) else { continue };
+            if let Some((_, pods)) = held.get_mut(&named) {
+                *pods -= 1;
+                if *pods == 0 {
+                    held.remove(&named);
+                }
+            }
+        }
+    }
+}
+
+impl World {
+    /// What pods on nodes say of others.
+    pub fn stances(&self, sort: Sort) -> impl Iterator<Item = &Arc<Stance>> {
+        self.stances.held.get(&sort).into_iter().flat_map(BTreeMap::values).map(|(stance, _)| stance)
+    }
+
+    /// The pods on nodes that say something of others, and have not ended for good.
+    pub(super) fn holders(&self, sort: Sort) -> impl Iterator<Item = &Arc<Row>> {
+        self.stances.holders.get(&sort).into_iter().flatten().filter_map(|key| self.get(key))
+    }
+}
