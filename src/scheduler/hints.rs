@@ -48,23 +48,32 @@ fn host_ports(pod: &Object) -> String {
 
 /// Which changes wake a pod, for people.
 pub fn wakers(hold: &Hold) -> Vec<&'static str> {
-    let mut wakers = BTreeSet::from(["a node is added, or offers more"]);
-    for cause in &hold.causes {
+    let of_cause = |cause: &&'static str| -> &[&'static str] {
         match *cause {
-            "NodeResourcesFit" => wakers.insert("a pod ends on a node that has room for it then"),
-            "NodePorts" => wakers.insert("a pod ends"),
-            "TaintToleration" => wakers.insert("a node loses a taint"),
-            "NodeUnschedulable" => wakers.insert("a node is uncordoned"),
-            "NodeAffinity" => wakers.insert("a node gets other labels"),
-            "PodTopologySpread" => wakers.insert("a pod that its constraints count comes or goes"),
-            "InterPodAffinity" => {
-                wakers.insert("a pod that it wants near comes, or one that it or that does not want it near goes")
-            }
-            CLAIMS => wakers.insert("a claim is made or bound"),
-            _ => false,
-        };
+            "NodeResourcesFit" => &["a node offers more", "a pod ends on a node that has room for it then"],
+            "NodePorts" => &["a pod ends"],
+            "TaintToleration" => &["a node loses a taint"],
+            "NodeUnschedulable" => &["a node is uncordoned"],
+            "NodeAffinity" => &["a node gets other labels"],
+            "PodTopologySpread" => &["a node gets other labels", "a pod that its constraints count comes or goes"],
+            "InterPodAffinity" => &[
+                "a node gets other labels",
+                "a pod that it wants near comes",
+                "a pod that it does not want near, or that does not want it near, goes",
+            ],
+            CLAIMS => &["a claim is made or bound"],
+            _ => &[],
+        }
+    };
+    // A node that comes does not help who waits for a claim.
+    let new_node = hold.causes.iter().all(|cause| *cause != CLAIMS).then_some("a node is added");
+    let mut wakers: Vec<&str> = new_node.into_iter().collect();
+    for waker in hold.causes.iter().flat_map(of_cause) {
+        if !wakers.contains(waker) {
+            wakers.push(waker);
+        }
     }
-    wakers.into_iter().collect()
+    wakers
 }
 
 /// A row that changed: as it was and as it is.
@@ -310,6 +319,19 @@ mod tests {
         ] {
             assert_eq!(wakes(causes, spec, before, after), wanted, "{case}");
         }
+    }
+
+    #[test]
+    fn what_wakes_a_pod_is_told_once() {
+        let told = |causes: &[&'static str]| {
+            wakers(&Hold { causes: causes.iter().copied().collect(), ..Hold::default() }).join(", or ")
+        };
+        assert_eq!(told(&[]), "a node is added");
+        assert_eq!(
+            told(&["NodeAffinity", "NodeResourcesFit"]),
+            "a node is added, or a node gets other labels, or a node offers more, or a pod ends on a node that has room for it then"
+        );
+        assert_eq!(told(&[CLAIMS]), "a claim is made or bound");
     }
 
     #[test]

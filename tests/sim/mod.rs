@@ -9,6 +9,7 @@ mod crash;
 pub mod dice;
 mod masked;
 mod poison;
+mod preempting;
 mod scene;
 mod told;
 mod witness;

@@ -6,6 +6,7 @@ use super::{Link, Plane, Standing, name, rehearsal};
 use crate::object::{Object, time};
 use crate::scheduler::explain::{Verdict, explain};
 use crate::scheduler::{hints, profile_of};
+use crate::world::plan::Hold;
 use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -121,13 +122,21 @@ fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: &Plane
         }
         Some(message) => {
             let next = advice(&verdicts, message);
-            let queue = prospect.hold.map(|hold| {
-                format!("in the scheduler's queue of unschedulable pods until {}", hints::wakers(&hold).join(", or "))
-            });
+            let queue = prospect.hold.map(|hold| queued(&hold, of));
             let more = more.into_iter().chain(queue).collect();
             Link { error: Some(message.to_owned()), more, ..link }.stuck(next)
         }
         None => Link { more, ..with_prospect(world, row, link) },
+    }
+}
+
+/// Where it waits. The queue is nowhere but in a control plane that runs.
+fn queued(hold: &Hold, of: &Plane) -> String {
+    let wakers = hints::wakers(hold).join(", or ");
+    if of.runs {
+        format!("in the scheduler's queue of unschedulable pods until {wakers}; looked at again after 5m in any case")
+    } else {
+        format!("in no queue, because no scheduler runs: one that starts looks at it at once, and then when {wakers}")
     }
 }
 

@@ -265,6 +265,20 @@ fn each_node_is_told_with_the_plugin_that_refused_it_or_its_scores() {
 }
 
 #[test]
+fn what_an_unschedulable_pod_waits_for_is_told() {
+    let asks = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "64"}}}]});
+    let wakers = "a node is added, or a node offers more, or a pod ends on a node that has room for it then";
+    for (runs, place, next) in [
+        (true, "in the scheduler's queue of unschedulable pods until", "; looked at again after 5m in any case"),
+        (false, "in no queue, because no scheduler runs: one that starts looks at it at once, and then when", ""),
+    ] {
+        let answer = ask(&[node("True"), pod(asks.clone(), Value::Null)], "pod/p", runs);
+        let link = answer.links.iter().find(|link| link.what == "pod/p").unwrap();
+        assert_eq!(link.more.last(), Some(&format!("{place} {wakers}{next}")), "{link:#?}");
+    }
+}
+
+#[test]
 fn a_status_that_nobody_keeps_is_not_believed() {
     let mut runs = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
     runs["status"]["phase"] = "Running".into();
