@@ -449,14 +449,14 @@ fn what_services_and_owners_select_is_spread_without_being_asked() {
     };
     assert_eq!(goes(&objects(&[])), "a,b,c", "nothing selects it");
     assert_eq!(goes(&objects(std::slice::from_ref(&service))), "c");
-    assert_eq!(goes(&objects(&[owner.clone()])), "c");
+    assert_eq!(goes(&objects(std::slice::from_ref(&owner))), "c");
     assert_eq!(goes(&objects(&[kin("ReplicaSet", "rs", json!({"matchLabels": {"app": "y"}}))])), "a");
     assert_eq!(goes(&objects(&[kin("Service", "s", json!({"app": "z"}))])), "a,b,c");
     let mut own = objects(&[service]);
     own[6]["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "y"}}}]);
     assert_eq!(goes(&own), "a", "its own constraints alone count");
-    let mut leaving = objects(&[owner.clone()]);
+    let mut leaving = objects(std::slice::from_ref(&owner));
     leaving[3]["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
     assert_eq!(goes(&leaving), "a,b,c", "pods that are leaving do not count");
     // Nodes without zones are ranked by their names' label all the same.

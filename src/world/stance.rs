@@ -81,12 +81,14 @@ impl Stance {
     }
 }
 
+/// Each by namespace and text, and how many pods say it.
+type Held = BTreeMap<(Str, Str), (Arc<Stance>, usize)>;
+
 /// Who says what, of the pods on nodes that have not ended for good.
 #[derive(Default)]
 pub(super) struct Stances {
     holders: BTreeMap<Sort, BTreeSet<Key>>,
-    /// Each by namespace and text, and how many pods say it.
-    held: BTreeMap<Sort, BTreeMap<(Str, Str), (Arc<Stance>, usize)>>,
+    held: BTreeMap<Sort, Held>,
 }
 
 impl Stances {

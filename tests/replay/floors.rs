@@ -55,7 +55,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("node-commands", 33),
     ("patch-kinds", 38),
     ("pod-states", 20),
-    ("pods-replaced", 12),
+    ("pods-replaced", 13),
     ("preemption", 13),
     ("quota-limits", 18),
     ("replace-conflict", 13),
@@ -68,7 +68,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("services-endpoints", 14),
     ("set-commands", 28),
     ("storage-binding", 15),
-    ("tables-workloads", 23),
+    ("tables-workloads", 24),
     ("wait-forms", 23),
     ("yaml-quirks", 15),
 ];
