@@ -6,7 +6,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, State};
-use super::probes;
+use super::{probes, termination};
 use crate::object::Time;
 use crate::world::{ContainerFacts, Plan, ProbeKind};
 use jiff::SignedDuration;
@@ -35,6 +35,11 @@ pub fn wake_up(now: Time, container: &Container, facts: &mut ContainerFacts) {
             (hook.in_flight, hook.last, hook.successes) = (None, Some(end), 1);
         }
     }
+}
+
+/// Whether it has a hook before its stop signal.
+pub fn comes_before_the_end(member: &Member) -> bool {
+    of(&member.spec, ProbeKind::PreStop).is_some()
 }
 
 /// Whether it runs and its postStart hook has not succeeded yet.
@@ -100,9 +105,9 @@ fn before(pod: &LocalPod, member: &Member, grace: i64, event: Option<String>) ->
         };
     };
     // A deletion has a deadline of its own; other stops have the whole grace from the hook on.
-    let deadline = pod.row.deletion.unwrap_or(since + SignedDuration::from_secs(grace));
+    let deadline = termination::deadline(pod).unwrap_or(since + SignedDuration::from_secs(grace));
     if known.is_some_and(|hook| hook.last.is_some()) || now >= deadline {
-        let left = deadline.duration_since(now).as_secs().max(LEAST_GRACE);
+        let left = termination::seconds_until(now, deadline).max(LEAST_GRACE);
         return (Step::Stop { grace: left, event: None }, None);
     }
     let awake = sleeps(&member.spec, ProbeKind::PreStop).map(|pause| since + pause);

@@ -3,9 +3,9 @@
 
 use super::containers::{Order, Step, restarts};
 use super::pod::{LocalPod, Member, Role};
-use super::{deadlines, eviction};
+use super::{deadlines, eviction, hooks};
 use crate::object::Time;
-use crate::world::{Effect, Plan, PodFacts, Propagation, Verb, World};
+use crate::world::{Effect, Plan, PodFacts, ProbeKind, Propagation, Verb, World};
 use jiff::SignedDuration;
 
 /// Containers always get so many seconds to end (Kubernetes: minimumGracePeriodInSeconds).
@@ -39,8 +39,8 @@ pub fn init_failed(pod: &LocalPod) -> bool {
 
 /// Stops what still runs.
 pub fn decide(pod: &LocalPod, order: &mut Order) {
-    let grace = match pod.row.deletion {
-        Some(end) => seconds_until(pod.world.now, end).max(LEAST_GRACE),
+    let grace = match deadline(pod) {
+        Some(end) => seconds_until(pod.world.now, end).min(granted(pod)).max(LEAST_GRACE),
         None if eviction::is_evicted(pod) => eviction::GRACE,
         None => pod.grace_seconds(),
     };
@@ -51,9 +51,36 @@ pub fn decide(pod: &LocalPod, order: &mut Order) {
     }
 }
 
+/// When the grace of a deleted pod is over. It counts from the moment at which its node begins to end it, as with the kubelet: what
+/// the deletion says has lost its part of a second, and may be heard late. preStop hooks are forgotten when a control plane takes
+/// over, so a pod that has any counts from its deletion.
+pub fn deadline(pod: &LocalPod) -> Option<Time> {
+    let end = pod.row.deletion?;
+    let grace = SignedDuration::from_secs(granted(pod));
+    let asked = end.checked_sub(grace).unwrap_or(end);
+    let latest = asked + SignedDuration::from_secs(1);
+    let is_hooked = pod.members.iter().any(hooks::comes_before_the_end);
+    let moment = |since: Time| match is_hooked {
+        // It was to end before the pod was deleted.
+        _ if since < asked => latest,
+        true => since.min(latest),
+        false => since,
+    };
+    let stops = pod.members.iter().filter_map(|member| Some(member.facts.as_ref()?.stopping?.since));
+    let last = pod.members.iter().filter_map(|member| member.probe(ProbeKind::PreStop)?.since);
+    let begun = stops.chain(last).map(moment).min();
+    let begun = begun.unwrap_or(if is_hooked { latest } else { pod.world.now });
+    Some(begun.checked_add(grace).unwrap_or(end).max(end))
+}
+
+/// Seconds that the deletion of a pod leaves it.
+fn granted(pod: &LocalPod) -> i64 {
+    pod.object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0)
+}
+
 /// Sidecars wait for the containers, and for the sidecars that were started after them, as long as there is time.
 fn has_turn(pod: &LocalPod, place: usize) -> bool {
-    let late = pod.row.deletion.is_some_and(|end| pod.world.now >= end);
+    let late = deadline(pod).is_some_and(|end| pod.world.now >= end);
     let later_lives = pod.members[place + 1..].iter().any(Member::lives);
     pod.members[place].role != Role::Sidecar || late || !later_lives
 }
@@ -78,7 +105,7 @@ fn stop(pod: &LocalPod, place: usize, member: &Member, grace: i64, order: &mut O
 
 /// Takes a deleted pod off the machine, and then out of the store.
 pub fn finish(pod: &LocalPod, plan: &mut Plan) {
-    let Some(end) = pod.row.deletion else { return };
+    let Some(end) = deadline(pod) else { return };
     let facts = pod.facts.as_deref().filter(|_| !pod.simulated);
     match facts {
         Some(facts) if !pod.lives() || pod.world.now >= end + OVERDUE => remove(pod.world, &pod.row.uid, facts, plan),
@@ -103,8 +130,7 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
 
 /// The API server has been told that nothing of it runs, and keeps the object for its finalizers.
 fn is_held(pod: &LocalPod) -> bool {
-    let told = pod.object.int(&["metadata", "deletionGracePeriodSeconds"]) == Some(0);
-    told && !pod.row.finalizers.is_empty()
+    granted(pod) == 0 && !pod.row.finalizers.is_empty()
 }
 
 /// Has whatever is left of a pod ended and forgotten; asked again when no answer comes.
@@ -116,7 +142,8 @@ pub fn remove(world: &World, uid: &str, facts: &PodFacts, plan: &mut Plan) {
     }
 }
 
-fn seconds_until(now: Time, end: Time) -> i64 {
+/// Whole seconds, a begun one for a whole one.
+pub fn seconds_until(now: Time, end: Time) -> i64 {
     let left = end.duration_since(now);
     left.as_secs() + i64::from(left.subsec_nanos() > 0)
 }
@@ -124,6 +151,7 @@ fn seconds_until(now: Time, end: Time) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::super::machine::{Act, Machine, key, pod};
+    use jiff::SignedDuration;
     use serde_json::{Value, json};
 
     fn with_sidecars() -> Value {
@@ -196,6 +224,37 @@ mod tests {
         let story = machine.told();
         assert_eq!(story[..3], ["10 stop c in 30", "14 stop c in 3", "17 c ends 137"]);
         assert!(is_gone(&machine));
+    }
+
+    #[test]
+    fn the_whole_grace_counts_from_the_moment_the_node_begins() {
+        // The deletion is told in whole seconds, and heard late.
+        for late in [300, 900, 60_000] {
+            let mut machine = Machine::new(with_sidecars());
+            machine.act("c", Act::Stubborn).run_to(10);
+            machine.told();
+            machine.world.now += SignedDuration::from_millis(700);
+            machine.delete(5);
+            machine.world.now += SignedDuration::from_millis(late);
+            machine.settle();
+            assert!(machine.told()[0].ends_with("stop c in 5"), "late by {late} ms");
+            machine.settle();
+            assert_eq!(machine.told(), [""; 0], "not anew");
+        }
+    }
+
+    #[test]
+    fn a_control_plane_that_takes_over_gives_no_second_grace() {
+        let hook = json!({"preStop": {"sleep": {"seconds": 500}}});
+        let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a", "lifecycle": hook}]})));
+        machine.act("c", Act::Stubborn).run_to(10);
+        machine.told();
+        machine.delete(30);
+        machine.run_to(20);
+        machine.restart();
+        machine.run_to(100);
+        let stops: Vec<_> = machine.told().into_iter().filter(|line| line.contains("stop c")).collect();
+        assert_eq!(stops, ["41 stop c in 2"]);
     }
 
     #[test]
