@@ -5,11 +5,11 @@ use super::targets::{self, Scope, Which};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::key_of;
 use crate::apiserver::front::NETWORK;
-use crate::object::{Key, Str, Time, time};
+use crate::object::{Str, Time, time};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::watch::HEARD;
-use crate::reconcile::why::{Answer, Deed, Limited, Link, Plane, Standing, explain};
-use crate::reconcile::{convergence, leader, tail};
+use crate::reconcile::why::{Answer, Deed, Limited, Link, Plane, Standing, explain, unmet};
+use crate::reconcile::{leader, tail};
 use crate::runtime::{folder, logs, ports, usage};
 use crate::store::Store;
 use crate::world::usage::Throttling;
@@ -74,12 +74,12 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let mut answers = Vec::new();
     if let Some(api) = context.existing()? {
         let (mut world, plane) = look(api.store())?;
-        let wanted = if nothing_named { unmet(&world, namespace.as_deref()) } else { wanted };
-        for key in wanted {
-            let answer = explain(&mut world, &key, &plane);
-            answers
-                .extend(answer.map(|answer| with_ports(with_throttling(with_logs(answer, api.store()), api.store()))));
-        }
+        let found: Vec<Answer> = match nothing_named {
+            true => unmet(&mut world, namespace.as_deref(), &plane),
+            false => wanted.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
+        };
+        let store = api.store();
+        answers.extend(found.into_iter().map(|answer| with_ports(with_throttling(with_logs(answer, store), store))));
     }
     match args.print.printer()? {
         Some(mut printer) => {
@@ -105,12 +105,6 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         Standing::Stuck => Err(Failure::Code(1)),
         Standing::Converging => Err(Failure::Code(2)),
     }
-}
-
-/// What is not as it was asked for, in one namespace or in all.
-fn unmet(world: &World, namespace: Option<&str>) -> Vec<Key> {
-    let unmet = convergence::unmet(world).into_iter().map(|unmet| unmet.key);
-    unmet.filter(|key| namespace.is_none_or(|namespace| [namespace, ""].contains(&&*key.namespace))).collect()
 }
 
 /// The picture as the file has it, and whether anybody works on it.

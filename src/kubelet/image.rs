@@ -89,7 +89,8 @@ impl Image {
         self.stored.spec.watch.iter().flatten().next().is_some()
     }
 
-    fn name(&self) -> &str {
+    /// The name of its object.
+    pub fn name(&self) -> &str {
         self.stored.metadata.name.as_deref().unwrap_or_default()
     }
 

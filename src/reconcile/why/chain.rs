@@ -1,7 +1,7 @@
 //! From an object to its owners, and to what it leads to.
 
 use super::{
-    Answer, Link, Plane, Standing, container, deed, name, needs, node, plane, pod, rehearsal, service, workload,
+    Answer, Link, Plane, Standing, container, deed, image, name, needs, node, plane, pod, rehearsal, service, workload,
 };
 use crate::object::{Key, Resource};
 use crate::world::{Row, World};
@@ -41,6 +41,7 @@ fn link(world: &mut World, row: &Arc<Row>, of: &Plane) -> Link {
         "ingresses.networking.k8s.io" => service::ingress(world, row),
         "networkpolicies.networking.k8s.io" => service::policy(world, row),
         "persistentvolumeclaims" => needs::claim(world, row),
+        crate::kinds::image::RESOURCE => image::link(world, row),
         _ => workload::link(world, row),
     };
     if row.is_deleting() { leaving(world, row, link) } else { link }
@@ -86,6 +87,7 @@ fn below(world: &mut World, row: &Arc<Row>, of: &Plane, depth: usize) -> Vec<Lin
     if row.key.resource == "pods" {
         links.extend(container::links(world, row));
         links.extend(needs::links(world, row));
+        links.extend(image::links(world, row));
         return links;
     }
     if depth == 0 {

@@ -8,6 +8,8 @@
 mod chain;
 mod container;
 mod deed;
+mod everything;
+mod image;
 mod needs;
 mod node;
 mod pod;
@@ -25,6 +27,7 @@ use std::collections::HashSet;
 
 pub use chain::explain;
 pub use deed::Deed;
+pub use everything::unmet;
 
 /// How far something is from what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]

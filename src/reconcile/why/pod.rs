@@ -3,7 +3,7 @@
 use super::chain::{in_namespace, with_prospect};
 use super::deed::told;
 use super::{Link, Plane, Standing, name, rehearsal};
-use crate::object::{Object, time};
+use crate::object::{Object, Str, time};
 use crate::scheduler::explain::{Verdict, explain};
 use crate::scheduler::{hints, profile_of};
 use crate::world::plan::Hold;
@@ -64,9 +64,25 @@ fn said(object: &Object, phase: &str) -> String {
 fn failed(row: &Row, object: &Object, link: Link) -> Link {
     let me = name(&row.key);
     let alone = object.controller().is_none();
+    let (error, log) = ended_badly(row, object).unzip();
+    let link = Link { error, log, ..link };
     link.stuck_if(alone, || {
         format!("look at its log (kloop logs {me}), then delete it and apply it again{}", in_namespace(&row.key))
     })
+}
+
+/// How the first container that ended badly did, and whose log tells more.
+fn ended_badly(row: &Row, object: &Object) -> Option<(String, (Str, String))> {
+    let mut statuses =
+        ["initContainerStatuses", "containerStatuses"].iter().flat_map(|list| object.items(&["status", list]));
+    let code = |status: &Value| status["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0);
+    let (status, code) = statuses.find_map(|status| Some((status, code(status)?)))?;
+    let (name, ended) = (status["name"].as_str()?, &status["state"]["terminated"]);
+    let said = ended["message"].as_str().and_then(|text| text.trim().lines().last());
+    let said = said.map(|text| format!(": {text}")).unwrap_or_default();
+    let reason = ended["reason"].as_str().unwrap_or("Error");
+    let text = format!("container {name}: {reason} (exit code {code}){said}");
+    Some((text, (row.uid.clone(), name.to_owned())))
 }
 
 fn ending(world: &World, row: &Row, link: Link) -> Link {

@@ -1,0 +1,37 @@
+//! Everything that is not as it was asked for, each cause told once.
+
+use super::{Answer, Link, Plane, Standing, explain};
+use crate::kinds::image;
+use crate::object::Key;
+use crate::reconcile::convergence;
+use crate::world::World;
+
+/// What has no status of its own that says so when it is stuck: its chain does. What others wait for comes first.
+const BY_CHAIN: [&str; 6] = [
+    image::RESOURCE,
+    "nodes",
+    "persistentvolumeclaims",
+    "services",
+    "ingresses.networking.k8s.io",
+    "horizontalpodautoscalers.autoscaling",
+];
+
+/// The chains of everything in one namespace, or in all, that is not as it was asked for.
+pub fn unmet(world: &mut World, namespace: Option<&str>, of: &Plane) -> Vec<Answer> {
+    let is_meant = |key: &Key| namespace.is_none_or(|namespace| [namespace, ""].contains(&&*key.namespace));
+    let judged = convergence::unmet(world).into_iter().map(|unmet| unmet.key).filter(is_meant);
+    let mut answers: Vec<Answer> = judged.filter_map(|key| explain(world, &key, of)).collect();
+    let rows = BY_CHAIN.iter().flat_map(|resource| world.list(resource)).filter(|row| !row.is_deleting());
+    let others: Vec<Key> = rows.map(|row| row.key.clone()).filter(is_meant).collect();
+    for key in others {
+        let answer = explain(world, &key, of).filter(|answer| answer.standing() == Standing::Stuck);
+        answers.extend(answer.filter(|answer| answer.cause().is_some_and(|cause| !is_told(&answers, cause))));
+    }
+    answers
+}
+
+/// Whether a cause has its line already, such as the pod of a Deployment that is also behind a Service.
+fn is_told(answers: &[Answer], cause: &Link) -> bool {
+    let same = |link: &Link| (&link.what, &link.about, &link.seen) == (&cause.what, &cause.about, &cause.seen);
+    answers.iter().flat_map(|answer| &answer.links).any(same)
+}
