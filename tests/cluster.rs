@@ -233,7 +233,12 @@ impl Cluster {
             fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("entry").path()).collect();
         files.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
         files.sort();
-        let text: String = files.iter().map(|path| fs::read_to_string(path).expect("log")).collect();
+        // The oldest may have been thrown away since: it is not a part of the log any more.
+        let read = |path: &PathBuf| match fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            text => text.expect("log"),
+        };
+        let text: String = files.iter().map(read).collect();
         text.lines().map(|line| line.splitn(4, ' ').last().unwrap_or_default().to_owned() + "\n").collect()
     }
 
