@@ -123,8 +123,6 @@ pub struct World {
     by_node: HashMap<Str, BTreeSet<Key>>,
     /// Pods by their address; those that have ended for good gave theirs back.
     by_address: HashMap<Str, BTreeSet<Key>>,
-    /// Pods without a node to which it matters where others run.
-    minding: BTreeSet<Key>,
     /// Pods without a node that were promised one.
     promised: BTreeSet<Key>,
     /// The same by the node that they were promised.
@@ -160,7 +158,6 @@ impl World {
             fleet: fleet::Fleet::default(),
             crowds: RefCell::default(),
             by_address: HashMap::new(),
-            minding: BTreeSet::new(),
             promised: BTreeSet::new(),
             promised_to: HashMap::new(),
             stances: stance::Stances::default(),
@@ -224,11 +221,6 @@ impl World {
     /// Pods bound to a node; those bound to none for the empty name.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.by_node.get(node).into_iter().flatten().filter_map(|key| self.get(key))
-    }
-
-    /// Pods without a node to which it matters where others run.
-    pub fn minding(&self) -> impl Iterator<Item = &Arc<Row>> {
-        self.minding.iter().filter_map(|key| self.get(key))
     }
 
     /// Pods without a node that were promised one (`status.nominatedNodeName`).
@@ -297,9 +289,6 @@ impl World {
                 self.crowd_changes(row, 1);
             }
             self.by_node.entry(node).or_default().insert(row.key.clone());
-            if pod.minds && pod.node.is_none() {
-                self.minding.insert(row.key.clone());
-            }
             if let Some(nominated) = pod.nominated.as_ref().filter(|_| lives && pod.node.is_none()) {
                 self.promised.insert(row.key.clone());
                 self.promised_to.entry(nominated.clone()).or_default().insert(row.key.clone());
@@ -324,9 +313,6 @@ impl World {
                 self.crowd_changes(row, -1);
             }
             drop_from(&mut self.by_node, node, &row.key);
-            if pod.minds {
-                self.minding.remove(&row.key);
-            }
             if let Some(nominated) = &pod.nominated {
                 self.promised.remove(&row.key);
                 drop_from(&mut self.promised_to, nominated, &row.key);

@@ -117,8 +117,6 @@ pub struct PodFields {
     pub shuns: Option<Str>,
     /// The terms by which it requires or prefers that some pods are near it, or prefers that they are not, as written.
     pub likes: Option<Str>,
-    /// Whether other pods decide where it may run: affinity to pods, or spreading.
-    pub minds: bool,
 }
 
 impl PodFields {
@@ -271,8 +269,6 @@ fn pod_fields(pod: &Object) -> PodFields {
         deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
         restarts: restarts.max().unwrap_or(0),
         requests: Requests::of_pod(pod),
-        minds: pod.at(&["spec", "affinity", "podAffinity"]).is_some()
-            || !pod.items(&["spec", "topologySpreadConstraints"]).is_empty(),
         shuns: Sort::Shuns.said_by(pod),
         likes: Sort::Likes.said_by(pod),
     }
