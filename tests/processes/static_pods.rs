@@ -1,20 +1,11 @@
 //! Static pods: the kubelet runs what the manifests of its folder ask for, and the API only shows it.
 
+use super::pod;
 use crate::cluster::{Cluster, is_alive};
 use std::fs;
 
 fn manifest(name: &str, seconds: u32) -> String {
-    format!(
-        r#"
-apiVersion: v1
-kind: Pod
-metadata: {{name: {name}, labels: {{app: {name}}}}}
-spec:
-  terminationGracePeriodSeconds: 5
-  containers:
-  - {{name: main, image: busybox, command: [sleep, "{seconds}"]}}
-"#
-    )
+    pod(name, "Always", 5, &format!("exec sleep {seconds}"))
 }
 
 #[test]
