@@ -135,17 +135,19 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
     {
         *known = home;
     }
+    let view = (start.files.view == volume::View::Private).then(|| View {
+        mounts: start.files.mounts.clone(),
+        shown: shown(start, &found, &env),
+        own: own(start, found.folder.clone()),
+        read_only: start.files.read_only,
+    });
     Ok(Launch {
         container: start.container.to_string(),
         attempt: start.attempt,
         argv: found.argv,
         env,
         volumes: start.files.volumes.to_vec(),
-        view: (start.files.view == volume::View::Private).then(|| View {
-            mounts: start.files.mounts.clone(),
-            own: own(start, found.folder),
-            read_only: start.files.read_only,
-        }),
+        view,
         volume_paths: start.volume_paths.clone(),
         cwd,
         groups: Vec::new(),
@@ -184,6 +186,21 @@ fn own(start: &Start, beside: Option<String>) -> Vec<String> {
     let mut own: Vec<String> = beside.into_iter().chain(of_image.filter(within)).collect();
     own.dedup();
     own
+}
+
+/// Paths in the machine's `/tmp` that a container with a view of its own was started with: folders that belong to it, and whatever
+/// a word of its command names, also behind a `=`.
+fn shown(start: &Start, found: &Found, env: &[(String, String)]) -> Vec<String> {
+    let value = |wanted: &str| env.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    let of_image = start.brought.as_ref().and_then(|image| image.folder.as_deref());
+    let folders = [start.manifest_dir.as_deref(), of_image, value("HOME")].into_iter().flatten();
+    let path = value("PATH").unwrap_or_default().split(':');
+    let words = found.argv.iter().flat_map(|word| [word.as_str(), word.split_once('=').map_or("", |(_, value)| value)]);
+    let mut shown: Vec<String> =
+        folders.chain(path).chain(words).filter(|path| path.starts_with("/tmp/")).map(str::to_owned).collect();
+    shown.sort();
+    shown.dedup();
+    shown
 }
 
 /// A container that says itself what to run needs its image only to be well-formed.

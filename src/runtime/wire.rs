@@ -202,6 +202,9 @@ pub struct View {
     pub mounts: Vec<Mount>,
     /// Folders of the machine that it sees, and changes, as they are.
     pub own: Vec<String>,
+    /// Paths that it finds in its own `/tmp` when they are in the machine's.
+    #[serde(default)]
+    pub shown: Vec<String>,
     /// Whether it can write in its volumes only.
     #[serde(default)]
     pub read_only: bool,

@@ -1,6 +1,6 @@
 //! What pods cost on the machine itself: from effects to running processes, a restart, a shim's memory, a log's speed.
 //!
-//! `cargo bench --bench pods`
+//! `cargo bench --bench pods`, or only parts of it: `cargo bench --bench pods -- bursts restarts flood`.
 
 use kloop::object::Time;
 use kloop::runtime::image::Environment;
@@ -15,14 +15,20 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 fn main() {
+    let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wants = |part: &str| asked.is_empty() || asked.iter().any(|word| word == part);
     for view in [View::Host, View::Private] {
-        for pods in [1, 100, 1000] {
+        for pods in [1, 100, 1000].into_iter().filter(|_| wants("bursts")) {
             burst(pods, &view);
         }
+        if wants("restarts") {
+            restarts(&view);
+        }
     }
-    restarts();
-    flood(100);
-    flood(1000);
+    if wants("flood") {
+        flood(100);
+        flood(1000);
+    }
 }
 
 fn open(folder: &Path) -> (Machine, Receiver<Report>) {
@@ -33,9 +39,11 @@ fn open(folder: &Path) -> (Machine, Receiver<Report>) {
     (Machine::open_with(folder, 1, shim, Environment::of_this_process(), Box::new(report)).expect("opened"), reports)
 }
 
-fn start(uid: &str, attempt: u32, command: &[&str]) -> Effect {
+fn start(uid: &str, attempt: u32, command: &[&str], view: &View) -> Effect {
     let command = command.iter().map(|word| word.to_string()).collect();
-    Effect::Start(Box::new(Start { command, ..a_start(uid, "c", attempt) }))
+    let mut start = Start { command, ..a_start(uid, "c", attempt) };
+    start.files.view = view.clone();
+    Effect::Start(Box::new(start))
 }
 
 fn wait(reports: &Receiver<Report>, mut wanted: usize, fits: impl Fn(&Report) -> bool) {
@@ -58,11 +66,7 @@ fn burst(pods: usize, view: &View) {
     let uids: Vec<String> = (0..pods).map(|number| format!("pod-{number}")).collect();
     let from = Instant::now();
     for uid in &uids {
-        let mut order = start(uid, 0, &["sleep", "1000"]);
-        if let Effect::Start(start) = &mut order {
-            start.files.view = view.clone();
-        }
-        machine.carry_out(Time::now(), &order);
+        machine.carry_out(Time::now(), &start(uid, 0, &["sleep", "1000"], view));
     }
     let ordered = from.elapsed();
     wait(&reports, pods, runs);
@@ -98,21 +102,25 @@ fn memory() -> String {
     format!("Pss {} kB, private dirty {} kB", pss / shims, private / shims)
 }
 
-fn restarts() {
+fn restarts(view: &View) {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut machine, reports) = open(folder.path());
-    machine.carry_out(Time::now(), &start("restart", 0, &["true"]));
+    machine.carry_out(Time::now(), &start("restart", 0, &["true"], view));
     wait(&reports, 1, ended);
     let mut times = Vec::new();
     for attempt in 1..200 {
         let from = Instant::now();
-        machine.carry_out(Time::now(), &start("restart", attempt, &["true"]));
+        machine.carry_out(Time::now(), &start("restart", attempt, &["true"], view));
         wait(&reports, 1, ended);
         times.push(from.elapsed());
     }
     times.sort();
-    println!("start to end of /bin/true: median {:?}, worst {:?}", times[times.len() / 2], times[times.len() - 1]);
-    machine.carry_out(Time::now(), &start("killed", 0, &["sleep", "1000"]));
+    println!(
+        "start to end of /bin/true with {view:?}: median {:?}, worst {:?}",
+        times[times.len() / 2],
+        times[times.len() - 1]
+    );
+    machine.carry_out(Time::now(), &start("killed", 0, &["sleep", "1000"], view));
     let mut times = Vec::new();
     for attempt in 0..100 {
         let pid = loop {
@@ -127,10 +135,10 @@ fn restarts() {
         kloop::runtime::process::Identity::of(pid as i32).expect("it runs").kill();
         wait(&reports, 1, ended);
         times.push(from.elapsed());
-        machine.carry_out(Time::now(), &start("killed", attempt + 1, &["sleep", "1000"]));
+        machine.carry_out(Time::now(), &start("killed", attempt + 1, &["sleep", "1000"], view));
     }
     times.sort();
-    println!("kill to report: median {:?}, worst {:?}", times[times.len() / 2], times[times.len() - 1]);
+    println!("kill to report with {view:?}: median {:?}, worst {:?}", times[times.len() / 2], times[times.len() - 1]);
     for uid in ["restart", "killed"] {
         machine.carry_out(Time::now(), &Effect::Remove { pod_uid: uid.into() });
         wait(&reports, 1, |report| matches!(report, Report::Removed { .. }));
@@ -142,7 +150,7 @@ fn flood(line: usize) {
     let (mut machine, reports) = open(folder.path());
     let text = format!("yes {} | head -c 2000000000", "x".repeat(line - 1));
     let from = Instant::now();
-    machine.carry_out(Time::now(), &start("flood", 0, &["sh", "-c", &text]));
+    machine.carry_out(Time::now(), &start("flood", 0, &["sh", "-c", &text], &View::Host));
     wait(&reports, 1, ended);
     println!("log of {line}-byte lines: {:.0} MB/s", 2000.0 / from.elapsed().as_secs_f64());
     machine.carry_out(Time::now(), &Effect::Remove { pod_uid: "flood".into() });

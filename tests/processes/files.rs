@@ -3,6 +3,7 @@
 use super::{ONCE, deployment, on_host_files, pod, pod_with};
 use crate::cluster::Cluster;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
@@ -58,6 +59,79 @@ fn a_restart_forgets_what_was_written_anywhere() {
         cluster.until("it was restarted", || cluster.read("pod/phoenix", restarts).parse().is_ok_and(|n: u32| n > 1));
         cluster.until("it finds nothing of before", || cluster.kloop("logs -p phoenix").out == "here\n");
         cluster.ok("delete pod phoenix");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
+fn tmp_is_empty_and_each_containers_own() {
+    for cluster in clusters() {
+        let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
+        let (machines, mark) = (mark("machines"), mark("own"));
+        fs::write(&machines, "the machine's\n").expect("written");
+        // The cluster's own folder is seen, for it lies there.
+        let others = format!("ls -A /tmp | grep -v -x {}", top(&cluster.home()));
+        let script = format!("stat -c %a /tmp; {others}; hostname > {mark}; cat {mark}; exec sleep 1000");
+        let command = serde_json::json!(["sh", "-c", script]).to_string();
+        cluster.apply(&deployment("web", 2, 1).replace("[sleep, \"1\"]", &command));
+        for pod in cluster.ready_pods("app=web", 2) {
+            cluster.until("it finds and leaves its own", || cluster.log(&pod, "main") == format!("1777\n{pod}\n"));
+            assert_eq!(cluster.ok(&format!("exec {pod} -- cat {mark}")), format!("{pod}\n"));
+            assert_ne!(cluster.kloop(&format!("exec {pod} -- cat {machines}")).code, 0);
+        }
+        assert!(!Path::new(&mark).exists());
+        let again = format!("{others}; touch {mark}; exit 1");
+        cluster.apply(&pod("again", "Always", 1, &again));
+        let restarts = "{.status.containerStatuses[0].restartCount}";
+        cluster.until("it was restarted", || cluster.read("pod/again", restarts).parse().is_ok_and(|n: u32| n > 1));
+        assert_eq!(cluster.kloop("logs -p again").out, "");
+        let host = on_host_files(&pod("host", "Never", 1, &format!("cat {machines}")));
+        cluster.apply(&host);
+        cluster.until_reads("pod/host", "{.status.phase}", "Succeeded");
+        fs::remove_file(&machines).expect("the machine's is as it was");
+        cluster.ok("delete deployment web");
+        cluster.ok("delete pod again host");
+        cluster.nothing_is_left();
+    }
+}
+
+/// The name in `/tmp` of what a folder lies in.
+fn top(folder: &Path) -> String {
+    let rest = folder.strip_prefix("/tmp").expect("temporary folders are in /tmp");
+    rest.components().next().expect("a name").as_os_str().to_string_lossy().into_owned()
+}
+
+#[test]
+fn what_a_command_names_in_tmp_is_there_and_stays_as_it_was() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let job = tempfile::Builder::new().prefix("kloop-job-").tempdir_in("/tmp").expect("a folder");
+        let alone = tempfile::Builder::new().prefix("kloop-alone-").tempfile_in("/tmp").expect("a file");
+        let at = |name: &str| job.path().join(name).display().to_string();
+        fs::create_dir(at("site")).expect("made");
+        fs::write(at("serve.sh"), format!("#!/bin/sh\ncat {}; echo changed > {0}\n", at("site/page")))
+            .expect("written");
+        fs::write(alone.path(), format!("cat {}\n", at("site/page"))).expect("written");
+        fs::write(at("site/page"), "the page\n").expect("written");
+        for (name, mode) in [("serve.sh", 0o755), ("site/page", 0o644), ("site", 0o755), ("", 0o755)] {
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).expect("opened");
+        }
+        fs::set_permissions(alone.path(), fs::Permissions::from_mode(0o644)).expect("opened");
+        cluster.owns(job.path());
+        cluster.owns(&job.path().join("site"));
+        let plain = |name: &str| pod_with(name, ONCE, "", "SCRIPT");
+        let with = |name: &str, command: &str| plain(name).replace("[sh, -c, \"SCRIPT\"]", command);
+        cluster.apply(&with("program", &format!("[{}]", at("serve.sh"))));
+        cluster.apply(&with("argument", &format!("[sh, {}]", at("serve.sh"))));
+        cluster.apply(&with("option", &format!("[env, PAGE={}, sh, -c, 'cat $PAGE']", at("site/page"))));
+        cluster.apply(&with("beside", &format!("[sh, {}, {}]", alone.path().display(), at("site"))));
+        cluster.apply(&pod_with("folder", ONCE, &format!("workingDir: {}", at("")), "sh ./serve.sh"));
+        for name in ["program", "argument", "option", "beside", "folder"] {
+            cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Succeeded");
+            assert_eq!(cluster.log(name, "main"), "the page\n", "{name}");
+        }
+        assert_eq!(fs::read_to_string(at("site/page")).expect("there"), "the page\n");
+        cluster.ok("delete pods --all");
         cluster.nothing_is_left();
     }
 }

@@ -56,8 +56,12 @@ const TICK: i64 = 10_000_000;
 /// How long the same denied connection is not told again, and how many different ones are remembered.
 const QUIET: Duration = Duration::from_secs(60);
 const DENIED: usize = 64;
-/// Between two looks at processes that were killed and are still there.
+/// Between the first two looks at processes that were killed and are still there, and between any two. The end of each wakes the shim
+/// anyway; a thousand shims that look all the time would keep the kernel from ending them.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(320);
+/// How long the mounts of an ended container are kept.
+const SPENT: Duration = Duration::from_millis(50);
 
 /// Runs the shim of the pod whose folder is the working folder, in a process of its own.
 fn serve(leader: OwnedFd, ground: Place) -> io::Result<()> {
@@ -87,6 +91,8 @@ struct Live {
     oom_kills: u64,
     /// What it had too much of, for which it was ended.
     over: Option<Over>,
+    /// Its mounts, when it has its own.
+    mounts: Option<OwnedFd>,
 }
 
 /// Everything a shim has in its hands.
@@ -107,6 +113,10 @@ struct Shim {
     desk: Desk,
     next_client: u64,
     removing: bool,
+    /// How long it waits for what was killed until it looks again by itself.
+    kill_pause: Duration,
+    /// Mounts of what has ended, and when they go: the kernel takes its time for that, and its successor comes first.
+    spent: Vec<(OwnedFd, Instant)>,
     /// Since when nothing runs and nothing was asked.
     idle: Instant,
     /// When what no group bounds is looked at; none when there is nothing of the kind.
@@ -153,6 +163,8 @@ impl Shim {
             desk: Desk::new(),
             next_client: 1,
             removing: false,
+            kill_pause: KILL_PAUSE,
+            spent: Vec::new(),
             idle: Instant::now(),
             next_look: None,
             ground,
@@ -168,6 +180,7 @@ impl Shim {
             for source in self.wait()? {
                 self.serve(source);
             }
+            self.kill_pause = if self.is_killing() { LONGEST_KILL_PAUSE.min(self.kill_pause * 2) } else { KILL_PAUSE };
             self.reap();
             self.meet_deadlines();
             self.look_at_bounds();
@@ -175,7 +188,9 @@ impl Shim {
             self.clients.retain(|client| !client.gone);
             self.end_sessions();
             self.settle_attached();
+            self.spent.retain(|(_, until)| *until > Instant::now());
             if self.removing && self.is_empty() {
+                self.spent.clear();
                 volumes::remove(&self.pod);
                 self.tell_all(&Answer::Removed);
                 return Ok(());
@@ -187,6 +202,11 @@ impl Shim {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether it waits for processes that were killed.
+    fn is_killing(&self) -> bool {
+        self.removing || self.live.iter().any(|live| live.end.is_some())
     }
 
     fn is_empty(&self) -> bool {
@@ -257,13 +277,13 @@ impl Shim {
     fn next_deadline(&self) -> Option<Instant> {
         let stops = self.live.iter().filter_map(|live| live.deadline);
         let execs = self.execs.iter().filter_map(Running::deadline);
-        let is_killing = self.removing || self.live.iter().any(|live| live.end.is_some());
-        let retry = is_killing.then(|| Instant::now() + KILL_PAUSE);
+        let retry = self.is_killing().then(|| Instant::now() + self.kill_pause);
         let leave = self.live.is_empty().then(|| match self.told_to_leave.load(Ordering::Relaxed) {
             true => Instant::now() + KILL_PAUSE,
             false => (self.idle + LINGER).max(Instant::now() + KILL_PAUSE),
         });
-        stops.chain(execs).chain(retry).chain(leave).chain(self.next_look).min()
+        let spent = self.spent.iter().map(|(_, until)| *until);
+        stops.chain(execs).chain(retry).chain(leave).chain(spent).chain(self.next_look).min()
     }
 
     fn serve(&mut self, source: Source) {
@@ -381,12 +401,13 @@ impl Shim {
             }
             _ => {}
         }
-        self.leave_groups(&live);
         if let Some(known) = self.record.containers.get_mut(&live.name) {
             known.state = State::Ended(end);
         }
         self.idle = Instant::now();
         self.publish(&live.name);
+        self.leave_groups(&live);
+        self.spent.extend(live.mounts.take().map(|mounts| (mounts, Instant::now() + SPENT)));
     }
 
     /// A container's own groups go with it, those of the pod with the last container.

@@ -6,7 +6,7 @@ use super::super::process::{Identity, signal_from};
 use super::super::wire::{
     Answer, Container, Envelope, Exec, ExecOutcome, Group, Launch, Request, Session, SoftBounds, State, Stopping, now,
 };
-use super::super::{pty, spawn, volumes};
+use super::super::{pty, spawn, view, volumes};
 use super::launch::{self, Place, Surroundings};
 use super::{Live, Shim, tree};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -112,6 +112,10 @@ impl Shim {
         let name = launch.container.clone();
         let pod = self.pod.clone();
         let gate = self.gate();
+        // What the one before has written in memory would count as this one's.
+        if launch.watched.memory.is_some() || launch.groups.iter().any(|group| group.oom.is_some()) {
+            self.spent.clear();
+        }
         let oom_kills = group::oom_kills(&launch.groups);
         let state = match launch::start(&pod, &mut launch, &mut self.ground, gate.as_ref()) {
             Ok(started) => {
@@ -129,6 +133,7 @@ impl Shim {
                     end: None,
                     oom_kills,
                     over: None,
+                    mounts: launch.view.as_ref().and_then(|_| view::keep(started.process.pid)),
                 });
                 self.next_look = self.first_look();
                 state

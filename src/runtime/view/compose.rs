@@ -6,6 +6,7 @@
 
 use super::layer::Layers;
 use super::mounted::{self, Mounted};
+use super::tmp::Tmp;
 use super::{bind, devices, path_of, services};
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{mount_bind, mount_bind_recursive};
@@ -62,13 +63,21 @@ struct Composer<'a> {
     wanted: Vec<Wanted>,
     layers: Layers<'a>,
     is_root: bool,
+    tmp: Option<Tmp>,
 }
 
 /// Lays the machine's files, with these mounts, out below `base`, a fresh tmpfs, and opens the new root. `cwd` is where the container
-/// begins.
-pub fn compose(base: &Path, mounts: Vec<Mounted>, wanted: &[Wanted], cwd: &Path) -> Result<OwnedFd, String> {
+/// begins, `tmp` its own `/tmp`; without one it is laid out as everything is.
+pub fn compose(
+    base: &Path,
+    mounts: Vec<Mounted>,
+    wanted: &[Wanted],
+    cwd: &Path,
+    tmp: Option<Tmp>,
+) -> Result<OwnedFd, String> {
     let is_root = is_machines_root();
-    let mut places: Vec<Wanted> = wanted.iter().filter_map(missing).collect();
+    let is_seen = |wanted: &&Wanted| tmp.as_ref().is_none_or(|tmp| !tmp.hides(&wanted.path));
+    let mut places: Vec<Wanted> = wanted.iter().filter(is_seen).filter_map(missing).collect();
     if !is_root {
         let writable = WRITABLE.iter().map(Path::new).filter(|path| path.is_dir());
         let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -77,11 +86,15 @@ pub fn compose(base: &Path, mounts: Vec<Mounted>, wanted: &[Wanted], cwd: &Path)
     }
     let root = base.join("root");
     let layers = Layers { base, count: 0, is_root };
-    let mut composer = Composer { base, root: root.clone(), mounts, wanted: places, layers, is_root };
+    let mut composer = Composer { base, root: root.clone(), mounts, wanted: places, layers, is_root, tmp };
     make(&root, 0o755)?;
     composer.lay(Path::new("/"))?;
-    openat(CWD, &root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| format!("cannot open the new root: {error}"))
+    let opened = openat(CWD, &root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| format!("cannot open the new root: {error}"))?;
+    if let Some(tmp) = &composer.tmp {
+        tmp.cover(&base.join("tmp"), &opened)?;
+    }
+    Ok(opened)
 }
 
 /// Whether this is root of the machine: root of a user namespace is bound by what an ordinary user is bound by.
@@ -166,6 +179,11 @@ impl Composer<'_> {
         }
     }
 
+    /// Whether what the machine has there is not seen anyway.
+    fn hides(&self, path: &Path) -> bool {
+        self.tmp.as_ref().is_some_and(|tmp| tmp.hides(path))
+    }
+
     /// Whether something is missing below a folder.
     fn wants(&self, folder: &Path) -> bool {
         self.wanted.iter().any(|wanted| wanted.path != folder && wanted.path.starts_with(folder))
@@ -212,7 +230,9 @@ impl Composer<'_> {
         below.extend(special.filter(|path| path.is_dir()));
         below.sort();
         below.dedup();
-        for path in below.iter().filter(|path| done.iter().all(|done| !path.starts_with(done))) {
+        let is_done = |path: &Path| done.iter().any(|done| path.starts_with(done));
+        below.retain(|path| !is_done(path) && !self.hides(path));
+        for path in &below {
             if path.is_dir() { self.lay(path)? } else { self.bind(path)? }
         }
         Ok(())
@@ -248,6 +268,9 @@ impl Composer<'_> {
     /// An entry of a folder that was made anew. Below the top only what asks for it gets a layer, so that a folder with
     /// thousands of entries stays cheap; below `/run` and its like even less, because of the sockets there.
     fn lay_entry(&mut self, path: &Path) -> Result<(), String> {
+        if self.hides(path) {
+            return Ok(());
+        }
         let at_top = path.parent() == Some(Path::new("/"));
         let special = path.parent().is_some_and(|parent| self.is_special(parent));
         if at_top && !self.wants(path) && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {

@@ -4,7 +4,7 @@
 //! that maps the user to itself), so it ends with the container and nothing is left to unmount. Everything that is written lies in
 //! one tmpfs: a restart starts fresh. Never: changes a file of the machine, or a mount that anybody else sees.
 //! Start reading at [`enter`]; `ground` is what all of them begin with, `compose` lays the machine's files out below the new root,
-//! `layer` takes what is written, `bind` puts the volumes there.
+//! `layer` takes what is written, `tmp` is what they do not share of the machine's, `bind` puts the volumes there.
 
 mod bind;
 mod compose;
@@ -14,6 +14,7 @@ mod layer;
 mod mounted;
 mod name;
 mod services;
+mod tmp;
 
 pub use bind::check_parts;
 pub use ground::Ground;
@@ -23,13 +24,15 @@ use super::folder;
 use super::wire::View;
 use crate::world::volume::Volume;
 use mounted::Mounted;
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
-use rustix::process::{Pid, PidfdFlags, chdir, fchdir, getegid, geteuid, pidfd_open, pivot_root};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_move};
+use rustix::process::{Pid, PidfdFlags, chdir, chroot, fchdir, getegid, geteuid, pidfd_open};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces, unshare_unsafe};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use tmp::Tmp;
 
 /// Where the new root is built, in a container's folder.
 const ROOT: &str = "root";
@@ -81,7 +84,9 @@ pub fn enter(
         .map_err(said("mount a tmpfs"))?;
     let pods = pod.parent().unwrap_or(pod);
     let mounts = mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
-    let root = compose::compose(&base, mounts, &wanted, cwd)?;
+    let shown = view.shown.iter().map(Path::new).chain([pod, cwd]);
+    let tmp = Tmp::with(shown, binds.iter().map(|bind| &*bind.target));
+    let root = compose::compose(&base, mounts, &wanted, cwd, tmp)?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     if view.read_only {
         // What cannot be made is told when it is mounted.
@@ -96,10 +101,21 @@ pub fn enter(
     }
     // It may lie in a volume (as in runc: made after everything is mounted).
     bind::make_folder(&root, cwd);
+    // Over the old root, which nobody can see from here on. To unmount that one as well (`pivot_root`) would wait for all processors.
     fchdir(&root).map_err(said("enter the new root"))?;
-    pivot_root(".", ".").map_err(said("pivot_root"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(said("leave the old root"))?;
+    mount_move(".", "/").map_err(said("put it in the place of the root"))?;
+    chroot(".").map_err(said("enter the new root"))?;
     chdir("/").map_err(said("enter the new root"))
+}
+
+/// Keeps a process's mounts, when they are not ours: whoever lets go of mounts last has to unmount them all.
+pub fn keep(process: i32) -> Option<OwnedFd> {
+    let open = |whose: &str| {
+        openat(CWD, format!("/proc/{whose}/ns/mnt"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+    };
+    let number = |space: &OwnedFd| fstat(space).ok().map(|found| found.st_ino);
+    let (theirs, ours) = (open(&process.to_string())?, open("self")?);
+    (number(&theirs) != number(&ours)).then_some(theirs)
 }
 
 /// Takes this process, which has one thread, into the namespaces of another one.
