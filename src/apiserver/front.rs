@@ -8,12 +8,15 @@ use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::runtime;
 use crate::store::{Access, OpenError, Read, Store, StoreError, Stored, Txn};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a command waits for its turn to write.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// So many networks are looked at for one that no other cluster has.
 const TRIES: usize = 32;
+
+/// How long a command that writes many objects keeps others from writing, about.
+const HOLD: Duration = Duration::from_millis(20);
 
 /// N of the cluster's 127.N.0.0/16, in the store's metadata.
 pub const NETWORK: &str = "network";
@@ -127,14 +130,49 @@ impl Api {
 
     /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise.
     pub fn write<T>(&mut self, dry_run: bool, write: impl FnOnce(&mut dyn Ledger) -> Result<T>) -> Result<T> {
-        let actor = self.actor.clone();
-        let txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
-        let mut ledger = Writing::new(txn, actor, &mut self.outside)?;
+        let mut ledger = self.begin()?;
         let done = write(&mut ledger)?;
-        if !dry_run && ledger.wrote {
-            ledger.txn.commit().map_err(|error| refused(&error.into()))?;
+        if !dry_run {
+            ledger.keep()?;
         }
         Ok(done)
+    }
+
+    /// Runs the next of several writes that do not need each other as one transaction, as many as are made in a moment: waiting
+    /// for the turn and for the disk takes longer than a write. One that is refused is undone alone. Gives what came of each;
+    /// where the transaction cannot be kept, none was made. A dry run undoes each before the next.
+    pub fn write_next<I, T, E: From<Status>>(
+        &mut self,
+        dry_run: bool,
+        items: &mut impl Iterator<Item = I>,
+        mut write: impl FnMut(&mut dyn Ledger, &I) -> std::result::Result<T, E>,
+    ) -> Vec<(I, std::result::Result<T, E>)> {
+        let mut done = Vec::new();
+        let kept = self.begin().and_then(|mut ledger| {
+            let start = Instant::now();
+            while start.elapsed() < HOLD
+                && let Some(item) = items.next()
+            {
+                let part = ledger.txn.begin_part().map_err(|error| refused(&error))?;
+                let outcome = write(&mut ledger, &item);
+                let is_kept = outcome.is_ok() && !dry_run;
+                done.push((item, outcome));
+                ledger.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
+            }
+            if dry_run { Ok(()) } else { ledger.keep() }
+        });
+        if let Err(status) = kept {
+            done.extend(items.next().filter(|_| done.is_empty()).map(|item| (item, Err(status.clone().into()))));
+            done.iter_mut().for_each(|(_, outcome)| *outcome = Err(status.clone().into()));
+        }
+        done
+    }
+
+    fn begin(&mut self) -> Result<Writing<'_>> {
+        let actor = self.actor.clone();
+        let txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
+        let network = network_of(&txn);
+        Ok(Writing { txn, actor, now: self.outside.now(), outside: &mut self.outside, network, wrote: false })
     }
 }
 
@@ -190,10 +228,12 @@ pub struct Writing<'a> {
     wrote: bool,
 }
 
-impl<'a> Writing<'a> {
-    fn new(txn: Txn<'a>, actor: String, outside: &'a mut Outside) -> Result<Writing<'a>> {
-        let network = network_of(&txn);
-        Ok(Writing { txn, actor, now: outside.now(), outside, network, wrote: false })
+impl Writing<'_> {
+    fn keep(self) -> Result<()> {
+        if self.wrote {
+            self.txn.commit().map_err(|error| refused(&error.into()))?;
+        }
+        Ok(())
     }
 }
 
@@ -300,4 +340,41 @@ impl Ledger for Writing<'_> {
 /// Chance from the system.
 pub fn random() -> u64 {
     Outside::System.random()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::create::create;
+    use crate::apiserver::{FieldValidation, Options};
+    use crate::kinds;
+    use serde_json::json;
+
+    #[test]
+    fn of_several_writes_those_that_are_refused_are_undone_alone() {
+        let mut api = Api::in_memory("test").unwrap();
+        let before = api.read(|read| read.revision()).unwrap();
+        let options = Options { field_validation: FieldValidation::Strict, dry_run: false };
+        let kind = kinds::by_name("configmaps").unwrap();
+        let write = |ledger: &mut dyn Ledger, name: &&str| {
+            let body =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
+            create(ledger, kind, &Object(body), &options)?;
+            // Refused after it has written.
+            if *name == "b" { Err(Status::new(Reason::Conflict, "no")) } else { Ok(()) }
+        };
+        for (dry_run, kept) in [(true, vec![]), (false, vec!["a", "c"])] {
+            let mut names = ["a", "b", "a", "c"].into_iter();
+            let mut done = Vec::new();
+            while names.len() > 0 {
+                done.extend(api.write_next(dry_run, &mut names, write));
+            }
+            let went: Vec<bool> = done.iter().map(|(_, outcome)| outcome.is_ok()).collect();
+            assert_eq!(went, [true, false, dry_run, true], "only a name that was kept is taken");
+            let found = api.look(|ledger| ledger.list(kind.resource, Some("default"))).unwrap();
+            let found: Vec<&str> = found.iter().map(Object::name).filter(|name| name.len() == 1).collect();
+            assert_eq!(found, kept);
+        }
+        assert_eq!(api.read(|read| read.revision()).unwrap(), before + 2);
+    }
 }

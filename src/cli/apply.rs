@@ -4,9 +4,9 @@ use super::files::{self, FileFlags, Manifest};
 use super::flags::{self, ChangeFlags, DryRun, ValidateFlag};
 use super::{Context, Failure, Outcome, targets};
 use crate::apiserver::apply::{self, Applied, Outcome as Done, with_last_applied};
-use crate::apiserver::{FieldValidation, Options};
+use crate::apiserver::{FieldValidation, Ledger, Options};
 use crate::kinds::Kind;
-use crate::object::{Key, Object, Reason};
+use crate::object::{Key, Object, Reason, Status};
 
 mod anew;
 mod last_applied;
@@ -68,6 +68,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     context.may_be_new();
     let dry_run = args.change.dry_run(context)?;
     let validation = args.validate.parse()?;
+    let options = flags::options(validation, dry_run);
     args.pruning.check()?;
     let labels = args.pruning.labels()?;
     let (mut manifests, mut failures) = files::read_for(&args.files, "apply")?;
@@ -81,12 +82,23 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         }
     }
     let mut applied = Vec::new();
-    for (manifest, kind, key) in located {
-        match one(&args, context, manifest, kind, &key, dry_run, validation) {
+    let write = |ledger: &mut dyn Ledger, (manifest, kind, key): &Located| {
+        let object = sent(manifest, kind, key, validation)?;
+        let is_known = ledger.exists(key)?;
+        if dry_run == DryRun::Client && !is_known {
+            let object = with_last_applied(&object);
+            return Ok(Applied { outcome: Done::Created, object, warnings: Vec::new() });
+        }
+        let done = apply::apply(ledger, kind, &object, args.overwrite, &options);
+        done.map_err(|status| Unapplied::Refused { status, object, is_known })
+    };
+    context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
+        let done = done.or_else(|why| why.in_spite_of(&args, context, (manifest, kind, &key), &options));
+        match done.and_then(|done| tell(&args, context, kind, done, dry_run)) {
             Ok(object) => applied.push(object),
             Err(failure) => failures.push(failure),
         }
-    }
+    })?;
     // What could not be applied is not known to be unwanted.
     if args.pruning.prune && failures.is_empty() {
         prune::run(&args, context, &applied, dry_run)?;
@@ -101,16 +113,66 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     Failure::all(failures)
 }
 
-/// Applies one manifest, and says what was done unless objects are printed.
-fn one(
-    args: &Args,
-    context: &mut Context,
-    manifest: &Manifest,
-    kind: &'static Kind,
-    key: &Key,
-    dry_run: DryRun,
-    validation: FieldValidation,
-) -> Outcome<Object> {
+/// A manifest, and what it is about.
+type Located<'a> = (&'a Manifest, &'static Kind, Key);
+
+/// A manifest that was not applied.
+enum Unapplied {
+    /// It was not even tried.
+    Failed(Failure),
+    /// The API server refused it.
+    Refused {
+        status: Status,
+        /// What was sent.
+        object: Object,
+        /// Whether there was one to change.
+        is_known: bool,
+    },
+}
+
+impl From<Status> for Unapplied {
+    fn from(status: Status) -> Unapplied {
+        Unapplied::Failed(status.into())
+    }
+}
+
+impl From<Failure> for Unapplied {
+    fn from(failure: Failure) -> Unapplied {
+        Unapplied::Failed(failure)
+    }
+}
+
+impl Unapplied {
+    /// With `--force`, what cannot be merged is made anew. Otherwise tells of the failure as kubectl does.
+    fn in_spite_of(
+        self,
+        args: &Args,
+        context: &mut Context,
+        (manifest, kind, key): (&Manifest, &'static Kind, &Key),
+        options: &Options,
+    ) -> Outcome<Applied> {
+        let (status, object, is_known) = match self {
+            Unapplied::Failed(failure) => return Err(failure),
+            Unapplied::Refused { status, object, is_known } => (status, object, is_known),
+        };
+        let status = if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) {
+            match anew::make(context, kind, key, &with_last_applied(&object), options) {
+                Err(Failure::Api { status, .. }) => status,
+                done => return done,
+            }
+        } else {
+            status
+        };
+        Err(if is_known {
+            refused::patch(context, manifest, kind, &object, args.overwrite, status)
+        } else {
+            Failure::in_manifest(status, "creating", manifest)
+        })
+    }
+}
+
+/// What is sent for a manifest.
+fn sent(manifest: &Manifest, kind: &'static Kind, key: &Key, validation: FieldValidation) -> Outcome<Object> {
     let object = targets::placed(manifest, kind, key);
     if object.name().is_empty() {
         if let Some(base) = object.text(&["metadata", "generateName"]) {
@@ -122,20 +184,11 @@ fn one(
         )));
     }
     targets::refuse_duplicates(kind, manifest, validation)?;
-    let known = context.look(|ledger| ledger.exists(key))?;
-    let options = flags::options(validation, dry_run);
-    let done = match dry_run {
-        DryRun::Client if !known => {
-            Applied { outcome: Done::Created, object: with_last_applied(&object), warnings: Vec::new() }
-        }
-        _ => match merge(args, context, kind, key, &object, &options) {
-            Err(Failure::Api { status, .. }) if known => {
-                return Err(refused::patch(context, manifest, kind, &object, args.overwrite, status));
-            }
-            Err(Failure::Api { status, .. }) => return Err(Failure::in_manifest(status, "creating", manifest)),
-            other => other?,
-        },
-    };
+    Ok(object)
+}
+
+/// Says what was done unless objects are printed.
+fn tell(args: &Args, context: &mut Context, kind: &Kind, done: Applied, dry_run: DryRun) -> Outcome<Object> {
     context.warn(&done.warnings);
     let word = match done.outcome {
         Done::Created => "created",
@@ -147,26 +200,6 @@ fn one(
         context.say(&format!("{name} {word}{}", dry_run.suffix()))?;
     }
     Ok(done.object)
-}
-
-/// Merges the manifest into what stands; with `--force`, what cannot be merged is made anew.
-fn merge(
-    args: &Args,
-    context: &mut Context,
-    kind: &'static Kind,
-    key: &Key,
-    object: &Object,
-    options: &Options,
-) -> Outcome<Applied> {
-    let merged = context
-        .api_for(options.dry_run)?
-        .write(options.dry_run, |ledger| apply::apply(ledger, kind, object, args.overwrite, options));
-    match merged {
-        Err(status) if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) => {
-            anew::make(context, kind, key, &with_last_applied(object), options)
-        }
-        other => Ok(other?),
-    }
 }
 
 fn missing_name(kind: &Kind, source: &str, namespace: &str) -> String {

@@ -3,7 +3,7 @@
 use super::{Failure, Globals, Outcome};
 use crate::apiserver::{Api, Ledger};
 use crate::kinds::{self, Kind};
-use crate::object::{Object, Time};
+use crate::object::{Object, Status, Time};
 use crate::store::{self, Access, OpenError};
 use anyhow::Context as _;
 use colored::Colorize;
@@ -114,6 +114,24 @@ impl Context {
     /// From here on a place that has not even a folder is no mistake: the verb makes the cluster there.
     pub fn may_be_new(&mut self) {
         self.may_be_new = true;
+    }
+
+    /// Makes writes that do not need each other, and tells what came of each; several are one transaction. Those that are only tried
+    /// are undone one by one: none sees what another would have done.
+    pub fn write_each<I, T, E: From<Status>>(
+        &mut self,
+        is_tried: bool,
+        items: impl IntoIterator<Item = I>,
+        mut write: impl FnMut(&mut dyn Ledger, &I) -> Result<T, E>,
+        mut tell: impl FnMut(&mut Context, I, Result<T, E>),
+    ) -> Outcome {
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            for (item, outcome) in self.api_for(is_tried)?.write_next(is_tried, &mut items, &mut write) {
+                tell(self, item, outcome);
+            }
+        }
+        Ok(())
     }
 
     /// A cluster that was not made yet, as it will look when it is new.

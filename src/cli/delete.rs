@@ -7,9 +7,9 @@ use super::targets::{self, Scope, Target, Targets, Which};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::key_of;
 use crate::apiserver::delete::{DeleteOptions, delete};
-use crate::apiserver::read;
+use crate::apiserver::{Ledger, read};
 use crate::kinds::Kind;
-use crate::object::{Key, Reason};
+use crate::object::{Key, Reason, Status};
 use crate::reconcile::leader;
 use crate::world::Propagation;
 use std::time::Duration;
@@ -114,18 +114,29 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return context.say("deletion is cancelled");
     }
     let mut gone = Vec::new();
-    for (target, source) in targets {
-        match one(&args, context, &target, &options, dry_run) {
-            // What was found and not named may have gone meanwhile, with an object of an earlier type for one.
-            Err(Failure::Api { status, .. }) if selects && status.reason == Reason::NotFound => {}
-            Ok(()) => gone.push((target.kind, key_of(target.kind, &target.object), target.object.uid().to_owned())),
-            Err(Failure::Api { status, .. }) => failures.push(match source {
-                Some(source) => Failure::doing(status, format!("error when deleting {source:?}")),
-                None => status.into(),
-            }),
-            Err(failure) => failures.push(failure),
-        }
-    }
+    let write = |ledger: &mut dyn Ledger, (target, _): &Doomed| match dry_run {
+        DryRun::Client => Ok(()),
+        _ => delete(ledger, target.kind, &key_of(target.kind, &target.object), &options).map(|_| ()),
+    };
+    context.write_each(
+        dry_run != DryRun::None,
+        targets,
+        write,
+        |context, (target, source), done: Result<(), Status>| {
+            match (done, source) {
+                // What was found and not named may have gone meanwhile, with an object of an earlier type for one.
+                (Err(status), _) if selects && status.reason == Reason::NotFound => {}
+                (Err(status), Some(source)) => {
+                    failures.push(Failure::doing(status, format!("error when deleting {source:?}")))
+                }
+                (Err(status), None) => failures.push(status.into()),
+                (Ok(()), _) => {
+                    failures.extend(tell(&args, context, &target, dry_run).err());
+                    gone.push((target.kind, key_of(target.kind, &target.object), target.object.uid().to_owned()));
+                }
+            }
+        },
+    )?;
     if args.wait && dry_run == DryRun::None {
         wait(context, gone, timeout)?;
     }
@@ -237,18 +248,13 @@ fn in_file(failure: Failure, source: &str) -> Failure {
     }
 }
 
-fn one(args: &Args, context: &mut Context, target: &Target, options: &DeleteOptions, dry_run: DryRun) -> Outcome {
-    let Target { kind, object } = target;
-    let key = key_of(kind, object);
-    if dry_run != DryRun::Client {
-        context.api()?.write(dry_run == DryRun::Server, |ledger| delete(ledger, kind, &key, options))?;
-    }
+fn tell(args: &Args, context: &mut Context, Target { kind, object }: &Target, dry_run: DryRun) -> Outcome {
     if args.output.is_some() {
         let name = context.name_of(kind, object);
         return context.say(&name);
     }
     let word = if args.force { "force deleted" } else { "deleted" };
-    context.say(&format!("{}{}", told(kind, &key, word), dry_run.suffix()))
+    context.say(&format!("{}{}", told(kind, &key_of(kind, object), word), dry_run.suffix()))
 }
 
 /// `pod "web" deleted from default namespace`.

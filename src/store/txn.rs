@@ -25,8 +25,13 @@ pub struct Txn<'a> {
     /// As it stands in the file.
     begun: Counter,
     open: bool,
-    /// Set by a change that failed: its transaction may be half of one and is never committed.
-    failed: bool,
+    /// Why a change failed: its transaction may be half of one and is never committed.
+    failed: Option<StoreError>,
+}
+
+/// A part of a transaction, from [`Txn::begin_part`] on.
+pub struct Part {
+    before: Counter,
 }
 
 impl Store {
@@ -51,7 +56,7 @@ impl Store {
             }
             begun => begun?,
         };
-        let mut txn = Txn { store: self, turn, counter: NOTHING, begun: NOTHING, open: true, failed: false };
+        let mut txn = Txn { store: self, turn, counter: NOTHING, begun: NOTHING, open: true, failed: None };
         let found = txn.store.ask(schema::version)?;
         if found > schema::VERSION {
             return Err(StoreError::Newer { path: txn.store.path().into(), found, known: schema::VERSION });
@@ -176,13 +181,27 @@ impl Txn<'_> {
         self.run("DELETE FROM note WHERE scope = ?1 AND name = ?2", [scope, name])
     }
 
+    /// Begins a part that can be taken back by itself. Parts do not overlap.
+    pub fn begin_part(&mut self) -> Result<Part> {
+        self.run("SAVEPOINT part", [])?;
+        Ok(Part { before: self.counter })
+    }
+
+    /// Ends a part: what it wrote stands with the rest of the transaction, or never was.
+    pub fn end_part(&mut self, part: Part, is_kept: bool) -> Result<()> {
+        if !is_kept && self.counter != part.before {
+            self.run("ROLLBACK TO part", [])?;
+            self.counter = part.before;
+        }
+        self.run("RELEASE part", [])
+    }
+
     /// Makes all of it durable and visible, and gives the revision after it. Wakes those who watch the file.
     ///
     /// After [`CommitError::Unknown`] this store answers nothing until [`Store::reopen`].
     pub fn commit(mut self) -> std::result::Result<u64, CommitError> {
-        if self.failed {
-            let what = "a change failed before, and the rest of its transaction was to be committed".into();
-            return Err(CommitError::Refused(StoreError::Bug { what }));
+        if let Some(error) = self.failed.take() {
+            return Err(CommitError::Refused(error));
         }
         if self.counter != self.begun {
             let Counter { revision, floor, objects } = self.counter;
@@ -291,16 +310,18 @@ impl Txn<'_> {
 
     fn change(&mut self, statement: &str, params: impl Params) -> Result<usize> {
         // SQLite ends a transaction by itself after some errors; what came after would commit on its own.
-        if self.failed || self.store.connection.is_autocommit() {
-            self.failed = true;
-            return Err(StoreError::Bug { what: "the transaction has failed already".into() });
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.store.connection.is_autocommit() {
+            return Err(self.fail(StoreError::Bug { what: "the transaction has ended already".into() }));
         }
         let done = self.store.ask(|connection| connection.prepare_cached(statement)?.execute(params));
         done.map_err(|error| self.fail(error))
     }
 
     fn fail(&mut self, error: StoreError) -> StoreError {
-        self.failed = true;
+        self.failed = Some(error.clone());
         error
     }
 }
@@ -365,6 +386,24 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_taken_back_by_itself() {
+        let (_dir, mut store) = scratch();
+        let mut txn = store.write(PATIENCE).unwrap();
+        for (name, is_kept) in [("a", true), ("b", false), ("c", true)] {
+            let part = txn.begin_part().unwrap();
+            put(&mut txn, name, 10).unwrap();
+            txn.end_part(part, is_kept).unwrap();
+        }
+        assert_eq!(txn.commit(), Ok(2));
+        let found = store.read().unwrap().list(Resource("pods"), None).unwrap();
+        assert_eq!(
+            found.iter().map(|stored| (&*stored.key.name, stored.revision)).collect::<Vec<_>>(),
+            [("a", 1), ("c", 2)]
+        );
+        assert_eq!(store.check().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
     fn a_full_disk_is_a_certain_no() {
         let (_dir, mut store) = scratch();
         let pages: i64 = store.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
@@ -372,8 +411,9 @@ mod tests {
         let mut txn = store.write(PATIENCE).unwrap();
         put(&mut txn, "small", 10).unwrap();
         assert!(matches!(put(&mut txn, "large", 1 << 20), Err(StoreError::Full { .. })));
-        assert!(put(&mut txn, "after", 10).is_err(), "the rest must not commit on its own");
-        assert!(matches!(txn.commit(), Err(CommitError::Refused(_))));
+        let after = put(&mut txn, "after", 10);
+        assert!(matches!(after, Err(StoreError::Full { .. })), "the rest must not commit on its own");
+        assert!(matches!(txn.commit(), Err(CommitError::Refused(StoreError::Full { .. }))));
         assert_eq!(store.read().unwrap().revision().unwrap(), 0);
         let mut txn = store.write(PATIENCE).unwrap();
         assert_eq!(put(&mut txn, "small", 10), Ok(1));

@@ -1,10 +1,12 @@
 //! `kloop create -f`: new objects, from manifests.
 
-use crate::apiserver::FieldValidation;
 use crate::apiserver::create::create;
+use crate::apiserver::{FieldValidation, Ledger};
 use crate::cli::files::{self, FileFlags, Manifest};
 use crate::cli::flags::{self, DryRun, MakeFlags};
 use crate::cli::{Context, Failure, Outcome, targets};
+use crate::kinds::Kind;
+use crate::object::Object;
 
 /// Flags of `create -f`.
 #[derive(clap::Args)]
@@ -21,36 +23,50 @@ pub fn run(args: FromFiles, context: &mut Context) -> Outcome {
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;
     let (manifests, mut failures) = files::read_for(&args.files, "create")?;
-    for manifest in &manifests {
-        if let Err(failure) = one(&args, context, manifest, dry_run, validation) {
-            failures.push(failure);
+    let options = flags::options(validation, dry_run);
+    // Failures are told in the order of the manifests.
+    let (mut ready, mut refused) = (Vec::new(), Vec::new());
+    for (place, manifest) in manifests.iter().enumerate() {
+        match sent(&args, context, manifest, validation) {
+            Ok((kind, object)) => ready.push((place, manifest, kind, object)),
+            Err(failure) => refused.push((place, failure)),
         }
     }
+    if dry_run == DryRun::Client {
+        for (_, _, kind, object) in ready {
+            args.make.change.tell(context, kind, &object, "created", dry_run)?;
+        }
+    } else {
+        let write = |ledger: &mut dyn Ledger, (_, _, kind, object): &(_, _, &'static Kind, _)| {
+            create(ledger, kind, object, &options)
+        };
+        context.write_each(options.dry_run, ready, write, |context, (place, manifest, kind, _), done| {
+            let told = match done {
+                Ok(done) => {
+                    context.warn(&done.warnings);
+                    args.make.change.tell(context, kind, &done.object, "created", dry_run)
+                }
+                Err(status) => Err(Failure::in_manifest(status, "creating", manifest)),
+            };
+            refused.extend(told.err().map(|failure| (place, failure)));
+        })?;
+    }
+    refused.sort_by_key(|(place, _)| *place);
+    failures.extend(refused.into_iter().map(|(_, failure)| failure));
     Failure::all(failures)
 }
 
-fn one(
+/// What is sent for a manifest.
+fn sent(
     args: &FromFiles,
-    context: &mut Context,
+    context: &Context,
     manifest: &Manifest,
-    dry_run: DryRun,
     validation: FieldValidation,
-) -> Outcome {
+) -> Outcome<(&'static Kind, Object)> {
     let (kind, key) = targets::locate(context, manifest)?;
     let mut object = targets::placed(manifest, kind, &key);
     targets::refuse_duplicates(kind, manifest, validation)?;
-    // kubectl makes a new object of what an older one was printed as.
-    object.unset(&["metadata", "resourceVersion"]);
     // As kubectl: a version in a manifest means nothing for an object that is new.
     object.unset(&["metadata", "resourceVersion"]);
-    object = args.make.noted(object);
-    if dry_run != DryRun::Client {
-        let options = flags::options(validation, dry_run);
-        let done =
-            context.api_for(options.dry_run)?.write(options.dry_run, |ledger| create(ledger, kind, &object, &options));
-        let done = done.map_err(|status| Failure::in_manifest(status, "creating", manifest))?;
-        context.warn(&done.warnings);
-        object = done.object;
-    }
-    args.make.change.tell(context, kind, &object, "created", dry_run)
+    Ok((kind, args.make.noted(object)))
 }
