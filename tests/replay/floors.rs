@@ -68,7 +68,8 @@ const FLOORS: &[(&str, usize)] = &[
     ("services-endpoints", 14),
     ("set-commands", 28),
     ("storage-binding", 15),
-    ("tables-workloads", 24),
+    // One more when the random names of two pods in different zones happen to sort as they did there.
+    ("tables-workloads", 23),
     ("wait-forms", 23),
     ("yaml-quirks", 15),
 ];
