@@ -16,6 +16,11 @@ pub trait Ledger {
         Ok(self.get(key)?.is_some())
     }
 
+    /// A label of an object, where it and its object are there; cheaper than reading the object.
+    fn label(&self, key: &Key, label: &str) -> Result<Option<String>> {
+        Ok(self.get(key)?.and_then(|object| object.label(label).map(str::to_owned)))
+    }
+
     /// Keeps an object, gives it the next revision, and returns it as kept.
     fn put(&mut self, key: &Key, object: Object) -> Result<Object>;
 

@@ -8,7 +8,7 @@ use super::{Options, Reply, Result, delete, read};
 use crate::kinds::pod::resize;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Resource, Status, time};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Which part of an object a write is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     check_preconditions(kind, body, &old)?;
     let mut warnings = Vec::new();
     let object = match part {
-        Part::Status => status_alone(kind, body, &old, options, &mut warnings)?,
+        Part::Status => return keep_status(ledger, kind, (&key, body, old), options),
         Part::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
         Part::Resize => resized(kind, body, &old, options, &mut warnings)?,
         _ => whole(ledger, kind, body, &old, part, options, &mut warnings)?,
@@ -45,25 +45,28 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     keep(ledger, kind, &key, object, old, warnings)
 }
 
-/// The object with a new status. The rest was checked when it was written and is not looked at again.
-fn status_alone(
+/// Keeps the object with a new status. The rest was checked when it was written and is not looked at again.
+fn keep_status(
+    ledger: &mut dyn Ledger,
     kind: &Kind,
-    body: &Object,
-    old: &Object,
+    (key, body, mut object): (&Key, &Object, Object),
     options: &Options,
-    warnings: &mut Vec<String>,
-) -> Result<Object> {
+) -> Result<Reply> {
+    let mut warnings = Vec::new();
     let status = body.at(&["status"]).cloned().unwrap_or_default();
     let alone = Object(json!({"apiVersion": body.api_version(), "kind": body.kind(), "status": status}));
-    let decoded = decode(kind, &alone, options, warnings)?;
-    let mut object = old.clone();
-    match decoded.at(&["status"]) {
-        Some(status) => object.set(&["status"], status.clone()),
+    let mut decoded = decode(kind, &alone, options, &mut warnings)?;
+    let status = decoded.0.get_mut("status").map(Value::take);
+    if object.at(&["status"]) == status.as_ref() {
+        return Ok(Reply { object, warnings, changed: false });
+    }
+    match status {
+        Some(status) => object.set(&["status"], status),
         None => {
             object.unset(&["status"]);
         }
     }
-    Ok(object)
+    Ok(Reply::changed(ledger.put(key, object)?, warnings))
 }
 
 /// The pod with more ephemeral containers; whatever else the body says is not looked at.
@@ -193,6 +196,7 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) 
                 keep(object, "spec");
             }
         }
+        // The others change one part of the stored object.
         Part::Status | Part::EphemeralContainers | Part::Resize => {}
         Part::Finalize => {
             let finalizers = object.at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));

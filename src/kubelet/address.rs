@@ -31,10 +31,8 @@ pub fn of(pod: &LocalPod) -> Option<Str> {
 /// The node's address, for pods on the host's network and for `status.hostIP`.
 pub fn of_node(pod: &LocalPod) -> String {
     let node = pod.spec.node_name.as_deref().and_then(|name| pod.world.find("nodes", "", name));
-    let addresses = node.map(|node| node.object()).and_then(|node| node.at(&["status", "addresses"]).cloned());
-    let addresses = addresses.as_ref().and_then(|list| list.as_array()).map_or(&[][..], Vec::as_slice);
-    let internal = addresses.iter().find(|address| address["type"] == "InternalIP");
-    internal.and_then(|address| address["address"].as_str()).unwrap_or("127.0.0.1").to_owned()
+    let address = node.and_then(|node| node.node()?.address.as_deref());
+    address.unwrap_or("127.0.0.1").to_owned()
 }
 
 /// Why the pod cannot start when no address is left.

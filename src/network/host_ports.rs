@@ -36,8 +36,11 @@ fn wanted(world: &World, row: &Row) -> Vec<HostPort> {
     let pod = row.pod();
     let node = pod.and_then(|pod| pod.node.as_ref()).and_then(|node| world.facts.nodes.get(node));
     let is_here = node.is_some_and(|node| node.ours && !node.simulated);
+    if !is_here || !row.mentions("hostPort") {
+        return Vec::new();
+    }
     let object = row.body();
-    if !is_here || object.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true)) {
+    if object.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true)) {
         return Vec::new();
     }
     let Some(address) = pod.and_then(|pod| pod.address()).and_then(|ip| ip.parse().ok()) else { return Vec::new() };

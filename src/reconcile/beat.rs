@@ -9,6 +9,7 @@ use super::ledger::Overlay;
 use super::queue::{Item, Queue};
 use super::{Line, Narrator, Weight, tail};
 use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::rules::metadata;
 use crate::apiserver::update::{Part, bind, update};
 use crate::apiserver::{Ledger, Options, create};
 use crate::kinds::{self, Kind};
@@ -255,7 +256,8 @@ impl Beat<'_> {
             // Made and gone within this beat: nobody saw it.
             let Some(after) = after else { continue };
             let object = after.body();
-            let unchanged = |before: &&Arc<Row>| again.contains(&key) && is_same(&before.body(), &object);
+            // A change that was taken back within the beat.
+            let unchanged = |before: &&Arc<Row>| again.contains(&key) && metadata::same(&before.body(), &object);
             if let Some(before) = before.filter(unchanged) {
                 undone.insert(key.clone());
                 written.push((key, before.body().0.to_string().into(), before.revision));
@@ -309,16 +311,6 @@ pub fn stage(
         Verb::Bind { pod, uid, node } => bind(&mut ledger, pod, uid, node).map(|_| ()),
         Verb::Attempt { .. } => Ok(()),
     }
-}
-
-/// Whether two states differ in nothing but the revision: a change that was taken back within a beat.
-fn is_same(before: &Object, after: &Object) -> bool {
-    let bare = |object: &Object| {
-        let mut bare = object.clone();
-        bare.unset(&["metadata", "resourceVersion"]);
-        bare
-    };
-    before.uid() == after.uid() && bare(before) == bare(after)
 }
 
 /// `spec.finalizers` of a namespace that is being deleted have a part of their own, everything else of it is the main one.

@@ -32,6 +32,10 @@ impl Ledger for Overlay<'_> {
         Ok(self.world.get(key).is_some())
     }
 
+    fn label(&self, key: &Key, label: &str) -> Result<Option<String>> {
+        Ok(self.world.get(key).and_then(|row| row.label(label).map(str::to_owned)))
+    }
+
     fn put(&mut self, key: &Key, mut object: Object) -> Result<Object> {
         self.revision += 1;
         object.set(&["metadata", "resourceVersion"], self.revision.to_string());

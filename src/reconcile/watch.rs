@@ -122,6 +122,7 @@ pub struct Control {
 impl Control {
     /// Takes over: takes stock of the machine, then of the store, and makes everything due.
     pub fn start(mut api: Api, leadership: Leadership, settings: Settings) -> anyhow::Result<Control> {
+        runtime::allocator::suit_objects();
         let (outbox, inbox) = channel();
         let program = settings.shim.as_deref().unwrap_or(Path::new(machine::THIS));
         let pod_network = settings.node.is_none() || runtime::has_pod_network(program);

@@ -9,6 +9,7 @@
 //! [`Report`](crate::world::Report).
 //! Start reading at [`machine`], then `shim/mod.rs`; [`folder`] says what is on disk, [`wire`] what goes over the socket.
 
+pub mod allocator;
 mod build;
 pub mod bury;
 pub mod capacity;

@@ -119,6 +119,8 @@ pub struct World {
     rows: BTreeMap<Resource, Rows>,
     /// Dependents by the uid of an owner.
     dependents: HashMap<Str, BTreeSet<Key>>,
+    /// The nodes that are not Ready.
+    unready: BTreeSet<Key>,
     /// Pods by the node they are bound to; unbound ones under the empty name.
     by_node: HashMap<Str, BTreeSet<Key>>,
     /// Pods by their address; those that have ended for good gave theirs back.
@@ -154,6 +156,7 @@ impl World {
             settings: Settings::default(),
             rows: BTreeMap::new(),
             dependents: HashMap::new(),
+            unready: BTreeSet::new(),
             by_node: HashMap::new(),
             fleet: fleet::Fleet::default(),
             crowds: RefCell::default(),
@@ -205,6 +208,11 @@ impl World {
     /// Every row, ordered by resource, namespace and name.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Row>> {
         self.rows.values().flat_map(BTreeMap::values)
+    }
+
+    /// The nodes that are not Ready.
+    pub fn unready_nodes(&self) -> impl Iterator<Item = &Key> {
+        self.unready.iter()
     }
 
     /// Rows that name this uid as an owner, in order of their keys.
@@ -280,6 +288,9 @@ impl World {
         for owner in row.owners.iter() {
             self.dependents.entry(owner.uid.as_str().into()).or_default().insert(row.key.clone());
         }
+        if row.node().is_some_and(|node| node.ready != Some(true)) {
+            self.unready.insert(row.key.clone());
+        }
         if let Some(pod) = row.pod() {
             let node = pod.node.clone().unwrap_or_else(|| "".into());
             let lives = !pod.phase.is_terminal();
@@ -305,6 +316,7 @@ impl World {
         for owner in row.owners.iter() {
             drop_from(&mut self.dependents, &owner.uid, &row.key);
         }
+        self.unready.remove(&row.key);
         if let Some(pod) = row.pod() {
             let node = pod.node.as_deref().unwrap_or("");
             if let Some(node) = pod.node.as_ref().filter(|_| !pod.phase.is_terminal()) {

@@ -184,6 +184,8 @@ pub struct NodeFields {
     pub unschedulable: bool,
     /// Condition Ready: True, False, or unknown to the node controller.
     pub ready: Option<bool>,
+    /// The address of type InternalIP in `status.addresses`.
+    pub address: Option<Str>,
     /// Annotation [`RUNTIME`].
     pub runtime: Option<Str>,
     /// Annotation [`STOPPED`].
@@ -224,11 +226,13 @@ impl NodeFields {
             added: taint["timeAdded"].as_str().and_then(|text| text.parse().ok()),
         };
         let ready = node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready");
+        let internal = node.items(&["status", "addresses"]).iter().find(|one| one["type"] == "InternalIP");
         NodeFields {
             allocatable: Requests::of_list(allocatable),
             pods,
             taints: node.items(&["spec", "taints"]).iter().map(taint).collect(),
             unschedulable: node.at(&["spec", "unschedulable"]).is_some_and(|value| value == true),
+            address: internal.and_then(|one| one["address"].as_str()).map(Str::from),
             runtime: node.annotation(RUNTIME).map(Str::from),
             stopped: node.annotation(STOPPED).map(Str::from),
             images: images(node),

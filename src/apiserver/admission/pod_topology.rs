@@ -19,9 +19,9 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
 
 /// Takes the labels over from a node, where it has them.
 pub fn copy(ledger: &dyn Ledger, pod: &mut Object, node: &str) -> Result<()> {
-    let Some(node) = ledger.get(&Key::new(Resource("nodes"), "", node))? else { return Ok(()) };
+    let node = Key::new(Resource("nodes"), "", node);
     for label in LABELS {
-        if let Some(value) = node.label(label) {
+        if let Some(value) = ledger.label(&node, label)? {
             pod.set(&["metadata", "labels", label], value);
         }
     }

@@ -26,8 +26,8 @@ pub fn spec_differs(new: &Object, old: &Object) -> bool {
 
 /// Whether the two are the same but for the revision: such a write is not made.
 pub fn same(new: &Object, old: &Object) -> bool {
-    let metadata = |object: &Object| object.at(&["metadata"]).cloned().unwrap_or_default();
-    !differs(&new.0, &old.0, &["metadata"]) && !differs(&metadata(new), &metadata(old), &["resourceVersion"])
+    let (of_new, of_old) = (&new.0["metadata"], &old.0["metadata"]);
+    !differs(&new.0, &old.0, &["metadata"]) && !differs(of_new, of_old, &["resourceVersion"])
 }
 
 /// Whether two maps differ in any field but these.

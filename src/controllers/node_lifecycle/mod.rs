@@ -40,11 +40,7 @@ pub const LOOP: Loop = Loop { name: "node-controller", root: ROOT, concerns, pla
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         // Whether any node is ready decides what becomes of those that are not.
-        ROOT => {
-            let unready = |node: &&Arc<Row>| node.node().is_some_and(|node| node.ready != Some(true));
-            let others = world.list(ROOT).filter(unready).map(|node| node.key.clone());
-            others.chain([row.key.clone()]).collect()
-        }
+        ROOT => world.unready_nodes().cloned().chain([row.key.clone()]).collect(),
         "pods" => {
             let node = row.pod().and_then(|pod| world.find(ROOT, "", pod.node.as_deref()?));
             let watched = |node: &&Arc<Row>| {
