@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <state>/epoch                      the highest epoch that opened it: a shim of a lower one does not begin
+//! <state>/pods.root/                 empty: containers with files of their own build them there, each in mounts that nobody else sees
 //! <state>/pods/<uid>/                0700; also the shim's lock (flock for as long as it lives) and its working folder
 //!                    record.json     start and exit of every container, by write and rename
 //!                    shim.sock       the shim's socket
@@ -17,7 +18,7 @@
 use super::process::{self, Identity};
 use super::wire::Record;
 use anyhow::{Context, Result, bail};
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fs;
 use std::io::{self, Write};
@@ -25,6 +26,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// Where containers build their view of files, in the state folder.
+pub const ROOT: &str = "pods.root";
 /// The record's name in a pod's folder.
 pub const RECORD: &str = "record.json";
 /// The socket's name in a pod's folder; with a dot, which no container's name has.
@@ -165,8 +168,17 @@ fn lock_holder(pod: &Path) -> Option<Identity> {
 }
 
 /// Puts a record in place of the one before, whole or not at all.
+///
+/// The two change places and the old one is deleted: where one file is renamed over another, file systems write it out there and then,
+/// so that it is whole after a power cut, and that takes milliseconds on a busy disk.
 pub fn write_record(pod: &Path, record: &Record) -> io::Result<()> {
-    replace(&pod.join(RECORD), &serde_json::to_vec(record)?)
+    let (path, content) = (pod.join(RECORD), serde_json::to_vec(record)?);
+    let fresh = write_beside(&path, &content)?;
+    match renameat_with(CWD, &fresh, CWD, &path, RenameFlags::EXCHANGE) {
+        Ok(()) => fs::remove_file(fresh),
+        // There is none yet, or the file system knows no such thing.
+        Err(_) => fs::rename(&fresh, &path),
+    }
 }
 
 /// The highest epoch that has opened the state folder.
@@ -181,12 +193,17 @@ pub fn write_epoch(state: &Path, epoch: u64) -> io::Result<()> {
 
 /// Puts content in place of what was there, whole or not at all. No fsync: a killed process loses nothing that it wrote, and what a machine that lost power left behind is void anyway.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    fs::rename(write_beside(path, content)?, path)
+}
+
+/// Writes what is to take a file's place into another one.
+fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     let fresh = path.with_extension("new");
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(&fresh)?;
     file.write_all(content)?;
-    fs::rename(&fresh, path)
+    Ok(fresh)
 }
 
 #[cfg(test)]

@@ -211,6 +211,13 @@ fn what_runs_goes_on_until_its_successor_is_built() {
         assert!(described.contains(text), "{text}: {described}");
     }
     assert_eq!((cluster.pid("made"), cluster.read("pod/made", RESTARTS)), (pid, "0".to_owned()));
+    for what in ["image/made", "pod/made"] {
+        let why = cluster.kloop(&format!("why {what}")).out;
+        assert!(
+            why.contains("its last build failed: ") && why.contains("\"./build.sh\" exited with code 3"),
+            "{what}: {why}"
+        );
+    }
     // One that goes on does so before anything is stopped.
     fs::remove_file(folder.join("go")).expect("removed");
     source("two\n");

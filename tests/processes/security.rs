@@ -225,3 +225,24 @@ fn another_user_gets_nowhere() {
     assert_ne!(stranger("cat", &format!("{home}/state.db")).code, 0);
     assert_eq!((cluster.pid("web"), cluster.read("pod/web", "{.status.phase}")), (pid, "Running".to_owned()));
 }
+
+#[test]
+fn a_pod_gets_what_its_runtime_class_says_and_none_without_one() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let of_class =
+        |name: &str, more: &str| pod_with(name, &format!("{ONCE}, runtimeClassName: small{more}"), "", "echo it runs");
+    let said = cluster.run(&["apply", "-f", "-"], &of_class("early", ""));
+    assert!(said.err.contains("pod rejected: RuntimeClass \"small\" not found"), "{}", said.err);
+    cluster.apply(
+        "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: small}, handler: any, \
+         overhead: {podFixed: {memory: 16Mi}}, scheduling: {tolerations: [{key: small, operator: Exists}]}}",
+    );
+    let said = cluster.run(&["apply", "-f", "-"], &of_class("other", ", overhead: {memory: 1Mi}"));
+    assert!(said.err.contains("Pod's Overhead doesn't match RuntimeClass's defined Overhead"), "{}", said.err);
+    cluster.apply(&of_class("late", ""));
+    cluster.until_reads("pod/late", "{.status.phase}", "Succeeded");
+    assert_eq!(cluster.log("late", "main"), "it runs\n");
+    assert_eq!(cluster.read("pod/late", "{.spec.overhead.memory}"), "16Mi");
+    assert_eq!(cluster.read("pod/late", "{.spec.tolerations[?(@.key==\"small\")].operator}"), "Exists");
+}

@@ -180,6 +180,29 @@ fn run_in_the_foreground_gives_the_words_and_the_exit_code() {
 }
 
 #[test]
+fn what_has_ended_before_anybody_came_is_read_from_its_log() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    // Each of these ends about when it would be attached to.
+    for number in 0..5 {
+        let name = format!("quick-{number}");
+        let line = ["run", &name, "--image=busybox", "--attach", "--restart=Never", "--", "echo", "word"];
+        let said = cluster.run(&line, "");
+        assert_eq!((&*said.out, said.code), ("word\n", 0), "{}", said.err);
+    }
+    let said = cluster.kloop("attach quick-0");
+    let told = "error: cannot attach a container in a completed pod; current phase is Succeeded\n";
+    assert_eq!((&*said.out, &*said.err, said.code), ("", told, 1));
+    cluster.apply(&super::pod("long", "Never", 1, "exec sleep 1000"));
+    cluster.until_reads("pod/long", "{.status.phase}", "Running");
+    let debug = ["debug", "long", "--attach", "--image=busybox", "-c", "look", "--", "echo", "seen"];
+    let said = cluster.run(&debug, "");
+    assert_eq!((&*said.out, said.code), ("seen\n", 0), "{}", said.err);
+    cluster.ok("delete pods --all");
+    cluster.nothing_is_left();
+}
+
+#[test]
 fn run_in_the_foreground_says_when_nothing_will_start() {
     let cluster = Cluster::new();
     let line = ["run", "a", "--image=busybox", "-i", "--rm", "--pod-running-timeout=10ms", "--", "cat"];

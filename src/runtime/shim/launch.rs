@@ -54,8 +54,6 @@ pub enum Place<'a> {
         ground: Option<&'a view::Ground>,
         /// The pod's folder.
         pod: &'a Path,
-        /// The container's folder.
-        own: &'a Path,
         /// The file of its termination message, and where it finds it.
         message: (&'a Path, &'a str),
         /// What it sees.
@@ -84,6 +82,11 @@ pub struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
+    /// What a variable holds.
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
     /// Whether nothing has to be done between fork and exec. A score alone is not worth that.
     fn are_plain(&self) -> bool {
         let Launch { user, hostname, rights, .. } = self.launch;
@@ -129,7 +132,7 @@ pub fn start(
             // Only this process and what it starts see volumes in memory.
             let in_memory = launch.volumes.iter().any(|volume| matches!(volume.source, Source::Memory { .. }));
             let ground = if in_memory { None } else { ground.now() };
-            Place::Own { ground, pod, own: &pod.join(own), message, view, volumes: &launch.volumes }
+            Place::Own { ground, pod, message, view, volumes: &launch.volumes }
         }
         None => Place::Here,
     };
@@ -202,9 +205,10 @@ pub fn run(argv: &[String], surroundings: &Surroundings, place: Place, gate: Opt
                 }
                 match place {
                     Place::Here => view::call_it(&surroundings.launch.hostname),
-                    Place::Own { ground, pod, own, message, view, volumes } => {
+                    Place::Own { ground, pod, message, view, volumes } => {
                         let mounts = view::begin(ground, surroundings.launch.watched.pids.is_some())?;
-                        view::enter(mounts, pod, own, message, surroundings.cwd, view, volumes)?;
+                        let lives = [surroundings.cwd, Path::new(surroundings.variable("HOME").unwrap_or("/"))];
+                        view::enter(mounts, pod, message, lives, view, volumes)?;
                         view::call_it(&surroundings.launch.hostname);
                     }
                     Place::Of(process) => view::join(process)?,
@@ -233,7 +237,7 @@ fn program<'a>(argv: &[String], surroundings: &Surroundings<'a>) -> Result<spawn
     let is_hidden = cwd.ends_with(Path::new(&launch.container).join("scratch")) && !cwd.is_dir();
     let cwd = if is_hidden { Path::new("/") } else { cwd };
     check_cwd(cwd)?;
-    let path = env.iter().rev().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+    let path = surroundings.variable("PATH").unwrap_or_default();
     let file = find(name, path, cwd)?;
     let terminal = terminal.map(|asked| pty::open(asked, launch.user.as_ref())).transpose()?;
     let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));

@@ -66,13 +66,13 @@ struct Composer<'a> {
     tmp: Option<Tmp>,
 }
 
-/// Lays the machine's files, with these mounts, out below `base`, a fresh tmpfs, and opens the new root. `cwd` is where the container
-/// begins, `tmp` its own `/tmp`; without one it is laid out as everything is.
+/// Lays the machine's files, with these mounts, out below `base`, a fresh tmpfs, and opens the new root. The container `lives` in
+/// these folders, and `tmp` is its own `/tmp`; without one that is laid out as everything is.
 pub fn compose(
     base: &Path,
     mounts: Vec<Mounted>,
     wanted: &[Wanted],
-    cwd: &Path,
+    lives: [&Path; 2],
     tmp: Option<Tmp>,
 ) -> Result<OwnedFd, String> {
     let is_root = is_machines_root();
@@ -80,8 +80,7 @@ pub fn compose(
     let mut places: Vec<Wanted> = wanted.iter().filter(is_seen).filter_map(missing).collect();
     if !is_root {
         let writable = WRITABLE.iter().map(Path::new).filter(|path| path.is_dir());
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let lived = [Some(cwd), home.as_deref()].into_iter().flatten().filter_map(foreign);
+        let lived = lives.into_iter().filter_map(foreign);
         places.extend(writable.map(Path::to_owned).chain(lived).map(|path| Wanted { path, is_folder: true }));
     }
     let root = base.join("root");

@@ -34,8 +34,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use tmp::Tmp;
 
-/// Where the new root is built, in a container's folder.
-const ROOT: &str = "root";
 /// The namespaces that a container may have of its own, by their names in `/proc`.
 const SPACES: [(&str, ThreadNameSpaceType); 3] = [
     ("user", ThreadNameSpaceType::USER),
@@ -56,17 +54,17 @@ pub fn begin(ground: Option<&Ground>, counted: bool) -> Result<Vec<Mounted>, Str
     ground::prepare().map(|()| mounts)
 }
 
-/// Gives this process, which has begun, its view. `own` is the container's folder in its
-/// pod's; `message` the file there that it also finds where it is to leave its termination message; `cwd` is made when it is missing.
+/// Gives this process, which has begun, its view. `message` is the file in its pod's folder that it also finds where it is to leave its
+/// termination message; of the folders that it `lives` in, where it begins and its home, the first is made when it is missing.
 pub fn enter(
     mounts: Vec<Mounted>,
     pod: &Path,
-    own: &Path,
     message: (&Path, &str),
-    cwd: &Path,
+    lives: [&Path; 2],
     view: &View,
     volumes: &[Volume],
 ) -> Result<(), String> {
+    let [cwd, _] = lives;
     let mut binds = bind::all(pod, view, volumes)?;
     // Its last words are kept; what else it writes in its own folder is as fresh after a restart as everything is.
     let places = [&*message.0.to_string_lossy(), message.1];
@@ -78,15 +76,16 @@ pub fn enter(
     }
     let mut wanted: Vec<compose::Wanted> = binds.iter().map(bind::Bind::wanted).collect();
     wanted.push(compose::Wanted { path: cwd.to_owned(), is_folder: true });
-    let base = own.join(ROOT);
+    let pods = pod.parent().unwrap_or(pod);
+    // One place for all of them, which none sees of any other.
+    let base = pods.with_file_name(folder::ROOT);
     folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;
     mount("tmpfs", &base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
         .map_err(said("mount a tmpfs"))?;
-    let pods = pod.parent().unwrap_or(pod);
     let mounts = mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
     let shown = view.shown.iter().map(Path::new).chain([pod, cwd]);
     let tmp = Tmp::with(shown, binds.iter().map(|bind| &*bind.target));
-    let root = compose::compose(&base, mounts, &wanted, cwd, tmp)?;
+    let root = compose::compose(&base, mounts, &wanted, lives, tmp)?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     if view.read_only {
         // What cannot be made is told when it is mounted.

@@ -40,6 +40,19 @@ pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
     Ok(())
 }
 
+/// Makes the files of an open volume of kloop's own what they should be. Nobody sees the folder itself, only these files are mounted, so
+/// they need not change all at once.
+pub fn keep(volume: &OwnedFd, files: &[File]) -> Result<()> {
+    if files.iter().any(|file| !safely::is_plain(&file.path) || file.path.contains('/')) {
+        return Err(Errno::INVAL);
+    }
+    for file in files.iter().filter(|file| !safely::reads(volume, &file.path, file.mode, &file.content)) {
+        let _ = unlinkat(volume, &file.path, AtFlags::empty());
+        write_all(volume, std::slice::from_ref(file))?;
+    }
+    Ok(())
+}
+
 /// The time, as the kubelet has it (atomic_writer.go): `..2026_11_21_13_00_00.123456789`.
 fn fresh_name() -> String {
     let now = wire::moment(wire::now());

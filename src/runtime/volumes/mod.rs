@@ -46,7 +46,8 @@ fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String
         }
         Source::Files(files) => {
             let folder = make_folder(root, &volume.name).map_err(failed)?;
-            content::replace(&folder, files).map_err(failed)
+            let lay = if volume.name.contains('.') { content::keep } else { content::replace };
+            lay(&folder, files).map_err(failed)
         }
         Source::Host { path, kind } => check_host(Path::new(path), kind),
         Source::Kept(name) => {
@@ -186,6 +187,21 @@ mod tests {
         assert!(!volume.join(before).exists(), "what was before is gone");
         lay_out(pod.path(), &files(&[])).unwrap();
         assert_eq!(listed(&volume), ["..data"]);
+    }
+
+    #[test]
+    fn files_of_our_own_lie_side_by_side() {
+        let pod = tempfile::tempdir().unwrap();
+        let own = |text: &str| {
+            let files = files(&[("hosts", 0o644, text), ("resolv.conf", 0o644, "same")]);
+            [Volume { name: "etc.d".into(), source: files[0].source.clone() }]
+        };
+        let path = pod.path().join(FOLDER).join("etc.d");
+        for text in ["one", "other"] {
+            lay_out(pod.path(), &own(text)).unwrap();
+            assert_eq!(fs::read_to_string(path.join("hosts")).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
     }
 
     #[test]
