@@ -98,3 +98,35 @@ fn lines(fields: &str) -> String {
 fn on_host_files(manifest: &str) -> String {
     manifest.replace("metadata: {", "metadata: {annotations: {kloop.dev/filesystem: host}, ")
 }
+
+/// A container that runs `processes/server.py`, with these fields more: HTTP at the port 8080, datagrams at 5300.
+fn serving(more: &str) -> String {
+    let program = serde_json::Value::from(include_str!("processes/server.py"));
+    let ready = "httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, failureThreshold: 1";
+    format!("{{name: main, image: 'python:3', command: [python3, -c, {program}], {more}readinessProbe: {{{ready}}}}}")
+}
+
+/// A Deployment of such servers with the label `app: NAME`.
+fn servers(name: &str, replicas: usize, more: &str) -> String {
+    let labels = format!("{{app: {name}}}");
+    format!(
+        "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: {name}, labels: {labels}}}, spec: {{replicas: {replicas}, selector: {{matchLabels: {labels}}}, \
+         template: {{metadata: {{labels: {labels}}}, spec: {{terminationGracePeriodSeconds: 5, containers: [{}]}}}}}}}}\n---\n",
+        serving(more)
+    )
+}
+
+/// One such server with the label `app: NAME`.
+fn server(name: &str, more: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {name}}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{}]}}}}\n---\n",
+        serving(more)
+    )
+}
+
+/// A Service for the pods with the label `app: NAME`, with these fields.
+fn service(name: &str, fields: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{selector: {{app: {name}}}, {fields}}}}}\n---\n"
+    )
+}

@@ -10,7 +10,7 @@ use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::watch::HEARD;
 use crate::reconcile::why::{Answer, Deed, Limited, Link, Plane, Standing, explain, unmet};
 use crate::reconcile::{leader, tail};
-use crate::runtime::{folder, logs, ports, usage};
+use crate::runtime::{folder, has_gateway, logs, ports, usage};
 use crate::store::Store;
 use crate::world::usage::Throttling;
 use crate::world::{Phase, Row, World};
@@ -118,7 +118,8 @@ fn look(store: &Store) -> Outcome<(World, Plane)> {
     let heard = meta(HEARD).and_then(|text| text.parse().ok());
     let runs = leader::leader_of(store.home()).is_some();
     let lost = if runs { HashSet::new() } else { lost(&world, store) };
-    Ok((world, Plane { runs, heard, lost }))
+    let is_closed = world.list("ingresses.networking.k8s.io").next().is_some() && !has_gateway(store.home());
+    Ok((world, Plane { runs, heard, lost, is_closed }))
 }
 
 /// The pods of this machine whose status says that they run, and that have no shim any more.

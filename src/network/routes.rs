@@ -60,7 +60,7 @@ pub(super) fn tell_blocked(world: &World, row: &Row, plan: &mut Plan, text: impl
 }
 
 /// None for a Service that leads nowhere, not even by its name.
-fn route(world: &World, row: &Row) -> Option<Route> {
+pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
     let service = row.body();
     let text = |field: &str| service.text(&["spec", field]).unwrap_or_default();
     let address = Some(text("clusterIP")).filter(|ip| *ip != "None").unwrap_or_default();

@@ -40,7 +40,10 @@ mod volumes;
 pub mod wire;
 
 pub use machine::{Host, Machine};
-pub use network::{gate::is_possible as has_pod_network, gateway::is_free as is_network_free, resolver_of};
+pub use network::{
+    gate::is_possible as has_pod_network, gateway::is_free as is_network_free, gateway::runs as has_gateway,
+    resolver_of,
+};
 
 use std::process::ExitCode;
 

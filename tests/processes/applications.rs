@@ -87,9 +87,12 @@ fn a_sidecar_ships_everything_before_it_ends() {
 
 #[test]
 fn members_find_each_other_and_follow_a_leader() {
-    let cluster = Cluster::new();
+    elect(&Cluster::new());
+}
+
+fn elect(cluster: &Cluster) {
     let _plane = cluster.watch();
-    let folder = apply(&cluster, "election");
+    let folder = apply(cluster, "election");
     cluster.ready_pods("app=member", 3);
     let says = |name: &str, path: &str| {
         let address = cluster.read(&format!("pod/{name}"), "{.status.podIP}");
@@ -111,20 +114,32 @@ fn members_find_each_other_and_follow_a_leader() {
 
 #[test]
 fn a_canary_gets_its_share_and_a_selector_switches() {
-    let cluster = Cluster::new();
+    switch(&Cluster::new());
+}
+
+fn switch(cluster: &Cluster) {
     let _plane = cluster.watch();
-    let folder = apply(&cluster, "canary");
+    let folder = apply(cluster, "canary");
     cluster.ready_pods("app=page", 4);
     let seen =
-        |service: &str| (0..40).map(|_| page_of(&cluster, service, "/")).collect::<std::collections::BTreeSet<_>>();
+        |service: &str| (0..40).map(|_| page_of(cluster, service, "/")).collect::<std::collections::BTreeSet<_>>();
     let only = |colour: &str| std::collections::BTreeSet::from([format!("{colour}\n")]);
     cluster.until("both are seen, and nothing else", || {
         seen("page") == only("blue").union(&only("green")).cloned().collect()
     });
     cluster.until("blue is live", || seen("live") == only("blue"));
     cluster.ok(r#"patch service live -p {"spec":{"selector":{"version":"green"}}}"#);
-    cluster.until("green is live", || page_of(&cluster, "live", "/") == "green\n");
+    cluster.until("green is live", || page_of(cluster, "live", "/") == "green\n");
     assert_eq!(seen("live"), only("green"), "and blue no more");
     cluster.ok(&format!("delete -f {folder}"));
     cluster.nothing_is_left();
+}
+
+#[test]
+fn elections_and_canaries_for_an_ordinary_user_as_well() {
+    // Who is one already has tried it by the tests before.
+    if rustix::process::geteuid().is_root() {
+        elect(&Cluster::of_user(65_534));
+        switch(&Cluster::of_user(65_534));
+    }
 }

@@ -1,41 +1,14 @@
 //! The gateway: names and the ways in from outside go on while no control plane runs; ports of the machine; datagrams.
 
+use super::{server, service};
 use crate::cluster::Cluster;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-/// A server of HTTP/1.1 at the port 8080 that says who it is, and of datagrams at 5300 that says who asked.
-const SERVER: &str = r#"
-import http.server, os, socket, threading
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def do_GET(self):
-        body = (os.environ["HOSTNAME"] + "\n").encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *words):
-        pass
-def datagrams():
-    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    server.bind(("", 5300))
-    while True:
-        said, client = server.recvfrom(100)
-        server.sendto(said.upper() + b" " + client[0].encode(), client)
-threading.Thread(target=datagrams, daemon=True).start()
-http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
-"#;
-
-/// A pod that runs the server, with these more ports, and a Service of both protocols in front of it.
-fn server(name: &str, ports: &str, service: &str) -> String {
-    let program = serde_json::Value::from(SERVER);
-    format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {name}}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: \
-         [{{name: main, image: python3, command: [python3, -c, {program}], ports: [{ports}], readinessProbe: {{tcpSocket: {{port: 8080}}, periodSeconds: 1}}}}]}}}}\n---\n\
-         {{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{selector: {{app: {name}}}, {service}}}}}\n"
-    )
+/// A server, with these ports of its container, and a Service of both protocols in front of it.
+fn web(name: &str, ports: &str, fields: &str) -> String {
+    server(name, &format!("ports: [{ports}], ")) + &service(name, fields)
 }
 
 const PORTS: &str = "ports: [{name: http, port: 8000, targetPort: 8080}, {name: udp, port: 5300, protocol: UDP}]";
@@ -73,7 +46,7 @@ fn for_an_ordinary_user_as_well() {
 
 fn outlive(cluster: &Cluster) {
     let plane = cluster.watch();
-    cluster.apply(&server("web", "", PORTS));
+    cluster.apply(&web("web", "", PORTS));
     cluster.ready_pods("app=web", 1);
     let place = cluster.read("service/web", "{.spec.clusterIP}:8000");
     let answers = |what: &str| cluster.until(what, || fetch(&place).as_deref() == Some("web"));
@@ -90,7 +63,7 @@ fn outlive(cluster: &Cluster) {
     assert_eq!(fetch(&place).as_deref(), Some("web"), "without a control plane");
     assert_eq!(run(cluster, "web", name), address, "its name is known without a control plane");
     // What goes meanwhile is gone with the next one, which takes the gateway over.
-    cluster.apply(&server("other", "", &PORTS.replace("8000", "8001")));
+    cluster.apply(&web("other", "", &PORTS.replace("8000", "8001")));
     cluster.ok("delete service web");
     let plane = cluster.watch();
     let other = cluster.read("service/other", "{.spec.clusterIP}:8001");
@@ -121,15 +94,15 @@ fn ports_of_the_machine_lead_to_pods() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let port = free_port();
-    let said = cluster.apply(&server("web", &format!("{{containerPort: 8080, hostPort: {port}}}"), PORTS));
+    let said = cluster.apply(&web("web", &format!("{{containerPort: 8080, hostPort: {port}}}"), PORTS));
     assert!(!said.contains("Warning"), "{said}");
     let place = format!("127.0.0.1:{port}");
     cluster.until("it answers", || fetch(&place).as_deref() == Some("web"));
     // The scheduler gives a port of the machine away once; and one that another program has is told.
-    cluster.apply(&server("late", &format!("{{containerPort: 8080, hostPort: {port}}}"), PORTS));
+    cluster.apply(&web("late", &format!("{{containerPort: 8080, hostPort: {port}}}"), PORTS));
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = taken.local_addr().unwrap();
-    cluster.apply(&server("other", &format!("{{containerPort: 8080, hostPort: {}}}", there.port()), PORTS));
+    cluster.apply(&web("other", &format!("{{containerPort: 8080, hostPort: {}}}", there.port()), PORTS));
     let told = format!("hostPort {there}/TCP does not lead to the pod: Address already in use");
     cluster.until("it is told", || cluster.ok("describe pod other").contains(&told));
     cluster.until("it is refused", || {
@@ -149,7 +122,7 @@ fn a_node_port_that_is_taken_is_told() {
     let (port, _taken) =
         (31_000..32_000).find_map(|port| Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?))).unwrap();
     let ports = format!("type: NodePort, ports: [{{port: 8000, targetPort: 8080, nodePort: {port}}}]");
-    cluster.apply(&server("web", "", &ports));
+    cluster.apply(&web("web", "", &ports));
     let told =
         format!("the rest of the machine does not reach it at 127.0.0.1:{port}/TCP: Address already in use; pods do");
     cluster.until("an event tells", || cluster.ok("describe service web").contains(&told));
@@ -161,8 +134,8 @@ fn a_node_port_that_is_taken_is_told() {
 fn datagrams_come_in_and_answers_leave_from_where_was_asked() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.apply(&server("web", "", &format!("type: NodePort, {PORTS}")));
-    cluster.apply(&server("client", "", PORTS));
+    cluster.apply(&web("web", "", &format!("type: NodePort, {PORTS}")));
+    cluster.apply(&web("client", "", PORTS));
     cluster.ready_pods("app=web", 1);
     cluster.ready_pods("app=client", 1);
     let node_port = cluster.read("service/web", "127.0.0.1:{.spec.ports[1].nodePort}");
@@ -198,7 +171,7 @@ fn who_checks_who_answers_is_answered_by_whom_he_asked() {
     }
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.apply(&server("web", "", PORTS));
+    cluster.apply(&web("web", "", PORTS));
     cluster.ready_pods("app=web", 1);
     // A question as the C library of Alpine asks it, which believes only the server that it asked.
     let script = r#"
@@ -218,4 +191,54 @@ print(server == (config["nameserver"], 53), socket.inet_ntoa(said[-4:]))
     cluster.apply(&asker.to_string());
     cluster.until_reads("pod/asker", "{.status.phase}", "Succeeded");
     assert_eq!(cluster.log("asker", "main"), format!("True {}\n", cluster.read("service/web", "{.spec.clusterIP}")));
+}
+
+#[test]
+fn a_gateway_of_another_build_is_replaced() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&web("web", "", PORTS));
+    let place = cluster.read("service/web", "{.spec.clusterIP}:8000");
+    cluster.until("it answers", || fetch(&place).as_deref() == Some("web"));
+    let (gateway, shim) = (cluster.gateways(), cluster.pid("web"));
+    plane.end("KILL");
+    // The same program in another file is another build.
+    let other = cluster.home().join("kloop");
+    std::fs::copy(env!("CARGO_BIN_EXE_kloop"), &other).unwrap();
+    let mut next = cluster.program(other.to_str().unwrap());
+    next.args(["reconcile", "--watch"]);
+    let _plane = cluster.background_program(next);
+    cluster.until("it has a gateway of its own", || cluster.gateways().iter().any(|pid| !gateway.contains(pid)));
+    cluster.until("the other one is gone", || cluster.gateways().len() == 1);
+    cluster.until("it answers again", || fetch(&place).as_deref() == Some("web"));
+    let name = "import socket; print(socket.gethostbyname('web'))";
+    cluster.until("and knows names", || run(&cluster, "web", name).trim() == place.split_once(':').unwrap().0);
+    assert_eq!(cluster.pid("web"), shim, "the pod goes on");
+}
+
+#[test]
+fn clusters_have_addresses_of_their_own_and_it_is_told_where_they_do_not() {
+    let (one, other) = (Cluster::new(), Cluster::new());
+    let _plane = one.watch();
+    one.apply(&web("web", "", PORTS));
+    let place = one.read("service/web", "{.spec.clusterIP}:8000");
+    one.until("it answers", || fetch(&place).as_deref() == Some("web"));
+    other.ok("get namespaces");
+    let of = |cluster: &Cluster| {
+        let store = rusqlite::Connection::open(cluster.home().join("state.db")).unwrap();
+        store.query_row("SELECT value FROM meta WHERE name = 'network'", [], |row| row.get::<_, String>(0)).unwrap()
+    };
+    assert_ne!(of(&one), of(&other));
+    // Two that were made while neither ran may have the same.
+    let same = Cluster::new();
+    same.ok("get namespaces");
+    let store = rusqlite::Connection::open(same.home().join("state.db")).unwrap();
+    store.execute("UPDATE meta SET value = ?1 WHERE name = 'network'", [of(&one)]).unwrap();
+    drop(store);
+    let plane = same.watch();
+    plane.until_says(&format!(
+        "addresses 127.{}.0.0/16: another cluster that runs on this machine has them as well",
+        of(&one)
+    ));
+    assert_eq!(fetch(&place).as_deref(), Some("web"), "the first one is not disturbed");
 }

@@ -1,76 +1,17 @@
 //! Ingresses: HTTP comes in by hosts and paths, over TLS too, and goes to whoever is ready at that moment.
 
+use super::{server, service};
 use crate::cluster::Cluster;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A server that says who it is and what it was told of the request; that talks back in capitals after `Upgrade: echo`, and to each
-/// chunk of a POST as it comes; and that is not ready any more after `/sick`.
-const SERVER: &str = r#"
-import http.server, os
-sick = []
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def do_GET(self):
-        if self.headers["Upgrade"] == "echo":
-            self.send_response(101)
-            self.send_header("Connection", "Upgrade")
-            self.send_header("Upgrade", "echo")
-            self.end_headers()
-            for line in self.rfile:
-                self.wfile.write(line.upper())
-            self.close_connection = True
-            return
-        if self.path == "/sick":
-            sick.append(True)
-        told = [self.headers[name] or "-" for name in ["Host", "X-Forwarded-Host", "X-Forwarded-For", "X-Forwarded-Proto"]]
-        body = " ".join([os.environ["HOSTNAME"], self.path, *told]).encode()
-        self.send_response(500 if sick and self.path == "/healthz" else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def do_POST(self):
-        self.send_response(200)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        while True:
-            chunk = self.rfile.read(int(self.rfile.readline(), 16))
-            self.rfile.readline()
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk.upper()))
-            if not chunk:
-                return
-    def log_message(self, *words):
-        pass
-http.server.ThreadingHTTPServer(("0.0.0.0", 8080), Handler).serve_forever()
-"#;
-
-/// A pod that runs the server, and a Service with a named port in front of it.
-fn server(name: &str) -> String {
-    let program = serde_json::Value::from(SERVER);
-    format!(
-        r#"
-apiVersion: v1
-kind: Pod
-metadata: {{name: {name}, labels: {{app: {name}}}}}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: main
-    image: python:3
-    command: [python3, -c, {program}]
-    readinessProbe: {{httpGet: {{path: /healthz, port: 8080}}, periodSeconds: 1, failureThreshold: 1}}
----
-apiVersion: v1
-kind: Service
-metadata: {{name: {name}}}
-spec: {{selector: {{app: {name}}}, ports: [{{name: http, port: 80, targetPort: 8080}}]}}
----
-"#
-    )
+/// A server, and a Service with a named port in front of it.
+fn web(name: &str) -> String {
+    server(name, "") + &service(name, "ports: [{name: http, port: 80, targetPort: 8080}]")
 }
 
 /// One path of a rule.
@@ -139,7 +80,7 @@ fn lead(cluster: &Cluster) {
         path("/api", "Exact", "api", "name: http"),
         path("/wild", "ImplementationSpecific", "api", "number: 80")
     );
-    cluster.apply(&["front", "api", "other"].map(server).concat());
+    cluster.apply(&["front", "api", "other"].map(web).concat());
     cluster.apply(&ingress("shop", &rules));
     for name in ["front", "api", "other"] {
         cluster.ready_pods(&format!("app={name}"), 1);
@@ -154,7 +95,7 @@ fn lead(cluster: &Cluster) {
         ("127.0.0.1", "/", "other"),
     ];
     for (host, path, server) in table {
-        let wanted = (200, format!("{server} {path} {host} {host} 127.0.0.1 http"));
+        let wanted = (200, format!("{server}\n127.0.0.1\n{path} {host} {host} 127.0.0.1 http -\n"));
         cluster.until(&format!("{host}{path} is answered by {server}"), || {
             get(&place, host, path).as_ref() == Some(&wanted)
         });
@@ -178,7 +119,7 @@ fn lead(cluster: &Cluster) {
 fn only_who_is_ready_is_asked_and_nobody_after_the_end() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.apply(&server("web"));
+    cluster.apply(&web("web"));
     let rule = |host: &str, service: &str| {
         format!("{{rules: [{{host: {host}, http: {{paths: [{}]}}}}]}}", path("/", "Prefix", service, "name: http"))
     };
@@ -201,7 +142,7 @@ fn only_who_is_ready_is_asked_and_nobody_after_the_end() {
 fn bodies_stream_and_protocols_are_gone_over_to() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.apply(&server("web"));
+    cluster.apply(&web("web"));
     cluster.apply(&ingress("web", "{defaultBackend: {service: {name: web, port: {number: 80}}}}"));
     let place = places(&cluster, "web", 1).remove(0);
     cluster.until("it answers", || get(&place, "any", "/").is_some_and(|(code, _)| code == 200));
@@ -248,7 +189,7 @@ fn bodies_stream_and_protocols_are_gone_over_to() {
 fn certificates_are_shown_by_name() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.apply(&server("web"));
+    cluster.apply(&web("web"));
     let names = ["one.example", "*.two.example"];
     let made = names.map(|name| rcgen::generate_simple_self_signed([name.to_owned()]).unwrap());
     for (number, made) in made.iter().enumerate() {
@@ -268,19 +209,25 @@ fn certificates_are_shown_by_name() {
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
     for (name, trusted) in [("one.example", 0), ("eu.two.example", 1)] {
         let said = cluster.wait_for("it answers over TLS", || secure(&place, name, made[trusted].cert.der()));
-        assert_eq!(said, (200, format!("web / {name} {name} 127.0.0.1 https")));
+        assert_eq!(said, (200, format!("web\n127.0.0.1\n/ {name} {name} 127.0.0.1 https -\n")));
         assert_eq!(secure(&place, name, made[1 - trusted].cert.der()), None, "the other certificate is another's");
+        let said = second(&place, name, made[trusted].cert.der());
+        assert_eq!(said, Some((200, format!("web\n127.0.0.1\n/ {name} {name} 127.0.0.1 https a=1; b=2\n"))), "HTTP/2");
     }
     assert_eq!(secure(&place, "three.example", made[0].cert.der()), None, "nobody has a certificate for it");
 }
 
-/// A GET over TLS of a client that trusts this certificate only.
-fn secure(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<(u16, String)> {
+fn trusting(trusted: &CertificateDer<'static>) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_root_certificates(roots).with_no_client_auth();
+    config.with_root_certificates(roots).with_no_client_auth()
+}
+
+/// A GET over TLS of a client that trusts this certificate only.
+fn secure(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<(u16, String)> {
+    let config = trusting(trusted);
     let name_to_ask = ServerName::try_from(name.to_owned()).unwrap();
     let connection = ClientConnection::new(Arc::new(config), name_to_ask).unwrap();
     ask(StreamOwned::new(connection, TcpStream::connect(place).ok()?), name, "/")
@@ -288,11 +235,22 @@ fn secure(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<
 
 #[test]
 fn the_shop_answers() {
-    let cluster = Cluster::new();
+    sell(&Cluster::new());
+}
+
+#[test]
+fn the_shop_answers_for_an_ordinary_user_as_well() {
+    // Who is one already has tried it by the test before.
+    if rustix::process::geteuid().is_root() {
+        sell(&Cluster::of_user(65_534));
+    }
+}
+
+fn sell(cluster: &Cluster) {
     let _plane = cluster.watch();
     let fixture = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/shop").display().to_string();
     cluster.ok(&format!("apply -f {fixture}"));
-    let place = places(&cluster, "shop", 1).remove(0);
+    let place = places(cluster, "shop", 1).remove(0);
     let page = || get(&place, "shop.example", "/").filter(|(code, _)| *code == 200).map(|(_, body)| body);
     let empty = "The corner shop\nseen at http://shop.example\n";
     cluster.until("the page is there", || page().as_deref() == Some(empty));
@@ -304,4 +262,111 @@ fn the_shop_answers() {
     assert!(get(&place, "shop.example", "/queue").unwrap().1.starts_with("The corner shop"), "the queue is inside");
     cluster.ok(&format!("delete -f {fixture}"));
     cluster.nothing_is_left();
+}
+
+/// What a client of HTTP/2 comes to that trusts this certificate only and sends two cookies; none when the proxy does not speak HTTP/2.
+fn second(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<(u16, String)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut config = trusting(trusted);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let stream = tokio::net::TcpStream::connect(place).await.ok()?;
+        let server = ServerName::try_from(name.to_owned()).unwrap();
+        let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(server, stream).await.ok()?;
+        stream.get_ref().1.alpn_protocol().filter(|protocol| *protocol == b"h2")?;
+        let (mut sender, connection) = h2::client::handshake(stream).await.ok()?;
+        let talk = async move {
+            let mut said = Vec::new();
+            // Two requests at a time over one connection.
+            let ask = |sender: &mut h2::client::SendRequest<hyper::body::Bytes>| {
+                let request =
+                    hyper::Request::get(format!("https://{name}/")).header("cookie", "a=1").header("cookie", "b=2");
+                Some(sender.send_request(request.body(()).ok()?, true).ok()?.0)
+            };
+            let both = [ask(&mut sender)?, ask(&mut sender)?];
+            for answer in both {
+                let (head, mut body) = answer.await.ok()?.into_parts();
+                let mut text = Vec::new();
+                while let Some(piece) = body.data().await {
+                    text.extend_from_slice(&piece.ok()?);
+                }
+                said.push((head.status.as_u16(), String::from_utf8_lossy(&text).into_owned()));
+            }
+            assert_eq!(said[0], said[1]);
+            said.pop()
+        };
+        tokio::select! {
+            said = talk => said,
+            _ = connection => None,
+        }
+    })
+}
+
+#[test]
+fn names_of_elsewhere_are_led_to() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let host = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = host.local_addr().unwrap().port();
+    let outside = |name: &str, to: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{type: ExternalName, externalName: {to}}}}}\n---\n"
+        )
+    };
+    cluster
+        .apply(&(outside("outside", "localhost") + &outside("inside", "web.default.svc.cluster.local") + &web("web")));
+    cluster.apply(&ingress(
+        "web",
+        &format!(
+            "{{rules: [{{http: {{paths: [{}, {}]}}}}]}}",
+            path("/outside", "Prefix", "outside", &format!("number: {port}")),
+            path("/inside", "Prefix", "inside", "number: 80")
+        ),
+    ));
+    cluster.ready_pods("app=web", 1);
+    let place = places(&cluster, "web", 1).remove(0);
+    let wanted = (200, "web\n127.0.0.1\n/inside any any 127.0.0.1 http -\n".to_owned());
+    cluster.until("a name of the cluster is led to", || get(&place, "any", "/inside").as_ref() == Some(&wanted));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = host.accept().unwrap().0;
+            let read = client.read(&mut [0; 4096]).unwrap();
+            assert!(read > 0);
+            client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthere").unwrap();
+        });
+        assert_eq!(get(&place, "any", "/outside"), Some((200, "there".into())));
+    });
+}
+
+#[test]
+fn why_tells_what_is_not_served() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&ingress(
+        "web",
+        &format!(
+            "{{tls: [{{secretName: none}}], rules: [{{host: web.example, http: {{paths: [{}, {}]}}}}]}}",
+            path("/", "Prefix", "web", "number: 80"),
+            path("/api", "Prefix", "api", "number: 80")
+        ),
+    ));
+    cluster.apply(&service("web", "ports: [{port: 80}]"));
+    let why = || cluster.run(&["why", "ingress/web"], "");
+    let said = why();
+    assert_eq!(said.code, 1, "{}", said.out);
+    for told in [
+        "web.example/api: there is no Service \"api\"",
+        "no TLS: secret \"none\" not found",
+        "web.example/: Service \"web\" has no ready endpoint",
+        "apply the Service \"api\"",
+    ] {
+        assert!(said.out.contains(told), "{told}: {}", said.out);
+    }
+    cluster.apply(&(web("web") + &web("api")));
+    cluster.ok("patch ingress web --type=merge -p {\"spec\":{\"tls\":null}}");
+    cluster.ready_pods("app=web", 1);
+    cluster.ready_pods("app=api", 1);
+    cluster.until("all is well", || why().code == 0);
+    let place = places(&cluster, "web", 1).remove(0);
+    assert!(why().out.contains(&format!("at {place}")), "{}", why().out);
 }

@@ -1,61 +1,18 @@
 //! The pod network: every pod its own address, the same ports side by side, Services that lead to whoever is ready.
 
+use super::{servers, service};
 use crate::cluster::Cluster;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// A server on every address, at the port 8080, that says who it is and who asked.
-const SERVER: &str = r#"
-import http.server, os
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        body = (os.environ["HOSTNAME"] + " " + self.client_address[0]).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *words):
-        pass
-http.server.ThreadingHTTPServer(("0.0.0.0", 8080), Handler).serve_forever()
-"#;
-
 fn indented(script: &str, by: usize) -> String {
     script.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect()
 }
 
 fn web(replicas: usize) -> String {
-    format!(
-        r#"
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: web}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: web}}}}
-  template:
-    metadata: {{labels: {{app: web}}}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-      - name: main
-        image: python3
-        readinessProbe: {{tcpSocket: {{port: 8080}}, periodSeconds: 1}}
-        command:
-        - python3
-        - -c
-        - |
-{}---
-apiVersion: v1
-kind: Service
-metadata: {{name: web}}
-spec:
-  selector: {{app: web}}
-  ports: [{{port: 80, targetPort: 8080}}]
-"#,
-        indented(SERVER, 10)
-    )
+    servers("web", replicas, "") + &service("web", "ports: [{port: 80, targetPort: 8080}]")
 }
 
 fn script(name: &str, script: &str) -> String {
@@ -89,7 +46,8 @@ fn replicas_share_a_port(cluster: Cluster) {
 import os, urllib.request
 said = set()
 while len(said) < 3:
-    said.add(urllib.request.urlopen("http://" + os.environ["WEB_SERVICE_HOST"] + "/").read().decode())
+    server, client, _ = urllib.request.urlopen("http://" + os.environ["WEB_SERVICE_HOST"] + "/").read().decode().splitlines()
+    said.add(server + " " + client)
 print("\n".join(sorted(said)))
 "#,
     ));
@@ -250,7 +208,7 @@ fn fetch(place: &str) -> Option<String> {
 fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.apply(&web(2).replace("ports: [{port: 80,", "type: LoadBalancer\n  ports: [{port: 8000,"));
+    cluster.apply(&web(2).replace("ports: [{port: 80,", "type: LoadBalancer, ports: [{port: 8000,"));
     let servers: BTreeSet<String> = cluster.ready_pods("app=web", 2).into_iter().collect();
     let address = cluster.read("service/web", "{.spec.clusterIP}:{.spec.ports[0].port}");
     let node_port = cluster.read("service/web", "127.0.0.1:{.spec.ports[0].nodePort}");
@@ -260,7 +218,7 @@ fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
     for place in [address, node_port, balancer] {
         let seen = RefCell::new(BTreeSet::new());
         cluster.until("both have answered", || {
-            seen.borrow_mut().extend(fetch(&place).and_then(|said| Some(said.split_once(' ')?.0.to_owned())));
+            seen.borrow_mut().extend(fetch(&place).and_then(|said| Some(said.split_once('\n')?.0.to_owned())));
             *seen.borrow() == servers
         });
     }
@@ -270,7 +228,7 @@ fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
     forward.until_says("Forwarding from 127.0.0.1:");
     let said = forward.said();
     let place = said.split_whitespace().nth(2).unwrap().to_owned();
-    let first = fetch(&place).unwrap().split_once(' ').unwrap().0.to_owned();
+    let first = fetch(&place).unwrap().split_once('\n').unwrap().0.to_owned();
     assert!(servers.contains(&first));
     cluster.ok(&format!("delete pod {first}"));
     cluster.until("another pod answers", || fetch(&place).is_some_and(|said| !said.starts_with(&first)));

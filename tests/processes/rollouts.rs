@@ -1,6 +1,6 @@
 //! Deployments change: by number, by template, forth and back.
 
-use super::deployment;
+use super::{deployment, servers, service};
 use crate::cluster::{Cluster, is_alive};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -197,22 +197,12 @@ fn a_rollout_that_makes_no_progress_is_given_up_on() {
     assert_eq!(cluster.read("deploy/web", progress), "True/NewReplicaSetAvailable");
 }
 
-/// A server that says which version it is. Who is asked to end lets a moment pass, as everywhere where nothing may be lost.
+/// Servers that say which version they are, to be reached in all ways. Who is asked to end lets a moment pass, as everywhere where
+/// nothing may be lost.
 fn versions(replicas: usize) -> String {
-    let script = "import http.server, os\nclass Handler(http.server.BaseHTTPRequestHandler):\n    def do_GET(self):\n        \
-                  self.send_response(200)\n        self.end_headers()\n        self.wfile.write(os.environ['VERSION'].encode())\n    \
-                  def log_message(self, *words):\n        pass\nclass Server(http.server.ThreadingHTTPServer):\n    request_queue_size = 128\n\
-                  Server(('', 8080), Handler).serve_forever()\n";
-    let container = serde_json::json!({"name": "main", "image": "python3", "command": ["python3", "-c", script],
-        "env": [{"name": "VERSION", "value": "one"}], "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
-        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1}});
-    let labels = serde_json::json!({"app": "web"});
-    let pods = serde_json::json!({"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 5, "containers": [container]}});
-    let deployment = serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": labels},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pods}});
-    let service = serde_json::json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
-        "spec": {"selector": labels, "ports": [{"port": 8080}]}});
-    format!("{deployment}\n---\n{service}\n")
+    let more = "env: [{name: VERSION, value: one}], lifecycle: {preStop: {sleep: {seconds: 1}}}, ";
+    let ingress = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web}, spec: {defaultBackend: {service: {name: web, port: {number: 8080}}}}}";
+    servers("web", replicas, more) + &service("web", "type: NodePort, ports: [{port: 8080}]") + ingress
 }
 
 /// What a client comes to: the version that answered, or what went wrong.
@@ -221,7 +211,8 @@ fn visit(place: &str) -> Result<String, String> {
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").map_err(|error| format!("write: {error}"))?;
     let mut said = String::new();
     stream.read_to_string(&mut said).map_err(|error| format!("read: {error}"))?;
-    let (_, version) = said.split_once("\r\n\r\n").ok_or("no answer")?;
+    let (head, body) = said.split_once("\r\n\r\n").ok_or("no answer")?;
+    let version = body.lines().next().filter(|_| head.contains(" 200 ")).ok_or(head)?;
     Ok(version.to_owned())
 }
 
@@ -231,28 +222,40 @@ fn no_request_is_lost_while_ten_replicas_are_replaced_under_load() {
     let _plane = cluster.watch();
     cluster.apply(&versions(10));
     cluster.ready_pods("app=web", 10);
-    let place = cluster.read("service/web", "{.spec.clusterIP}:8080");
-    cluster.until("it answers", || visit(&place).is_ok());
+    let read = |object: &str, path: &str| cluster.read(object, path);
+    let places = [
+        read("service/web", "{.spec.clusterIP}:8080"),
+        read("service/web", "127.0.0.1:{.spec.ports[0].nodePort}"),
+        cluster.wait_for("the Ingress tells where it answers", || {
+            let door = "{.status.loadBalancer.ingress[0].ip}:{.status.loadBalancer.ingress[0].ports[0].port}";
+            Some(read("ingress/web", door)).filter(|door| door.len() > 1)
+        }),
+    ];
+    places.iter().for_each(|place| cluster.until(&format!("{place} answers"), || visit(place).is_ok()));
     let is_over = AtomicBool::new(false);
-    let results: Vec<Result<String, String>> = std::thread::scope(|scope| {
-        let client = || {
+    let results: Vec<(&String, Result<String, String>)> = std::thread::scope(|scope| {
+        let client = |place| {
             let mut results = Vec::new();
             // Constant load, and an end in any case.
             while !is_over.load(Ordering::Relaxed) && results.len() < 400 {
-                results.push(visit(&place));
+                results.push((place, visit(place)));
                 std::thread::sleep(Duration::from_millis(100));
             }
             results
         };
-        let clients: Vec<_> = (0..50).map(|_| scope.spawn(client)).collect();
+        let (client, places) = (&client, &places);
+        let clients: Vec<_> = (0..51).map(|number| scope.spawn(move || client(&places[number % 3]))).collect();
         cluster.ok("set env deploy/web VERSION=two");
         watch_rollout(&cluster, "web", 8, 13);
         is_over.store(true, Ordering::Relaxed);
         clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
     });
-    let failed: Vec<&Result<String, String>> = results.iter().filter(|result| result.is_err()).collect();
+    let failed: Vec<_> = results.iter().filter(|(_, result)| result.is_err()).collect();
     assert!(failed.is_empty(), "{} of {}: {failed:?}", failed.len(), results.len());
-    let seen: BTreeSet<&str> = results.iter().flatten().map(String::as_str).collect();
-    assert_eq!(seen, BTreeSet::from(["one", "two"]), "of {} requests", results.len());
-    assert_eq!(visit(&place).as_deref(), Ok("two"));
+    for place in &places {
+        let seen = results.iter().filter(|(at, _)| *at == place).flat_map(|(_, result)| result);
+        let seen: BTreeSet<&str> = seen.map(String::as_str).collect();
+        assert_eq!(seen, BTreeSet::from(["one", "two"]), "at {place}, of {} requests", results.len());
+        assert_eq!(visit(place).as_deref(), Ok("two"));
+    }
 }

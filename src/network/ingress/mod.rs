@@ -5,6 +5,7 @@
 //! IngressClass here describes, or of one whose controller is [`CONTROLLER`].
 //! Never: asks for endpoints. They are chosen at the moment of a request, from the routes of Services. Start reading at [`LOOP`].
 
+pub mod faults;
 pub mod table;
 
 use crate::object::{Key, Object, Str};

@@ -7,6 +7,7 @@
 use crate::world::policy::{Allowance, Cidr, Peer, Policy, PortRange};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
 
 /// Which way, as a pod sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +113,7 @@ fn is_port(text: &str, flow: &Flow) -> bool {
 }
 
 /// What all policies of a pod, by name and text, say together: nothing, or the names of those that speak of this direction and do not allow it.
-pub fn denied(policies: &[(String, String)], direction: Direction, flow: &Flow) -> Option<Vec<String>> {
+pub fn denied(policies: &[(String, Rc<str>)], direction: Direction, flow: &Flow) -> Option<Vec<String>> {
     let said = policies.iter().filter_map(|(name, text)| Some((name, allows(text, direction, flow)?)));
     let mut speaking = Vec::new();
     for (name, allows) in said {
@@ -208,11 +209,11 @@ mod tests {
 
     #[test]
     fn one_policy_that_allows_is_enough() {
-        let named = |name: &str, policy: &Policy| (name.to_owned(), text(policy));
+        let named = |name: &str, policy: &Policy| (name.to_owned(), Rc::from(text(policy)));
         let nothing = named("a/nothing", &egress(vec![]));
         let everything = named("a/everything", &egress(vec![rule(None, None)]));
         let silent = named("a/silent", &Policy { ingress: Some(vec![]), ..Policy::default() });
-        let denied = |policies: &[(String, String)]| denied(policies, Direction::Egress, &flow("127.9.1.5:80", "tcp"));
+        let denied = |policies: &[(String, Rc<str>)]| denied(policies, Direction::Egress, &flow("127.9.1.5:80", "tcp"));
         assert_eq!(denied(&[]), None);
         assert_eq!(denied(std::slice::from_ref(&silent)), None);
         assert_eq!(denied(&[nothing.clone(), silent]), Some(vec!["a/nothing".to_owned()]));

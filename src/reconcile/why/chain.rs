@@ -1,7 +1,8 @@
 //! From an object to its owners, and to what it leads to.
 
 use super::{
-    Answer, Link, Plane, Standing, container, deed, image, name, needs, node, plane, pod, rehearsal, service, workload,
+    Answer, Link, Plane, Standing, container, deed, image, ingress, name, needs, node, plane, pod, rehearsal, service,
+    workload,
 };
 use crate::object::{Key, Resource};
 use crate::world::{Row, World};
@@ -38,7 +39,7 @@ fn link(world: &mut World, row: &Arc<Row>, of: &Plane) -> Link {
         "pods" => pod::link(world, row, of),
         "nodes" => node::link(row),
         "services" => service::link(world, row),
-        "ingresses.networking.k8s.io" => service::ingress(world, row),
+        "ingresses.networking.k8s.io" => ingress::link(world, row, of),
         "networkpolicies.networking.k8s.io" => service::policy(world, row),
         "persistentvolumeclaims" => needs::claim(world, row),
         crate::kinds::image::RESOURCE => image::link(world, row),
@@ -136,7 +137,7 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
             let pods: Vec<Arc<Row>> = pods.cloned().collect();
             if pods.iter().all(unready) { pods } else { pods.into_iter().filter(|pod| !unready(pod)).take(1).collect() }
         }
-        "ingresses.networking.k8s.io" => service::behind(world, row),
+        "ingresses.networking.k8s.io" => ingress::behind(world, row),
         "horizontalpodautoscalers.autoscaling" => target(world, row).into_iter().collect(),
         "persistentvolumeclaims" => {
             let volume = row.object().text(&["spec", "volumeName"]).map(str::to_owned);

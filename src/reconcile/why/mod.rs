@@ -10,6 +10,7 @@ mod container;
 mod deed;
 mod everything;
 mod image;
+mod ingress;
 mod needs;
 mod node;
 mod pod;
@@ -61,6 +62,8 @@ pub struct Plane {
     pub heard: Option<Time>,
     /// Pods, by uid, whose processes are gone although their status, which nobody keeps, says that they run.
     pub lost: HashSet<Str>,
+    /// Whether the process is gone that lets the machine in, although there is something to let in to.
+    pub is_closed: bool,
 }
 
 /// One link of the chain.

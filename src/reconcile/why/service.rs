@@ -60,19 +60,6 @@ fn unnamed_port(service: &Object, pods: &[&Arc<Row>]) -> Option<String> {
     targets.into_iter().find(|name| !named(name)).map(str::to_owned)
 }
 
-/// The link of an Ingress: whether the Services are there that it leads to.
-pub fn ingress(world: &World, row: &Row) -> Link {
-    let missing = backends(row).into_iter().find(|name| world.find("services", &row.key.namespace, name).is_none());
-    let link = Link { wanted: "its Services there".into(), ..Link::of(row) };
-    match missing {
-        None => Link { seen: "its Services are there".into(), ..link },
-        Some(name) => {
-            let link = Link { seen: format!("there is no Service {name:?}"), ..link };
-            link.stuck(format!("apply the Service {name:?}, or correct the Ingress"))
-        }
-    }
-}
-
 /// The link of a NetworkPolicy: the pods that it is about, and what it says of them.
 pub fn policy(world: &World, row: &Row) -> Link {
     let object = row.object();
@@ -90,18 +77,4 @@ pub fn policy(world: &World, row: &Row) -> Link {
     let seen = format!("it is about {pods} pods; {}", rules.collect::<Vec<_>>().join("; "));
     let wanted = "enforced where pods of it connect, and where others connect to them".into();
     Link { seen, wanted, ..Link::of(row) }
-}
-
-/// The Services that an Ingress leads to.
-pub fn behind(world: &World, ingress: &Row) -> Vec<Arc<Row>> {
-    let names = backends(ingress);
-    names.iter().filter_map(|name| world.find("services", &ingress.key.namespace, name).cloned()).collect()
-}
-
-fn backends(ingress: &Row) -> Vec<String> {
-    let object = ingress.object();
-    let rules = object.items(&["spec", "rules"]).iter();
-    let paths = rules.flat_map(|rule| rule["http"]["paths"].as_array().into_iter().flatten());
-    let backends = paths.map(|path| &path["backend"]).chain(object.at(&["spec", "defaultBackend"]));
-    backends.filter_map(|backend: &Value| backend["service"]["name"].as_str()).map(str::to_owned).collect()
 }

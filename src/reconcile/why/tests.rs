@@ -91,6 +91,11 @@ fn each_cause_is_found_and_told_what_to_do() {
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
         "spec": {"defaultBackend": {"service": {"name": "gone", "port": {"number": 80}}}},
     });
+    let led = |spec: Value| json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"}, "spec": spec});
+    let to = |name: &str, number: u16| json!({"service": {"name": name, "port": {"number": number}}});
+    let foreign = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "nginx"}, "spec": {"controller": "k8s.io/ingress-nginx"},
+    });
     let mut gated = pod(json!({"readinessGates": [{"conditionType": "x.dev/ok"}]}), json!({"running": {}}));
     gated["status"]["phase"] = "Running".into();
     gated["status"]["conditions"] = json!([{"type": "ContainersReady", "status": "True"}]);
@@ -148,6 +153,30 @@ fn each_cause_is_found_and_told_what_to_do() {
         ),
         (vec![node("Unknown"), pod(json!({}), runs)], "pod/p", "node/n", "kloop node remove n"),
         (vec![ingress], "ingress/i", "ingress/i", "apply the Service \"gone\""),
+        (
+            vec![service(json!({"app": "p"})), led(json!({"defaultBackend": to("s", 81)}))],
+            "ingress/i",
+            "ingress/i",
+            "add the port 81",
+        ),
+        (
+            vec![service(Value::Null), led(json!({"defaultBackend": to("s", 80), "tls": [{"secretName": "none"}]}))],
+            "ingress/i",
+            "ingress/i",
+            "kloop create secret tls none",
+        ),
+        (
+            vec![foreign, led(json!({"ingressClassName": "nginx", "defaultBackend": to("s", 80)}))],
+            "ingress/i",
+            "ingress/i",
+            "take spec.ingressClassName out",
+        ),
+        (
+            vec![service(json!({"app": "nobody"})), led(json!({"defaultBackend": to("s", 80)}))],
+            "ingress/i",
+            "service/s",
+            "correct spec.selector",
+        ),
         (vec![node("True"), gated], "pod/p", "pod/p", "the condition x.dev/ok"),
         (vec![service(json!({"app": "nobody"}))], "service/s", "service/s", "correct spec.selector"),
         (

@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::net::{self, AddressFamily, SendFlags, SocketAddrV4 as Address, SocketType};
+use rustix::net::{self, SendFlags, SocketAddrV4 as Address, SocketType};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -16,15 +16,30 @@ const AT_ONCE: Duration = Duration::from_millis(2);
 /// What came of a call: what it gives or its error; none when the kernel is to go on with it.
 pub type Outcome = Option<Result<i64, Errno>>;
 
-/// Whether it is a TCP socket.
-pub fn is_stream(socket: &OwnedFd) -> bool {
-    sockopt::socket_type(socket).is_ok_and(|kind| kind == SocketType::STREAM)
+/// Somebody's socket, as a duplicate of our own.
+pub struct Socket {
+    fd: OwnedFd,
+    /// Whether it is one for TCP.
+    pub is_stream: bool,
+    v6: bool,
 }
 
-/// The port that a socket is bound to; 0 when it is not yet.
-pub fn port(socket: &OwnedFd) -> Option<u16> {
-    let bound = net::getsockname(socket).ok()?;
-    SocketAddr::try_from(bound).ok().map(|address| address.port())
+impl Socket {
+    /// One that was called with an address. Where the socket is of another family than the address the kernel refuses the call, and
+    /// so it does with ours.
+    pub fn new(fd: OwnedFd, asked: SocketAddr) -> Socket {
+        let is_stream = sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::STREAM);
+        Socket { fd, is_stream, v6: asked.is_ipv6() }
+    }
+
+    /// The port that it is bound to; 0 when it is not yet.
+    pub fn port(&self) -> Option<u16> {
+        self.bound().map(|address| address.port())
+    }
+
+    fn bound(&self) -> Option<SocketAddr> {
+        net::getsockname(&self.fd).ok().and_then(|address| SocketAddr::try_from(address).ok())
+    }
 }
 
 /// Whether a UDP socket is bound to this place.
@@ -40,8 +55,8 @@ pub fn is_bound_here(own: Ipv4Addr, port: u16) -> bool {
 }
 
 /// Binds the pod's own address.
-pub fn bind(socket: &OwnedFd, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
-    let v6 = is_v6(socket);
+pub fn bind(socket: &Socket, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
+    let (v6, socket) = (socket.v6, &socket.fd);
     let alone = v6 && sockopt::ipv6_v6only(socket).unwrap_or(false);
     if alone {
         // Its twin for IPv4 binds the pod's address; on a loopback of one address this one has to take the same.
@@ -56,13 +71,13 @@ pub fn bind(socket: &OwnedFd, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
 
 /// Connects from the pod's own address. A connection that takes its time is under way then: the kernel, told to go on, waits for it
 /// as it waits for any, to be disturbed by signals, and looks at no address.
-pub fn connect(socket: &OwnedFd, own: Ipv4Addr, to: SocketAddrV4) -> Outcome {
-    let v6 = is_v6(socket);
+pub fn connect(socket: &Socket, own: Ipv4Addr, to: SocketAddrV4) -> Outcome {
     if to.ip().is_loopback() {
-        from(socket, own, v6);
+        from(socket, own);
     }
-    let to = for_family(to, v6);
-    if !is_stream(socket) {
+    let to = for_family(to, socket.v6);
+    let (is_stream, socket) = (socket.is_stream, &socket.fd);
+    if !is_stream {
         return Some(net::connect(socket, &to).map(|()| 0));
     }
     let blocks = fcntl_getfl(socket).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK));
@@ -97,25 +112,22 @@ fn hastily(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
 }
 
 /// Sends a datagram from the pod's own address.
-pub fn send(socket: &OwnedFd, own: Ipv4Addr, to: SocketAddrV4, message: &[u8], flags: i32) -> Result<i64, Errno> {
-    let v6 = is_v6(socket);
+pub fn send(socket: &Socket, own: Ipv4Addr, to: SocketAddrV4, message: &[u8], flags: i32) -> Result<i64, Errno> {
     if to.ip().is_loopback() {
-        from(socket, own, v6);
+        from(socket, own);
     }
     let flags = SendFlags::from_bits_retain(flags as u32) | SendFlags::DONTWAIT;
-    net::sendto(socket, message, flags, &for_family(to, v6)).map(|sent| sent as i64)
+    net::sendto(&socket.fd, message, flags, &for_family(to, socket.v6)).map(|sent| sent as i64)
 }
 
 /// The source that the other side sees. A socket that is bound already keeps its own.
-fn from(socket: &OwnedFd, own: Ipv4Addr, v6: bool) {
-    let is_bound = |address: SocketAddr| address.port() != 0 || !address.ip().is_unspecified();
-    let bound = net::getsockname(socket).ok().and_then(|address| SocketAddr::try_from(address).ok());
-    if bound.is_some_and(is_bound) {
+fn from(socket: &Socket, own: Ipv4Addr) {
+    if socket.bound().is_some_and(|address| address.port() != 0 || !address.ip().is_unspecified()) {
         return;
     }
     // The port is chosen when it connects, so that many connections to different places share one.
-    let _ = no_port_yet(socket);
-    let _ = net::bind(socket, &for_family(Address::new(own, 0), v6));
+    let _ = no_port_yet(&socket.fd);
+    let _ = net::bind(&socket.fd, &for_family(Address::new(own, 0), socket.v6));
 }
 
 fn no_port_yet(socket: &OwnedFd) -> Result<(), Errno> {
@@ -126,8 +138,4 @@ fn no_port_yet(socket: &OwnedFd) -> Result<(), Errno> {
         0 => Ok(()),
         _ => Err(Errno::INVAL),
     }
-}
-
-fn is_v6(socket: &OwnedFd) -> bool {
-    sockopt::socket_domain(socket).is_ok_and(|family| family == AddressFamily::INET6)
 }

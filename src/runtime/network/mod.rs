@@ -22,6 +22,7 @@ pub mod policies;
 mod proxy;
 mod resolver;
 pub mod routes;
+mod tables;
 
 pub use decide::is_pod;
 pub use gate::Gate;
@@ -29,24 +30,27 @@ pub use resolver::found as resolver_of;
 
 use crate::network::policy::table::Flow;
 use crate::world::policy::Denial;
-use act::Outcome;
+use act::{Outcome, Socket};
 use decide::{Call, Decision};
-use notice::Notice;
-use policies::Policies;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use notice::{Callers, Notice};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tables::Tables;
 
 /// The shim's end of one filter: what a container's processes ask for comes in here.
 pub struct Guard {
     listener: OwnedFd,
     /// The pod's address.
     own: Ipv4Addr,
-    /// Where the routes of Services lie.
-    routes: PathBuf,
-    policies: Policies,
+    tables: Tables,
+    callers: Callers,
+    /// How many choices were made, and what makes a chance of that.
+    choices: u64,
+    chance: RandomState,
     /// The connection that policies have just denied.
     denied: Option<Denial>,
 }
@@ -55,7 +59,8 @@ impl Guard {
     /// Takes the end of a filter that a child has installed.
     fn new(listener: OwnedFd, own: Ipv4Addr, state: &Path) -> Guard {
         notice::hurry(&listener);
-        Guard { listener, own, routes: state.join(routes::FOLDER), policies: Policies::of(state), denied: None }
+        let (tables, callers, chance) = (Tables::of(state), Callers::default(), RandomState::new());
+        Guard { listener, own, tables, callers, choices: 0, chance, denied: None }
     }
 
     /// To wait on.
@@ -63,12 +68,9 @@ impl Guard {
         self.listener.as_fd()
     }
 
-    /// Answers one call, if there is one. Waits for nothing longer than a moment. False when nobody is
-    /// left who could call.
-    pub fn serve(&mut self) -> bool {
-        let mut fd = [PollFd::new(&self.listener, PollFlags::IN)];
-        let _ = poll(&mut fd, Some(&Timespec::default()));
-        let told = fd[0].revents();
+    /// Answers a call, if polling has just told of one: asked for another it would wait. Waits for nothing longer than a moment. False
+    /// when nobody is left who could call.
+    pub fn serve(&mut self, told: PollFlags) -> bool {
         if told.contains(PollFlags::IN) {
             self.answer();
         }
@@ -92,11 +94,14 @@ impl Guard {
     fn carry_out(&mut self, notice: &Notice) -> Outcome {
         let asked = notice.address()?;
         let decision = decide::decide(notice.call, asked, self.own);
-        let leaves = decision == Decision::GoOn && notice.call != Call::Bind && self.policies.bind(self.own);
+        if notice.call != Call::Bind {
+            self.tables.look();
+        }
+        let leaves = decision == Decision::GoOn && notice.call != Call::Bind && policies::bind(&self.tables, self.own);
         if decision == Decision::GoOn && !leaves {
             return None;
         }
-        let socket = notice.socket(&self.listener)?;
+        let socket = Socket::new(notice.socket(&self.listener, &mut self.callers)?, asked);
         match decision {
             Decision::GoOn => {
                 // Blocks of IPv6 addresses are not known here: such a place is as far away as any.
@@ -107,7 +112,7 @@ impl Guard {
             }
             Decision::Bind { port } => Some(act::bind(&socket, self.own, port)),
             Decision::Within { port } => {
-                if !act::is_stream(&socket) && !act::is_bound_here(self.own, port) {
+                if !socket.is_stream && !act::is_bound_here(self.own, port) {
                     return self.forbid(&socket, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
                 }
                 match self.reach(notice, &socket, SocketAddrV4::new(self.own, port)) {
@@ -118,22 +123,21 @@ impl Guard {
             }
             Decision::Pod(to) => self.reach(notice, &socket, to),
             Decision::Service(to) => {
-                let stream = act::is_stream(&socket);
-                let endpoints = routes::endpoints(&self.routes, &to.ip().to_string(), to.port(), stream, self.own);
-                if !stream && self.may_reach(&endpoints) && act::is_bound_here(*to.ip(), to.port()) {
+                let endpoints = self.endpoints(&to.ip().to_string(), to.port(), socket.is_stream);
+                if !socket.is_stream && self.may_reach(&endpoints) && act::is_bound_here(*to.ip(), to.port()) {
                     // The answer comes from where the question went: some programs believe no other.
                     return self.carry(notice, &socket, to);
                 }
                 self.route(notice, &socket, endpoints)
             }
             Decision::Names => {
-                let stream = act::is_stream(&socket);
-                if let Some(asked) = decide::v4(asked).filter(|asked| !stream && decide::is_resolver(asked, self.own))
+                if let Some(asked) =
+                    decide::v4(asked).filter(|asked| !socket.is_stream && decide::is_resolver(asked, self.own))
                     && act::is_bound_here(*asked.ip(), asked.port())
                 {
                     return self.carry(notice, &socket, asked);
                 }
-                let mut servers = routes::endpoints(&self.routes, routes::DNS, routes::DNS_PORT, stream, self.own);
+                let mut servers = self.endpoints(routes::DNS, routes::DNS_PORT, socket.is_stream);
                 // Without a control plane the machine's own resolver answers.
                 servers.retain(|server| act::is_bound_here(*server.ip(), server.port()));
                 // Names may be asked for whatever policies say: the resolver is the cluster's own, and nobody's pod.
@@ -147,9 +151,9 @@ impl Guard {
 
     /// The answer to what policies deny: at once, and as a firewall of the machine itself gives it (connect(2)), so that nobody
     /// waits for a timeout or looks for a dead server. None when it may be.
-    fn forbid(&mut self, socket: &OwnedFd, to: SocketAddrV4) -> Outcome {
-        let protocol = if act::is_stream(socket) { "tcp" } else { "udp" };
-        let denial = self.policies.denial(&Flow { from: self.own, to, protocol })?;
+    fn forbid(&mut self, socket: &Socket, to: SocketAddrV4) -> Outcome {
+        let protocol = if socket.is_stream { "tcp" } else { "udp" };
+        let denial = policies::denial(&self.tables, &Flow { from: self.own, to, protocol })?;
         if protocol == "udp" && self.is_reply(socket, to) {
             return None;
         }
@@ -157,23 +161,30 @@ impl Guard {
         Some(Err(Errno::ACCESS))
     }
 
+    /// The endpoints of a Service's port, in the order in which to try them.
+    fn endpoints(&mut self, service: &str, port: u16, is_stream: bool) -> Vec<SocketAddrV4> {
+        self.choices += 1;
+        let chance = self.chance.hash_one(self.choices);
+        routes::choose(&self.tables.text(routes::FOLDER, service.to_owned()), port, is_stream, self.own, chance)
+    }
+
     /// Whether policies let datagrams to all of these through, so that the gateway may choose.
     fn may_reach(&self, endpoints: &[SocketAddrV4]) -> bool {
         let flow = |to: &SocketAddrV4| Flow { from: self.own, to: *to, protocol: "udp" };
-        !endpoints.is_empty() && endpoints.iter().all(|to| self.policies.denial(&flow(to)).is_none())
+        !endpoints.is_empty() && endpoints.iter().all(|to| policies::denial(&self.tables, &flow(to)).is_none())
     }
 
     /// Whether a datagram may be the answer to one that was allowed: it leaves from where its receiver may send to.
-    fn is_reply(&self, socket: &OwnedFd, to: SocketAddrV4) -> bool {
-        let from = act::port(socket).filter(|port| *port > 0 && *port < policies::EPHEMERAL);
+    fn is_reply(&self, socket: &Socket, to: SocketAddrV4) -> bool {
+        let from = socket.port().filter(|port| *port > 0 && *port < policies::EPHEMERAL);
         from.is_some_and(|port| {
             let asked = Flow { from: *to.ip(), to: SocketAddrV4::new(self.own, port), protocol: "udp" };
-            self.policies.denial(&asked).is_none()
+            policies::denial(&self.tables, &asked).is_none()
         })
     }
 
     /// To one of these endpoints; the next one when that has just gone.
-    fn route(&mut self, notice: &Notice, socket: &OwnedFd, endpoints: Vec<SocketAddrV4>) -> Outcome {
+    fn route(&mut self, notice: &Notice, socket: &Socket, endpoints: Vec<SocketAddrV4>) -> Outcome {
         let mut last = Some(Err(Errno::CONNREFUSED));
         for endpoint in endpoints {
             last = self.reach(notice, socket, endpoint);
@@ -184,7 +195,7 @@ impl Guard {
         last
     }
 
-    fn reach(&mut self, notice: &Notice, socket: &OwnedFd, to: SocketAddrV4) -> Outcome {
+    fn reach(&mut self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
         let refused = self.forbid(socket, to);
         if refused.is_some() {
             return refused;
@@ -192,7 +203,7 @@ impl Guard {
         self.carry(notice, socket, to)
     }
 
-    fn carry(&self, notice: &Notice, socket: &OwnedFd, to: SocketAddrV4) -> Outcome {
+    fn carry(&self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
         match notice.call {
             Call::Send => {
                 Some(notice.message().and_then(|message| act::send(socket, self.own, to, &message, notice.flags())))

@@ -12,6 +12,45 @@ const MESSAGE: usize = 65_535;
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: the caller goes on where the answer was given.
 const SYNC_WAKE_UP: u64 = 1;
 
+/// Threads that are remembered.
+const CALLERS: usize = 8;
+
+/// Handles of threads that have called lately. One stays its thread's own for ever, whoever has the number after it.
+#[derive(Default)]
+pub struct Callers(Vec<(i32, OwnedFd)>);
+
+impl Callers {
+    /// A thread's descriptor, as one of ours.
+    fn descriptor(&mut self, thread: i32, number: i32) -> Option<OwnedFd> {
+        let get = |handle: &OwnedFd| pidfd_getfd(handle, number, PidfdGetfdFlags::empty());
+        if let Some(at) = self.0.iter().position(|(known, _)| *known == thread) {
+            match get(&self.0[at].1) {
+                Err(Errno::SRCH) => drop(self.0.swap_remove(at)),
+                found => return found.ok(),
+            }
+        }
+        let whole = Pid::from_raw(thread)?;
+        let opened = pidfd_open(whole, PidfdFlags::empty()).or_else(|_| pidfd_open(whole, OF_THREAD));
+        let Ok(handle) = opened else { return get(&of_group(thread)?).ok() };
+        let found = get(&handle).ok()?;
+        if self.0.len() >= CALLERS {
+            self.0.remove(0);
+        }
+        self.0.push((thread, handle));
+        Some(found)
+    }
+}
+
+/// `PIDFD_THREAD`: a handle of a thread that is not its process's first one (Linux 6.9).
+const OF_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
+
+/// A thread's process, where kernels know handles of processes only: descriptors are the process's.
+fn of_group(thread: i32) -> Option<OwnedFd> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
+    pidfd_open(Pid::from_raw(group)?, PidfdFlags::empty()).ok()
+}
+
 /// A call that waits for its answer.
 pub struct Notice {
     id: u64,
@@ -84,23 +123,12 @@ impl Notice {
     }
 
     /// The caller's socket, as a descriptor of ours; none when the caller is gone or its process may not be touched.
-    pub fn socket(&self, listener: &OwnedFd) -> Option<OwnedFd> {
-        let process = self.process()?;
-        let socket = pidfd_getfd(&process, self.arguments[0] as i32, PidfdGetfdFlags::empty()).ok()?;
+    pub fn socket(&self, listener: &OwnedFd, callers: &mut Callers) -> Option<OwnedFd> {
+        let socket = callers.descriptor(self.thread, self.arguments[0] as i32)?;
         // The number of the thread may have been another's by now; if the call still waits, it was not.
         // SAFETY: reads the number that it is given a pointer to.
         let waits = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &self.id) };
         (waits == 0).then_some(socket)
-    }
-
-    fn process(&self) -> Option<OwnedFd> {
-        if let Ok(process) = pidfd_open(Pid::from_raw(self.thread)?, PidfdFlags::empty()) {
-            return Some(process);
-        }
-        // A thread beside the main one: descriptors are the process's.
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread)).ok()?;
-        let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
-        pidfd_open(Pid::from_raw(group)?, PidfdFlags::empty()).ok()
     }
 
     fn memory(&self, at: u64, length: usize) -> Result<Vec<u8>, Errno> {

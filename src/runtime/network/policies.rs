@@ -1,6 +1,7 @@
 //! NetworkPolicies as files that shims read at the moment of a connection: one for each policy, and one for each pod that any of them
 //! is about, with their names. They outlive the control plane. What they say together is [`table`]'s matter.
 
+use super::tables::{self, Tables};
 use crate::network::policy::table::{self, Direction, Flow};
 use crate::object::Key;
 use crate::world::policy::{Denial, Policy};
@@ -8,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::rc::Rc;
 
 /// The folder of policies in a cluster's folder.
 pub const FOLDER: &str = "policies";
@@ -48,7 +50,7 @@ impl Written {
             self.subjects.remove(&name);
             remove(&folder.join(&name))?;
         }
-        Ok(())
+        tables::renew(state)
     }
 
     fn index(&mut self, folder: &Path, address: Ipv4Addr) -> io::Result<()> {
@@ -70,6 +72,7 @@ impl Written {
                 let _ = fs::remove_file(entry.path());
             }
         }
+        let _ = tables::renew(state);
     }
 }
 
@@ -84,45 +87,33 @@ fn remove(file: &Path) -> io::Result<()> {
     fs::remove_file(file).or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
 }
 
-/// What the policies of a cluster say of connections of one pod.
-pub struct Policies {
-    folder: PathBuf,
+/// Whether anything is said of what leaves this pod.
+pub fn bind(tables: &Tables, pod: Ipv4Addr) -> bool {
+    !tables.text(FOLDER, pod.to_string()).is_empty()
 }
 
-impl Policies {
-    /// Those of the cluster with this folder.
-    pub fn of(state: &Path) -> Policies {
-        Policies { folder: state.join(FOLDER) }
+/// Why a connection may not be; none when it may.
+pub fn denial(tables: &Tables, flow: &Flow) -> Option<Denial> {
+    if flow.from == *flow.to.ip() {
+        return None;
     }
-
-    /// Whether anything is said of what leaves this pod.
-    pub fn bind(&self, pod: Ipv4Addr) -> bool {
-        self.folder.join(pod.to_string()).exists()
-    }
-
-    /// Why a connection may not be; none when it may.
-    pub fn denial(&self, flow: &Flow) -> Option<Denial> {
-        if flow.from == *flow.to.ip() {
-            return None;
-        }
-        let sides = [(flow.from, Direction::Egress), (*flow.to.ip(), Direction::Ingress)];
-        sides.into_iter().find_map(|(pod, direction)| {
-            let policies = table::denied(&self.about(pod), direction, flow)?;
-            Some(Denial {
-                protocol: flow.protocol.to_uppercase(),
-                to: flow.to.to_string(),
-                is_egress: direction == Direction::Egress,
-                policies: policies.iter().map(|name| name.replacen(BETWEEN, "/", 1)).collect(),
-            })
+    let sides = [(flow.from, Direction::Egress), (*flow.to.ip(), Direction::Ingress)];
+    sides.into_iter().find_map(|(pod, direction)| {
+        let policies = table::denied(&about(tables, pod), direction, flow)?;
+        Some(Denial {
+            protocol: flow.protocol.to_uppercase(),
+            to: flow.to.to_string(),
+            is_egress: direction == Direction::Egress,
+            policies: policies.iter().map(|name| name.replacen(BETWEEN, "/", 1)).collect(),
         })
-    }
+    })
+}
 
-    /// The policies that are about a pod, by name and text.
-    fn about(&self, pod: Ipv4Addr) -> Vec<(String, String)> {
-        let names = fs::read_to_string(self.folder.join(pod.to_string())).unwrap_or_default();
-        let read = |name: &str| Some((name.to_owned(), fs::read_to_string(self.folder.join(name)).ok()?));
-        names.lines().filter_map(read).collect()
-    }
+/// The policies that are about a pod, by name and text.
+fn about(tables: &Tables, pod: Ipv4Addr) -> Vec<(String, Rc<str>)> {
+    let names = tables.text(FOLDER, pod.to_string());
+    // One that is gone already says nothing: its text is empty.
+    names.lines().map(|name| (name.to_owned(), tables.text(FOLDER, name.to_owned()))).collect()
 }
 
 #[cfg(test)]
@@ -140,7 +131,7 @@ mod tests {
             |subjects: &[Ipv4Addr]| Policy { subjects: subjects.into(), ingress: Some(vec![]), ..Policy::default() };
         let denied = |from: Ipv4Addr, to: Ipv4Addr| {
             let flow = Flow { from, to: SocketAddrV4::new(to, 80), protocol: "tcp" };
-            let said = Policies::of(state.path()).denial(&flow)?;
+            let said = super::denial(&Tables::of(state.path()), &flow)?;
             Some((said.is_egress, said.policies.join(" ")))
         };
         let mut written = Written::default();

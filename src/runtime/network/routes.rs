@@ -2,6 +2,7 @@
 //! They outlive the control plane. A line is a port: `tcp 80 any 127.9.1.4:8080 127.9.1.5:8080`; the third word is `same` when a
 //! client is to come to the same endpoint each time.
 
+use super::tables;
 use crate::object::Str;
 use crate::world::plan::Route;
 use std::collections::HashSet;
@@ -47,6 +48,7 @@ impl Written {
                 let _ = fs::remove_file(entry.path());
             }
         }
+        let _ = tables::renew(state);
     }
 }
 
@@ -57,7 +59,7 @@ pub fn write(state: &Path, route: &Route) -> io::Result<()> {
         fs::create_dir_all(&folder)?;
     }
     let text = text(route);
-    route.addresses().try_for_each(|address| {
+    let written = route.addresses().try_for_each(|address| {
         let file = folder.join(&**address);
         if text.is_empty() {
             let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
@@ -66,7 +68,8 @@ pub fn write(state: &Path, route: &Route) -> io::Result<()> {
         let new = folder.join(format!("{address}.new"));
         fs::write(&new, &text)?;
         fs::rename(&new, &file)
-    })
+    });
+    written.and(tables::renew(state))
 }
 
 fn text(route: &Route) -> String {
@@ -95,13 +98,17 @@ pub fn chance() -> u64 {
     u64::from_ne_bytes(chance)
 }
 
-fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
+/// The same from what the file of a Service says.
+pub fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
     let protocol = if stream { "tcp" } else { "udp" };
-    let lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let line = lines.into_iter().find(|line| line.len() > 2 && line[0] == protocol && line[1].parse() == Ok(port));
-    let Some(line) = line else { return Vec::new() };
-    let found = line[3..].iter().filter_map(|endpoint| endpoint.parse().ok()).collect();
-    in_order(found, line[2] == "same", client, chance)
+    let mut lines = text.lines().map(|line| line.split(' '));
+    let line = lines.find_map(|mut words| {
+        let is_it = words.next() == Some(protocol) && words.next().and_then(|number| number.parse().ok()) == Some(port);
+        is_it.then_some(words)
+    });
+    let Some(mut words) = line else { return Vec::new() };
+    let sticky = words.next() == Some("same");
+    in_order(words.filter_map(|endpoint| endpoint.parse().ok()).collect(), sticky, client, chance)
 }
 
 /// Endpoints in the order in which a client is to try them.

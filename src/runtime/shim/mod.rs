@@ -41,7 +41,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ enum Source {
     Output(i32, usize),
     Exec(i32),
     Attached(Watched),
-    Guard,
+    Guard(RawFd, PollFlags),
 }
 
 impl Shim {
@@ -245,7 +245,7 @@ impl Shim {
         }
         for guard in &self.guards {
             fds.push(PollFd::from_borrowed_fd(guard.fd(), PollFlags::IN));
-            sources.push(Source::Guard);
+            sources.push(Source::Guard(guard.fd().as_raw_fd(), PollFlags::empty()));
         }
         let timeout = self.next_deadline().map(|at| {
             let left = at.saturating_duration_since(Instant::now());
@@ -257,7 +257,11 @@ impl Shim {
             Err(error) => return Err(error.into()),
         }
         let ready = fds.iter().zip(sources).filter(|(fd, _)| !fd.revents().is_empty());
-        Ok(ready.map(|(_, source)| source).collect())
+        let told = |(fd, source): (&PollFd, Source)| match source {
+            Source::Guard(guard, _) => Source::Guard(guard, fd.revents()),
+            other => other,
+        };
+        Ok(ready.map(told).collect())
     }
 
     /// Tells of connections that policies denied, each once in a while.
@@ -301,8 +305,8 @@ impl Shim {
             Source::Client(id) => self.hear(id),
             Source::Output(pid, at) => self.pump(pid, at),
             Source::Attached(watched) => self.serve_attached(&watched),
-            Source::Guard => {
-                self.guards.retain_mut(Guard::serve);
+            Source::Guard(fd, told) => {
+                self.guards.retain_mut(|guard| guard.fd().as_raw_fd() != fd || guard.serve(told));
                 self.tell_denied();
             }
             Source::Exec(pid) => {

@@ -96,6 +96,12 @@ pub fn is_free(network: u8) -> bool {
     claim(network).is_ok()
 }
 
+/// Whether the gateway of the cluster with this folder runs.
+pub fn runs(state: &Path) -> bool {
+    let lock = File::open(state.join(LOCK));
+    lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
+}
+
 /// The path of a socket in a folder, however long the folder's own is.
 fn socket(folder: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))

@@ -5,9 +5,9 @@ use super::{Shared, Tell, forward, tls};
 use crate::world::Report;
 use crate::world::entrance::{self, Door};
 use crate::world::plan::{Route, RoutePort};
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -161,11 +161,21 @@ fn secure(
         let visit = forward::Visit { shared: shared.clone(), client, scheme: "https", port };
         let handshake = tokio::time::timeout(PATIENCE, acceptor.accept(stream));
         Box::pin(async move {
-            if let Ok(Ok(stream)) = handshake.await {
-                talk(stream, visit).await;
+            match handshake.await {
+                Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::SECOND) => many(stream, visit).await,
+                Ok(Ok(stream)) => talk(stream, visit).await,
+                _ => {}
             }
         })
     }
+}
+
+/// Answers one client of HTTP/2, with many requests at a time, until it goes.
+async fn many(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: forward::Visit) {
+    let visit = Arc::new(visit);
+    let service = service_fn(move |request| forward::answer(request, visit.clone()));
+    let mut server = http2::Builder::new(TokioExecutor::new());
+    let _ = server.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// Answers one client until it goes.

@@ -100,6 +100,7 @@ fn outgoing(
     parts.uri = Uri::from(parts.uri.path_and_query().filter(|_| parts.method != Method::CONNECT)?.clone());
     parts.version = Version::HTTP_11;
     strip(&mut parts.headers);
+    join_cookies(&mut parts.headers);
     if let Some(protocol) = upgrade {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         parts.headers.insert(header::UPGRADE, protocol.clone());
@@ -129,6 +130,16 @@ fn strip(headers: &mut HeaderMap) {
         named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
     for name in OF_NEIGHBOURS.into_iter().chain(named) {
         headers.remove(name);
+    }
+}
+
+/// Clients of HTTP/2 may tell cookies one by one; before it they are one line (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(header::COOKIE, joined);
     }
 }
 

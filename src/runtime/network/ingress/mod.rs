@@ -11,7 +11,7 @@ mod tls;
 
 use super::routes;
 use crate::network::ingress::table::{Found, Table};
-use crate::object::Key;
+use crate::object::{Key, Resource};
 use crate::world::Report;
 use crate::world::entrance::{Backend, BackendPort, Entrance};
 use crate::world::plan::Route;
@@ -20,6 +20,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+/// So many names may stand for each other.
+const ALIASES: usize = 8;
 
 /// Tells where the proxy listens, whenever that has changed.
 pub type Tell = Box<dyn Fn(Report) + Send>;
@@ -122,7 +125,7 @@ impl Shared {
         match table.find(host, path) {
             Found::Nothing => Way::Nowhere,
             Found::Unknown => Way::Nobody,
-            Found::Service(backend) => known.behind(backend, client),
+            Found::Service(backend) => known.behind(backend, client, ALIASES),
         }
     }
 }
@@ -132,7 +135,7 @@ impl Known {
         self.table = Arc::new(Table::new(self.entrances.iter().map(|(key, entrance)| (key, &**entrance))));
     }
 
-    fn behind(&self, backend: &Backend, client: IpAddr) -> Way {
+    fn behind(&self, backend: &Backend, client: IpAddr, aliases: usize) -> Way {
         let Some(route) = self.routes.get(&backend.service) else { return Way::Nobody };
         let port = route.ports.iter().find(|port| match &backend.port {
             BackendPort::Number(number) => port.port == *number,
@@ -144,7 +147,13 @@ impl Known {
                 BackendPort::Number(number) => Some(*number),
                 BackendPort::Name(_) => port.map(|port| port.port),
             };
-            return number.map_or(Way::Nobody, |number| Way::Outside(route.alias.to_string(), number));
+            return match (number, inside(&route.alias)) {
+                (Some(number), None) => Way::Outside(route.alias.to_string(), number),
+                (Some(number), Some(service)) if aliases > 0 => {
+                    self.behind(&Backend { service, port: BackendPort::Number(number) }, client, aliases - 1)
+                }
+                _ => Way::Nobody,
+            };
         }
         let Some(port) = port else { return Way::Nobody };
         let endpoints: Vec<SocketAddrV4> = port.endpoints.iter().filter_map(|one| one.parse().ok()).collect();
@@ -157,6 +166,63 @@ impl Known {
             Way::Nobody
         } else {
             Way::Endpoints(endpoints.into_iter().map(SocketAddr::V4).collect())
+        }
+    }
+}
+
+/// The Service of the cluster that a name means, if it is one of the cluster's: the machine's resolver does not know it.
+fn inside(name: &str) -> Option<Key> {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let name = name.strip_suffix(".cluster.local").unwrap_or(&name);
+    let (service, namespace) = name.strip_suffix(".svc")?.split_once('.')?;
+    (!namespace.contains('.')).then(|| Key::new(Resource("services"), namespace, service))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(known: &Known, service: &str) -> String {
+        let service = Key::new(Resource("services"), "shop", service);
+        let backend = Backend { service, port: BackendPort::Number(80) };
+        match known.behind(&backend, IpAddr::V4(Ipv4Addr::LOCALHOST), ALIASES) {
+            Way::Nowhere => "nowhere".into(),
+            Way::Nobody => "nobody".into(),
+            Way::Endpoints(places) => format!("{places:?}"),
+            Way::Outside(name, port) => format!("{name}:{port}"),
+        }
+    }
+
+    #[test]
+    fn names_lead_outside_or_to_services() {
+        let mut known = Known::default();
+        let mut lead =
+            |name: &str, route: Route| known.routes.insert(Key::new(Resource("services"), "shop", name), route);
+        let alias = |name: &str| Route { alias: name.into(), ..Route::default() };
+        let port = crate::world::plan::RoutePort {
+            name: "".into(),
+            protocol: "TCP".into(),
+            port: 80,
+            node_port: None,
+            sticky: false,
+            endpoints: vec!["127.9.1.4:8080".into()],
+        };
+        lead("web", Route { address: "127.9.128.1".into(), ports: vec![port], ..Route::default() });
+        lead("outside", alias("example.org"));
+        lead("inside", alias("web.shop.svc.cluster.local."));
+        lead("short", alias("Inside.shop.svc"));
+        lead("nobody", alias("none.shop.svc.cluster.local"));
+        lead("circle", alias("circle.shop.svc"));
+        let table = [
+            ("web", "[127.9.1.4:8080]"),
+            ("outside", "example.org:80"),
+            ("inside", "[127.9.1.4:8080]"),
+            ("short", "[127.9.1.4:8080]"),
+            ("nobody", "nobody"),
+            ("circle", "nobody"),
+        ];
+        for (service, expected) in table {
+            assert_eq!(way(&known, service), expected, "{service}");
         }
     }
 }

@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
+/// HTTP/2 among the protocols that the two sides agree on (ALPN).
+pub const SECOND: &[u8] = b"h2";
+
 /// The certificates of all Ingresses.
 #[derive(Default)]
 pub struct Certificates(BTreeMap<Key, Vec<Shown>>);
@@ -55,7 +58,7 @@ pub fn acceptor(shared: Arc<super::Shared>) -> Result<TlsAcceptor, rustls::Error
     let config =
         ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
     let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(Resolver(shared)));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![SECOND.to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

@@ -1,0 +1,88 @@
+//! What keeps an Ingress from being served as it is written.
+
+use super::{CLASS_ANNOTATION, CLASSES, CONTROLLER, certificate, is_served, tls};
+use crate::network::routes;
+use crate::object::Object;
+use crate::world::{Row, World};
+use serde_json::Value;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What.
+    pub what: String,
+    /// What to do about it. None where the Service itself tells: it is there, and nobody is behind it at this moment.
+    pub next: Option<String>,
+}
+
+/// Everything that is wrong, the worst first.
+pub fn faults(world: &World, row: &Row) -> Vec<Fault> {
+    let ingress = row.body();
+    if !is_served(world, &ingress) {
+        return vec![of_class(world, &ingress)];
+    }
+    let mut faults: Vec<Fault> =
+        backends(&ingress).filter_map(|(place, backend)| of_backend(world, row, &place, backend)).collect();
+    faults.extend(tls(&ingress).filter_map(|tls| {
+        let (name, why) = (tls.0, certificate(world, &row.key.namespace, tls).err()?);
+        let next = format!("kloop create secret tls {name} --cert=FILE --key=FILE -n {}", row.key.namespace);
+        Some(Fault { what: format!("no TLS: {why}"), next: Some(next) })
+    }));
+    // Stable: what somebody has to mend comes first.
+    faults.sort_by_key(|fault| fault.next.is_none());
+    faults.dedup();
+    faults
+}
+
+fn of_class(world: &World, ingress: &Object) -> Fault {
+    let class = ingress.text(&["spec", "ingressClassName"]).or_else(|| ingress.annotation(CLASS_ANNOTATION));
+    let class = class.unwrap_or_default();
+    let described = world.find(CLASSES, "", class).map(|class| class.body());
+    let controller = described.as_ref().and_then(|class| class.text(&["spec", "controller"])).unwrap_or_default();
+    Fault {
+        what: format!("its class {class:?} is left to the controller {controller}, which is not kloop's"),
+        next: Some(format!("take spec.ingressClassName out, or name a class whose controller is {CONTROLLER}")),
+    }
+}
+
+/// Every backend with the place that leads to it.
+fn backends(ingress: &Object) -> impl Iterator<Item = (String, &Value)> {
+    let rules = ingress.items(&["spec", "rules"]).iter().flat_map(|rule| {
+        let host = rule["host"].as_str().unwrap_or("*");
+        let paths = rule["http"]["paths"].as_array().into_iter().flatten();
+        paths.map(move |path| (format!("{host}{}", path["path"].as_str().unwrap_or("/")), &path["backend"]))
+    });
+    let default = ingress.at(&["spec", "defaultBackend"]).into_iter().map(|backend| ("the default".into(), backend));
+    rules.chain(default)
+}
+
+fn of_backend(world: &World, row: &Row, place: &str, backend: &Value) -> Option<Fault> {
+    let fault = |what: String, next: Option<String>| Some(Fault { what: format!("{place}: {what}"), next });
+    if let Some(resource) = backend.get("resource") {
+        let what = format!("nothing here serves resource backends such as {} {}", resource["kind"], resource["name"]);
+        return fault(what, Some("lead it to a Service".into()));
+    }
+    let name = backend["service"]["name"].as_str()?;
+    let Some(service) = world.find("services", &row.key.namespace, name) else {
+        let next = format!("apply the Service {name:?}, or correct the Ingress");
+        return fault(format!("there is no Service {name:?}"), Some(next));
+    };
+    let route = routes::route(world, service);
+    if route.as_ref().is_some_and(|route| !route.alias.is_empty()) {
+        return None;
+    }
+    let port = &backend["service"]["port"];
+    let (number, named) = (port["number"].as_i64(), port["name"].as_str().unwrap_or_default());
+    let ports = route.into_iter().flat_map(|route| route.ports);
+    let found =
+        ports.into_iter().find(|one| number == Some(one.port.into()) || number.is_none() && *one.name == *named);
+    let shown = number.map_or_else(|| format!("{named:?}"), |number| number.to_string());
+    match found {
+        None => fault(
+            format!("Service {name:?} has no port {shown}"),
+            Some(format!("add the port {shown} to the Service {name:?}, or correct the Ingress")),
+        ),
+        Some(port) if port.endpoints.is_empty() => fault(format!("Service {name:?} has no ready endpoint"), None),
+        Some(_) => None,
+    }
+}

@@ -1,0 +1,61 @@
+//! Ingresses: whether requests come in, and get to somebody.
+
+use super::chain::in_namespace;
+use super::{Link, Plane, Standing};
+use crate::network::ingress::faults::faults;
+use crate::world::{Row, World};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// The link of an Ingress: what of it is not served as it is written, and whether anybody listens.
+pub fn link(world: &World, row: &Row, plane: &Plane) -> Link {
+    let faults = faults(world, row);
+    let link = Link { wanted: "all that it leads to answers".into(), ..Link::of(row) };
+    let more: Vec<String> = faults.iter().skip(1).map(|fault| fault.what.clone()).collect();
+    let link = Link { more, ..link };
+    if let Some(fault) = faults.first() {
+        let link = Link { seen: fault.what.clone(), ..link };
+        return match &fault.next {
+            Some(next) => link.stuck(next.clone()),
+            // The Service's own link tells what is behind that.
+            None => Link { standing: Standing::Converging, ..link },
+        };
+    }
+    let places = places(row);
+    if places.is_empty() {
+        return Link { seen: "nobody listens for it yet".into(), standing: Standing::Converging, ..link };
+    }
+    let seen = format!("at {}", places.join(", "));
+    if plane.is_closed {
+        let seen = format!("{seen}: the process that listens there (kloop network) has ended");
+        let run = || match plane.runs {
+            true => "see what `kloop reconcile` says: it starts that process again".to_owned(),
+            false => "kloop reconcile --watch".to_owned(),
+        };
+        return Link { seen, ..link }.stuck_if(true, run);
+    }
+    let next = Some(format!("kloop describe ingress/{}{}", row.key.name, in_namespace(&row.key)));
+    Link { seen, next, ..link }
+}
+
+/// Where it answers.
+fn places(row: &Row) -> Vec<String> {
+    let object = row.object();
+    let doors = object.items(&["status", "loadBalancer", "ingress"]).iter();
+    let places = doors.flat_map(|door| {
+        let ip = door["ip"].as_str().unwrap_or_default();
+        let ports = door["ports"].as_array().into_iter().flatten();
+        ports.filter_map(move |port| Some(format!("{ip}:{}", port["port"].as_i64()?)))
+    });
+    places.collect()
+}
+
+/// The Services that an Ingress leads to.
+pub fn behind(world: &World, ingress: &Row) -> Vec<Arc<Row>> {
+    let object = ingress.object();
+    let rules = object.items(&["spec", "rules"]).iter();
+    let paths = rules.flat_map(|rule| rule["http"]["paths"].as_array().into_iter().flatten());
+    let backends = paths.map(|path| &path["backend"]).chain(object.at(&["spec", "defaultBackend"]));
+    let names = backends.filter_map(|backend: &Value| backend["service"]["name"].as_str());
+    names.filter_map(|name| world.find("services", &ingress.key.namespace, name).cloned()).collect()
+}

@@ -1,0 +1,104 @@
+//! The cluster's tables (routes, policies) as a shim reads them: files, kept while nothing has changed.
+//!
+//! Whoever changes a table then puts another number into a file of its own, the stamp. A reader that finds the number as it was need
+//! not read again, so that a connection costs one small read and not some files. Nobody relies on the stamp alone: what was read
+//! is forgotten after a second.
+
+use rustix::fs::{Mode, OFlags};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// The stamp's name in a cluster's folder.
+const STAMP: &str = "tables.stamp";
+/// For so long a text is kept at most: a writer may have died between table and stamp.
+const AGE: Duration = Duration::from_secs(1);
+/// Texts that are kept.
+const KEPT: usize = 1024;
+
+/// To be called after a table was changed: what anybody has read of it counts no more.
+pub fn renew(state: &Path) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(state.join(STAMP), flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all_at(&super::routes::chance().to_ne_bytes(), 0)
+}
+
+/// The tables of a cluster.
+pub struct Tables {
+    state: PathBuf,
+    kept: RefCell<Kept>,
+}
+
+/// What was read.
+struct Kept {
+    stamp: Option<File>,
+    number: Option<[u8; 8]>,
+    since: Instant,
+    texts: HashMap<(&'static str, String), Rc<str>>,
+}
+
+impl Tables {
+    /// Those of the cluster with this folder.
+    pub fn of(state: &Path) -> Tables {
+        let kept = Kept { stamp: None, number: None, since: Instant::now(), texts: HashMap::new() };
+        Tables { state: state.to_owned(), kept: RefCell::new(kept) }
+    }
+
+    /// From here on texts are those of this moment or of a later one.
+    pub fn look(&self) {
+        let mut kept = self.kept.borrow_mut();
+        if kept.stamp.is_none() {
+            kept.stamp = File::open(self.state.join(STAMP)).ok();
+        }
+        let mut bytes = [0; 8];
+        let number = kept.stamp.as_ref().and_then(|stamp| stamp.read_exact_at(&mut bytes, 0).ok()).map(|()| bytes);
+        if number.is_none() || number != kept.number || kept.since.elapsed() >= AGE || kept.texts.len() >= KEPT {
+            kept.texts.clear();
+            kept.number = number;
+            kept.since = Instant::now();
+        }
+    }
+
+    /// What a file of a table says; nothing when there is none.
+    pub fn text(&self, folder: &'static str, name: String) -> Rc<str> {
+        let at = (folder, name);
+        if let Some(text) = self.kept.borrow().texts.get(&at) {
+            return text.clone();
+        }
+        let file = self.state.join(folder).join(&at.1);
+        let text: Rc<str> = std::fs::read_to_string(file).unwrap_or_default().into();
+        self.kept.borrow_mut().texts.insert(at, text.clone());
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_read_again_once_its_writer_says_so() {
+        let state = tempfile::tempdir().unwrap();
+        let tables = Tables::of(state.path());
+        std::fs::create_dir(state.path().join("routes")).unwrap();
+        let write = |text: &str| std::fs::write(state.path().join("routes/a"), text).unwrap();
+        let read = || {
+            tables.look();
+            tables.text("routes", "a".into()).to_string()
+        };
+        assert_eq!(read(), "");
+        write("one");
+        assert_eq!(read(), "one", "without a stamp nothing is kept");
+        write("two");
+        renew(state.path()).unwrap();
+        assert_eq!(read(), "two");
+        std::fs::remove_file(state.path().join("routes/a")).unwrap();
+        renew(state.path()).unwrap();
+        assert_eq!(read(), "");
+    }
+}

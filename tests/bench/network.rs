@@ -1,0 +1,453 @@
+//! What the pod network costs, on the built binary, always against direct loopback in the same run: both ways in turn, several
+//! rounds, the best of each, since the machine is seldom quiet.
+//!
+//! `cargo bench --bench network [-- connects|traffic|outside|ingress|scale|death]`. What nginx and HAProxy do with the same load is told
+//! where they are installed. The ends of the connections are [`load`].
+
+#[path = "../cluster.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
+mod cluster;
+mod load;
+
+use cluster::{Cluster, signal};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Rounds of each comparison.
+const ROUNDS: usize = 8;
+/// Where the server listens; in pods, and for the direct way outside of them.
+const PORT: u16 = 18_080;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    match words.first().map(String::as_str) {
+        Some("serve") => return load::serve(words[1].parse().expect("a port")),
+        Some("client") => return load::client(&words[1..]),
+        _ => {}
+    }
+    let wanted = |part: &str| words.is_empty() || words.iter().any(|word| word == part);
+    let parts: [(&str, fn()); 6] = [
+        ("connects", connects),
+        ("traffic", traffic),
+        ("outside", outside),
+        ("ingress", ingress),
+        ("scale", scale),
+        ("death", death),
+    ];
+    parts.iter().filter(|(name, _)| wanted(name)).for_each(|(_, measure)| measure());
+}
+
+fn this() -> String {
+    std::env::current_exe().expect("this program").display().to_string()
+}
+
+/// A cluster with a server behind a Service, and a pod that clients run in.
+struct Stage {
+    cluster: Cluster,
+    /// The server itself, without its port.
+    pod: String,
+    service: String,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let cluster = Cluster::new();
+        drop(cluster.watch());
+        let pod = |name: &str, command: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {name}}}, annotations: {{kloop.dev/filesystem: host}}}}, \
+                 spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: busybox, command: {command}}}]}}}}\n---\n"
+            )
+        };
+        let server = format!("[\"{}\", serve, \"{PORT}\"]", this());
+        let ports =
+            (PORT..PORT + 3).map(|port| format!("{{name: p{port}, port: {port}}}")).collect::<Vec<_>>().join(", ");
+        cluster.apply(&(pod("server", &server) + &pod("client", "[sleep, \"10000\"]")));
+        cluster.apply(&format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{name: server}}, spec: {{selector: {{app: server}}, ports: [{ports}]}}}}"
+        ));
+        for name in ["server", "client"] {
+            cluster.ready_pods(&format!("app={name}"), 1);
+        }
+        let (pod, service) =
+            (cluster.read("pod/server", "{.status.podIP}"), cluster.read("service/server", "{.spec.clusterIP}"));
+        cluster.until("the Service answers", || connects_to(&format!("{service}:{PORT}")));
+        Stage { cluster, pod, service }
+    }
+
+    /// What a client in the pod measures.
+    fn inside(&self, line: &str) -> Vec<f64> {
+        let program = this();
+        let words = line.split(' ');
+        let arguments: Vec<&str> = ["exec", "client", "--", &program, "client"].into_iter().chain(words).collect();
+        let said = self.cluster.run(&arguments, "");
+        numbers(&said.out).unwrap_or_else(|| panic!("{}{}", said.out, said.err))
+    }
+}
+
+fn connects_to(place: &str) -> bool {
+    std::net::TcpStream::connect(place).is_ok()
+}
+
+/// What a client outside of pods measures.
+fn outside_client(line: &str) -> Vec<f64> {
+    let output = Command::new(this()).arg("client").args(line.split(' ')).output().expect("a client");
+    numbers(&String::from_utf8_lossy(&output.stdout))
+        .unwrap_or_else(|| panic!("{line}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn numbers(text: &str) -> Option<Vec<f64>> {
+    let numbers: Option<Vec<f64>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
+    numbers.filter(|numbers| !numbers.is_empty())
+}
+
+/// One way of several that are compared.
+type WayTo<'a> = (&'a str, Box<dyn Fn() -> Vec<f64> + 'a>);
+
+/// Goes each way in turn, round after round; the results of each, round by round.
+fn compare(ways: &[WayTo]) -> Vec<Vec<Vec<f64>>> {
+    let mut results = vec![Vec::new(); ways.len()];
+    for _ in 0..ROUNDS {
+        ways.iter().zip(&mut results).for_each(|((_, go), results)| results.push(go()));
+    }
+    results
+}
+
+fn best(results: &[Vec<f64>], at: usize, better: fn(f64, f64) -> f64) -> f64 {
+    results.iter().map(|numbers| numbers[at]).reduce(better).expect("a result")
+}
+
+/// Prints what each way brings as a rate, and beside the first of them.
+fn tell_rates(what: &str, unit: &str, ways: &[WayTo], at: usize, results: &[Vec<Vec<f64>>]) {
+    let first = best(&results[0], at, f64::max);
+    for ((name, _), results) in ways.iter().zip(results) {
+        let rate = best(results, at, f64::max);
+        println!("{what}, {name:<40} {rate:>10.0} {unit}  {:6.1} %", rate / first * 100.0);
+    }
+}
+
+/// A server as in the pod, outside of pods.
+struct Direct(Child);
+
+impl Direct {
+    fn new() -> Direct {
+        let child = Command::new(this()).args(["serve", &(PORT + 10).to_string()]).spawn().expect("a server");
+        let direct = Direct(child);
+        until(|| connects_to(&format!("127.0.0.1:{}", PORT + 12)));
+        direct
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn until(mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(300), "waited five minutes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A policy for whom it is said, that changes nothing for these two.
+fn policies(count: usize) -> String {
+    let one = |number| {
+        let rule = "[{podSelector: {matchLabels: {app: client}}}, {podSelector: {matchLabels: {app: server}}}]";
+        format!(
+            "{{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {{name: p{number}}}, spec: {{podSelector: {{}}, policyTypes: [Ingress, Egress], \
+             ingress: [{{from: {rule}}}], egress: [{{to: {rule}}}]}}}}\n---\n"
+        )
+    };
+    (0..count).map(one).collect()
+}
+
+/// Connections by a pod: with the filter and without, to a pod and through a Service, with policies too.
+fn connects() {
+    let (stage, _direct) = (Stage::new(), Direct::new());
+    let bare = PORT + 2;
+    let run = |with: &str, threads: usize| {
+        let plain = format!("connects 127.0.0.1:{} {threads}", PORT + 12);
+        let pod = format!("connects {}:{bare} {threads}", stage.pod);
+        let service = format!("connects {}:{bare} {threads}", stage.service);
+        let ways: [WayTo; 4] = [
+            ("direct", Box::new(|| outside_client(&plain))),
+            ("not a pod, to the pod", Box::new(|| outside_client(&pod))),
+            ("a pod, to the pod", Box::new(|| stage.inside(&pod))),
+            ("a pod, by ClusterIP", Box::new(|| stage.inside(&service))),
+        ];
+        let results = compare(&ways);
+        if threads == 1 {
+            let first = best(&results[0], 0, f64::min);
+            for ((name, _), results) in ways.iter().zip(&results) {
+                let median = best(results, 0, f64::min);
+                println!("connect{with}, {name:<40} {median:>10.1} us {:>+8.1} us", median - first);
+            }
+        }
+        tell_rates(&format!("connects by {threads}{with}"), "a second", &ways, 1, &results);
+    };
+    run("", 1);
+    run("", 4);
+    stage.cluster.apply(&policies(3));
+    let written = || fs::read_dir(stage.cluster.home().join("policies")).map_or(0, Iterator::count);
+    until(|| written() >= 5);
+    run(" with 3 policies", 1);
+}
+
+/// What is connected: requests over kept connections, and bytes.
+fn traffic() {
+    let (stage, _direct) = (Stage::new(), Direct::new());
+    for connections in [1, 16] {
+        let direct = format!("requests {}:{PORT} any {connections}", stage.pod);
+        let service = format!("requests {}:{PORT} any {connections}", stage.service);
+        let ways: [WayTo; 2] =
+            [("direct", Box::new(|| outside_client(&direct))), ("by ClusterIP", Box::new(|| stage.inside(&service)))];
+        tell_rates(&format!("keep-alive requests over {connections}"), "a second", &ways, 0, &compare(&ways));
+    }
+    let direct = format!("bytes {}:{}", stage.pod, PORT + 1);
+    let service = format!("bytes {}:{}", stage.service, PORT + 1);
+    let ways: [WayTo; 2] =
+        [("direct", Box::new(|| outside_client(&direct))), ("by ClusterIP", Box::new(|| stage.inside(&service)))];
+    tell_rates("throughput", "MB/s", &ways, 0, &compare(&ways));
+}
+
+/// Another proxy with a configuration of its own, beside ours. None when it is not installed.
+struct Rival(Child);
+
+impl Rival {
+    fn nginx(folder: &Path, part: &str) -> Option<Rival> {
+        let head = "daemon off; master_process off; worker_rlimit_nofile 10000; error_log stderr crit; pid nginx.pid;\nevents { worker_connections 4096; }\n";
+        let load = "/usr/lib/nginx/modules/ngx_stream_module.so";
+        let load = if part.starts_with("stream") && Path::new(load).exists() {
+            format!("load_module {load};\n")
+        } else {
+            String::new()
+        };
+        let file = folder.join("nginx.conf");
+        fs::write(&file, format!("{load}{head}{part}")).expect("a configuration");
+        let nginx = || {
+            let mut nginx = Command::new("nginx");
+            nginx.arg("-p").arg(folder).arg("-c").arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
+            nginx
+        };
+        nginx().arg("-t").status().ok().filter(|status| status.success())?;
+        nginx().spawn().ok().map(Rival)
+    }
+
+    fn haproxy(folder: &Path, part: &str) -> Option<Rival> {
+        let file = folder.join("haproxy.cfg");
+        fs::write(&file, part).expect("a configuration");
+        let mut haproxy = Command::new("haproxy");
+        haproxy.arg("-db").arg("-f").arg(file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok().map(Rival)
+    }
+}
+
+impl Drop for Rival {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn said_of(name: &str, rival: &Option<Rival>) {
+    if rival.is_none() {
+        println!("{name} is not installed here (or cannot do it): not compared");
+    }
+}
+
+/// The machine's own programs, that come in at a Service through the proxy; beside nginx and HAProxy in TCP mode.
+fn outside() {
+    let stage = Stage::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let servers: String = (0..2u16)
+        .map(|at| {
+            format!("server {{ listen 127.0.0.1:{}; proxy_pass {}:{}; }}\n", PORT + 20 + at, stage.pod, PORT + at)
+        })
+        .collect();
+    let nginx = Rival::nginx(folder.path(), &format!("stream {{\n{servers}}}\n"));
+    said_of("nginx in TCP mode", &nginx);
+    let listens: String = (0..2u16)
+        .map(|at| {
+            format!("listen l{at}\n  bind 127.0.0.1:{}\n  server s {}:{}\n", PORT + 30 + at, stage.pod, PORT + at)
+        })
+        .collect();
+    let limits = "  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n";
+    let haproxy = Rival::haproxy(
+        folder.path(),
+        &format!("global\n  nbthread 1\n  maxconn 4096\ndefaults\n  mode tcp\n  option splice-auto\n{limits}{listens}"),
+    );
+    said_of("HAProxy", &haproxy);
+    let measure = |what: &str, unit: &str, line: &dyn Fn(&str, u16) -> String, port: u16, at: usize| {
+        let lines = [
+            ("direct", line(&stage.pod, port)),
+            ("the host proxy", line(&stage.service, port)),
+            ("nginx", line("127.0.0.1", port + 20)),
+            ("HAProxy", line("127.0.0.1", port + 30)),
+        ];
+        let is_there = |name: &str| (name != "nginx" || nginx.is_some()) && (name != "HAProxy" || haproxy.is_some());
+        let ways: Vec<WayTo> = lines
+            .iter()
+            .filter(|(name, _)| is_there(name))
+            .map(|(name, line)| (*name, Box::new(move || outside_client(line)) as Box<dyn Fn() -> Vec<f64>>))
+            .collect();
+        tell_rates(what, unit, &ways, at, &compare(&ways));
+    };
+    for connections in [1, 16, 256] {
+        let line = |ip: &str, port: u16| format!("requests {ip}:{port} any {connections}");
+        measure(&format!("from outside, keep-alive over {connections}"), "a second", &line, PORT, 0);
+    }
+    measure("from outside, connection and request", "a second", &|ip, port| format!("fresh {ip}:{port} 4"), PORT, 1);
+    measure("from outside, throughput", "MB/s", &|ip, port| format!("bytes {ip}:{port}"), PORT + 1, 0);
+}
+
+/// HTTP by the rules of an Ingress, beside nginx as a reverse proxy.
+fn ingress() {
+    let stage = Stage::new();
+    stage.cluster.apply(&format!(
+        "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: web}}, spec: {{rules: [{{host: web.example, http: {{paths: [{{path: /, pathType: Prefix, \
+         backend: {{service: {{name: server, port: {{number: {PORT}}}}}}}}}]}}}}]}}}}"
+    ));
+    let status = "{.status.loadBalancer.ingress[0].ip}:{.status.loadBalancer.ingress[0].ports[0].port}";
+    let door = stage.cluster.wait_for("the Ingress answers", || {
+        let door = stage.cluster.read("ingress/web", status);
+        connects_to(&door).then_some(door)
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let nginx = Rival::nginx(
+        folder.path(),
+        &format!(
+            "http {{ access_log off; keepalive_requests 1000000; upstream web {{ server {}:{PORT}; keepalive 64; keepalive_requests 1000000; }}\nserver {{ listen 127.0.0.1:{}; location / {{ \
+             proxy_pass http://web; proxy_http_version 1.1; proxy_set_header Connection \"\"; }} }} }}",
+            stage.pod,
+            PORT + 20
+        ),
+    );
+    said_of("nginx", &nginx);
+    for connections in [1, 16, 256] {
+        let line = |place: &str| format!("requests {place} web.example {connections}");
+        let lines = [
+            ("direct", line(&format!("{}:{PORT}", stage.pod))),
+            ("the Ingress proxy", line(&door)),
+            ("nginx", line(&format!("127.0.0.1:{}", PORT + 20))),
+        ];
+        let ways: Vec<WayTo> = lines
+            .iter()
+            .filter(|(name, _)| *name != "nginx" || nginx.is_some())
+            .map(|(name, line)| (*name, Box::new(move || outside_client(line)) as Box<dyn Fn() -> Vec<f64>>))
+            .collect();
+        tell_rates(&format!("HTTP through an Ingress over {connections}"), "a second", &ways, 0, &compare(&ways));
+    }
+}
+
+const SERVICES: usize = 5_000;
+const ENDPOINTS: usize = 10;
+
+/// A Service without a selector, and its endpoints as somebody wrote them.
+fn by_hand(number: usize, ready: usize) -> String {
+    let address = |at: usize| format!("10.{}.{}.{}", number / 250, number % 250, at + 1);
+    let endpoints: Vec<String> = (0..ENDPOINTS)
+        .map(|at| format!("{{addresses: [\"{}\"], conditions: {{ready: {}}}}}", address(at), at < ready))
+        .collect();
+    format!(
+        "{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: s{number}, labels: {{kubernetes.io/service-name: s{number}}}}}, \
+         addressType: IPv4, ports: [{{port: 80}}], endpoints: [{}]}}\n---\n",
+        endpoints.join(", ")
+    )
+}
+
+/// Many Services: from the change of an endpoint until pods are led elsewhere, and what it all takes.
+fn scale() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    let service = |number: usize| {
+        format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{name: s{number}}}, spec: {{ports: [{{port: 80}}]}}}}\n---\n"
+        )
+    };
+    let start = Instant::now();
+    for chunk in (0..SERVICES).collect::<Vec<_>>().chunks(500) {
+        cluster.apply(&chunk.iter().map(|number| service(*number) + &by_hand(*number, ENDPOINTS)).collect::<String>());
+    }
+    println!(
+        "{SERVICES} Services with {} endpoints: applied in {:.1} s",
+        SERVICES * ENDPOINTS,
+        start.elapsed().as_secs_f64()
+    );
+    let routes = cluster.home().join("routes");
+    let has =
+        |file: &Path, count: usize| fs::read_to_string(file).is_ok_and(|text| text.matches(" 10.").count() == count);
+    let whole =
+        || fs::read_dir(&routes).into_iter().flatten().flatten().filter(|file| has(&file.path(), ENDPOINTS)).count();
+    until(|| {
+        std::thread::sleep(Duration::from_millis(100));
+        whole() == SERVICES
+    });
+    println!("all in the table {:.1} s after the first was applied", start.elapsed().as_secs_f64());
+    let file = |number: usize| routes.join(cluster.read(&format!("service/s{number}"), "{.spec.clusterIP}"));
+    let (mut whole, mut committed) = (Vec::new(), Vec::new());
+    for number in (0..SERVICES).step_by(SERVICES / 100) {
+        let file = file(number);
+        let start = Instant::now();
+        cluster.apply(&by_hand(number, ENDPOINTS - 1));
+        let applied = start.elapsed();
+        until(|| has(&file, ENDPOINTS - 1));
+        whole.push(start.elapsed());
+        committed.push(start.elapsed() - applied);
+    }
+    tell("change of an endpoint, from the start of `apply` to its effect", &mut whole);
+    tell("the same, from the end of `apply`", &mut committed);
+    let gateway = cluster.gateways().into_iter().map(resident).collect::<Vec<_>>().join(" ");
+    println!("resident: control plane {}, gateway {gateway}", resident(plane.pid()));
+    // One request more for each of them, when a control plane comes anew.
+    plane.end("KILL");
+    let start = Instant::now();
+    let next = cluster.watch();
+    cluster.apply(&by_hand(7, 3));
+    let file = file(7);
+    until(|| has(&file, 3));
+    println!("a new control plane, until a change has its effect: {:.2} s", start.elapsed().as_secs_f64());
+    println!("resident: control plane {}", resident(next.pid()));
+}
+
+fn resident(pid: u32) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn tell(what: &str, samples: &mut [Duration]) {
+    samples.sort();
+    let part = |part: f64| samples[((samples.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
+    println!("{what:<70} p50 {:8.2} ms  p99 {:8.2} ms", part(0.5), part(0.99));
+}
+
+/// A process is killed: until no pod is led there any more.
+fn death() {
+    let cluster = Cluster::new();
+    drop(cluster.watch());
+    // Who comes back is not ready for a while.
+    let ready = "readinessProbe: {exec: {command: [\"true\"]}, initialDelaySeconds: 5, periodSeconds: 1}";
+    cluster.apply(&format!(
+        "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 40, selector: {{matchLabels: {{app: web}}}}, template: {{metadata: \
+         {{labels: {{app: web}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: busybox, command: [sleep, \"10000\"], {ready}}}]}}}}}}}}\n---\n\
+         {{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {{selector: {{app: web}}, ports: [{{port: 80}}]}}}}"
+    ));
+    let pods = cluster.ready_pods("app=web", 40);
+    let file: PathBuf = cluster.home().join("routes").join(cluster.read("service/web", "{.spec.clusterIP}"));
+    let mut samples = Vec::new();
+    for pod in pods {
+        let place = format!(" {}:80", cluster.read(&format!("pod/{pod}"), "{.status.podIP}"));
+        let pid = cluster.pid(&pod);
+        until(|| fs::read_to_string(&file).is_ok_and(|text| text.contains(&place)));
+        let start = SystemTime::now();
+        signal(pid, "KILL");
+        until(|| fs::read_to_string(&file).is_ok_and(|text| !text.contains(&place)));
+        samples.push(start.elapsed().expect("a clock"));
+    }
+    tell("a process is killed, until its Service does not lead there", &mut samples);
+}
