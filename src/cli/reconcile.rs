@@ -8,6 +8,7 @@ use crate::reconcile::watch::Until;
 use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader};
 use crate::runtime::capacity;
 use crate::runtime::image::Environment;
+use crate::world::policy::Cidr;
 use crate::world::pressure::{Lines, Words};
 use colored::Colorize;
 use jiff::SignedDuration;
@@ -79,6 +80,10 @@ pub struct Args {
     /// How long a node's condition outlasts what it was for.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     eviction_pressure_transition_period: String,
+    /// Blocks of this machine's addresses, beside localhost, at which node ports answer too, as in 192.168.0.0/16; 0.0.0.0/0 for all.
+    /// Whoever reaches the machine there then reaches these Services.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    nodeport_addresses: Vec<String>,
     /// Say nothing but errors.
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
@@ -120,6 +125,15 @@ fn configuration(path: &Path) -> Outcome<String> {
     Ok(document.value.to_string())
 }
 
+/// The blocks of addresses that a flag names.
+fn blocks(texts: &[String]) -> Outcome<Vec<Cidr>> {
+    let refused = |text: &str| {
+        let what = "write a block of IPv4 addresses, as in 192.168.0.0/16";
+        Failure::plain(format!("invalid argument {text:?} for \"--nodeport-addresses\" flag: {what}"))
+    };
+    texts.iter().map(|text| text.parse().map_err(|()| refused(text))).collect()
+}
+
 /// What the flags of eviction say.
 fn lines(args: &Args, transition: SignedDuration) -> Outcome<Lines> {
     let words = Words {
@@ -152,6 +166,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         pids_per_pod: Some(args.pod_max_pids).filter(|most| *most > 0),
         scheduler: args.scheduler_config.as_deref().map_or(Ok(String::new()), configuration)?,
         manifests: args.manifests.clone(),
+        node_ports: blocks(&args.nodeport_addresses)?,
         eviction: lines(
             &args,
             duration("eviction-pressure-transition-period", &args.eviction_pressure_transition_period)?,

@@ -2,6 +2,7 @@
 
 use crate::object::{Key, Object, Str};
 use crate::world::plan::{Member, Route, RoutePort};
+use crate::world::resources::RUNTIME;
 use crate::world::{Effect, EventType, Loop, Plan, Row, World};
 use serde_json::Value;
 
@@ -64,7 +65,10 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
     let service = row.body();
     let text = |field: &str| service.text(&["spec", field]).unwrap_or_default();
     let address = Some(text("clusterIP")).filter(|ip| *ip != "None").unwrap_or_default();
-    let slices: Vec<Object> = slices(world, row).map(|slice| slice.object()).collect();
+    let mut slices: Vec<Object> = slices(world, row).map(|slice| slice.object()).collect();
+    if text("internalTrafficPolicy") == "Local" {
+        slices.iter_mut().for_each(|slice| keep_local(world, slice));
+    }
     let sticky = text("sessionAffinity") == "ClientIP";
     let port = |port: &Value| {
         let protocol = port["protocol"].as_str().unwrap_or("TCP").into();
@@ -82,6 +86,17 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
         ports: service.items(&["spec", "ports"]).iter().filter_map(port).collect(),
     };
     (!route.leads_nowhere()).then_some(route)
+}
+
+/// Takes out what is on nodes that only pretend: all others are this machine, where every client is.
+fn keep_local(world: &World, slice: &mut Object) {
+    let is_elsewhere = |node: &str| {
+        let node = world.find("nodes", "", node).and_then(|row| row.node());
+        node.is_some_and(|node| node.runtime.as_deref() == Some("simulated"))
+    };
+    if let Some(Value::Array(endpoints)) = slice.0.get_mut("endpoints") {
+        endpoints.retain(|endpoint| !endpoint["nodeName"].as_str().is_some_and(is_elsewhere));
+    }
 }
 
 fn balancers(service: &Object) -> Vec<Str> {
@@ -187,6 +202,22 @@ mod tests {
         assert_eq!(http(&mut mixed), ["127.9.1.2:8080", "127.9.1.3:8080"]);
         assert_eq!(http(&mut world(json!([going]))), ["127.9.1.1:8080"]);
         assert_eq!(http(&mut world(json!([]))), [""; 0]);
+    }
+
+    #[test]
+    fn local_traffic_stays_on_the_machine() {
+        let on = |ip: &str, node: &str| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": true}});
+        let mut world = world(json!([on("127.9.1.2", "here"), on("127.9.1.3", "far")]));
+        let node = |name: &str, notes: Value| json!({"metadata": {"name": name, "uid": name, "annotations": notes}});
+        world.put(Key::new(Resource("nodes"), "", "here"), node("here", json!({})).to_string().into());
+        world
+            .put(Key::new(Resource("nodes"), "", "far"), node("far", json!({RUNTIME: "simulated"})).to_string().into());
+        assert_eq!(http(&mut world), ["127.9.1.2:8080", "127.9.1.3:8080"]);
+        let key = Key::new(Resource(SERVICES), "default", "web");
+        let mut service = world.get(&key).unwrap().object();
+        service.set(&["spec", "internalTrafficPolicy"], "Local");
+        world.put(key, service.0.to_string().into());
+        assert_eq!(http(&mut world), ["127.9.1.2:8080"]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::runtime::levels;
 use crate::runtime::machine::{self, Host, Machine};
 use crate::runtime::manifests::Manifests;
 use crate::store::{Access, Hint, Read, Retention, StoreError, Watch};
+use crate::world::policy::Cidr;
 use crate::world::pressure::Lines;
 use crate::world::{Effect, Report, World};
 use anyhow::Context;
@@ -50,6 +51,8 @@ pub struct Settings {
     pub scheduler: String,
     /// The folder of static pods' manifests.
     pub manifests: Option<PathBuf>,
+    /// The blocks of this machine's addresses, beside localhost, at which node ports answer.
+    pub node_ports: Vec<Cidr>,
     /// Below what this machine's nodes end pods.
     pub eviction: Lines,
     /// Is told each time when nothing is left to do for now.
@@ -159,6 +162,7 @@ impl Control {
         control.heart.world.settings.backoff_cap_seconds = control.settings.backoff_cap_seconds;
         control.heart.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
         if let Some(machine) = &control.machine {
+            machine.open_node_ports(&control.settings.node_ports);
             control.heart.world.settings.runs_as = machine.runs_as();
             control.heart.world.settings.lowest_port = machine.lowest_port();
             control.heart.world.settings.unlimited = machine.unlimited();

@@ -38,7 +38,7 @@ pub enum Peer {
 }
 
 /// A block of IPv4 addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Cidr {
     /// Its first address.
     pub address: Ipv4Addr,

@@ -242,3 +242,25 @@ fn clusters_have_addresses_of_their_own_and_it_is_told_where_they_do_not() {
     ));
     assert_eq!(fetch(&place).as_deref(), Some("web"), "the first one is not disturbed");
 }
+
+#[test]
+fn node_ports_are_opened_to_the_network_where_that_is_asked_for() {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let address = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()).map(|address| address.ip());
+    let Some(address) = address.ok().filter(|address| !address.is_loopback()) else {
+        return eprintln!("skipped: this machine has no address but localhost");
+    };
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&web("web", "", &format!("type: NodePort, {PORTS}")));
+    let port = cluster.read("service/web", "{.spec.ports[0].nodePort}");
+    let (here, there) = (format!("127.0.0.1:{port}"), format!("{address}:{port}"));
+    cluster.until("it answers here", || fetch(&here).as_deref() == Some("web"));
+    assert_eq!(fetch(&there), None, "and nowhere else");
+    plane.end("TERM");
+    let said = cluster.kloop("reconcile --nodeport-addresses everywhere");
+    assert!(said.err.contains("write a block of IPv4 addresses"), "{}", said.err);
+    let _plane = cluster.watch_with(&["--nodeport-addresses", &format!("{address}/32")]);
+    cluster.until("it answers there too", || fetch(&there).as_deref() == Some("web"));
+    assert_eq!(fetch(&here).as_deref(), Some("web"));
+}

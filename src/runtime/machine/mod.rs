@@ -15,6 +15,7 @@ use super::{build, bury, folder, image, limits, network, probe, sources, view};
 use crate::object::{Str, Time};
 use crate::world::limits::Limits;
 use crate::world::plan::{Globs, Image};
+use crate::world::policy::Cidr;
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
 use shard::{Inbox, Order, Shard};
@@ -221,6 +222,11 @@ impl Machine {
         if !std::mem::replace(&mut self.answers, true) {
             self.tell(Telling::Answer(network));
         }
+    }
+
+    /// Lets node ports answer at the machine's addresses in these blocks too: call it before anything of the network is ordered.
+    pub fn open_node_ports(&self, blocks: &[Cidr]) {
+        self.tell(Telling::NodePorts(blocks.to_vec()));
     }
 
     fn tell(&self, order: Telling) {

@@ -7,6 +7,7 @@ use crate::object::{Key, Str};
 use crate::world::Report;
 use crate::world::entrance::{Entrance, HostPort};
 use crate::world::plan::Route;
+use crate::world::policy::Cidr;
 use rustix::process::WaitOptions;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
@@ -69,6 +70,7 @@ struct Told {
     entrances: BTreeMap<Key, Entrance>,
     exposed: BTreeMap<Key, Vec<HostPort>>,
     pods: HashMap<Ipv4Addr, Str>,
+    node_ports: Vec<Cidr>,
     network: Option<u8>,
     is_settled: bool,
 }
@@ -85,17 +87,19 @@ impl Told {
             Order::Expose(key, ports) => drop(self.exposed.insert(key.clone(), ports.clone())),
             Order::Pod(address, namespace) => drop(self.pods.insert(*address, namespace.clone())),
             Order::Answer(network) => self.network = Some(*network),
+            Order::NodePorts(blocks) => self.node_ports = blocks.clone(),
             Order::Settled => self.is_settled = true,
         }
     }
 
     fn all(&self) -> Vec<Order> {
+        let first = std::iter::once(Order::NodePorts(self.node_ports.clone()));
         let pods = self.pods.iter().map(|(address, namespace)| Order::Pod(*address, namespace.clone()));
         let routes = self.routes.iter().map(|(key, route)| Order::Route(key.clone(), route.clone()));
         let entrances = self.entrances.iter().map(|(key, one)| Order::Admit(key.clone(), Some(one.clone())));
         let exposed = self.exposed.iter().map(|(key, ports)| Order::Expose(key.clone(), ports.clone()));
         let last = self.network.map(Order::Answer).into_iter().chain(self.is_settled.then_some(Order::Settled));
-        pods.chain(routes).chain(entrances).chain(exposed).chain(last).collect()
+        first.chain(pods).chain(routes).chain(entrances).chain(exposed).chain(last).collect()
     }
 }
 

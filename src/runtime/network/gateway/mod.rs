@@ -16,6 +16,7 @@ use crate::object::{Key, Str};
 use crate::world::Report;
 use crate::world::entrance::{Blocked, Doors, Entrance, HostPort};
 use crate::world::plan::Route;
+use crate::world::policy::Cidr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,8 @@ pub enum Order {
     Admit(Key, Option<Entrance>),
     /// The ports of the machine that a pod wants.
     Expose(Key, Vec<HostPort>),
+    /// The blocks of this machine's addresses at which node ports answer too, beside localhost: told before any route.
+    NodePorts(Vec<Cidr>),
     /// Who has an address: the pod's namespace.
     Pod(Ipv4Addr, Str),
     /// Names are to be answered from now on, in the cluster whose addresses are 127.N.0.0/16.
@@ -201,6 +204,8 @@ struct Gateway {
     /// The lock on the cluster's addresses; none when another cluster has them.
     claim: Option<TcpListener>,
     proxy: proxy::Teller,
+    /// Where node ports answer beside localhost.
+    outside: Vec<Ipv4Addr>,
     ingress: ingress::Proxy,
     /// What leads somewhere, and what of it the present leader has told.
     known: HashSet<Key>,
@@ -229,6 +234,7 @@ impl Gateway {
             resolvers: Vec::new(),
             claim: None,
             proxy: proxy::start(state, Box::new(tell))?,
+            outside: Vec::new(),
             ingress: ingress::Proxy::default(),
             known: HashSet::new(),
             told: HashSet::new(),
@@ -344,6 +350,7 @@ impl Gateway {
                 self.resolvers = resolver::start(&self.state, network, &self.directory);
             }
             Order::Answer(_) => {}
+            Order::NodePorts(blocks) => self.outside = proxy::outside::addresses(&blocks),
             Order::Settled => {
                 let left: Vec<Key> = self.known.difference(&self.told).cloned().collect();
                 left.into_iter().for_each(|key| self.forget(key));
@@ -360,7 +367,7 @@ impl Gateway {
         self.note(&key, !route.leads_nowhere());
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).lead(&key, &route);
         self.ingress.lead(&key, &route);
-        let _ = self.proxy.send((key, proxy::doors(&route)));
+        let _ = self.proxy.send((key, proxy::doors(&route, &self.outside)));
     }
 
     fn admit(&mut self, key: Key, entrance: Option<Entrance>) {

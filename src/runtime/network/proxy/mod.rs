@@ -5,6 +5,7 @@
 //! Where it may not listen (a port below 1024 without root, one that is taken) it says so, and tries again now and then.
 
 mod datagrams;
+pub mod outside;
 
 use super::super::relay;
 use super::routes;
@@ -58,8 +59,8 @@ enum To {
     Pod(SocketAddrV4),
 }
 
-/// Where a Service is to be found from outside.
-pub fn doors(route: &Route) -> Vec<Door> {
+/// Where a Service is to be found from outside: its node ports at localhost, and at these addresses.
+pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<Door> {
     let addresses: Vec<Ipv4Addr> = route.addresses().filter_map(|address| address.parse().ok()).collect();
     let Some(service) = addresses.first().copied() else { return Vec::new() };
     // Where nobody is, a client is refused at the door.
@@ -67,7 +68,8 @@ pub fn doors(route: &Route) -> Vec<Door> {
         route.ports.iter().filter(|port| matches!(&*port.protocol, "TCP" | "UDP") && !port.endpoints.is_empty());
     let doors = ports.flat_map(|port| {
         let own = addresses.iter().map(|address| SocketAddrV4::new(*address, port.port));
-        let node = port.node_port.map(|node| SocketAddrV4::new(Ipv4Addr::LOCALHOST, node));
+        let nodes = || std::iter::once(&Ipv4Addr::LOCALHOST).chain(outside);
+        let node = port.node_port.into_iter().flat_map(|node| nodes().map(move |at| SocketAddrV4::new(*at, node)));
         let to = To::Service(service, port.port);
         own.chain(node).map(move |at| Door { at, is_udp: *port.protocol == *"UDP", to: to.clone() }).collect::<Vec<_>>()
     });
