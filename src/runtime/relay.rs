@@ -5,9 +5,12 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use tokio::io::copy_bidirectional;
+use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
+
+/// So much is read at once.
+const AT_ONCE: usize = 64 << 10;
 
 /// Serves a listener until it is dropped: each connection goes to the first place that takes it, and `failed` is told why when none
 /// does. Give it to a `LocalSet`.
@@ -40,7 +43,7 @@ async fn carry(mut client: TcpStream, places: Vec<SocketAddr>) -> Result<(), Str
         match TcpStream::connect(place).await {
             Ok(mut server) => {
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
-                let _ = copy_bidirectional(&mut client, &mut server).await;
+                let _ = copy_bidirectional_with_sizes(&mut client, &mut server, AT_ONCE, AT_ONCE).await;
                 return Ok(());
             }
             Err(error) => why = format!("dial tcp {place}: {error}"),

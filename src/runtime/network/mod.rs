@@ -7,7 +7,8 @@
 //!
 //! The call is done by the shim, on a duplicate of the caller's socket. This is no wall: a program that wants to can get around it.
 //! Stated limits: `sendmsg` with an address, io_uring, and programs that listen to a seccomp filter of their own.
-//! Knows: the kernel's side of it ([`filter`], [`notice`]), sockets ([`act`]), and what to answer ([`decide`], which is pure).
+//! Knows: the kernel's side of it ([`filter`], [`notice`]), sockets ([`act`]), what the cluster says ([`tables`]), and what to answer
+//! ([`decide`], which is pure).
 //! Never: asks the control plane anything. Start reading at [`Guard::serve`].
 
 mod act;
@@ -35,11 +36,16 @@ use decide::{Call, Decision};
 use notice::{Callers, Notice};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tables::Tables;
+
+/// For so long it is believed that the gateway listens where it did.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// The shim's end of one filter: what a container's processes ask for comes in here.
 pub struct Guard {
@@ -51,6 +57,8 @@ pub struct Guard {
     /// How many choices were made, and what makes a chance of that.
     choices: u64,
     chance: RandomState,
+    /// Where the gateway was found to take datagrams, and when.
+    open: HashMap<SocketAddrV4, Instant>,
     /// The connection that policies have just denied.
     denied: Option<Denial>,
 }
@@ -60,7 +68,7 @@ impl Guard {
     fn new(listener: OwnedFd, own: Ipv4Addr, state: &Path) -> Guard {
         notice::hurry(&listener);
         let (tables, callers, chance) = (Tables::of(state), Callers::default(), RandomState::new());
-        Guard { listener, own, tables, callers, choices: 0, chance, denied: None }
+        Guard { listener, own, tables, callers, choices: 0, chance, open: HashMap::new(), denied: None }
     }
 
     /// To wait on.
@@ -124,7 +132,7 @@ impl Guard {
             Decision::Pod(to) => self.reach(notice, &socket, to),
             Decision::Service(to) => {
                 let endpoints = self.endpoints(&to.ip().to_string(), to.port(), socket.is_stream);
-                if !socket.is_stream && self.may_reach(&endpoints) && act::is_bound_here(*to.ip(), to.port()) {
+                if !socket.is_stream && self.may_reach(&endpoints) && self.is_open(to) {
                     // The answer comes from where the question went: some programs believe no other.
                     return self.carry(notice, &socket, to);
                 }
@@ -133,16 +141,15 @@ impl Guard {
             Decision::Names => {
                 if let Some(asked) =
                     decide::v4(asked).filter(|asked| !socket.is_stream && decide::is_resolver(asked, self.own))
-                    && act::is_bound_here(*asked.ip(), asked.port())
+                    && self.is_open(asked)
                 {
                     return self.carry(notice, &socket, asked);
                 }
-                let mut servers = self.endpoints(routes::DNS, routes::DNS_PORT, socket.is_stream);
-                // Without a control plane the machine's own resolver answers.
-                servers.retain(|server| act::is_bound_here(*server.ip(), server.port()));
-                // Names may be asked for whatever policies say: the resolver is the cluster's own, and nobody's pod.
-                match servers.first() {
-                    Some(server) => self.carry(notice, &socket, *server),
+                let servers = self.endpoints(routes::DNS, routes::DNS_PORT, socket.is_stream);
+                // Without a control plane the machine's own resolver answers. Names may be asked for whatever policies say: the
+                // resolver is the cluster's own, and nobody's pod.
+                match servers.into_iter().find(|server| self.is_open(*server)) {
+                    Some(server) => self.carry(notice, &socket, server),
                     None => self.forbid(&socket, decide::v4(asked)?),
                 }
             }
@@ -166,6 +173,16 @@ impl Guard {
         self.choices += 1;
         let chance = self.chance.hash_one(self.choices);
         routes::choose(&self.tables.text(routes::FOLDER, service.to_owned()), port, is_stream, self.own, chance)
+    }
+
+    /// Whether the gateway takes datagrams there. Once found that is believed for a moment: to look takes longer than all the rest.
+    fn is_open(&mut self, at: SocketAddrV4) -> bool {
+        self.open.retain(|_, since| since.elapsed() < MOMENT);
+        let is_open = self.open.contains_key(&at) || act::is_bound_here(*at.ip(), at.port());
+        if is_open {
+            self.open.entry(at).or_insert_with(Instant::now);
+        }
+        is_open
     }
 
     /// Whether policies let datagrams to all of these through, so that the gateway may choose.

@@ -9,6 +9,7 @@ pub mod outside;
 
 use super::super::relay;
 use super::routes;
+use super::tables::Tables;
 use crate::object::Key;
 use crate::world::entrance::{Blocked, HostPort};
 use crate::world::plan::Route;
@@ -16,7 +17,8 @@ use std::collections::HashMap;
 use std::future::ready;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -36,8 +38,8 @@ pub type Tell = Box<dyn Fn(Key, Vec<Blocked>) + Send>;
 pub fn start(state: &Path, tell: Tell) -> io::Result<Teller> {
     let (teller, told) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let folder = state.join(routes::FOLDER);
-    let run = move || LocalSet::new().block_on(&runtime, listen(told, folder, tell));
+    let state = state.to_owned();
+    let run = move || LocalSet::new().block_on(&runtime, listen(told, Rc::new(Tables::of(&state)), tell));
     std::thread::Builder::new().name("proxy".into()).spawn(run)?;
     Ok(teller)
 }
@@ -89,7 +91,7 @@ struct Doors {
     blocked: Vec<Blocked>,
 }
 
-async fn listen(mut told: UnboundedReceiver<(Key, Vec<Door>)>, folder: PathBuf, tell: Tell) {
+async fn listen(mut told: UnboundedReceiver<(Key, Vec<Door>)>, tables: Rc<Tables>, tell: Tell) {
     let mut all: HashMap<Key, Doors> = HashMap::new();
     let mut last = Instant::now();
     loop {
@@ -106,7 +108,7 @@ async fn listen(mut told: UnboundedReceiver<(Key, Vec<Door>)>, folder: PathBuf, 
         let blocked = all.iter().filter(|(_, doors)| is_time && !doors.blocked.is_empty()).map(|(key, _)| key.clone());
         for key in blocked.chain(concerned).collect::<Vec<_>>() {
             let Some(doors) = all.get_mut(&key) else { continue };
-            let blocked = doors.adjust(&folder).await;
+            let blocked = doors.adjust(&tables).await;
             if blocked != doors.blocked {
                 doors.blocked = blocked.clone();
                 tell(key.clone(), blocked);
@@ -120,7 +122,7 @@ async fn listen(mut told: UnboundedReceiver<(Key, Vec<Door>)>, folder: PathBuf, 
 
 impl Doors {
     /// Opens and closes; gives those that could not be opened.
-    async fn adjust(&mut self, folder: &Path) -> Vec<Blocked> {
+    async fn adjust(&mut self, tables: &Rc<Tables>) -> Vec<Blocked> {
         self.open.retain(|door, task| {
             let stays = self.wanted.contains(door);
             if !stays {
@@ -133,7 +135,7 @@ impl Doors {
             if self.open.contains_key(door) {
                 continue;
             }
-            match door.open(folder).await {
+            match door.open(tables).await {
                 Ok(task) => drop(self.open.insert(door.clone(), task)),
                 Err(error) => blocked.push(Blocked {
                     at: door.at,
@@ -148,8 +150,8 @@ impl Doors {
 }
 
 impl Door {
-    async fn open(&self, folder: &Path) -> io::Result<AbortHandle> {
-        let places = self.places(folder);
+    async fn open(&self, tables: &Rc<Tables>) -> io::Result<AbortHandle> {
+        let places = self.places(tables);
         if self.is_udp {
             let socket = UdpSocket::bind(self.at).await?;
             return Ok(spawn_local(datagrams::serve(socket, places)).abort_handle());
@@ -160,12 +162,14 @@ impl Door {
     }
 
     /// Where a client is led, best first: read at this moment, as the pods' own connections are led.
-    fn places(&self, folder: &Path) -> impl Fn(SocketAddr) -> Vec<SocketAddrV4> + 'static {
-        let (to, folder, is_tcp) = (self.to.clone(), folder.to_owned(), !self.is_udp);
+    fn places(&self, tables: &Rc<Tables>) -> impl Fn(SocketAddr) -> Vec<SocketAddrV4> + 'static {
+        let (to, tables, is_tcp) = (self.to.clone(), tables.clone(), !self.is_udp);
         move |client| match (&to, client.ip()) {
             (To::Pod(place), _) => vec![*place],
             (To::Service(address, port), IpAddr::V4(client)) => {
-                routes::endpoints(&folder, &address.to_string(), *port, is_tcp, client)
+                tables.look();
+                let text = tables.text(routes::FOLDER, address.to_string());
+                routes::choose(&text, *port, is_tcp, client, routes::chance())
             }
             (To::Service(..), IpAddr::V6(_)) => Vec::new(),
         }
