@@ -2,7 +2,6 @@
 
 use crate::object::{Key, Object, Str};
 use crate::world::plan::{Member, Route, RoutePort};
-use crate::world::resources::RUNTIME;
 use crate::world::{Effect, EventType, Loop, Plan, Row, World};
 use serde_json::Value;
 
@@ -210,8 +209,10 @@ mod tests {
         let mut world = world(json!([on("127.9.1.2", "here"), on("127.9.1.3", "far")]));
         let node = |name: &str, notes: Value| json!({"metadata": {"name": name, "uid": name, "annotations": notes}});
         world.put(Key::new(Resource("nodes"), "", "here"), node("here", json!({})).to_string().into());
-        world
-            .put(Key::new(Resource("nodes"), "", "far"), node("far", json!({RUNTIME: "simulated"})).to_string().into());
+        world.put(
+            Key::new(Resource("nodes"), "", "far"),
+            node("far", json!({crate::world::resources::RUNTIME: "simulated"})).to_string().into(),
+        );
         assert_eq!(http(&mut world), ["127.9.1.2:8080", "127.9.1.3:8080"]);
         let key = Key::new(Resource(SERVICES), "default", "web");
         let mut service = world.get(&key).unwrap().object();

@@ -233,12 +233,12 @@ fn no_request_is_lost_while_ten_replicas_are_replaced_under_load() {
     ];
     places.iter().for_each(|place| cluster.until(&format!("{place} answers"), || visit(place).is_ok()));
     let is_over = AtomicBool::new(false);
-    let results: Vec<(&String, Result<String, String>)> = std::thread::scope(|scope| {
-        let client = |place| {
+    let results: Vec<(String, Result<String, String>)> = std::thread::scope(|scope| {
+        let client = |place: &String| {
             let mut results = Vec::new();
             // Constant load, and an end in any case.
             while !is_over.load(Ordering::Relaxed) && results.len() < 400 {
-                results.push((place, visit(place)));
+                results.push((place.clone(), visit(place)));
                 std::thread::sleep(Duration::from_millis(100));
             }
             results
@@ -253,7 +253,7 @@ fn no_request_is_lost_while_ten_replicas_are_replaced_under_load() {
     let failed: Vec<_> = results.iter().filter(|(_, result)| result.is_err()).collect();
     assert!(failed.is_empty(), "{} of {}: {failed:?}", failed.len(), results.len());
     for place in &places {
-        let seen = results.iter().filter(|(at, _)| *at == place).flat_map(|(_, result)| result);
+        let seen = results.iter().filter(|(at, _)| at == place).flat_map(|(_, result)| result);
         let seen: BTreeSet<&str> = seen.map(String::as_str).collect();
         assert_eq!(seen, BTreeSet::from(["one", "two"]), "at {place}, of {} requests", results.len());
         assert_eq!(visit(place).as_deref(), Ok("two"));
