@@ -73,7 +73,7 @@ pub fn bind(socket: &Socket, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
 /// as it waits for any, to be disturbed by signals, and looks at no address.
 pub fn connect(socket: &Socket, own: Ipv4Addr, to: SocketAddrV4) -> Outcome {
     if to.ip().is_loopback() {
-        from(socket, own);
+        leave_from(socket, own);
     }
     let to = for_family(to, socket.v6);
     let (is_stream, socket) = (socket.is_stream, &socket.fd);
@@ -114,14 +114,14 @@ fn hastily(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
 /// Sends a datagram from the pod's own address.
 pub fn send(socket: &Socket, own: Ipv4Addr, to: SocketAddrV4, message: &[u8], flags: i32) -> Result<i64, Errno> {
     if to.ip().is_loopback() {
-        from(socket, own);
+        leave_from(socket, own);
     }
     let flags = SendFlags::from_bits_retain(flags as u32) | SendFlags::DONTWAIT;
     net::sendto(&socket.fd, message, flags, &for_family(to, socket.v6)).map(|sent| sent as i64)
 }
 
 /// The source that the other side sees. A socket that is bound already keeps its own.
-fn from(socket: &Socket, own: Ipv4Addr) {
+pub fn leave_from(socket: &Socket, own: Ipv4Addr) {
     if socket.bound().is_some_and(|address| address.port() != 0 || !address.ip().is_unspecified()) {
         return;
     }

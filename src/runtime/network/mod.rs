@@ -129,12 +129,12 @@ impl Guard {
                     other => other,
                 }
             }
-            Decision::Pod(to) => self.reach(notice, &socket, to),
+            Decision::Pod(to) => self.forbid(&socket, to).or_else(|| self.as_asked(&socket)),
             Decision::Service(to) => {
                 let endpoints = self.endpoints(&to.ip().to_string(), to.port(), socket.is_stream);
                 if !socket.is_stream && self.may_reach(&endpoints) && self.is_open(to) {
                     // The answer comes from where the question went: some programs believe no other.
-                    return self.carry(notice, &socket, to);
+                    return self.as_asked(&socket);
                 }
                 self.route(notice, &socket, endpoints)
             }
@@ -143,7 +143,7 @@ impl Guard {
                     decide::v4(asked).filter(|asked| !socket.is_stream && decide::is_resolver(asked, self.own))
                     && self.is_open(asked)
                 {
-                    return self.carry(notice, &socket, asked);
+                    return self.as_asked(&socket);
                 }
                 let servers = self.endpoints(routes::DNS, routes::DNS_PORT, socket.is_stream);
                 // Without a control plane the machine's own resolver answers. Names may be asked for whatever policies say: the
@@ -218,6 +218,12 @@ impl Guard {
             return refused;
         }
         self.carry(notice, socket, to)
+    }
+
+    /// Where nothing but the source is another than the program believes, the kernel does the rest, and waits where that takes time.
+    fn as_asked(&self, socket: &Socket) -> Outcome {
+        act::leave_from(socket, self.own);
+        None
     }
 
     fn carry(&self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
