@@ -233,16 +233,16 @@ fn no_request_is_lost_while_ten_replicas_are_replaced_under_load() {
     ];
     places.iter().for_each(|place| cluster.until(&format!("{place} answers"), || visit(place).is_ok()));
     let is_over = AtomicBool::new(false);
+    let client = |place: &String| {
+        let mut results = Vec::new();
+        // Constant load, and an end in any case.
+        while !is_over.load(Ordering::Relaxed) && results.len() < 400 {
+            results.push((place.clone(), visit(place)));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        results
+    };
     let results: Vec<(String, Result<String, String>)> = std::thread::scope(|scope| {
-        let client = |place: &String| {
-            let mut results = Vec::new();
-            // Constant load, and an end in any case.
-            while !is_over.load(Ordering::Relaxed) && results.len() < 400 {
-                results.push((place.clone(), visit(place)));
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            results
-        };
         let (client, places) = (&client, &places);
         let clients: Vec<_> = (0..51).map(|number| scope.spawn(move || client(&places[number % 3]))).collect();
         cluster.ok("set env deploy/web VERSION=two");
