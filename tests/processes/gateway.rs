@@ -211,7 +211,8 @@ fn a_gateway_of_another_build_is_replaced() {
     cluster.until("it has a gateway of its own", || cluster.gateways().iter().any(|pid| !gateway.contains(pid)));
     cluster.until("the other one is gone", || cluster.gateways().len() == 1);
     cluster.until("it answers again", || fetch(&place).as_deref() == Some("web"));
-    let name = "import socket; print(socket.gethostbyname('web'))";
+    // The pod's own hosts file knows `web` alone.
+    let name = "import socket; print(socket.gethostbyname('web.default'))";
     cluster.until("and knows names", || run(&cluster, "web", name).trim() == place.split_once(':').unwrap().0);
     assert_eq!(cluster.pid("web"), shim, "the pod goes on");
 }
@@ -223,7 +224,7 @@ fn clusters_have_addresses_of_their_own_and_it_is_told_where_they_do_not() {
     one.apply(&web("web", "", PORTS));
     let place = one.read("service/web", "{.spec.clusterIP}:8000");
     one.until("it answers", || fetch(&place).as_deref() == Some("web"));
-    other.ok("get namespaces");
+    other.ok("create configmap first");
     let of = |cluster: &Cluster| {
         let store = rusqlite::Connection::open(cluster.home().join("state.db")).unwrap();
         store.query_row("SELECT value FROM meta WHERE name = 'network'", [], |row| row.get::<_, String>(0)).unwrap()
@@ -231,7 +232,7 @@ fn clusters_have_addresses_of_their_own_and_it_is_told_where_they_do_not() {
     assert_ne!(of(&one), of(&other));
     // Two that were made while neither ran may have the same.
     let same = Cluster::new();
-    same.ok("get namespaces");
+    same.ok("create configmap first");
     let store = rusqlite::Connection::open(same.home().join("state.db")).unwrap();
     store.execute("UPDATE meta SET value = ?1 WHERE name = 'network'", [of(&one)]).unwrap();
     drop(store);

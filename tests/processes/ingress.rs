@@ -353,7 +353,6 @@ fn why_tells_what_is_not_served() {
         "web.example/api: there is no Service \"api\"",
         "no TLS: secret \"none\" not found",
         "web.example/: Service \"web\" has no ready endpoint",
-        "apply the Service \"api\"",
     ] {
         assert!(said.out.contains(told), "{told}: {}", said.out);
     }
