@@ -1,7 +1,9 @@
 //! What the scheduler thinks of each node about one pod: who refused it and why, or how it scores.
 
+use super::filter;
 use super::nodes::{self, Candidate};
-use super::{filter, score};
+use super::score::{self, Ranked};
+use super::wants::Wants;
 use crate::object::{Key, Str};
 use crate::world::World;
 
@@ -19,11 +21,12 @@ pub struct Verdict {
 /// The verdict on every node, ordered by name; empty when there is no such pod.
 pub fn explain(world: &World, key: &Key) -> Vec<Verdict> {
     let Some(row) = world.get(key) else { return Vec::new() };
-    let (pod, candidates) = (row.body(), nodes::candidates(world).collect::<Vec<_>>());
-    let asks = filter::Asks::of(world, &pod, row);
+    let (wants, candidates) = (Wants::of(world, row), nodes::candidates(world).collect::<Vec<_>>());
+    let asks = filter::Asks::of(world, row, &wants);
     let refused: Vec<_> = candidates.iter().map(|node| filter::refused_by(&asks, node)).collect();
-    let fitting: Vec<&Candidate<'_>> =
-        candidates.iter().zip(&refused).filter(|(_, refused)| refused.is_none()).map(|(node, _)| node).collect();
+    let fitting = candidates.iter().zip(&refused).filter(|(_, refused)| refused.is_none()).map(|(node, _)| node);
+    let fitting: Vec<Ranked> =
+        fitting.map(|node| Ranked { slot: node.slot, merits: score::merits(&asks, node) }).collect();
     let mut scores = score::parts(&asks, &fitting).into_iter();
     let verdict = |(node, refused): (&Candidate<'_>, Option<(&'static str, Vec<filter::Refusal>)>)| Verdict {
         node: node.row.key.name.clone(),

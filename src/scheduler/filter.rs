@@ -3,11 +3,11 @@
 use super::neighbours::Neighbours;
 use super::nodes::Candidate;
 use super::spread::Spread;
+use super::wants::Wants;
 use super::{affinity, profile_of, tolerations};
-use crate::object::Object;
+use crate::object::{Object, Str};
 use crate::world::profile::Profile;
 use crate::world::{PodFields, Row, Taint, World};
-use serde_json::Value;
 use std::borrow::Cow;
 
 /// What a pod asks for, read once for all nodes.
@@ -15,22 +15,16 @@ use std::borrow::Cow;
 pub struct Asks<'a> {
     /// The picture.
     pub world: &'a World,
-    /// The pod.
-    pub pod: &'a Object,
-    /// Its row.
+    /// The pod's row.
     pub row: &'a Row,
+    /// What it says.
+    pub wants: &'a Wants,
+    /// The part of the pod that says it.
+    pub pod: &'a Object,
     /// How it is to be placed.
     pub profile: Cow<'a, Profile>,
     /// Its fields.
     pub fields: Cow<'a, PodFields>,
-    /// The plugins that may refuse nodes.
-    plugins: Vec<&'static (&'static str, Plugin)>,
-    /// The nodes that all of its required terms name, if they do.
-    pub named: Option<Vec<&'a str>>,
-    /// Whether it asks for some nodes rather than others.
-    is_picky: bool,
-    /// Its host ports: address, protocol, port.
-    host_ports: Vec<(String, String, i64)>,
     /// Near which pods it wants to be.
     pub neighbours: Neighbours,
     /// How it wants to be spread.
@@ -39,20 +33,17 @@ pub struct Asks<'a> {
 
 impl<'a> Asks<'a> {
     /// Reads them from the pod.
-    pub fn of(world: &'a World, pod: &'a Object, row: &'a Row) -> Asks<'a> {
+    pub fn of(world: &'a World, row: &'a Row, wants: &'a Wants) -> Asks<'a> {
         // Who is asked about the pod of another scheduler says what this one would do.
         let profile = profile_of(world, row).map_or_else(|| Cow::Owned(Profile::default()), Cow::Borrowed);
         Asks {
             world,
-            pod,
             row,
+            wants,
+            pod: &wants.pod,
             fields: row.pod().map_or_else(Cow::default, Cow::Borrowed),
-            plugins: PLUGINS.iter().filter(|(name, _)| !profile.without.contains(name)).collect(),
-            named: affinity::named_nodes(pod),
-            is_picky: affinity::is_picky(pod) || !profile.added_affinity.is_null(),
-            host_ports: host_ports(pod),
-            neighbours: Neighbours::of(world, pod, row),
-            spread: Spread::of(world, pod, row, &profile),
+            neighbours: Neighbours::of(world, row, wants),
+            spread: Spread::of(world, &wants.pod, row, &profile),
             profile,
         }
     }
@@ -66,8 +57,12 @@ impl<'a> Asks<'a> {
         Cow::Owned(Asks { neighbours, spread: self.spread.thinking(self.world, node), ..self.clone() })
     }
 
+    fn may_refuse(&self, plugin: &str) -> bool {
+        !self.profile.without.contains(plugin)
+    }
+
     /// Whether it matters which pods run where, beyond what they use.
-    fn go_by_pods(&self) -> bool {
+    pub fn go_by_pods(&self) -> bool {
         !self.spread.is_empty() || !self.neighbours.is_empty()
     }
 }
@@ -96,8 +91,8 @@ impl Refusal {
 /// One plugin: the reasons for which it refuses a node.
 type Plugin = fn(&Asks<'_>, &Candidate<'_>) -> Vec<Refusal>;
 
-/// The plugins, in order. The first that refuses a node speaks for it, as in Kubernetes.
-const PLUGINS: &[(&str, Plugin)] = &[
+/// The plugins, in order. The first that refuses a node speaks for it, as in Kubernetes. These go by the node and its own pods.
+const OF_NODES: &[(&str, Plugin)] = &[
     ("NodeAffinity", named_nodes),
     ("NodeUnschedulable", unschedulable),
     ("NodeName", node_name),
@@ -105,9 +100,13 @@ const PLUGINS: &[(&str, Plugin)] = &[
     ("NodeAffinity", node_affinity),
     ("NodePorts", ports),
     ("NodeResourcesFit", resources),
-    ("PodTopologySpread", spread),
-    ("InterPodAffinity", neighbours),
 ];
+
+/// One plugin that asks which pods run where, and only then about a node.
+type CrowdPlugin = fn(&Asks<'_>, usize) -> Option<Refusal>;
+
+/// They come after the others.
+const OF_CROWDS: &[(&str, CrowdPlugin)] = &[("PodTopologySpread", spread), ("InterPodAffinity", neighbours)];
 
 /// Why a node cannot take the pod; empty when it can.
 pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
@@ -116,17 +115,38 @@ pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// The plugin that refuses a node, and why; none when the pod can run there.
 pub fn refused_by(asks: &Asks<'_>, node: &Candidate<'_>) -> Option<(&'static str, Vec<Refusal>)> {
-    let asks = asks.thinking(node);
-    let mut verdicts = asks.plugins.iter().map(|(name, plugin)| (*name, plugin(&asks, node)));
-    let (name, mut reasons) = verdicts.find(|(_, reasons)| !reasons.is_empty())?;
-    reasons.iter_mut().for_each(|reason| reason.plugin = name);
-    Some((name, reasons))
+    let mut reasons = refused_by_itself(asks, node);
+    if reasons.is_empty() {
+        reasons.extend(refused_by_crowds(&asks.thinking(node), node.slot));
+    }
+    Some((reasons.first()?.plugin, reasons))
+}
+
+/// Why a node cannot take the pod, whatever runs elsewhere.
+pub fn refused_by_itself(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
+    let mut verdicts = OF_NODES.iter().filter(|(name, _)| asks.may_refuse(name)).map(|(name, plugin)| {
+        let mut reasons = plugin(asks, node);
+        reasons.iter_mut().for_each(|reason| reason.plugin = name);
+        reasons
+    });
+    verdicts.find(|reasons| !reasons.is_empty()).unwrap_or_default()
+}
+
+/// Why the pods everywhere keep the pod from the node that stands here.
+pub fn refused_by_crowds(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+    if !asks.go_by_pods() {
+        return None;
+    }
+    let mut plugins = OF_CROWDS.iter().filter(|(name, _)| asks.may_refuse(name));
+    plugins.find_map(|(name, plugin)| Some(Refusal { plugin: name, ..plugin(asks, slot)? }))
 }
 
 /// Whether one plugin refuses a node whatever runs on it.
 pub fn is_refused_for_good_by(plugin: &str, asks: &Asks<'_>, node: &Candidate<'_>) -> bool {
-    let mut asked = asks.plugins.iter().filter(|(name, _)| *name == plugin);
-    asked.any(|(_, plugin)| plugin(asks, node).iter().any(|refusal| refusal.for_good))
+    let of_node = OF_NODES.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(asks, node));
+    let of_crowds =
+        OF_CROWDS.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(asks, node.slot));
+    asks.may_refuse(plugin) && of_node.chain(of_crowds).any(|refusal| refusal.for_good)
 }
 
 fn because(refused: bool, reason: &'static str, for_good: bool) -> Vec<Refusal> {
@@ -135,22 +155,19 @@ fn because(refused: bool, reason: &'static str, for_good: bool) -> Vec<Refusal> 
 
 /// NodeAffinity, before the others: a pod whose every term names nodes looks at no other ones.
 fn named_nodes(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    let elsewhere = asks.named.as_ref().is_some_and(|names| !names.iter().any(|name| *name == &*node.row.key.name));
+    let elsewhere =
+        asks.wants.named.as_ref().is_some_and(|names| !names.iter().any(|name| **name == *node.row.key.name));
     because(elsewhere, "node(s) didn't satisfy plugin(s) [NodeAffinity]", true)
 }
 
 /// PodTopologySpread.
-fn spread(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    asks.spread.refusal(node).map(|(reason, for_good)| Refusal::new(reason.into(), for_good)).into_iter().collect()
+fn spread(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+    asks.spread.refusal(asks.world, slot).map(|(reason, for_good)| Refusal::new(reason.into(), for_good))
 }
 
 /// InterPodAffinity.
-fn neighbours(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    asks.neighbours
-        .refusal(node.slot)
-        .map(|(reason, for_good)| Refusal::new(reason.into(), for_good))
-        .into_iter()
-        .collect()
+fn neighbours(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+    asks.neighbours.refusal(slot).map(|(reason, for_good)| Refusal::new(reason.into(), for_good))
 }
 
 /// NodeUnschedulable: a cordoned node, unless the pod bears the taint that says so.
@@ -182,7 +199,7 @@ fn taints(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// NodeAffinity.
 fn node_affinity(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    if !asks.is_picky {
+    if !asks.wants.is_picky && asks.profile.added_affinity.is_null() {
         return Vec::new();
     }
     if !affinity::required_matches(&asks.profile.added_affinity, node.row) {
@@ -193,25 +210,19 @@ fn node_affinity(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 
 /// NodePorts.
 fn ports(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    let taken = || node.pods().flat_map(|pod| host_ports(&pod.object()));
-    let clash = |(ip, protocol, port): &(String, String, i64)| {
-        let wildcard = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
-        taken().any(|(other_ip, other_protocol, other_port)| {
-            let same_ip = wildcard(ip) || wildcard(&other_ip) || *ip == other_ip;
-            *port == other_port && *protocol == other_protocol && same_ip
+    let wildcard = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
+    let clash = |(ip, protocol, port): &(Str, Str, i64)| {
+        let taken = node.pods().filter_map(|pod| pod.pod()).flat_map(|pod| &pod.host_ports);
+        taken.into_iter().any(|(other_ip, other_protocol, other_port)| {
+            let same_ip = wildcard(ip) || wildcard(other_ip) || ip == other_ip;
+            port == other_port && protocol == other_protocol && same_ip
         })
     };
-    because(asks.host_ports.iter().any(clash), "node(s) didn't have free ports for the requested pod ports", false)
-}
-
-fn host_ports(pod: &Object) -> Vec<(String, String, i64)> {
-    let ports = pod.items(&["spec", "containers"]).iter().flat_map(|one| one["ports"].as_array().into_iter().flatten());
-    let text = |value: &Value, default: &str| value.as_str().unwrap_or(default).to_owned();
-    let port = |port: &Value| {
-        let number = port["hostPort"].as_i64().filter(|number| *number > 0)?;
-        Some((text(&port["hostIP"], ""), text(&port["protocol"], "TCP"), number))
-    };
-    ports.filter_map(port).collect()
+    because(
+        asks.fields.host_ports.iter().any(clash),
+        "node(s) didn't have free ports for the requested pod ports",
+        false,
+    )
 }
 
 fn insufficient(resource: &str) -> Cow<'static, str> {

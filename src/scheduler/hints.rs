@@ -6,10 +6,10 @@
 
 use super::filter::{self, Asks};
 use super::nodes;
-use crate::object::{Object, Str};
+use super::wants::{Wants, Wish};
+use crate::object::Str;
 use crate::world::plan::Hold;
 use crate::world::{Row, Term, World};
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -17,33 +17,17 @@ use std::sync::Arc;
 pub const CLAIMS: &str = "VolumeBinding";
 
 /// What a pod waits for that these plugins refused.
-pub fn hold(row: &Row, pod: &Object, causes: BTreeSet<&'static str>) -> Hold {
-    let terms =
-        |path: &[&str]| -> Arc<[Term]> { pod.items(path).iter().map(|term| Term::of(term, pod.namespace())).collect() };
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
-    let fields = row.pod();
-    let spec = |field: &str| pod.at(&["spec", field]).unwrap_or(&Value::Null).to_string();
-    let asked = ["nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "volumes", "preemptionPolicy"];
-    let alike = format!(
-        "{causes:?} {} {:?} {:?} {} {}",
-        row.key.namespace,
-        row.labels,
-        fields.map(|pod| (&pod.requests, pod.priority, &pod.scheduler, &pod.nominated)),
-        asked.map(spec).join(" "),
-        host_ports(pod),
-    );
+pub fn hold(row: &Row, wants: &Wants, causes: BTreeSet<&'static str>) -> Hold {
+    let terms = |wishes: &[Wish]| -> Arc<[Term]> { wishes.iter().map(|wish| (*wish.term).clone()).collect() };
+    let constraints = wants.pod.items(&["spec", "topologySpreadConstraints"]);
+    let fields = row.pod().map(|pod| (&pod.requests, &pod.host_ports, pod.priority, &pod.scheduler, &pod.nominated));
     Hold {
+        alike: format!("{causes:?} {:?} {fields:?} {}", row.labels, wants.pod.0).into(),
         causes,
-        alike: alike.into(),
-        near: terms(&["spec", "affinity", "podAffinity", required]),
-        far: terms(&["spec", "affinity", "podAntiAffinity", required]),
-        spread: terms(&["spec", "topologySpreadConstraints"]),
+        near: terms(&wants.near),
+        far: terms(&wants.far),
+        spread: constraints.iter().map(|term| Term::of(term, &row.key.namespace)).collect(),
     }
-}
-
-fn host_ports(pod: &Object) -> String {
-    let ports = pod.items(&["spec", "containers"]).iter().flat_map(|one| one["ports"].as_array().into_iter().flatten());
-    ports.filter(|port| port["hostPort"].as_i64().is_some_and(|port| port > 0)).map(Value::to_string).collect()
 }
 
 /// Which changes wake a pod, for people.
@@ -144,10 +128,10 @@ fn node_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> 
     if other.is_empty() {
         return false;
     }
-    let pod = waiting.body();
     let candidate = world.slot_of(&node.key.name).and_then(|slot| nodes::candidate(world, slot));
     candidate.is_none_or(|candidate| {
-        let asks = Asks::of(world, &pod, waiting);
+        let wants = Wants::of(world, waiting);
+        let asks = Asks::of(world, waiting, &wants);
         other.iter().any(|plugin| !filter::is_refused_for_good_by(plugin, &asks, &candidate))
     })
 }
@@ -202,8 +186,8 @@ fn makes_room(world: &World, waiting: &Row, change: Change<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Key, Resource, Time};
-    use serde_json::json;
+    use crate::object::{Key, Object, Resource, Time};
+    use serde_json::{Value, json};
 
     fn row(body: Value) -> Row {
         let object = Object(body);
@@ -235,7 +219,7 @@ mod tests {
             world.put(row.key, body.to_string().into());
         }
         let waiting = world.find("pods", "default", "p").unwrap().clone();
-        let held = hold(&waiting, &waiting.body(), causes.iter().copied().collect());
+        let held = hold(&waiting, &Wants::of(&world, &waiting), causes.iter().copied().collect());
         let (before, after) = [before, after].map(|body| (!body.is_null()).then(|| row(body))).into();
         helps(&world, &held, &waiting, Change { before: before.as_ref(), after: after.as_ref() })
     }

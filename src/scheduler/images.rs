@@ -4,18 +4,19 @@
 //! `status.images` says so differ by them.
 
 use super::filter::Asks;
-use super::nodes::Candidate;
+use crate::world::NodeFields;
 use std::borrow::Cow;
 
 /// What is too small to matter, and for one container so large that more does not.
 const LEAST: i64 = 23 * 1024 * 1024;
 const MOST: i64 = 1000 * 1024 * 1024;
 
-/// The score of a node, 0 to 100.
-pub fn score(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
-    if node.fields.images.is_empty() {
-        return 0;
-    }
+/// The score of the node that stands here, 0 to 100.
+pub fn score(asks: &Asks<'_>, slot: usize) -> i64 {
+    // Most fleets know of none, and are not looked at for it.
+    let fleet = if asks.world.knows_images() { asks.world.fleet() } else { &[] };
+    let node = fleet.get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());
+    let Some(node) = node else { return 0 };
     let containers: Vec<&str> = ["initContainers", "containers"]
         .iter()
         .flat_map(|field| asks.pod.items(&["spec", field]))
@@ -27,8 +28,8 @@ pub fn score(asks: &Asks<'_>, node: &Candidate<'_>) -> i64 {
 }
 
 /// The bytes of an image that a node has, the fewer nodes have it the less: so that not all pods go where few have it.
-fn spared(asks: &Asks<'_>, node: &Candidate<'_>, image: &str) -> i64 {
-    let Some(size) = node.fields.images.get(image) else { return 0 };
+fn spared(asks: &Asks<'_>, node: &NodeFields, image: &str) -> i64 {
+    let Some(size) = node.images.get(image) else { return 0 };
     let (having, nodes) = (asks.world.nodes_with_image(image), asks.world.fleet().len());
     (*size as f64 * (having as f64 / nodes as f64)) as i64
 }

@@ -1,15 +1,15 @@
 //! Why no node can take a pod, in Kubernetes' sentence.
 
-use super::filter::Refusal;
-use std::borrow::Cow;
+use super::opinions::Tally;
 use std::collections::BTreeMap;
 
 /// `0/3 nodes are available: ...`, with why preemption could do nothing about it, if it could not.
-pub fn unschedulable(verdicts: &[Vec<Refusal>], preemption: Option<&str>) -> String {
-    if verdicts.is_empty() {
+pub fn unschedulable(tally: &Tally<'_>, preemption: Option<&str>) -> String {
+    let nodes = tally.nodes();
+    if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
     }
-    let refused = nodes_refuse(verdicts.len(), verdicts.iter().flatten().map(|refusal| &refusal.reason));
+    let refused = nodes_refuse(nodes, tally.reasons());
     match preemption {
         // No claims of dynamic resources could be taken away either: Kubernetes' other plugin that makes room.
         Some(why) => format!("{refused} no new claims to deallocate, preemption: {why}"),
@@ -17,11 +17,11 @@ pub fn unschedulable(verdicts: &[Vec<Refusal>], preemption: Option<&str>) -> Str
     }
 }
 
-/// `0/3 nodes are available: 1 a, 2 b.`, the reasons counted.
-pub fn nodes_refuse<'a>(nodes: usize, reasons: impl Iterator<Item = &'a Cow<'static, str>>) -> String {
+/// `0/3 nodes are available: 1 a, 2 b.`: each reason with how many nodes have it, those of equal words together.
+pub fn nodes_refuse<'a>(nodes: usize, reasons: impl Iterator<Item = (&'a str, usize)>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for reason in reasons {
-        *counts.entry(reason).or_default() += 1;
+    for (reason, number) in reasons {
+        *counts.entry(reason).or_default() += number;
     }
     format!("0/{nodes} nodes are available: {}.", sentence(counts))
 }

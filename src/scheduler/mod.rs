@@ -15,20 +15,24 @@ mod images;
 mod message;
 mod neighbours;
 mod nodes;
+mod opinions;
 mod preemption;
 mod score;
 mod spread;
 mod tolerations;
+mod wants;
 
 use crate::object::{Key, Object, time};
 use crate::world::profile::Profile;
 use crate::world::{EventType, Loop, Plan, Propagation, Row, Verb, World};
-use filter::{Asks, Refusal};
-use nodes::Candidate;
+use filter::Asks;
+use opinions::{FITS, Opinions};
 use preemption::{Choice, Outcome, Preemptor};
+use score::Ranked;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use wants::Wants;
 
 /// The loop.
 pub const LOOP: Loop = Loop { name: "default-scheduler", root: "pods", concerns, plan };
@@ -50,51 +54,50 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.wait("no profile of this scheduler has the name that it asks for: another one is responsible for it");
         return plan;
     };
-    let pod = row.body();
-    let gates = pod.items(&["spec", "schedulingGates"]);
-    if !gates.is_empty() {
+    let wants = Wants::of(world, row);
+    if !wants.pod.items(&["spec", "schedulingGates"]).is_empty() {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
-        hold_back(world, row, &pod, &mut plan, &Held { reason: "SchedulingGated", message, promised: None });
+        hold_back(world, row, &mut plan, &Held { reason: "SchedulingGated", message, promised: None });
         return plan;
     }
-    if let Some(problem) = claims::problem(world, &pod) {
+    if let Some(problem) = claims::problem(world, row, &wants.pod) {
         let why = message::nowhere(nodes::count(world), &problem);
-        plan.hold = Some(hints::hold(row, &pod, BTreeSet::from([hints::CLAIMS])));
-        hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message: &why, promised: None });
+        plan.hold = Some(hints::hold(row, &wants, BTreeSet::from([hints::CLAIMS])));
+        hold_back(world, row, &mut plan, &Held { reason: "Unschedulable", message: &why, promised: None });
         return plan;
     }
-    let asks = Asks::of(world, &pod, row);
-    let (mut candidates, verdicts) = match survey(world, &asks, row, sample(profile, nodes::count(world))) {
-        Survey::Fit(nodes) => {
-            let nodes: Vec<&Candidate<'_>> = nodes.iter().collect();
-            if let Some(node) = score::best(&asks, &nodes, world.seed) {
-                assign(row, node, &mut plan);
-            }
-            return plan;
-        }
-        Survey::Refused(candidates, verdicts) => (candidates, verdicts),
-    };
-    plan.hold = Some(hints::hold(row, &pod, verdicts.iter().flatten().map(|refusal| refusal.plugin).collect()));
-    if !profile.preempts {
-        let message = &message::unschedulable(&verdicts, None);
-        hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message, promised: None });
-        return plan;
-    }
-    let preemptor = Preemptor { world, asks: &asks, verdicts: &verdicts };
-    match preemptor.preempt(&mut candidates) {
-        Outcome::UnderWay => plan.wait("the pods that it preempts have not ended yet"),
-        Outcome::Nothing(why) => {
-            let message = &message::unschedulable(&verdicts, Some(&why));
-            hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message, promised: None });
-        }
-        Outcome::Victims(choice) => {
-            let message = &message::unschedulable(&verdicts, None);
-            let promised = Some(&*choice.node.key.name);
-            hold_back(world, row, &pod, &mut plan, &Held { reason: "Unschedulable", message, promised });
-            make_room(world, row, &choice, &mut plan);
-        }
-    }
+    let asks = Asks::of(world, row, &wants);
+    Opinions::on(&asks, |opinions| place(&asks, opinions, profile, &mut plan));
     plan
+}
+
+/// Binds a pod to the best node, or makes room for it, or says why it has to wait.
+fn place(asks: &Asks<'_>, opinions: &mut Opinions, profile: &Profile, plan: &mut Plan) {
+    let Asks { world, row, wants, .. } = *asks;
+    let verdicts = match survey(asks, opinions, sample(profile, nodes::count(world))) {
+        Survey::Fit(nodes) => {
+            let best = score::best(asks, &nodes, world.seed).and_then(|slot| world.fleet().get(slot));
+            best.into_iter().for_each(|node| assign(row, &node.row, plan));
+            return;
+        }
+        Survey::Refused(verdicts) => verdicts,
+    };
+    let outcome = profile.preempts.then(|| Preemptor { asks, verdicts: &verdicts }.preempt(opinions));
+    let tally = opinions.tally(&verdicts);
+    plan.hold = Some(hints::hold(row, wants, tally.plugins()));
+    let mut wait = |why_not: Option<&str>, promised: Option<&str>| {
+        let message = &message::unschedulable(&tally, why_not);
+        hold_back(world, row, plan, &Held { reason: "Unschedulable", message, promised });
+    };
+    match outcome {
+        None => wait(None, None),
+        Some(Outcome::UnderWay) => plan.wait("the pods that it preempts have not ended yet"),
+        Some(Outcome::Nothing(why)) => wait(Some(&why), None),
+        Some(Outcome::Victims(choice)) => {
+            wait(None, Some(&*choice.node.key.name));
+            make_room(world, row, &choice, plan);
+        }
+    }
 }
 
 /// The profile that a pod asks for by its `schedulerName`; none when another scheduler has it.
@@ -117,52 +120,40 @@ fn sample(profile: &Profile, nodes: usize) -> usize {
 }
 
 /// What the nodes say to a pod.
-enum Survey<'a> {
+enum Survey {
     /// As many nodes that can take it as are to be ranked.
-    Fit(Vec<Candidate<'a>>),
-    /// No node can take it, and why.
-    Refused(Vec<Candidate<'a>>, Vec<Vec<Refusal>>),
+    Fit(Vec<Ranked>),
+    /// No node can take it: the number of each one's verdict.
+    Refused(Vec<usize>),
 }
 
 /// Asks nodes until `wanted` have been found that can take the pod: the one that it was promised alone when that can, or those that it
 /// names, or all from a place on that is another one each time.
-fn survey<'a>(world: &'a World, asks: &Asks<'_>, row: &Row, wanted: usize) -> Survey<'a> {
+fn survey(asks: &Asks<'_>, opinions: &mut Opinions, wanted: usize) -> Survey {
+    let Asks { world, wants, .. } = *asks;
     let count = nodes::count(world);
     let promised = asks.fields.nominated.as_ref().and_then(|node| world.slot_of(node));
-    let promised = promised.and_then(|slot| nodes::candidate(world, slot));
-    if let Some(mut node) = promised
-        && judge(asks, row, &mut node).is_empty()
-    {
-        return Survey::Fit(vec![node]);
+    if let Some(slot) = promised.filter(|slot| opinions.verdict(asks, *slot) == FITS) {
+        return Survey::Fit(vec![Ranked { slot, merits: opinions.merits(asks, slot) }]);
     }
-    let named: Vec<usize> = asks.named.iter().flatten().filter_map(|node| world.slot_of(node)).collect();
+    let named: Vec<usize> = wants.named.iter().flatten().filter_map(|node| world.slot_of(node)).collect();
     let first = if count < FEWEST { 0 } else { (world.seed >> 16) as usize % count };
     let others = (first..count).chain(0..first).filter(|slot| !named.contains(slot));
-    let (mut fit, mut refused, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut fit, mut verdicts) = (Vec::new(), vec![FITS; count]);
     for (number, slot) in named.iter().copied().chain(others).enumerate() {
         if fit.len() >= wanted || (number >= named.len() && !named.is_empty() && !fit.is_empty()) {
             break;
         }
-        let Some(mut node) = nodes::candidate(world, slot) else { continue };
-        let refusals = judge(asks, row, &mut node);
-        if refusals.is_empty() {
-            fit.push(node);
-        } else if fit.is_empty() {
-            refused.push(node);
-            verdicts.push(refusals);
+        verdicts[slot] = opinions.verdict(asks, slot);
+        if verdicts[slot] == FITS {
+            fit.push(Ranked { slot, merits: opinions.merits(asks, slot) });
         }
     }
-    if fit.is_empty() { Survey::Refused(refused, verdicts) } else { Survey::Fit(fit) }
+    if fit.is_empty() { Survey::Refused(verdicts) } else { Survey::Fit(fit) }
 }
 
-/// Why a node refuses a pod. One that was promised to more important pods has to take it with them and without them.
-fn judge<'a>(asks: &Asks<'_>, row: &Row, node: &mut Candidate<'a>) -> Vec<Refusal> {
-    let alone = filter::refusals(asks, node);
-    if node.welcome_promised(row) && alone.is_empty() { filter::refusals(asks, node) } else { alone }
-}
-
-fn assign(row: &Row, node: &Candidate<'_>, plan: &mut Plan) {
-    let name = &node.row.key.name;
+fn assign(row: &Row, node: &Row, plan: &mut Plan) {
+    let name = &node.key.name;
     let bind = Verb::Bind { pod: row.key.clone(), uid: row.uid.clone(), node: name.clone() };
     plan.write(bind, format!("bound {} to node {name}", row.key.path()));
     let message = format!("Successfully assigned {} to {name}", row.key.path());
@@ -178,9 +169,10 @@ struct Held<'a> {
 }
 
 /// Writes the condition PodScheduled=False and the promised node, unless the pod already says so. The event goes with the write.
-fn hold_back(world: &World, row: &Row, pod: &Object, plan: &mut Plan, held: &Held<'_>) {
+fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Held<'_>) {
     let Held { reason, message, promised } = *held;
     plan.wait(format!("{reason}: {message}"));
+    let pod = row.body();
     let known = pod.items(&["status", "conditions"]).iter().find(|one| one["type"] == "PodScheduled");
     let is_told = known.is_some_and(|one| one["reason"] == reason && one["message"] == message);
     if is_told && pod.text(&["status", "nominatedNodeName"]) == promised {
@@ -195,30 +187,27 @@ fn hold_back(world: &World, row: &Row, pod: &Object, plan: &mut Plan, held: &Hel
         "observedGeneration": pod.generation(), "lastProbeTime": null,
         "lastTransitionTime": since.unwrap_or_else(|| time::rfc3339(world.now).into()),
     });
-    let mut changed = pod.clone();
+    let mut changed = pod.into_owned();
     put_condition(&mut changed, condition);
     match promised {
         Some(node) => changed.set(&["status", "nominatedNodeName"], node),
         None => drop(changed.unset(&["status", "nominatedNodeName"])),
     }
-    plan.write(Verb::Status(changed), format!("said why {} is not scheduled", pod.name()));
+    plan.write(Verb::Status(changed), format!("said why {} is not scheduled", row.key.name));
 }
 
 /// Ends the pods that have to go, and takes back what was promised to less important ones on the same node.
 fn make_room(world: &World, row: &Row, choice: &Choice<'_>, plan: &mut Plan) {
     let (node, own) = (&choice.node.key.name, row.pod().map_or(0, |fields| fields.priority));
-    for victim in choice.victims.iter().filter(|victim| !victim.is_deleting()) {
+    for victim in choice.victims.pods.iter().filter(|victim| !victim.is_deleting()) {
         plan.write(Verb::Status(as_target(world, victim, row)), "it is about to be preempted");
         let (key, uid) = (victim.key.clone(), victim.uid.clone());
         let delete = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(delete, format!("preempted {} for {}", victim.key.path(), row.key.path()));
         plan.event(victim, EventType::Normal, "Preempted", format!("Preempted by pod {} on node {node}", row.uid));
     }
-    let loses = |other: &&Arc<Row>| {
-        other.key != row.key
-            && other.pod().is_some_and(|pod| pod.nominated.as_ref() == Some(node) && pod.priority < own)
-    };
-    for other in world.promised().filter(loses) {
+    let loses = |other: &&Arc<Row>| other.key != row.key && other.pod().is_some_and(|pod| pod.priority < own);
+    for other in world.promised_to(node).filter(loses) {
         let mut changed = other.object();
         changed.unset(&["status", "nominatedNodeName"]);
         plan.write(Verb::Status(changed), format!("node {node} is promised to a more important pod"));

@@ -2,13 +2,15 @@
 //!
 //! Source: `pkg/scheduler/framework/preemption` and its plugin `defaultpreemption`, whose order and words these are.
 
-use super::filter::{self, Asks, Refusal};
+use super::filter::{self, Asks};
 use super::message;
-use super::nodes::Candidate;
+use super::nodes::{self, Candidate};
+use super::opinions::Opinions;
 use crate::object::{Object, Time};
 use crate::world::{Row, World};
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The reason of the condition DisruptionTarget of a pod that has to go.
@@ -28,135 +30,155 @@ pub enum Outcome<'a> {
     Nothing(String),
 }
 
-/// A node, and the pods that have to go from it, the most important first.
+/// A node, and the pods that have to go from it.
 pub struct Choice<'a> {
     /// The node.
     pub node: &'a Row,
     /// The pods; at least one.
-    pub victims: Vec<&'a Arc<Row>>,
-    /// How many of them a disruption budget would keep.
-    violations: usize,
+    pub victims: Arc<Dismissal>,
 }
 
-/// A pod that fits nowhere, and why not.
+/// The pods that have to go from a node so that one more important fits there: the most important first, and at least one. Or why
+/// that cannot be.
+#[derive(Default)]
+pub struct Dismissal {
+    /// The pods.
+    pub pods: Vec<Arc<Row>>,
+    /// How many of them a disruption budget would keep.
+    violations: usize,
+    in_vain: Vec<Cow<'static, str>>,
+}
+
+/// A pod that fits nowhere, and the number of each node's verdict.
 pub struct Preemptor<'a, 'b> {
-    /// The picture.
-    pub world: &'a World,
     /// What it asks for as things are.
-    pub asks: &'b Asks<'b>,
+    pub asks: &'b Asks<'a>,
     /// Why each node refuses it.
-    pub verdicts: &'b [Vec<Refusal>],
+    pub verdicts: &'b [usize],
 }
 
 impl<'a> Preemptor<'a, '_> {
     /// Finds the pods whose end does the least harm.
-    pub fn preempt(&self, nodes: &mut [Candidate<'a>]) -> Outcome<'a> {
-        if self.asks.pod.text(&["spec", "preemptionPolicy"]) == Some("Never") {
+    pub fn preempt(&self, opinions: &mut Opinions) -> Outcome<'a> {
+        let Asks { world, pod, .. } = *self.asks;
+        if pod.text(&["spec", "preemptionPolicy"]) == Some("Never") {
             return Outcome::Nothing("not eligible due to preemptionPolicy=Never.".to_owned());
         }
-        if self.is_under_way(nodes) {
+        let for_good = opinions.for_good();
+        if self.is_under_way(&for_good) {
             return Outcome::UnderWay;
         }
-        let mut reasons: Vec<Cow<'static, str>> = Vec::new();
-        let mut choices: Vec<Choice<'a>> = Vec::new();
-        let enough = (nodes.len() * PERCENT_COMPARED / 100).max(FEWEST_COMPARED).min(nodes.len());
-        let budgets = budgets(self.world);
+        let count = self.verdicts.len();
+        let enough = (count * PERCENT_COMPARED / 100).max(FEWEST_COMPARED).min(count);
+        let budgets = budgets(world);
+        let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
+        let (mut unhelpful, mut choices) = (0, Vec::new());
         // Not always the same nodes, where not all are compared.
-        let first = self.world.seed as usize % nodes.len().max(1);
-        for at in (first..nodes.len()).chain(0..first) {
-            if is_for_good(&self.verdicts[at]) {
-                reasons.push("Preemption is not helpful for scheduling".into());
+        let first = world.seed as usize % count.max(1);
+        for slot in (first..count).chain(0..first) {
+            if for_good[self.verdicts[slot]] {
+                unhelpful += 1;
                 continue;
             }
-            if choices.len() >= enough && choices.iter().any(|choice| choice.violations == 0) {
+            if choices.len() >= enough
+                && choices.iter().any(|(_, victims): &(_, Arc<Dismissal>)| victims.violations == 0)
+            {
                 break;
             }
-            match self.victims(nodes, at, &budgets) {
-                Ok(choice) => choices.push(choice),
-                Err(why) => reasons.extend(why),
+            let victims = self.dismissal(opinions, slot, &budgets);
+            if victims.pods.is_empty() {
+                victims.in_vain.iter().for_each(|why| *reasons.entry(why.clone()).or_default() += 1);
+            } else {
+                choices.push((slot, victims));
             }
         }
-        match choices.into_iter().min_by_key(|choice| self.harm(choice)) {
-            Some(choice) => Outcome::Victims(choice),
-            None => Outcome::Nothing(message::nodes_refuse(nodes.len(), reasons.iter())),
+        match choices.into_iter().min_by_key(|(_, victims)| self.harm(victims)) {
+            Some((slot, victims)) => Outcome::Victims(Choice { node: &world.fleet()[slot].row, victims }),
+            None => {
+                let unhelpful =
+                    Some(("Preemption is not helpful for scheduling", unhelpful)).filter(|(_, nodes)| *nodes > 0);
+                let reasons = reasons.iter().map(|(why, nodes)| (&**why, *nodes)).chain(unhelpful);
+                Outcome::Nothing(message::nodes_refuse(count, reasons))
+            }
         }
     }
 
     /// Whether pods on the node that it was promised are going for it.
-    fn is_under_way(&self, nodes: &[Candidate<'_>]) -> bool {
+    fn is_under_way(&self, for_good: &[bool]) -> bool {
+        let world = self.asks.world;
         let Some(promised) = &self.asks.fields.nominated else { return false };
-        let Some(at) = nodes.iter().position(|node| node.row.key.name == *promised) else { return false };
+        let Some(slot) = world.slot_of(promised) else { return false };
         let going = |pod: &Arc<Row>| pod.is_deleting() && self.outranks(pod) && pod.mentions(REASON);
-        !is_for_good(&self.verdicts[at]) && self.world.pods_on(promised).any(going)
+        !for_good[self.verdicts[slot]] && world.pods_on(promised).any(going)
     }
 
     fn outranks(&self, pod: &Row) -> bool {
         priority(pod) < self.asks.fields.priority
     }
 
-    /// The fewest and least important pods of a node whose end makes room, or why there are none.
-    fn victims(
-        &self,
-        nodes: &mut [Candidate<'a>],
-        at: usize,
-        budgets: &[Budget<'a>],
-    ) -> Result<Choice<'a>, Vec<Cow<'static, str>>> {
-        let mut lower: Vec<&Arc<Row>> = nodes[at].pods().filter(|pod| self.outranks(pod)).collect();
-        if lower.is_empty() {
-            return Err(vec!["No preemption victims found for incoming pod".into()]);
+    /// Who has to go from the node that stands here. That is known already unless it depends on more than the node and its pods.
+    fn dismissal(&self, opinions: &mut Opinions, slot: usize, budgets: &[Budget<'_>]) -> Arc<Dismissal> {
+        let world = self.asks.world;
+        let find = || nodes::candidate(world, slot).map(|node| self.find(node, budgets)).unwrap_or_default();
+        if self.asks.go_by_pods() || !budgets.is_empty() || world.is_promised(slot) {
+            return Arc::new(find());
         }
-        lower.sort_by_key(|pod| self.importance(pod));
-        lower.iter().for_each(|pod| nodes[at].think_away(pod));
-        let refusals = filter::refusals(self.asks, &nodes[at]);
-        let chosen = if refusals.is_empty() {
-            let (kept, free) = split_by_budget(&lower, budgets);
-            let mut gone = Vec::new();
-            for pod in kept.iter().chain(&free).copied() {
-                nodes[at].think_back(pod);
-                if !filter::refusals(self.asks, &nodes[at]).is_empty() {
-                    nodes[at].think_away(pod);
-                    gone.push(pod);
-                }
+        opinions.dismissal(world, slot, find)
+    }
+
+    /// The fewest and least important pods of a node whose end makes room, or why there are none.
+    fn find(&self, mut node: Candidate<'_>, budgets: &[Budget<'_>]) -> Dismissal {
+        node.welcome_promised(self.asks.row);
+        let mut lower: Vec<&Arc<Row>> = node.pods().filter(|pod| self.outranks(pod)).collect();
+        let in_vain = |in_vain| Dismissal { in_vain, ..Dismissal::default() };
+        if lower.is_empty() {
+            return in_vain(vec!["No preemption victims found for incoming pod".into()]);
+        }
+        lower.sort_by_key(|pod| importance(pod));
+        lower.iter().for_each(|pod| node.think_away(pod));
+        let refusals = filter::refusals(self.asks, &node);
+        if !refusals.is_empty() {
+            return in_vain(refusals.into_iter().map(|refusal| refusal.reason).collect());
+        }
+        let (kept, free) = split_by_budget(&lower, budgets);
+        let (mut gone, mut violations): (Vec<Arc<Row>>, usize) = (Vec::new(), 0);
+        for (at, pod) in kept.iter().chain(&free).enumerate() {
+            node.think_back(pod);
+            if !filter::refusals(self.asks, &node).is_empty() {
+                node.think_away(pod);
+                gone.push(Arc::clone(pod));
+                violations += usize::from(at < kept.len());
             }
-            let violations = kept.iter().filter(|pod| gone.iter().any(|one| one.key == pod.key)).count();
-            gone.sort_by_key(|pod| self.importance(pod));
-            Ok(Choice { node: nodes[at].row, victims: gone, violations })
-        } else {
-            Err(refusals.into_iter().map(|refusal| refusal.reason).collect())
-        };
-        lower.iter().for_each(|pod| nodes[at].think_back(pod));
-        chosen
-    }
-
-    /// What is kept first comes first: the higher priority, then the longer it runs.
-    fn importance(&self, pod: &Row) -> (Reverse<i32>, Time) {
-        (Reverse(priority(pod)), self.started(pod))
-    }
-
-    /// Since when it runs; a pod that has not said so yet does since now.
-    fn started(&self, pod: &Row) -> Time {
-        pod.pod().and_then(|pod| pod.started).unwrap_or(self.world.now)
+        }
+        gone.sort_by_key(|pod| importance(pod));
+        Dismissal { pods: gone, violations, in_vain: Vec::new() }
     }
 
     /// What choices are compared by, the least harm first: budgets, the highest priority, all priorities, the number of pods, and how
     /// long the most important ones have run.
-    fn harm(&self, choice: &Choice<'_>) -> (usize, i32, i64, usize, Reverse<Time>) {
-        let highest = choice.victims.first().map_or(0, |pod| priority(pod));
-        let above_lowest = |pod: &&Arc<Row>| i64::from(priority(pod)) - i64::from(i32::MIN);
-        let most_important = choice.victims.iter().filter(|pod| priority(pod) == highest);
-        let earliest = most_important.map(|pod| self.started(pod)).min().unwrap_or(self.world.now);
-        let sum = choice.victims.iter().map(above_lowest).sum();
-        (choice.violations, highest, sum, choice.victims.len(), Reverse(earliest))
+    fn harm(&self, victims: &Dismissal) -> (usize, i32, i64, usize, Reverse<Time>) {
+        let highest = victims.pods.first().map_or(0, |pod| priority(pod));
+        let above_lowest = |pod: &Arc<Row>| i64::from(priority(pod)) - i64::from(i32::MIN);
+        let most_important = victims.pods.iter().filter(|pod| priority(pod) == highest);
+        // A pod that has not said since when it runs does since now.
+        let now = self.asks.world.now;
+        let earliest = most_important.map(|pod| started(pod).unwrap_or(now)).min().unwrap_or(now);
+        let sum = victims.pods.iter().map(above_lowest).sum();
+        (victims.violations, highest, sum, victims.pods.len(), Reverse(earliest))
     }
+}
+
+/// What is kept first comes first: the higher priority, then the longer it runs.
+fn importance(pod: &Row) -> (Reverse<i32>, bool, Option<Time>) {
+    (Reverse(priority(pod)), started(pod).is_none(), started(pod))
+}
+
+fn started(pod: &Row) -> Option<Time> {
+    pod.pod().and_then(|pod| pod.started)
 }
 
 fn priority(pod: &Row) -> i32 {
     pod.pod().map_or(0, |pod| pod.priority)
-}
-
-/// Nodes that refuse a pod whatever runs on them.
-fn is_for_good(refusals: &[Refusal]) -> bool {
-    refusals.iter().any(|refusal| refusal.for_good)
 }
 
 /// A PodDisruptionBudget, and its status.

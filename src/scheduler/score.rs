@@ -6,42 +6,68 @@ use super::{affinity, images, neighbours, spread, tolerations};
 use crate::world::Requests;
 use crate::world::profile::{Scored, Shape, WEIGHTS};
 
-/// The best of the nodes; chance decides between equals. A single one is not ranked.
-pub fn best<'a, 'b>(asks: &Asks<'_>, nodes: &[&'b Candidate<'a>], seed: u64) -> Option<&'b Candidate<'a>> {
-    if let [only] = nodes {
-        return Some(only);
-    }
-    let scores = totals(asks, nodes);
-    let best = scores.iter().max()?;
-    let equals: Vec<&&Candidate<'a>> =
-        nodes.iter().zip(&scores).filter(|(_, score)| *score == best).map(|(node, _)| node).collect();
-    equals.get((seed % equals.len().max(1) as u64) as usize).map(|node| **node)
+/// What a node that does not refuse a pod is worth to it, whatever the other nodes are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Merits {
+    fit: i32,
+    balanced: i32,
+    /// The weights of the preferred terms that the node matches.
+    preferred: i32,
+    /// How many soft taints the pod does not bear.
+    disliked: i32,
 }
 
-/// The weighted sums of all plugins.
-fn totals(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<i64> {
-    parts(asks, nodes).iter().map(|parts| parts.iter().map(|(_, score)| score).sum()).collect()
+/// A node to be ranked.
+pub struct Ranked {
+    /// Where it stands in the fleet.
+    pub slot: usize,
+    /// What it is worth.
+    pub merits: Merits,
+}
+
+/// The scores of the plugins, in the order of [`WEIGHTS`].
+type Scores = [i64; WEIGHTS.len()];
+
+/// What one node is worth.
+pub fn merits(asks: &Asks<'_>, node: &Candidate<'_>) -> Merits {
+    Merits {
+        fit: fit(asks, node) as i32,
+        balanced: balanced(asks, node) as i32,
+        preferred: affinity::preference(asks.pod, &asks.profile.added_affinity, node.row) as i32,
+        disliked: disliked_taints(asks, node) as i32,
+    }
+}
+
+/// Where the best of the nodes stands; chance decides between equals. A single one is not ranked.
+pub fn best(asks: &Asks<'_>, nodes: &[Ranked], seed: u64) -> Option<usize> {
+    if let [only] = nodes {
+        return Some(only.slot);
+    }
+    let totals: Vec<i64> = scores(asks, nodes).map(|scores| scores.iter().sum()).collect();
+    let best = totals.iter().max()?;
+    let equals: Vec<&Ranked> =
+        nodes.iter().zip(&totals).filter(|(_, total)| *total == best).map(|(node, _)| node).collect();
+    equals.get((seed % equals.len().max(1) as u64) as usize).map(|node| node.slot)
 }
 
 /// What each plugin gives each node, its weight included.
-pub fn parts(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<[(&'static str, i64); WEIGHTS.len()]> {
-    let preferred: Vec<i64> =
-        nodes.iter().map(|node| affinity::preference(asks.pod, &asks.profile.added_affinity, node.row)).collect();
-    let disliked: Vec<i64> = nodes.iter().map(|node| disliked_taints(asks, node)).collect();
-    let (most_preferred, most_disliked) = (max(&preferred), max(&disliked));
-    let (spread, neighbours) = (spread::score::scores(asks, nodes), neighbours::score::scores(asks, nodes));
-    let of_node = |(index, node): (usize, &&Candidate<'_>)| {
-        let affinity = if most_preferred > 0 { preferred[index] * 100 / most_preferred } else { 0 };
-        let taints = if most_disliked > 0 { 100 - disliked[index] * 100 / most_disliked } else { 100 };
-        let (fit, balanced, images) = (fit(asks, node), balanced(asks, node), images::score(asks, node));
-        let scores = [fit, balanced, affinity, taints, spread[index], neighbours[index], images];
-        std::array::from_fn(|plugin| (WEIGHTS[plugin].0, asks.profile.weights[plugin] * scores[plugin]))
-    };
-    nodes.iter().enumerate().map(of_node).collect()
+pub fn parts(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<[(&'static str, i64); WEIGHTS.len()]> {
+    let named = |scores: Scores| std::array::from_fn(|plugin| (WEIGHTS[plugin].0, scores[plugin]));
+    scores(asks, nodes).map(named).collect()
 }
 
-fn max(scores: &[i64]) -> i64 {
-    scores.iter().copied().max().unwrap_or(0)
+fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> impl Iterator<Item = Scores> {
+    let most = |of: fn(&Merits) -> i32| i64::from(nodes.iter().map(|node| of(&node.merits)).max().unwrap_or(0));
+    let (most_preferred, most_disliked) = (most(|node| node.preferred), most(|node| node.disliked));
+    let (spread, neighbours) = (spread::score::scores(asks, nodes), neighbours::score::scores(asks, nodes));
+    nodes.iter().enumerate().map(move |(index, Ranked { slot, merits })| {
+        let (preferred, disliked) = (i64::from(merits.preferred), i64::from(merits.disliked));
+        let affinity = if most_preferred > 0 { preferred * 100 / most_preferred } else { 0 };
+        let taints = if most_disliked > 0 { 100 - disliked * 100 / most_disliked } else { 100 };
+        let (fit, balanced, images) = (merits.fit.into(), merits.balanced.into(), images::score(asks, *slot));
+        let scores = [fit, balanced, affinity, taints, spread[index], neighbours[index], images];
+        std::array::from_fn(|plugin| asks.profile.weights[plugin] * scores[plugin])
+    })
 }
 
 /// TaintToleration: how many soft taints the pod does not bear.

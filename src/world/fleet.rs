@@ -17,6 +17,8 @@ pub struct Place {
 #[derive(Default)]
 pub(super) struct Fleet {
     places: Vec<Place>,
+    /// What is asked of many nodes at a time, in the same order.
+    marks: Vec<Mark>,
     /// Loads of nodes that are named by pods and are not there.
     strays: HashMap<Str, Load>,
     /// How many nodes have each image.
@@ -25,20 +27,35 @@ pub(super) struct Fleet {
     shape: u64,
     /// Never twice the same for other nodes.
     changes: u64,
+    /// The last version that was given to a node.
+    versions: u64,
+}
+
+/// What tells whether a node has to be looked at anew.
+#[derive(Clone, Copy)]
+struct Mark {
+    /// Never twice the same, not even for another node.
+    version: u64,
+    /// How many pods were promised the node.
+    promised: usize,
 }
 
 impl Fleet {
-    pub(super) fn put(&mut self, row: &Arc<Row>) {
+    /// A node comes, or is another one than it was; `promised` are the pods that were promised a node of this name.
+    pub(super) fn put(&mut self, row: &Arc<Row>, promised: usize) {
         self.changes += 1;
+        let mark = Mark { version: self.next_version(), promised };
         match self.slot(&row.key.name) {
             Ok(slot) => {
                 let before = std::mem::replace(&mut self.places[slot].row, row.clone());
                 self.shape += u64::from(before.labels != row.labels);
+                self.marks[slot] = mark;
                 self.images_go(&before);
             }
             Err(slot) => {
                 let load = self.strays.remove(&row.key.name).unwrap_or_default();
                 self.places.insert(slot, Place { row: row.clone(), load });
+                self.marks.insert(slot, mark);
                 self.shape += 1;
             }
         }
@@ -61,6 +78,7 @@ impl Fleet {
     pub(super) fn remove(&mut self, name: &Str) {
         let Ok(slot) = self.slot(name) else { return };
         let place = self.places.remove(slot);
+        self.marks.remove(slot);
         self.images_go(&place.row);
         self.changes += 1;
         if place.load.pods > 0 {
@@ -72,6 +90,7 @@ impl Fleet {
     /// Changes the load of a node, whether or not it is there.
     pub(super) fn weigh(&mut self, name: &Str, change: impl FnOnce(&mut Load)) {
         if let Ok(slot) = self.slot(name) {
+            self.marks[slot].version = self.next_version();
             return change(&mut self.places[slot].load);
         }
         let load = self.strays.entry(name.clone()).or_default();
@@ -79,6 +98,18 @@ impl Fleet {
         if load.pods == 0 {
             self.strays.remove(name);
         }
+    }
+
+    /// So many pods are promised a node now.
+    pub(super) fn promise(&mut self, name: &Str, promised: usize) {
+        if let Ok(slot) = self.slot(name) {
+            self.marks[slot].promised = promised;
+        }
+    }
+
+    fn next_version(&mut self) -> u64 {
+        self.versions += 1;
+        self.versions
     }
 
     /// Where a node stands, or would stand.
@@ -105,6 +136,22 @@ impl World {
     /// Where a node stands among them.
     pub fn slot_of(&self, node: &str) -> Option<usize> {
         self.fleet.slot(node).ok()
+    }
+
+    /// The version of the node that stands here: another one whenever the node or one of its pods changes, and never one that any node
+    /// had before. None is 0.
+    pub fn version_at(&self, slot: usize) -> u64 {
+        self.fleet.marks.get(slot).map_or(0, |mark| mark.version)
+    }
+
+    /// Whether any pod was promised the node that stands here.
+    pub fn is_promised(&self, slot: usize) -> bool {
+        self.fleet.marks.get(slot).is_some_and(|mark| mark.promised > 0)
+    }
+
+    /// Whether any node says which images it has.
+    pub fn knows_images(&self) -> bool {
+        !self.fleet.images.is_empty()
     }
 
     /// How many nodes have an image.

@@ -11,6 +11,7 @@ pub mod entrance;
 pub mod facts;
 mod fleet;
 pub mod limits;
+mod memory;
 pub mod plan;
 pub mod policy;
 pub mod pressure;
@@ -24,6 +25,7 @@ mod staged;
 pub mod stance;
 pub mod usage;
 pub mod volume;
+mod wishes;
 pub mod workload;
 
 pub use control::Loop;
@@ -38,6 +40,7 @@ pub use report::Report;
 pub use resources::{Load, NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};
 pub use stance::{Sort, Stance, Strength};
+pub use wishes::wishes;
 pub use workload::{Counts, WorkloadFields};
 
 use crate::object::{Key, Resource, Str, Time};
@@ -125,9 +128,7 @@ pub struct World {
     by_node: HashMap<Str, BTreeSet<Key>>,
     /// Pods by their address; those that have ended for good gave theirs back.
     by_address: HashMap<Str, BTreeSet<Key>>,
-    /// Pods without a node that were promised one.
-    promised: BTreeSet<Key>,
-    /// The same by the node that they were promised.
+    /// Pods without a node by the node that they were promised.
     promised_to: HashMap<Str, BTreeSet<Key>>,
     /// What pods on nodes say of other pods.
     stances: stance::Stances,
@@ -137,6 +138,8 @@ pub struct World {
     fleet: fleet::Fleet,
     /// How many pods there are where, as far as it was asked.
     crowds: RefCell<crowd::Crowds>,
+    /// What loops worked out.
+    memory: memory::Memory,
     /// Live uids, for the garbage collector.
     uids: HashMap<Str, Key>,
     /// What each staged write replaced, newest last; empty when no stage is open.
@@ -161,10 +164,10 @@ impl World {
             fleet: fleet::Fleet::default(),
             crowds: RefCell::default(),
             by_address: HashMap::new(),
-            promised: BTreeSet::new(),
             promised_to: HashMap::new(),
             stances: stance::Stances::default(),
             select: select::Index::default(),
+            memory: memory::Memory::default(),
             uids: HashMap::new(),
             undo: Vec::new(),
             originals: HashMap::new(),
@@ -231,17 +234,12 @@ impl World {
         self.by_node.get(node).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
-    /// Pods without a node that were promised one (`status.nominatedNodeName`).
-    pub fn promised(&self) -> impl Iterator<Item = &Arc<Row>> {
-        self.promised.iter().filter_map(|key| self.get(key))
-    }
-
     /// Pods that have this address and have not ended for good.
     pub fn pods_at(&self, address: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.by_address.get(address).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
-    /// Pods without a node that were promised this one.
+    /// Pods without a node that were promised this one (`status.nominatedNodeName`).
     pub fn promised_to(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.promised_to.get(node).into_iter().flatten().filter_map(|key| self.get(key))
     }
@@ -276,7 +274,10 @@ impl World {
             self.index(row);
         }
         match (key.resource.0, &row) {
-            ("nodes", Some(row)) => self.fleet.put(row),
+            ("nodes", Some(row)) => {
+                let promised = self.promised_to.get(&row.key.name).map_or(0, BTreeSet::len);
+                self.fleet.put(row, promised);
+            }
             ("nodes", None) => self.fleet.remove(&key.name),
             ("namespaces", _) => self.crowds_are_other(),
             _ => {}
@@ -301,8 +302,9 @@ impl World {
             }
             self.by_node.entry(node).or_default().insert(row.key.clone());
             if let Some(nominated) = pod.nominated.as_ref().filter(|_| lives && pod.node.is_none()) {
-                self.promised.insert(row.key.clone());
-                self.promised_to.entry(nominated.clone()).or_default().insert(row.key.clone());
+                let promised = self.promised_to.entry(nominated.clone()).or_default();
+                promised.insert(row.key.clone());
+                self.fleet.promise(nominated, promised.len());
             }
             if let Some(address) = pod.address() {
                 self.by_address.entry(address.clone()).or_default().insert(row.key.clone());
@@ -326,8 +328,8 @@ impl World {
             }
             drop_from(&mut self.by_node, node, &row.key);
             if let Some(nominated) = &pod.nominated {
-                self.promised.remove(&row.key);
                 drop_from(&mut self.promised_to, nominated, &row.key);
+                self.fleet.promise(nominated, self.promised_to.get(nominated).map_or(0, BTreeSet::len));
             }
             if let Some(address) = pod.address() {
                 drop_from(&mut self.by_address, address, &row.key);

@@ -13,7 +13,7 @@ const SCORED_CPU_MILLI: i64 = 100;
 const SCORED_MEMORY: i64 = 200 * 1024 * 1024;
 
 /// Resources asked for, as Kubernetes counts them (init containers, sidecars and overhead included).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Requests {
     /// CPU in thousandths of a core.
     pub cpu_milli: i64,

@@ -2,6 +2,7 @@
 
 use super::resources::{NodeFields, Requests};
 use super::stance::Sort;
+use super::wishes;
 use super::workload::{WorkloadFields, selects_pods};
 use crate::object::{Key, Object, OwnerRef, Str, Time};
 use serde_json::Value;
@@ -113,6 +114,10 @@ pub struct PodFields {
     pub restarts: i64,
     /// What it asks of a node.
     pub requests: Requests,
+    /// The ports of its node that it takes: address, protocol, number.
+    pub host_ports: Vec<(Str, Str, i64)>,
+    /// What it says to the scheduler, as long as that is to find it a node.
+    pub wishes: Option<Str>,
     /// The terms by which it requires that some pods are not near it, as written.
     pub shuns: Option<Str>,
     /// The terms by which it requires or prefers that some pods are near it, or prefers that they are not, as written.
@@ -256,9 +261,11 @@ impl Row {
 fn pod_fields(pod: &Object) -> PodFields {
     let ready = pod.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == "Ready");
     let restarts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
+    let node = pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(Str::from);
     PodFields {
         phase: Phase::parse(pod.text(&["status", "phase"]).unwrap_or_default()),
-        node: pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(Str::from),
+        wishes: node.is_none().then(|| wishes::text(pod)),
+        node,
         ready: ready.is_some_and(|condition| condition["status"] == "True"),
         ready_since: ready.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok()),
         ip: pod.text(&["status", "podIP"]).filter(|ip| !ip.is_empty()).map(Str::from),
@@ -269,6 +276,7 @@ fn pod_fields(pod: &Object) -> PodFields {
         deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
         restarts: restarts.max().unwrap_or(0),
         requests: Requests::of_pod(pod),
+        host_ports: wishes::host_ports(pod),
         shuns: Sort::Shuns.said_by(pod),
         likes: Sort::Likes.said_by(pod),
     }

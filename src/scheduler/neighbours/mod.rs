@@ -3,9 +3,8 @@
 pub mod score;
 
 use super::nodes::Candidate;
-use crate::object::Object;
+use super::wants::{Wants, Wish};
 use crate::world::{Counted, Crowd, Row, Sort, Stance, Term, World};
-use serde_json::Value;
 use std::sync::Arc;
 
 /// One term, and how many pods that it is about are where.
@@ -33,16 +32,14 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Reads the terms, and finds the pods.
-    pub fn of(world: &World, pod: &Object, row: &Row) -> Neighbours {
-        let read = |field: &str| -> Vec<Near> {
-            required(pod, field).iter().map(|term| Near::of(world, term, pod.namespace())).collect()
-        };
-        let near = read("podAffinity");
+    /// Finds the pods that the terms are about.
+    pub fn of(world: &World, row: &Row, wants: &Wants) -> Neighbours {
+        let find = |wishes: &[Wish]| -> Vec<Near> { wishes.iter().map(|wish| Near::of(world, wish)).collect() };
+        let near = find(&wants.near);
         Neighbours {
             own: !near.is_empty() && near.iter().all(|near| near.term.selects(world, row)),
             near,
-            far: read("podAntiAffinity"),
+            far: find(&wants.far),
             shunned: shunned(world, row),
         }
     }
@@ -95,16 +92,10 @@ impl Neighbours {
 }
 
 impl Near {
-    fn of(world: &World, term: &Value, own: &str) -> Near {
-        let term_of = Arc::new(Term::of(term, own));
-        let counted = || Counted::Selected(term_of.clone(), true);
-        let crowd = world.crowd(&format!("near {own} {term}"), &term_of.key, &[], counted);
-        Near { term: term_of, crowd }
+    fn of(world: &World, Wish { name, term }: &Wish) -> Near {
+        let crowd = world.crowd(name, &term.key, &[], || Counted::Selected(term.clone(), true));
+        Near { term: term.clone(), crowd }
     }
-}
-
-fn required<'a>(pod: &'a Object, field: &str) -> &'a [Value] {
-    pod.items(&["spec", "affinity", field, "requiredDuringSchedulingIgnoredDuringExecution"])
 }
 
 /// The pods whose own anti-affinity is about this pod.

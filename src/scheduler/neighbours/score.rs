@@ -2,12 +2,16 @@
 
 use super::{Near, holders};
 use crate::scheduler::filter::Asks;
-use crate::scheduler::nodes::Candidate;
+use crate::scheduler::score::Ranked;
 use crate::world::{Crowd, Sort, Strength};
 
 /// Scores of nodes, 0 to 100. All 0 when nobody prefers anything.
-pub fn scores(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<i64> {
-    let likings: Vec<(Crowd, i64)> = own(asks).into_iter().chain(theirs(asks)).collect();
+pub fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<i64> {
+    let own = asks.wants.liked.iter().map(|(wish, weight)| (Near::of(asks.world, wish).crowd, *weight));
+    let likings: Vec<(Crowd, i64)> = own.chain(theirs(asks)).collect();
+    if likings.is_empty() {
+        return vec![0; nodes.len()];
+    }
     let liking =
         |slot: usize| -> i64 { likings.iter().map(|(crowd, weight)| weight * crowd.at(slot).unwrap_or(0)).sum() };
     let sums: Vec<i64> = nodes.iter().map(|node| liking(node.slot)).collect();
@@ -15,19 +19,6 @@ pub fn scores(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<i64> {
     // Kubernetes rounds down what floats make of it.
     let score = |sum: i64| (100.0 * ((sum - least) as f64 / (most - least) as f64)) as i64;
     sums.into_iter().map(|sum| if most > least { score(sum) } else { 0 }).collect()
-}
-
-/// What the pod prefers: each pod that a term is about counts.
-fn own(asks: &Asks<'_>) -> Vec<(Crowd, i64)> {
-    let mut liked = Vec::new();
-    for (field, sign) in [("podAffinity", 1), ("podAntiAffinity", -1)] {
-        for preferred in asks.pod.items(&["spec", "affinity", field, "preferredDuringSchedulingIgnoredDuringExecution"])
-        {
-            let weight = preferred["weight"].as_i64().unwrap_or(0) * sign;
-            liked.push((Near::of(asks.world, &preferred["podAffinityTerm"], asks.pod.namespace()).crowd, weight));
-        }
-    }
-    liked
 }
 
 /// What pods on nodes prefer or require, where it is about this pod: each of them counts where it is.

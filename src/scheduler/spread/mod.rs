@@ -58,10 +58,11 @@ impl Spread {
     }
 
     /// Why a node is refused, and whether for good.
-    pub fn refusal(&self, node: &Candidate<'_>) -> Option<(&'static str, bool)> {
+    pub fn refusal(&self, world: &World, slot: usize) -> Option<(&'static str, bool)> {
+        let has = |key: &str| world.fleet().get(slot).is_some_and(|node| node.row.label(key).is_some());
         for constraint in &self.hard {
-            let here = constraint.crowd.at(node.slot);
-            if here.is_none() && node.row.label(&constraint.key).is_none() {
+            let here = constraint.crowd.at(slot);
+            if here.is_none() && !has(&constraint.key) {
                 return Some(("node(s) didn't match pod topology spread constraints (missing required label)", true));
             }
             if here.unwrap_or(0) + constraint.own - constraint.fewest > constraint.max_skew {
@@ -110,7 +111,7 @@ fn constraints(world: &World, pod: &Object, row: &Row, profile: &Profile, mode: 
     }
     let keys: Vec<&str> = ours.iter().map(|one| one["topologyKey"].as_str().unwrap_or_default()).collect();
     let read = |constraint: &&Value| {
-        let selector = if own.is_empty() { kin.clone() } else { selector(constraint, pod) };
+        let selector = if own.is_empty() { kin.clone() } else { selector(constraint, row) };
         let key = constraint["topologyKey"].as_str().unwrap_or_default();
         let own = i64::from(selector.matches(|key| row.label(key)));
         let term = Arc::new(Term::here(key, &row.key.namespace, selector));
@@ -178,7 +179,7 @@ fn count(
 }
 
 /// The constraint's selector, with the pod's own values of `matchLabelKeys`. None selects nothing.
-fn selector(constraint: &Value, pod: &Object) -> Selector {
+fn selector(constraint: &Value, pod: &Row) -> Selector {
     let mut selector = constraint["labelSelector"].clone();
     if selector.is_null() {
         return Selector::nothing();

@@ -2,13 +2,13 @@
 
 use super::Constraint;
 use crate::scheduler::filter::Asks;
-use crate::scheduler::nodes::Candidate;
+use crate::scheduler::score::Ranked;
 
 /// The label whose places are single nodes: as many as there are candidates.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Scores of nodes, 0 to 100. All 0 when nothing is asked for.
-pub fn scores(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<i64> {
+pub fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<i64> {
     let (soft, strict) = super::constraints(asks.world, asks.pod, asks.row, &asks.profile, "ScheduleAnyway");
     if soft.is_empty() {
         return vec![0; nodes.len()];
@@ -22,9 +22,9 @@ pub fn scores(asks: &Asks<'_>, nodes: &[&Candidate<'_>]) -> Vec<i64> {
 
 /// How crowded each node's places are; none for nodes that lack a label that they have to have. Another label that they lack does not
 /// count.
-fn crowds(soft: &[Constraint], strict: bool, nodes: &[&Candidate<'_>]) -> Vec<Option<i64>> {
-    let is_ranked = |node: &Candidate<'_>| !strict || soft.iter().all(|one| one.crowd.at(node.slot).is_some());
-    let ranked: Vec<bool> = nodes.iter().map(|node| is_ranked(node)).collect();
+fn crowds(soft: &[Constraint], strict: bool, nodes: &[Ranked]) -> Vec<Option<i64>> {
+    let is_ranked = |node: &Ranked| !strict || soft.iter().all(|one| one.crowd.at(node.slot).is_some());
+    let ranked: Vec<bool> = nodes.iter().map(is_ranked).collect();
     let there = || nodes.iter().zip(&ranked).filter(|(_, ranked)| **ranked).map(|(node, _)| node.slot);
     let weight = |one: &Constraint| {
         let size = if one.key == HOSTNAME { there().count() } else { places(one, there()) };
