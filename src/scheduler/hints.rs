@@ -20,9 +20,12 @@ pub const CLAIMS: &str = "VolumeBinding";
 pub fn hold(row: &Row, wants: &Wants, causes: BTreeSet<&'static str>) -> Hold {
     let terms = |wishes: &[Wish]| -> Arc<[Term]> { wishes.iter().map(|wish| (*wish.term).clone()).collect() };
     let constraints = wants.pod.items(&["spec", "topologySpreadConstraints"]);
+    // Labels matter to those alone who go by which pods run where. (Each pod of a StatefulSet has labels and claims of its own.)
+    let goes_by_pods = ["PodTopologySpread", "InterPodAffinity"].iter().any(|plugin| causes.contains(plugin));
+    let of_crowds = goes_by_pods.then_some((&row.labels, &wants.pod.0));
     let fields = row.pod().map(|pod| (&pod.requests, &pod.host_ports, pod.priority, &pod.scheduler, &pod.nominated));
     Hold {
-        alike: format!("{causes:?} {:?} {fields:?} {}", row.labels, wants.pod.0).into(),
+        alike: format!("{causes:?} {} {fields:?} {} {of_crowds:?}", row.key.namespace, wants.of_nodes).into(),
         causes,
         near: terms(&wants.near),
         far: terms(&wants.far),

@@ -57,6 +57,12 @@ impl<'a> Candidate<'a> {
         }
     }
 
+    /// Whether any of the pods that the node was promised to does not want others near.
+    pub fn has_shunning_guests(&self) -> bool {
+        let mut guests = self.world.promised_to(&self.row.key.name).filter_map(|guest| guest.pod());
+        guests.any(|guest| guest.shuns.is_some())
+    }
+
     /// Lets pods that were promised the node count as if they ran there, unless the pod is more important than they are. Says whether
     /// there are any.
     pub fn welcome_promised(&mut self, pod: &Row) -> bool {

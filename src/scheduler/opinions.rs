@@ -6,12 +6,12 @@
 //! does the like for pods that follow each other (KEP-5598).
 
 use super::filter::{self, Asks, Refusal};
-use super::nodes;
+use super::nodes::{self, Candidate};
 use super::preemption::Dismissal;
 use super::score::{self, Merits};
 use crate::object::Str;
+use crate::world::Requests;
 use crate::world::profile::Profile;
-use crate::world::{Requests, World};
 use hashlink::LruCache;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,6 +51,8 @@ pub struct Opinions {
     /// Why nodes refuse, by number; the first refuses nothing.
     verdicts: Vec<Vec<Refusal>>,
     dismissals: Vec<(u64, Arc<Dismissal>)>,
+    /// The node that was promised to the pod that is asked about now.
+    promised: Option<usize>,
 }
 
 /// What one node thinks.
@@ -58,6 +60,8 @@ pub struct Opinions {
 struct Opinion {
     version: u64,
     verdict: usize,
+    /// The verdict with the pods that the node was promised to; none when it depends on more than the node.
+    with_guests: Option<usize>,
     merits: Merits,
 }
 
@@ -79,6 +83,7 @@ impl Opinions {
             }
             known.opinions.remove(&signature).unwrap_or_default()
         });
+        opinions.promised = asks.fields.nominated.as_ref().and_then(|node| asks.world.slot_of(node));
         opinions.nodes.resize(fleet, Opinion::default());
         if opinions.verdicts.is_empty() {
             opinions.verdicts.push(Vec::new());
@@ -96,18 +101,27 @@ impl Opinions {
     /// The number of the verdict of the node that stands here: by itself, then for the pods everywhere, then with the pods that it was
     /// promised to.
     pub fn verdict(&mut self, asks: &Asks<'_>, slot: usize) -> usize {
-        let alone = self.of(asks, slot).verdict;
-        if alone != FITS {
-            return alone;
+        let opinion = self.of(asks, slot);
+        if opinion.verdict != FITS {
+            return opinion.verdict;
         }
         if let Some(refusal) = filter::refused_by_crowds(asks, slot) {
             return self.number(&[refusal]);
         }
-        if !asks.world.is_promised(slot) {
-            return FITS;
+        match opinion.with_guests {
+            Some(verdict) if self.goes_by_node(asks, slot) => verdict,
+            _ => nodes::candidate(asks.world, slot).map_or(FITS, |node| self.verdict_with_guests(asks, node)),
         }
-        let Some(mut node) = nodes::candidate(asks.world, slot) else { return FITS };
+    }
+
+    fn verdict_with_guests(&mut self, asks: &Asks<'_>, mut node: Candidate<'_>) -> usize {
         if node.welcome_promised(asks.row) { self.number(&filter::refusals(asks, &node)) } else { FITS }
+    }
+
+    /// Whether the answer of a node follows from it and its pods alone, and from those that it was promised to: not if that was the pod
+    /// itself.
+    fn goes_by_node(&self, asks: &Asks<'_>, slot: usize) -> bool {
+        !asks.world.is_promised(slot) || (!asks.go_by_pods() && self.promised != Some(slot))
     }
 
     /// What a node is worth to the pod that it does not refuse.
@@ -127,17 +141,20 @@ impl Opinions {
         self.verdicts.iter().map(|refusals| refusals.iter().any(|refusal| refusal.for_good)).collect()
     }
 
-    /// Who would have to go from a node, as it is known, or else as it is found now.
-    pub fn dismissal(&mut self, world: &World, slot: usize, find: impl FnOnce() -> Dismissal) -> Arc<Dismissal> {
-        let version = world.version_at(slot);
-        if self.dismissals.len() <= slot {
+    /// Who would have to go from the node that stands here: as it is known, or else as it is found now.
+    pub fn dismissal(&mut self, asks: &Asks<'_>, slot: usize, find: impl FnOnce() -> Dismissal) -> Arc<Dismissal> {
+        let version = asks.world.version_at(slot);
+        let goes_by_node = !asks.go_by_pods() && self.goes_by_node(asks, slot);
+        match self.dismissals.get(slot) {
+            Some((known, dismissal)) if goes_by_node && *known == version => return dismissal.clone(),
+            _ => {}
+        }
+        let found = Arc::new(find());
+        if goes_by_node && nodes::candidate(asks.world, slot).is_some_and(|node| !node.has_shunning_guests()) {
             self.dismissals.resize_with(self.nodes.len(), Default::default);
+            self.dismissals[slot] = (version, found.clone());
         }
-        let known = &mut self.dismissals[slot];
-        if known.0 != version {
-            *known = (version, Arc::new(find()));
-        }
-        known.1.clone()
+        found
     }
 
     fn of(&mut self, asks: &Asks<'_>, slot: usize) -> Opinion {
@@ -149,7 +166,14 @@ impl Opinions {
         let Some(node) = nodes::candidate(asks.world, slot) else { return known };
         let verdict = self.number(&filter::refused_by_itself(asks, &node));
         let merits = if verdict == FITS { score::merits(asks, &node) } else { Merits::default() };
-        self.nodes[slot] = Opinion { version, verdict, merits };
+        let with_guests = match (verdict == FITS, asks.world.is_promised(slot)) {
+            (true, false) => Some(FITS),
+            (true, true) if self.goes_by_node(asks, slot) && !node.has_shunning_guests() => {
+                Some(self.verdict_with_guests(asks, node))
+            }
+            _ => None,
+        };
+        self.nodes[slot] = Opinion { version, verdict, with_guests, merits };
         self.nodes[slot]
     }
 
@@ -178,5 +202,122 @@ impl Tally<'_> {
     /// Each reason with the number of nodes.
     pub fn reasons(&self) -> impl Iterator<Item = (&str, usize)> {
         self.0.iter().flat_map(|(refusals, nodes)| refusals.iter().map(|refusal| (&*refusal.reason, *nodes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::object::{Key, Resource, Time};
+    use crate::scheduler::plan;
+    use crate::world::World;
+    use serde_json::{Value, json};
+
+    /// Chance that is the same in each run.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, most: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) % most
+        }
+
+        fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+            &list[self.below(list.len() as u64) as usize]
+        }
+    }
+
+    fn node(dice: &mut Dice) -> Value {
+        let taints = [
+            json!([]),
+            json!([{"key": "k", "effect": "NoSchedule"}]),
+            json!([{"key": "k", "effect": "PreferNoSchedule"}]),
+        ];
+        let images = [json!([]), json!([{"names": ["big:latest"], "sizeBytes": 900_000_000}])];
+        json!({"kind": "Node", "metadata": {"uid": "n", "labels": {"zone": dice.pick(&["1", "2", "3"])}},
+            "spec": {"taints": dice.pick(&taints), "unschedulable": dice.below(9) == 0},
+            "status": {"images": dice.pick(&images), "allocatable": {"cpu": dice.pick(&["2", "4"]), "memory": "8Gi", "pods": "5"}}})
+    }
+
+    fn pod(dice: &mut Dice, name: &str) -> Value {
+        let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}});
+        let spread = |mode: &str| json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": mode, "labelSelector": {"matchLabels": {"app": "a"}}}]);
+        let wishes = [
+            json!({}),
+            json!({}),
+            json!({"tolerations": [{"key": "k", "operator": "Exists"}]}),
+            json!({"nodeSelector": {"zone": "2"}}),
+            json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}),
+            json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}),
+            json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm": term}]}}}),
+            json!({"topologySpreadConstraints": spread("DoNotSchedule")}),
+            json!({"topologySpreadConstraints": spread("ScheduleAnyway")}),
+        ];
+        let ports = dice.pick(&[json!([]), json!([]), json!([{"containerPort": 1, "hostPort": 80}])]).clone();
+        let requests = json!({"requests": {"cpu": dice.pick(&["500m", "1", "2", "5"])}});
+        let mut spec = json!({"priority": dice.below(3), "containers": [{"name": "c", "image": "big", "ports": ports, "resources": requests}]});
+        json_patch::merge(&mut spec, dice.pick(&wishes));
+        json!({"kind": "Pod", "metadata": {"uid": name, "namespace": "default", "labels": {"app": dice.pick(&["a", "b"])}}, "spec": spec})
+    }
+
+    /// Something happens to a node, or to a pod on one, or to one that waits.
+    fn happen(dice: &mut Dice, world: &mut World) {
+        let node_name = format!("n{}", dice.below(6));
+        let pod_name = format!("p{}", dice.below(12));
+        let (node_key, pod_key) = (key("nodes", &node_name), key("pods", &pod_name));
+        match dice.below(9) {
+            0 => world.remove(&node_key),
+            1 | 2 => world.put(node_key, node(dice).to_string().into()),
+            3 => world.remove(&pod_key),
+            4 => {
+                let budget = json!({"kind": "PodDisruptionBudget", "metadata": {"uid": "b", "namespace": "default"},
+                    "spec": {"selector": {"matchLabels": {"app": "a"}}}, "status": {"disruptionsAllowed": dice.below(2)}});
+                let budget_key = key("poddisruptionbudgets.policy", "b");
+                if dice.below(3) == 0 {
+                    world.put(budget_key, budget.to_string().into())
+                } else {
+                    world.remove(&budget_key)
+                }
+            }
+            what => {
+                let mut body = pod(dice, &pod_name);
+                if what == 5 {
+                    body["status"] = json!({"nominatedNodeName": node_name});
+                } else {
+                    body["spec"]["nodeName"] = node_name.into();
+                    let since = format!("1970-01-01T00:00:0{}Z", dice.below(9));
+                    body["status"] = json!({"phase": dice.pick(&["Running", "Succeeded"]), "startTime": since});
+                    if dice.below(5) == 0 {
+                        body["metadata"]["deletionTimestamp"] = "1970-01-01T00:01:00Z".into();
+                    }
+                }
+                world.put(pod_key, body.to_string().into());
+            }
+        }
+    }
+
+    fn key(resource: &'static str, name: &str) -> Key {
+        let namespace = if resource == "nodes" { "" } else { "default" };
+        Key::new(Resource(resource), namespace, name)
+    }
+
+    #[test]
+    fn what_is_remembered_changes_no_plan() {
+        let mut refused = 0;
+        for seed in 0..10 {
+            let mut dice = Dice(seed);
+            let mut world = World::new(Time::from_second(100).unwrap());
+            for _ in 0..120 {
+                happen(&mut dice, &mut world);
+                let pending = key("pods", "pending");
+                world.put(pending.clone(), pod(&mut Dice(dice.below(20)), "pending").to_string().into());
+                let mut fresh = World::new(world.now);
+                world.all().for_each(|row| fresh.put(row.key.clone(), row.body().0.to_string().into()));
+                (world.seed, fresh.seed) = (dice.0, dice.0);
+                let planned = plan(&world, &pending);
+                assert_eq!(planned, plan(&fresh, &pending), "seed {seed}");
+                refused += usize::from(planned.hold.is_some());
+            }
+        }
+        assert!((100..1100).contains(&refused), "{refused} of 1200");
     }
 }

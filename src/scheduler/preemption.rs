@@ -44,10 +44,13 @@ pub struct Choice<'a> {
 pub struct Dismissal {
     /// The pods.
     pub pods: Vec<Arc<Row>>,
-    /// How many of them a disruption budget would keep.
-    violations: usize,
+    harm: Harm,
     in_vain: Vec<Cow<'static, str>>,
 }
+
+/// What choices are compared by, the least harm first: how many pods a disruption budget would keep, the highest priority, all
+/// priorities, the number of pods, and how long the most important ones have run.
+type Harm = (usize, i32, i64, usize, Reverse<Time>);
 
 /// A pod that fits nowhere, and the number of each node's verdict.
 pub struct Preemptor<'a, 'b> {
@@ -72,7 +75,8 @@ impl<'a> Preemptor<'a, '_> {
         let enough = (count * PERCENT_COMPARED / 100).max(FEWEST_COMPARED).min(count);
         let budgets = budgets(world);
         let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
-        let (mut unhelpful, mut choices) = (0, Vec::new());
+        let (mut unhelpful, mut compared, mut spares_budgets) = (0, 0, false);
+        let mut best: Option<Choice<'a>> = None;
         // Not always the same nodes, where not all are compared.
         let first = world.seed as usize % count.max(1);
         for slot in (first..count).chain(0..first) {
@@ -80,20 +84,21 @@ impl<'a> Preemptor<'a, '_> {
                 unhelpful += 1;
                 continue;
             }
-            if choices.len() >= enough
-                && choices.iter().any(|(_, victims): &(_, Arc<Dismissal>)| victims.violations == 0)
-            {
+            if compared >= enough && spares_budgets {
                 break;
             }
             let victims = self.dismissal(opinions, slot, &budgets);
             if victims.pods.is_empty() {
                 victims.in_vain.iter().for_each(|why| *reasons.entry(why.clone()).or_default() += 1);
-            } else {
-                choices.push((slot, victims));
+                continue;
+            }
+            (compared, spares_budgets) = (compared + 1, spares_budgets || victims.harm.0 == 0);
+            if best.as_ref().is_none_or(|best| victims.harm < best.victims.harm) {
+                best = Some(Choice { node: &world.fleet()[slot].row, victims });
             }
         }
-        match choices.into_iter().min_by_key(|(_, victims)| self.harm(victims)) {
-            Some((slot, victims)) => Outcome::Victims(Choice { node: &world.fleet()[slot].row, victims }),
+        match best {
+            Some(choice) => Outcome::Victims(choice),
             None => {
                 let unhelpful =
                     Some(("Preemption is not helpful for scheduling", unhelpful)).filter(|(_, nodes)| *nodes > 0);
@@ -116,14 +121,11 @@ impl<'a> Preemptor<'a, '_> {
         priority(pod) < self.asks.fields.priority
     }
 
-    /// Who has to go from the node that stands here. That is known already unless it depends on more than the node and its pods.
+    /// Who has to go from the node that stands here. What budgets allow is not remembered.
     fn dismissal(&self, opinions: &mut Opinions, slot: usize, budgets: &[Budget<'_>]) -> Arc<Dismissal> {
         let world = self.asks.world;
         let find = || nodes::candidate(world, slot).map(|node| self.find(node, budgets)).unwrap_or_default();
-        if self.asks.go_by_pods() || !budgets.is_empty() || world.is_promised(slot) {
-            return Arc::new(find());
-        }
-        opinions.dismissal(world, slot, find)
+        if budgets.is_empty() { opinions.dismissal(self.asks, slot, find) } else { Arc::new(find()) }
     }
 
     /// The fewest and least important pods of a node whose end makes room, or why there are none.
@@ -151,30 +153,26 @@ impl<'a> Preemptor<'a, '_> {
             }
         }
         gone.sort_by_key(|pod| importance(pod));
-        Dismissal { pods: gone, violations, in_vain: Vec::new() }
+        Dismissal { harm: harm(&gone, violations), pods: gone, in_vain: Vec::new() }
     }
+}
 
-    /// What choices are compared by, the least harm first: budgets, the highest priority, all priorities, the number of pods, and how
-    /// long the most important ones have run.
-    fn harm(&self, victims: &Dismissal) -> (usize, i32, i64, usize, Reverse<Time>) {
-        let highest = victims.pods.first().map_or(0, |pod| priority(pod));
-        let above_lowest = |pod: &Arc<Row>| i64::from(priority(pod)) - i64::from(i32::MIN);
-        let most_important = victims.pods.iter().filter(|pod| priority(pod) == highest);
-        // A pod that has not said since when it runs does since now.
-        let now = self.asks.world.now;
-        let earliest = most_important.map(|pod| started(pod).unwrap_or(now)).min().unwrap_or(now);
-        let sum = victims.pods.iter().map(above_lowest).sum();
-        (victims.violations, highest, sum, victims.pods.len(), Reverse(earliest))
-    }
+fn harm(victims: &[Arc<Row>], violations: usize) -> Harm {
+    let highest = victims.first().map_or(0, |pod| priority(pod));
+    let above_lowest = |pod: &Arc<Row>| i64::from(priority(pod)) - i64::from(i32::MIN);
+    let most_important = victims.iter().filter(|pod| priority(pod) == highest);
+    let earliest = most_important.map(|pod| started(pod)).min().unwrap_or(Time::MAX);
+    (violations, highest, victims.iter().map(above_lowest).sum(), victims.len(), Reverse(earliest))
 }
 
 /// What is kept first comes first: the higher priority, then the longer it runs.
-fn importance(pod: &Row) -> (Reverse<i32>, bool, Option<Time>) {
-    (Reverse(priority(pod)), started(pod).is_none(), started(pod))
+fn importance(pod: &Row) -> (Reverse<i32>, Time) {
+    (Reverse(priority(pod)), started(pod))
 }
 
-fn started(pod: &Row) -> Option<Time> {
-    pod.pod().and_then(|pod| pod.started)
+/// A pod that has not said since when it runs does for less long than all others.
+fn started(pod: &Row) -> Time {
+    pod.pod().and_then(|pod| pod.started).unwrap_or(Time::MAX)
 }
 
 fn priority(pod: &Row) -> i32 {

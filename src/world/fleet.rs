@@ -103,7 +103,7 @@ impl Fleet {
     /// So many pods are promised a node now.
     pub(super) fn promise(&mut self, name: &Str, promised: usize) {
         if let Ok(slot) = self.slot(name) {
-            self.marks[slot].promised = promised;
+            self.marks[slot] = Mark { version: self.next_version(), promised };
         }
     }
 
@@ -138,8 +138,8 @@ impl World {
         self.fleet.slot(node).ok()
     }
 
-    /// The version of the node that stands here: another one whenever the node or one of its pods changes, and never one that any node
-    /// had before. None is 0.
+    /// The version of the node that stands here: another one whenever the node, one of its pods or one that it was promised to changes,
+    /// and never one that any node had before. None is 0.
     pub fn version_at(&self, slot: usize) -> u64 {
         self.fleet.marks.get(slot).map_or(0, |mark| mark.version)
     }
