@@ -25,8 +25,7 @@ pub fn explain(world: &World, key: &Key) -> Vec<Verdict> {
     let asks = filter::Asks::of(world, row, &wants);
     let refused: Vec<_> = candidates.iter().map(|node| filter::refused_by(&asks, node)).collect();
     let fitting = candidates.iter().zip(&refused).filter(|(_, refused)| refused.is_none()).map(|(node, _)| node);
-    let fitting: Vec<Ranked> =
-        fitting.map(|node| Ranked { slot: node.slot, merits: score::merits(&asks, node) }).collect();
+    let fitting: Vec<Ranked> = fitting.map(|node| Ranked::new(node.slot, score::merits(&asks, node))).collect();
     let mut scores = score::parts(&asks, &fitting).into_iter();
     let verdict = |(node, refused): (&Candidate<'_>, Option<(&'static str, Vec<filter::Refusal>)>)| Verdict {
         node: node.row.key.name.clone(),

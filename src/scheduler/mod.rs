@@ -74,16 +74,15 @@ fn plan(world: &World, key: &Key) -> Plan {
 /// Binds a pod to the best node, or makes room for it, or says why it has to wait.
 fn place(asks: &Asks<'_>, opinions: &mut Opinions, profile: &Profile, plan: &mut Plan) {
     let Asks { world, row, wants, .. } = *asks;
-    let verdicts = match survey(asks, opinions, sample(profile, nodes::count(world))) {
-        Survey::Fit(nodes) => {
-            let best = score::best(asks, &nodes, world.seed).and_then(|slot| world.fleet().get(slot));
-            best.into_iter().for_each(|node| assign(row, &node.row, plan));
-            return;
-        }
-        Survey::Refused(verdicts) => verdicts,
-    };
-    let outcome = profile.preempts.then(|| Preemptor { asks, verdicts: &verdicts }.preempt(opinions));
-    let tally = opinions.tally(&verdicts);
+    let mut survey = survey(asks, opinions, sample(profile, nodes::count(world)));
+    if !survey.fit.is_empty() {
+        let best = score::best(asks, &mut survey.fit, world.seed).and_then(|slot| world.fleet().get(slot));
+        best.into_iter().for_each(|node| assign(row, &node.row, plan));
+        opinions.survey = survey;
+        return;
+    }
+    let outcome = profile.preempts.then(|| Preemptor { asks, verdicts: &survey.verdicts }.preempt(opinions));
+    let tally = opinions.tally(&survey.verdicts);
     plan.hold = Some(hints::hold(row, wants, tally.plugins()));
     let mut wait = |why_not: Option<&str>, promised: Option<&str>| {
         let message = &message::unschedulable(&tally, why_not);
@@ -98,6 +97,7 @@ fn place(asks: &Asks<'_>, opinions: &mut Opinions, profile: &Profile, plan: &mut
             make_room(world, row, &choice, plan);
         }
     }
+    opinions.survey = survey;
 }
 
 /// The profile that a pod asks for by its `schedulerName`; none when another scheduler has it.
@@ -120,11 +120,12 @@ fn sample(profile: &Profile, nodes: usize) -> usize {
 }
 
 /// What the nodes say to a pod.
-enum Survey {
+#[derive(Default)]
+struct Survey {
     /// As many nodes that can take it as are to be ranked.
-    Fit(Vec<Ranked>),
-    /// No node can take it: the number of each one's verdict.
-    Refused(Vec<usize>),
+    fit: Vec<Ranked>,
+    /// When there are none, the number of each node's verdict.
+    verdicts: Vec<usize>,
 }
 
 /// Asks nodes until `wanted` have been found that can take the pod: the one that it was promised alone when that can, or those that it
@@ -132,24 +133,32 @@ enum Survey {
 fn survey(asks: &Asks<'_>, opinions: &mut Opinions, wanted: usize) -> Survey {
     let Asks { world, wants, .. } = *asks;
     let count = nodes::count(world);
+    // Its memory is that of the survey before: as large as there are nodes, and not to be had for each pod anew.
+    let mut survey = std::mem::take(&mut opinions.survey);
+    survey.fit.clear();
+    survey.verdicts.resize(count, FITS);
+    let mut ask = |slot: usize| {
+        survey.verdicts[slot] = opinions.verdict(asks, slot);
+        if survey.verdicts[slot] == FITS {
+            survey.fit.push(Ranked::new(slot, opinions.merits(asks, slot)));
+        }
+        survey.fit.len()
+    };
     let promised = asks.fields.nominated.as_ref().and_then(|node| world.slot_of(node));
-    if let Some(slot) = promised.filter(|slot| opinions.verdict(asks, *slot) == FITS) {
-        return Survey::Fit(vec![Ranked { slot, merits: opinions.merits(asks, slot) }]);
+    if promised.is_some_and(|slot| ask(slot) > 0) {
+        return survey;
     }
     let named: Vec<usize> = wants.named.iter().flatten().filter_map(|node| world.slot_of(node)).collect();
     let first = if count < FEWEST { 0 } else { (world.seed >> 16) as usize % count };
     let others = (first..count).chain(0..first).filter(|slot| !named.contains(slot));
-    let (mut fit, mut verdicts) = (Vec::new(), vec![FITS; count]);
+    let mut fit = 0;
     for (number, slot) in named.iter().copied().chain(others).enumerate() {
-        if fit.len() >= wanted || (number >= named.len() && !named.is_empty() && !fit.is_empty()) {
+        if fit >= wanted || (number >= named.len() && !named.is_empty() && fit > 0) {
             break;
         }
-        verdicts[slot] = opinions.verdict(asks, slot);
-        if verdicts[slot] == FITS {
-            fit.push(Ranked { slot, merits: opinions.merits(asks, slot) });
-        }
+        fit = ask(slot);
     }
-    if fit.is_empty() { Survey::Refused(verdicts) } else { Survey::Fit(fit) }
+    survey
 }
 
 fn assign(row: &Row, node: &Row, plan: &mut Plan) {

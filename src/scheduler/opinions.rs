@@ -5,6 +5,7 @@
 //! its pods has changed ([`World::version_at`]). What depends on pods elsewhere (spreading, affinity) is asked each time. Kubernetes
 //! does the like for pods that follow each other (KEP-5598).
 
+use super::Survey;
 use super::filter::{self, Asks, Refusal};
 use super::nodes::{self, Candidate};
 use super::preemption::Dismissal;
@@ -53,6 +54,8 @@ pub struct Opinions {
     dismissals: Vec<(u64, Arc<Dismissal>)>,
     /// The node that was promised to the pod that is asked about now.
     promised: Option<usize>,
+    /// The last survey, for its memory.
+    pub(super) survey: Survey,
 }
 
 /// What one node thinks.

@@ -22,7 +22,16 @@ pub struct Ranked {
     /// Where it stands in the fleet.
     pub slot: usize,
     /// What it is worth.
-    pub merits: Merits,
+    merits: Merits,
+    /// The weighted sum of all scores.
+    total: i64,
+}
+
+impl Ranked {
+    /// A node that is not ranked yet.
+    pub fn new(slot: usize, merits: Merits) -> Ranked {
+        Ranked { slot, merits, total: 0 }
+    }
 }
 
 /// The scores of the plugins, in the order of [`WEIGHTS`].
@@ -39,35 +48,38 @@ pub fn merits(asks: &Asks<'_>, node: &Candidate<'_>) -> Merits {
 }
 
 /// Where the best of the nodes stands; chance decides between equals. A single one is not ranked.
-pub fn best(asks: &Asks<'_>, nodes: &[Ranked], seed: u64) -> Option<usize> {
+pub fn best(asks: &Asks<'_>, nodes: &mut [Ranked], seed: u64) -> Option<usize> {
     if let [only] = nodes {
         return Some(only.slot);
     }
-    let totals: Vec<i64> = scores(asks, nodes).map(|scores| scores.iter().sum()).collect();
-    let best = totals.iter().max()?;
-    let equals: Vec<&Ranked> =
-        nodes.iter().zip(&totals).filter(|(_, total)| *total == best).map(|(node, _)| node).collect();
-    equals.get((seed % equals.len().max(1) as u64) as usize).map(|node| node.slot)
+    let score = scores(asks, nodes);
+    nodes.iter_mut().enumerate().for_each(|(index, node)| node.total = score(index, node).iter().sum());
+    let best = nodes.iter().map(|node| node.total).max()?;
+    let equals = || nodes.iter().filter(|node| node.total == best);
+    equals().nth((seed % equals().count() as u64) as usize).map(|node| node.slot)
 }
 
 /// What each plugin gives each node, its weight included.
 pub fn parts(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<[(&'static str, i64); WEIGHTS.len()]> {
+    let score = scores(asks, nodes);
     let named = |scores: Scores| std::array::from_fn(|plugin| (WEIGHTS[plugin].0, scores[plugin]));
-    scores(asks, nodes).map(named).collect()
+    nodes.iter().enumerate().map(|(index, node)| named(score(index, node))).collect()
 }
 
-fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> impl Iterator<Item = Scores> {
+/// The scores of each of these nodes, by its place among them.
+fn scores<'a>(asks: &'a Asks<'_>, nodes: &[Ranked]) -> impl Fn(usize, &Ranked) -> Scores + use<'a> {
     let most = |of: fn(&Merits) -> i32| i64::from(nodes.iter().map(|node| of(&node.merits)).max().unwrap_or(0));
     let (most_preferred, most_disliked) = (most(|node| node.preferred), most(|node| node.disliked));
     let (spread, neighbours) = (spread::score::scores(asks, nodes), neighbours::score::scores(asks, nodes));
-    nodes.iter().enumerate().map(move |(index, Ranked { slot, merits })| {
+    let given = |scores: &[i64], index: usize| scores.get(index).copied().unwrap_or(0);
+    move |index, Ranked { slot, merits, .. }| {
         let (preferred, disliked) = (i64::from(merits.preferred), i64::from(merits.disliked));
         let affinity = if most_preferred > 0 { preferred * 100 / most_preferred } else { 0 };
         let taints = if most_disliked > 0 { 100 - disliked * 100 / most_disliked } else { 100 };
         let (fit, balanced, images) = (merits.fit.into(), merits.balanced.into(), images::score(asks, *slot));
-        let scores = [fit, balanced, affinity, taints, spread[index], neighbours[index], images];
+        let scores = [fit, balanced, affinity, taints, given(&spread, index), given(&neighbours, index), images];
         std::array::from_fn(|plugin| asks.profile.weights[plugin] * scores[plugin])
-    })
+    }
 }
 
 /// TaintToleration: how many soft taints the pod does not bear.

@@ -261,7 +261,7 @@ fn place(what: &str, pods: usize, nodes: usize, wishes: fn(usize) -> Value) {
     println!("  events told {:.2} s later", lab.rest().as_secs_f64());
 }
 
-/// Nodes are full of less important pods; each new pod ends one of them (Kubernetes: PreemptionBasic).
+/// Nodes are full of less important pods; each new pod ends three of them (Kubernetes: PreemptionBasic).
 fn preempt(pods: usize, nodes: usize) {
     let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
     let low = json!({"terminationGracePeriodSeconds": 0, "priority": 0, "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "900m"}}}]});

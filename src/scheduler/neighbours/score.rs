@@ -5,12 +5,12 @@ use crate::scheduler::filter::Asks;
 use crate::scheduler::score::Ranked;
 use crate::world::{Crowd, Sort, Strength};
 
-/// Scores of nodes, 0 to 100. All 0 when nobody prefers anything.
+/// Scores of nodes, 0 to 100. None at all when nobody prefers anything.
 pub fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<i64> {
     let own = asks.wants.liked.iter().map(|(wish, weight)| (Near::of(asks.world, wish).crowd, *weight));
     let likings: Vec<(Crowd, i64)> = own.chain(theirs(asks)).collect();
     if likings.is_empty() {
-        return vec![0; nodes.len()];
+        return Vec::new();
     }
     let liking =
         |slot: usize| -> i64 { likings.iter().map(|(crowd, weight)| weight * crowd.at(slot).unwrap_or(0)).sum() };

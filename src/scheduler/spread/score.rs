@@ -7,11 +7,11 @@ use crate::scheduler::score::Ranked;
 /// The label whose places are single nodes: as many as there are candidates.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Scores of nodes, 0 to 100. All 0 when nothing is asked for.
+/// Scores of nodes, 0 to 100. None at all when nothing is asked for.
 pub fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<i64> {
     let (soft, strict) = super::constraints(asks.world, asks.pod, asks.row, &asks.profile, "ScheduleAnyway");
     if soft.is_empty() {
-        return vec![0; nodes.len()];
+        return Vec::new();
     }
     let crowds = crowds(&soft, strict, nodes);
     let known = || crowds.iter().flatten().copied();
