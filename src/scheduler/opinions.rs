@@ -2,7 +2,7 @@
 //!
 //! Whether a node refuses a pod by itself, what it is worth to the pod, and who would have to go from it, follow from the node, its pods
 //! and what the pod asks of nodes: all pods of a template get the same answer, and a node has to be asked again only when it or one of
-//! its pods has changed ([`World::version_at`]). What depends on pods elsewhere (spreading, affinity) is asked each time. Kubernetes
+//! its pods has changed ([`World::version_at`](crate::world::World::version_at)). What depends on pods elsewhere (spreading, affinity) is asked each time. Kubernetes
 //! does the like for pods that follow each other (KEP-5598).
 
 use super::Survey;
