@@ -5,17 +5,13 @@
 //! [`volume_provisioner`](super::volume_provisioner); nothing is provisioned here.
 
 use super::{pods, status};
-use crate::object::quantity::Quantity;
-use crate::object::selector::Selector;
 use crate::object::{Key, Object, Resource, time};
+use crate::world::storage::{self, BOUND_BY_CONTROLLER, CLAIMS, ClaimedBy, Place, VOLUMES};
 use crate::world::{EventType, Loop, Plan, Row, Verb, World};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-const CLAIMS: &str = "persistentvolumeclaims";
-const VOLUMES: &str = "persistentvolumes";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Finalizers of what is in use.
 const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
 const VOLUME_IN_USE: &str = "kubernetes.io/pv-protection";
@@ -34,8 +30,15 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
             claims.map(|claim| claim.key.clone()).chain([row.key.clone()]).collect()
         }
         "pods" => {
-            let going = world.list_in(CLAIMS, &row.key.namespace).filter(|claim| claim.is_deleting());
-            going.map(|claim| claim.key.clone()).collect()
+            let claims = world.list_in(CLAIMS, &row.key.namespace);
+            claims
+                .filter(|claim| claim.is_deleting() || storage::is_open(claim))
+                .map(|claim| claim.key.clone())
+                .collect()
+        }
+        storage::CLASSES => {
+            let open = world.list(CLAIMS).filter(|claim| storage::is_open(claim));
+            open.map(|claim| claim.key.clone()).collect()
         }
         _ => Vec::new(),
     }
@@ -78,17 +81,17 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
     let named = claim.text(&["spec", "volumeName"]).filter(|name| !name.is_empty()).map(str::to_owned);
     let volume = match &named {
         Some(name) => world.find(VOLUMES, "", name),
-        None => best(world, row, &claim),
+        None => storage::best(world, row, &claim),
     };
     let Some(volume) = volume else {
         return explain(world, row, claim, named, plan);
     };
     let mut body = volume.object();
-    match owner(&body, row) {
+    match storage::owner(&body, row) {
         ClaimedBy::Other => return plan.wait(format!("volume {} is bound to another claim", volume.key.name)),
         ClaimedBy::This => {}
         ClaimedBy::Nobody => {
-            body.set(&["spec", "claimRef"], reference(row));
+            body.set(&["spec", "claimRef"], storage::reference(row));
             if named.is_none() {
                 body.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
             }
@@ -115,7 +118,7 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
 fn explain(world: &World, row: &Row, claim: Object, named: Option<String>, plan: &mut Plan) {
     let phase = if claim.annotation(BIND_COMPLETED).is_some() { "Lost" } else { "Pending" };
     let class = claim.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
-    let known = world.find("storageclasses.storage.k8s.io", "", &class).is_some();
+    let known = storage::class_of(world, &claim).is_some();
     if phase == "Lost" {
         let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
         plan.event(row, EventType::Warning, "ClaimLost", message);
@@ -127,6 +130,8 @@ fn explain(world: &World, row: &Row, claim: Object, named: Option<String>, plan:
     } else if !known {
         let message = format!("storageclass.storage.k8s.io {class:?} not found");
         plan.event(row, EventType::Warning, "ProvisioningFailed", message);
+    } else if matches!(storage::place_of(world, row, &claim), Place::NotYet) {
+        await_consumer(world, row, plan);
     }
     plan.wait("no volume fulfils the claim");
     let mut new = status::of(&claim);
@@ -134,60 +139,16 @@ fn explain(world: &World, row: &Row, claim: Object, named: Option<String>, plan:
     status::write(plan, claim, new.into(), "no volume fulfils it");
 }
 
-/// Whose a volume is.
-#[derive(PartialEq)]
-enum ClaimedBy {
-    Nobody,
-    This,
-    Other,
-}
-
-/// A volume that names a claim without its uid is kept for whichever claim has that name.
-fn owner(volume: &Object, claim: &Row) -> ClaimedBy {
-    let Some(reference) = volume.at(&["spec", "claimRef"]).filter(|reference| reference.is_object()) else {
-        return ClaimedBy::Nobody;
+/// A claim that is met where its first consumer goes waits for one, or for that one's node.
+fn await_consumer(world: &World, row: &Row, plan: &mut Plan) {
+    let pods: Vec<&str> = storage::consumers(world, row).map(|pod| &*pod.key.name).collect();
+    let (reason, message) = match &pods[..] {
+        [] => ("WaitForFirstConsumer", "waiting for first consumer to be created before binding".to_owned()),
+        [pod] => ("WaitForPodScheduled", format!("waiting for pod {pod} to be scheduled")),
+        pods => ("WaitForPodScheduled", format!("waiting for pods {} to be scheduled", pods.join(","))),
     };
-    let same = reference["name"] == *claim.key.name && reference["namespace"] == *claim.key.namespace;
-    match reference["uid"].as_str() {
-        Some(uid) if same && *uid == *claim.uid => ClaimedBy::This,
-        None | Some("") if same => ClaimedBy::Nobody,
-        _ => ClaimedBy::Other,
-    }
-}
-
-/// What names a claim in a volume.
-pub(super) fn reference(claim: &Row) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": *claim.key.name,
-        "namespace": *claim.key.namespace, "uid": *claim.uid, "resourceVersion": claim.revision.to_string(),
-    })
-}
-
-/// The volume that is kept for a claim, else the smallest that fulfils it.
-pub(super) fn best<'w>(world: &'w World, row: &Row, claim: &Object) -> Option<&'w Arc<Row>> {
-    let quantity = |object: &Object, path: &[&str]| object.text(path).and_then(|text| Quantity::parse(text).ok());
-    let wanted = quantity(claim, &["spec", "resources", "requests", "storage"]).unwrap_or(Quantity::from_int(0));
-    let selector = claim.at(&["spec", "selector"]).map(Selector::from_label_selector);
-    let text = |object: &Object, name: &str, default: &str| object.text(&["spec", name]).unwrap_or(default).to_owned();
-    let fitting = world.list(VOLUMES).filter(|volume| !volume.is_deleting()).filter_map(|volume| {
-        let body = volume.object();
-        let modes = body.items(&["spec", "accessModes"]);
-        let capacity = quantity(&body, &["spec", "capacity", "storage"])?;
-        let selected = match &selector {
-            None => true,
-            Some(Ok(selector)) => selector.matches(|key| volume.label(key)),
-            Some(Err(_)) => false,
-        };
-        let fits = selected
-            && owner(&body, row) != ClaimedBy::Other
-            && capacity >= wanted
-            && claim.items(&["spec", "accessModes"]).iter().all(|mode| modes.contains(mode))
-            && text(&body, "volumeMode", "Filesystem") == text(claim, "volumeMode", "Filesystem")
-            && text(&body, "storageClassName", "") == text(claim, "storageClassName", "");
-        let kept = body.at(&["spec", "claimRef"]).is_some();
-        fits.then_some((!kept, capacity, volume))
-    });
-    fitting.min_by(|a, b| (a.0, a.1, &a.2.key).cmp(&(b.0, b.1, &b.2.key))).map(|(_, _, volume)| volume)
+    plan.event(row, EventType::Normal, reason, message.clone());
+    plan.wait(message);
 }
 
 /// Available, Bound or Released; a volume that is being deleted goes when it is not bound.

@@ -1,24 +1,20 @@
 //! Volumes for claims that no volume fulfils: a folder of the cluster for each, for classes whose provisioner is kloop's own.
 //!
-//! Makes the PersistentVolume and keeps it for its claim, which [`super::pv_binder`] then binds. The folder itself is made
+//! Makes the PersistentVolume and keeps it for its claim, which [`pv_binder`](super::pv_binder) then binds. The folder itself is made
 //! when the first pod mounts it, and goes with a volume that is to be deleted once its claim is gone.
 
-use super::pv_binder;
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::object::{Key, Object};
+use crate::world::storage::{self, CLAIMS, CLASSES, Place, VOLUMES};
 use crate::world::{Effect, EventType, Loop, Plan, Propagation, Row, Verb, World};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
-
-const CLAIMS: &str = "persistentvolumeclaims";
-const VOLUMES: &str = "persistentvolumes";
-const CLASSES: &str = "storageclasses.storage.k8s.io";
 
 /// The loop of claims that want a new volume.
 pub const LOOP: Loop = Loop { name: "local-provisioner", root: CLAIMS, concerns, plan };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
-    let waits = |claim: &&Arc<Row>| !claim.mentions("\"volumeName\":\"");
+    let waits = |claim: &&Arc<Row>| storage::is_open(claim);
     match row.key.resource.0 {
         CLAIMS | VOLUMES => vec![row.key.clone()],
         CLASSES => world.list(CLAIMS).filter(waits).map(|claim| claim.key.clone()).collect(),
@@ -43,21 +39,21 @@ fn provision(world: &World, row: &Arc<Row>, claim: &Object, plan: &mut Plan) {
     if claim.text(&["spec", "volumeName"]).is_some_and(|name| !name.is_empty()) {
         return;
     }
-    let class = claim.text(&["spec", "storageClassName"]).unwrap_or_default();
-    let class = world.find(CLASSES, "", class).map(|class| class.object());
-    let Some(class) = class.filter(|class| class.text(&["provisioner"]) == Some(LOCAL_DRIVER)) else { return };
+    let Some(class) =
+        storage::class_of(world, claim).filter(|class| class.text(&["provisioner"]) == Some(LOCAL_DRIVER))
+    else {
+        return;
+    };
     let name = format!("pvc-{}", row.uid);
-    if world.find(VOLUMES, "", &name).is_some() || pv_binder::best(world, row, claim).is_some() {
+    if world.find(VOLUMES, "", &name).is_some() || storage::best(world, row, claim).is_some() {
         return;
     }
     if let Some(why) = unsupported(claim) {
         let message = format!("failed to provision volume with StorageClass {:?}: {why}", class.name());
         return plan.event(row, EventType::Warning, "ProvisioningFailed", message);
     }
-    if class.text(&["volumeBindingMode"]) == Some("WaitForFirstConsumer") && !is_used(world, row) {
-        let message = "waiting for first consumer to be created before binding";
-        plan.event(row, EventType::Normal, "WaitForFirstConsumer", message);
-        return plan.wait(message);
+    if matches!(storage::place_of(world, row, claim), Place::NotYet) {
+        return plan.wait("no pod that uses the claim has a node");
     }
     plan.event(row, EventType::Normal, "ProvisioningSucceeded", format!("Successfully provisioned volume {name}"));
     plan.write(Verb::Create(volume(row, claim, &class, &name)), format!("the claim {} wants it", row.key.path()));
@@ -70,20 +66,6 @@ fn unsupported(claim: &Object) -> Option<&'static str> {
     claim.at(&["spec", "selector"]).map(|_| "claim.Spec.Selector is not supported for dynamic provisioning")
 }
 
-fn is_used(world: &World, claim: &Row) -> bool {
-    let name = format!("{:?}", &*claim.key.name);
-    let uses = |pod: &Row| {
-        let names = |volume: &Value| {
-            let own = format!("{}-{}", pod.key.name, volume["name"].as_str().unwrap_or_default());
-            volume["persistentVolumeClaim"]["claimName"] == *claim.key.name
-                || (volume["ephemeral"].is_object() && *own == *claim.key.name)
-        };
-        pod.object().items(&["spec", "volumes"]).iter().any(names)
-    };
-    let owned = |pod: &Row| claim.owners.iter().any(|owner| *owner.uid == *pod.uid);
-    world.list_in("pods", &claim.key.namespace).any(|pod| (pod.mentions(&name) || owned(pod)) && uses(pod))
-}
-
 fn volume(row: &Row, claim: &Object, class: &Object, name: &str) -> Object {
     let spec = |field: &str| claim.at(&["spec", field]).cloned().unwrap_or_default();
     let size = claim.at(&["spec", "resources", "requests", "storage"]).cloned().unwrap_or(json!("0"));
@@ -93,7 +75,7 @@ fn volume(row: &Row, claim: &Object, class: &Object, name: &str) -> Object {
         "spec": {
             "capacity": {"storage": size}, "accessModes": spec("accessModes"), "volumeMode": "Filesystem",
             "persistentVolumeReclaimPolicy": class.text(&["reclaimPolicy"]).unwrap_or("Delete"),
-            "storageClassName": class.name(), "claimRef": pv_binder::reference(row),
+            "storageClassName": class.name(), "claimRef": storage::reference(row),
             "csi": {"driver": LOCAL_DRIVER, "volumeHandle": name},
         },
     }))

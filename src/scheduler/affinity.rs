@@ -1,7 +1,7 @@
 //! Node selectors and node affinity.
 
 use crate::object::Object;
-use crate::world::Row;
+use crate::world::{Row, terms};
 use serde_json::Value;
 
 /// Whether a pod asks for some nodes rather than others.
@@ -17,9 +17,7 @@ pub fn node_matches(pod: &Object, node: &Row) -> bool {
 
 /// Whether a node satisfies what a node affinity requires.
 pub fn required_matches(affinity: &Value, node: &Row) -> bool {
-    let required = &affinity["requiredDuringSchedulingIgnoredDuringExecution"];
-    let Some(terms) = required["nodeSelectorTerms"].as_array() else { return true };
-    terms.iter().any(|term| term_matches(term, node))
+    terms::any_matches(&affinity["requiredDuringSchedulingIgnoredDuringExecution"], node)
 }
 
 /// The nodes that the required terms name, when every term names some (`matchFields` of `metadata.name`).
@@ -39,33 +37,8 @@ pub fn preference(pod: &Object, added: &Value, node: &Row) -> i64 {
     let own = pod.items(&["spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"]);
     let added = added["preferredDuringSchedulingIgnoredDuringExecution"].as_array().into_iter().flatten();
     let weight = |term: &Value| {
-        let matches = term_matches(&term["preference"], node);
+        let matches = terms::matches(&term["preference"], node);
         term["weight"].as_i64().filter(|_| matches).unwrap_or(0)
     };
     own.iter().chain(added).map(weight).sum()
-}
-
-/// A term with no expressions matches nothing.
-fn term_matches(term: &Value, node: &Row) -> bool {
-    let list = |field: &str| term[field].as_array().map_or(&[][..], Vec::as_slice);
-    let (labels, fields) = (list("matchExpressions"), list("matchFields"));
-    let by_label = |one: &Value| matches(one, node.label(one["key"].as_str().unwrap_or_default()));
-    let by_field = |one: &Value| matches(one, (one["key"] == "metadata.name").then_some(&*node.key.name));
-    !(labels.is_empty() && fields.is_empty()) && labels.iter().all(by_label) && fields.iter().all(by_field)
-}
-
-fn matches(requirement: &Value, actual: Option<&str>) -> bool {
-    let values = requirement["values"].as_array().map_or(&[][..], Vec::as_slice);
-    let listed = actual.is_some_and(|actual| values.iter().any(|value| value == actual));
-    let number = |text: Option<&str>| text.and_then(|text| text.parse::<i64>().ok());
-    let (ours, bound) = (number(actual), number(values.first().and_then(Value::as_str)));
-    match requirement["operator"].as_str() {
-        Some("In") => listed,
-        Some("NotIn") => !listed,
-        Some("Exists") => actual.is_some(),
-        Some("DoesNotExist") => actual.is_none(),
-        Some("Gt") => ours.zip(bound).is_some_and(|(ours, bound)| ours > bound),
-        Some("Lt") => ours.zip(bound).is_some_and(|(ours, bound)| ours < bound),
-        _ => false,
-    }
 }

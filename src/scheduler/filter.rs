@@ -3,6 +3,7 @@
 use super::neighbours::Neighbours;
 use super::nodes::Candidate;
 use super::spread::Spread;
+use super::volumes::{self, Storage};
 use super::wants::Wants;
 use super::{affinity, profile_of, tolerations};
 use crate::object::{Object, Str};
@@ -29,6 +30,8 @@ pub struct Asks<'a> {
     pub neighbours: Neighbours,
     /// How it wants to be spread.
     pub spread: Spread,
+    /// What its claims ask of nodes, or what keeps it from all of them.
+    pub storage: Result<Storage<'a>, String>,
 }
 
 impl<'a> Asks<'a> {
@@ -44,6 +47,7 @@ impl<'a> Asks<'a> {
             fields: row.pod().map_or_else(Cow::default, Cow::Borrowed),
             neighbours: Neighbours::of(world, row, wants),
             spread: Spread::of(world, &wants.pod, row, &profile),
+            storage: Storage::of(world, row, &wants.pod),
             profile,
         }
     }
@@ -59,6 +63,10 @@ impl<'a> Asks<'a> {
 
     fn may_refuse(&self, plugin: &str) -> bool {
         !self.profile.without.contains(plugin)
+    }
+
+    fn has_claims(&self) -> bool {
+        self.storage.as_ref().is_ok_and(|storage| !storage.is_empty())
     }
 
     /// Whether it matters which pods run where, beyond what they use.
@@ -106,7 +114,13 @@ const OF_NODES: &[(&str, Plugin)] = &[
 type CrowdPlugin = fn(&Asks<'_>, usize) -> Option<Refusal>;
 
 /// They come after the others.
-const OF_CROWDS: &[(&str, CrowdPlugin)] = &[("PodTopologySpread", spread), ("InterPodAffinity", neighbours)];
+const OF_CROWDS: &[(&str, CrowdPlugin)] = &[
+    (volumes::RESTRICTIONS, volume_in_use),
+    (volumes::BINDING, volume_binding),
+    (volumes::ZONE, volume_zone),
+    ("PodTopologySpread", spread),
+    ("InterPodAffinity", neighbours),
+];
 
 /// Why a node cannot take the pod; empty when it can.
 pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
@@ -134,7 +148,7 @@ pub fn refused_by_itself(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> 
 
 /// Why the pods everywhere keep the pod from the node that stands here.
 pub fn refused_by_crowds(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
-    if !asks.go_by_pods() {
+    if !asks.go_by_pods() && !asks.has_claims() {
         return None;
     }
     let mut plugins = OF_CROWDS.iter().filter(|(name, _)| asks.may_refuse(name));
@@ -158,6 +172,23 @@ fn named_nodes(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let elsewhere =
         asks.wants.named.as_ref().is_some_and(|names| !names.iter().any(|name| **name == *node.row.key.name));
     because(elsewhere, "node(s) didn't satisfy plugin(s) [NodeAffinity]", true)
+}
+
+/// VolumeRestrictions.
+fn volume_in_use(asks: &Asks<'_>, _slot: usize) -> Option<Refusal> {
+    asks.storage.as_ref().ok()?.in_use().map(|reason| Refusal::new(reason.into(), false))
+}
+
+/// VolumeBinding.
+fn volume_binding(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+    let node = asks.world.fleet().get(slot)?;
+    asks.storage.as_ref().ok()?.unbound_on(&node.row).map(|reason| Refusal::new(reason.into(), true))
+}
+
+/// VolumeZone.
+fn volume_zone(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+    let node = asks.world.fleet().get(slot)?;
+    asks.storage.as_ref().ok()?.out_of_zone(&node.row).map(|reason| Refusal::new(reason.into(), true))
 }
 
 /// PodTopologySpread.

@@ -6,15 +6,14 @@
 
 use super::filter::{self, Asks};
 use super::nodes;
+use super::volumes::{BINDING, RESTRICTIONS, ZONE};
 use super::wants::{Wants, Wish};
 use crate::object::Str;
 use crate::world::plan::Hold;
+use crate::world::storage;
 use crate::world::{Row, Term, World};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// The plugin whose claims are missing or unbound.
-pub const CLAIMS: &str = "VolumeBinding";
 
 /// What a pod waits for that these plugins refused.
 pub fn hold(row: &Row, wants: &Wants, causes: BTreeSet<&'static str>) -> Hold {
@@ -48,13 +47,13 @@ pub fn wakers(hold: &Hold) -> Vec<&'static str> {
                 "a pod that it wants near comes",
                 "a pod that it does not want near, or that does not want it near, goes",
             ],
-            CLAIMS => &["a claim is made or bound"],
+            BINDING => &["a claim is made or bound", "a volume is made or freed", "a node gets other labels"],
+            ZONE => &["a node gets other labels"],
+            RESTRICTIONS => &["the pod that uses its claim ends"],
             _ => &[],
         }
     };
-    // A node that comes does not help who waits for a claim.
-    let new_node = hold.causes.iter().all(|cause| *cause != CLAIMS).then_some("a node is added");
-    let mut wakers: Vec<&str> = new_node.into_iter().collect();
+    let mut wakers = vec!["a node is added"];
     for waker in hold.causes.iter().flat_map(of_cause) {
         if !wakers.contains(waker) {
             wakers.push(waker);
@@ -91,8 +90,8 @@ pub fn helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> b
     match row.key.resource.0 {
         "nodes" => node_helps(world, hold, waiting, change),
         "pods" => pod_helps(world, hold, waiting, change),
-        "persistentvolumeclaims" => held_by(CLAIMS) && row.key.namespace == waiting.key.namespace,
-        "persistentvolumes" | "storageclasses.storage.k8s.io" => held_by(CLAIMS),
+        storage::CLAIMS => [BINDING, ZONE].into_iter().any(held_by) && row.key.namespace == waiting.key.namespace,
+        storage::VOLUMES | storage::CLASSES => [BINDING, ZONE].into_iter().any(held_by),
         // Constraints by default are about what Services and owners select.
         "services" => held_by("PodTopologySpread") && hold.spread.is_empty(),
         "namespaces" => held_by("InterPodAffinity"),
@@ -123,7 +122,7 @@ fn node_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> 
                 }
                 "TaintToleration" => was.is_some_and(|was| was.taints != fields.taints),
                 "NodeUnschedulable" => was.is_some_and(|was| was.unschedulable != fields.unschedulable),
-                "NodeAffinity" => is_relabelled,
+                "NodeAffinity" | BINDING | ZONE => is_relabelled,
                 _ => false,
             }
     };
@@ -150,6 +149,7 @@ fn pod_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> b
     hold.causes.iter().any(|cause| match *cause {
         "NodeResourcesFit" => makes_room(world, waiting, change),
         "NodePorts" => left.is_some(),
+        RESTRICTIONS => left.is_some_and(|row| row.key.namespace == waiting.key.namespace),
         "PodTopologySpread" => {
             let leaving = change.after.filter(|row| is.is_some() && row.is_deleting());
             [came, left, leaving].into_iter().flatten().any(|row| {
@@ -318,7 +318,7 @@ mod tests {
             told(&["NodeAffinity", "NodeResourcesFit"]),
             "a node is added, or a node gets other labels, or a node offers more, or a pod ends on a node that has room for it then"
         );
-        assert_eq!(told(&[CLAIMS]), "a claim is made or bound");
+        assert_eq!(told(&[RESTRICTIONS]), "a node is added, or the pod that uses its claim ends");
     }
 
     #[test]

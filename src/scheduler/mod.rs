@@ -6,7 +6,6 @@
 //! Start reading at [`plan`].
 
 mod affinity;
-mod claims;
 pub mod config;
 pub mod explain;
 mod filter;
@@ -20,6 +19,7 @@ mod preemption;
 mod score;
 mod spread;
 mod tolerations;
+mod volumes;
 mod wants;
 
 use crate::object::{Key, Object, time};
@@ -60,13 +60,13 @@ fn plan(world: &World, key: &Key) -> Plan {
         hold_back(world, row, &mut plan, &Held { reason: "SchedulingGated", message, promised: None });
         return plan;
     }
-    if let Some(problem) = claims::problem(world, row, &wants.pod) {
-        let why = message::nowhere(nodes::count(world), &problem);
-        plan.hold = Some(hints::hold(row, &wants, BTreeSet::from([hints::CLAIMS])));
+    let asks = Asks::of(world, row, &wants);
+    if let Err(problem) = &asks.storage {
+        let why = message::nowhere(nodes::count(world), problem);
+        plan.hold = Some(hints::hold(row, &wants, BTreeSet::from([volumes::BINDING])));
         hold_back(world, row, &mut plan, &Held { reason: "Unschedulable", message: &why, promised: None });
         return plan;
     }
-    let asks = Asks::of(world, row, &wants);
     Opinions::on(&asks, |opinions| place(&asks, opinions, profile, &mut plan));
     plan
 }
@@ -77,7 +77,7 @@ fn place(asks: &Asks<'_>, opinions: &mut Opinions, profile: &Profile, plan: &mut
     let mut survey = survey(asks, opinions, sample(profile, nodes::count(world)));
     if !survey.fit.is_empty() {
         let best = score::best(asks, &mut survey.fit, world.seed).and_then(|slot| world.fleet().get(slot));
-        best.into_iter().for_each(|node| assign(row, &node.row, plan));
+        best.into_iter().for_each(|node| assign(asks, &node.row, plan));
         opinions.survey = survey;
         return;
     }
@@ -161,8 +161,11 @@ fn survey(asks: &Asks<'_>, opinions: &mut Opinions, wanted: usize) -> Survey {
     survey
 }
 
-fn assign(row: &Row, node: &Row, plan: &mut Plan) {
-    let name = &node.key.name;
+fn assign(asks: &Asks<'_>, node: &Row, plan: &mut Plan) {
+    let (row, name) = (asks.row, &node.key.name);
+    for (verb, why) in asks.storage.iter().flat_map(|storage| storage.settle_on(node)) {
+        plan.write(verb, why);
+    }
     let bind = Verb::Bind { pod: row.key.clone(), uid: row.uid.clone(), node: name.clone() };
     plan.write(bind, format!("bound {} to node {name}", row.key.path()));
     let message = format!("Successfully assigned {} to {name}", row.key.path());

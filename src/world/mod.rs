@@ -23,6 +23,8 @@ pub mod row;
 mod select;
 mod staged;
 pub mod stance;
+pub mod storage;
+pub mod terms;
 pub mod usage;
 pub mod volume;
 mod wishes;

@@ -1,0 +1,339 @@
+//! The plugins about volumes: VolumeBinding, VolumeZone and VolumeRestrictions.
+//!
+//! Claims of a class that waits for its first consumer are met where the pod goes: with a volume that can be had there and fulfils
+//! them, or else with one that is made for them. What was chosen is written together with the binding, so that no two pods take the same
+//! volume. How many volumes a driver can attach to a node is not counted.
+
+use crate::object::quantity::Quantity;
+use crate::object::{Object, Str};
+use crate::world::storage::{self, Candidate, ClaimedBy, Place};
+use crate::world::{Row, Verb, World, terms};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The plugin that binds claims.
+pub const BINDING: &str = "VolumeBinding";
+/// The plugin that goes by the zones in volumes' labels.
+pub const ZONE: &str = "VolumeZone";
+/// The plugin that keeps a volume to one pod.
+pub const RESTRICTIONS: &str = "VolumeRestrictions";
+
+const NOT_THERE: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+const ELSEWHERE: &str = "node(s) didn't match PersistentVolume's node affinity";
+const NONE_LEFT: &str = "node(s) didn't find available persistent volumes to bind";
+const OTHER_ZONE: &str = "node(s) had no available volume zone";
+const IN_USE: &str = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
+
+/// Labels of volumes that say where they can be had; several values stand beside each other with `__` between.
+const ZONES: [&str; 4] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+];
+
+/// Classes whose volumes nobody makes.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// What a pod's claims ask of nodes.
+#[derive(Clone, Default)]
+pub struct Storage<'w> {
+    /// The volumes that it has; none for one that is gone.
+    bound: Vec<Option<(Arc<Row>, Object)>>,
+    /// The claims that are met where it goes, the smallest first: what is left of the volumes is left for the larger.
+    open: Vec<Open<'w>>,
+    /// Another pod uses a claim that is for one pod alone.
+    is_in_use: bool,
+}
+
+/// A claim that waits for its first consumer.
+#[derive(Clone)]
+struct Open<'w> {
+    row: Arc<Row>,
+    claim: Object,
+    wanted: Quantity,
+    volumes: Vec<Candidate<'w>>,
+    class: Object,
+}
+
+impl<'w> Storage<'w> {
+    /// Reads the claims of a pod; or says what keeps it from every node.
+    pub fn of(world: &'w World, row: &Row, pod: &Object) -> Result<Storage<'w>, String> {
+        let mut storage = Storage::default();
+        let mut is_unbound = false;
+        for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
+            let Some(claim) = world.get(&storage::key(&row.key.namespace, &name)) else {
+                return Err(format!("persistentvolumeclaim {name:?} not found"));
+            };
+            if claim.is_deleting() {
+                return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+            }
+            let body = claim.object();
+            storage.is_in_use |= is_for_one_pod(&body) && is_used_beside(world, claim, row);
+            let named = body.text(&["spec", "volumeName"]).filter(|volume| !volume.is_empty());
+            match (named, storage::place_of(world, claim, &body)) {
+                (Some(_), _) if body.text(&["status", "phase"]) != Some("Bound") => is_unbound = true,
+                (Some(volume), _) => {
+                    let volume = world.find(storage::VOLUMES, "", volume);
+                    storage.bound.push(volume.map(|volume| (volume.clone(), volume.object())));
+                }
+                (None, Place::Anywhere) => is_unbound = true,
+                (None, _) => {
+                    let class = storage::class_of(world, &body).ok_or_else(|| "a StorageClass is gone".to_owned())?;
+                    let volumes = storage::candidates(world, claim, &body);
+                    let wanted = storage::wanted(&body);
+                    storage.open.push(Open { row: claim.clone(), claim: body, wanted, volumes, class });
+                }
+            }
+        }
+        storage.open.sort_by_key(|open| open.wanted);
+        if is_unbound { Err("pod has unbound immediate PersistentVolumeClaims".to_owned()) } else { Ok(storage) }
+    }
+
+    /// Whether it has no claims that a node could fail.
+    pub fn is_empty(&self) -> bool {
+        self.bound.is_empty() && self.open.is_empty() && !self.is_in_use
+    }
+
+    /// VolumeRestrictions: why no node can take it while another pod runs.
+    pub fn in_use(&self) -> Option<&'static str> {
+        self.is_in_use.then_some(IN_USE)
+    }
+
+    /// VolumeBinding: why a node cannot take it.
+    pub fn unbound_on(&self, node: &Row) -> Option<&'static str> {
+        if self.bound.iter().any(Option::is_none) {
+            return Some(NOT_THERE);
+        }
+        if !self.bound.iter().flatten().all(|(_, volume)| storage::reaches(volume, node)) {
+            return Some(ELSEWHERE);
+        }
+        self.met_on(node).is_none().then_some(NONE_LEFT)
+    }
+
+    /// VolumeZone: why a node cannot take it. Nodes that are in no zone are in every one.
+    pub fn out_of_zone(&self, node: &Row) -> Option<&'static str> {
+        let zoned = |volume: &Row| {
+            ZONES.iter().any(|label| match (volume.label(label), node.label(label)) {
+                (Some(zones), Some(zone)) => !zones.split("__").any(|one| one == zone),
+                (Some(_), None) => ZONES.iter().any(|label| node.label(label).is_some()),
+                _ => false,
+            })
+        };
+        self.bound.iter().flatten().any(|(volume, _)| zoned(volume)).then_some(OTHER_ZONE)
+    }
+
+    /// What has to be written for its claims when it goes to a node.
+    pub fn settle_on(&self, node: &Row) -> Vec<(Verb, String)> {
+        let met = self.met_on(node).unwrap_or_default();
+        let settle = |(open, volume): (&Open<'_>, Option<&Candidate<'_>>)| match volume {
+            Some(volume) if storage::owner(&volume.body, &open.row) == ClaimedBy::This => None,
+            Some(volume) => {
+                let why = format!("volume {} is kept for the claim {}", volume.row.key.name, open.row.key.path());
+                Some((Verb::Update(storage::taken_by(volume.body.clone(), &open.row)), why))
+            }
+            None => {
+                let mut claim = open.claim.clone();
+                claim.set(&["metadata", "annotations", storage::SELECTED_NODE], &*node.key.name);
+                Some((Verb::Update(claim), format!("the claim {} is met on {}", open.row.key.path(), node.key.name)))
+            }
+        };
+        met.into_iter().filter_map(settle).collect()
+    }
+
+    /// The volume of each open claim on a node, none for one that is to be made; none at all where one cannot be met.
+    fn met_on(&self, node: &Row) -> Option<Vec<(&Open<'w>, Option<&Candidate<'w>>)>> {
+        let mut taken: HashSet<&Str> = HashSet::new();
+        let mut met = Vec::new();
+        for open in &self.open {
+            let free = |volume: &&Candidate<'_>| {
+                (volume.is_kept || storage::reaches(&volume.body, node)) && !taken.contains(&volume.row.key.name)
+            };
+            let volume = open.volumes.iter().find(free);
+            if volume.is_none() && !is_made_on(&open.class, node) {
+                return None;
+            }
+            taken.extend(volume.map(|volume| &volume.row.key.name));
+            met.push((open, volume));
+        }
+        Some(met)
+    }
+}
+
+/// Whether volumes of a class can be made for a node.
+fn is_made_on(class: &Object, node: &Row) -> bool {
+    let topologies = class.items(&["allowedTopologies"]);
+    let is_there = |topology: &Value| {
+        let wanted = topology["matchLabelExpressions"].as_array().into_iter().flatten();
+        let wanted = wanted.map(|one| json!({"key": one["key"], "operator": "In", "values": one["values"]}));
+        terms::matches(&json!({"matchExpressions": wanted.collect::<Vec<_>>()}), node)
+    };
+    class.text(&["provisioner"]) != Some(NO_PROVISIONER) && (topologies.is_empty() || topologies.iter().any(is_there))
+}
+
+fn is_for_one_pod(claim: &Object) -> bool {
+    claim.items(&["spec", "accessModes"]).iter().any(|mode| mode == "ReadWriteOncePod")
+}
+
+fn is_used_beside(world: &World, claim: &Row, row: &Row) -> bool {
+    let lives = |pod: &Row| pod.pod().is_some_and(|pod| pod.node.is_some() && !pod.phase.is_terminal());
+    storage::consumers(world, claim).any(|pod| pod.uid != row.uid && lives(pod))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan;
+    use super::*;
+    use crate::kinds;
+    use crate::object::{Key, Resource, Time};
+
+    /// Nodes `a` and `b` in zones `za` and `zb`, a node `c` in none, classes, and what a case adds.
+    fn world(documents: &str) -> World {
+        let fixed = "
+{apiVersion: v1, kind: Node, metadata: {name: a, labels: {topology.kubernetes.io/zone: za}}, status: {allocatable: {pods: '9'}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: b, labels: {topology.kubernetes.io/zone: zb}}, status: {allocatable: {pods: '9'}}}
+---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: by-hand}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}
+---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: made}, provisioner: any, volumeBindingMode: WaitForFirstConsumer}
+---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: made-in-zb}, provisioner: any, volumeBindingMode: WaitForFirstConsumer, allowedTopologies: [{matchLabelExpressions: [{key: topology.kubernetes.io/zone, values: [zb]}]}]}
+---
+";
+        let mut world = World::new(Time::UNIX_EPOCH);
+        for (number, document) in format!("{fixed}{documents}").split("\n---\n").enumerate() {
+            let mut object = Object(serde_yaml::from_str(document).unwrap());
+            let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
+            object.set(&["metadata", "uid"], format!("{number}"));
+            object.set(&["metadata", "resourceVersion"], "1");
+            let namespace = if kind.namespaced { "default" } else { "" };
+            object.set(&["metadata", "namespace"], namespace);
+            world.put(Key::new(kind.resource, namespace, object.name()), object.0.to_string().into());
+        }
+        world
+    }
+
+    fn volume(name: &str, size: &str, class: &str, zone: &str) -> String {
+        let affinity = format!(
+            "nodeAffinity: {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: topology.kubernetes.io/zone, operator: In, values: [{zone}]}}]}}]}}}}"
+        );
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}}}, spec: {{capacity: {{storage: {size}}}, accessModes: [ReadWriteOnce], storageClassName: {class}, {affinity}}}}}"
+        )
+    }
+
+    fn claim(name: &str, size: &str, class: &str, more: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}}}, spec: {{accessModes: [ReadWriteOnce], storageClassName: {class}, resources: {{requests: {{storage: {size}}}}}{more}}}}}"
+        )
+    }
+
+    fn pod(name: &str, claims: &[&str], more: &str) -> String {
+        let volumes: Vec<String> = claims
+            .iter()
+            .map(|claim| format!("{{name: {claim}, persistentVolumeClaim: {{claimName: {claim}}}}}"))
+            .collect();
+        let volumes = volumes.join(", ");
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: x}}], volumes: [{volumes}]{more}}}}}"
+        )
+    }
+
+    /// What the plan for pod `p` writes: nodes, volumes that are kept and for whom, claims and their nodes, or the message.
+    fn outcome(documents: &[String]) -> String {
+        let world = world(&documents.join("\n---\n"));
+        let plan = plan(&world, &Key::new(Resource("pods"), "default", "p"));
+        let told = plan.writes.iter().map(|write| match &write.verb {
+            Verb::Bind { node, .. } => node.to_string(),
+            Verb::Update(object) if object.kind() == "PersistentVolume" => {
+                format!("{}={}", object.name(), object.text(&["spec", "claimRef", "name"]).unwrap())
+            }
+            Verb::Update(object) => format!("{}@{}", object.name(), object.annotation(storage::SELECTED_NODE).unwrap()),
+            Verb::Status(pod) => {
+                let message = pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap();
+                message
+                    .split(" no new claims")
+                    .next()
+                    .unwrap()
+                    .trim_start_matches("0/2 nodes are available: ")
+                    .to_owned()
+            }
+            _ => "?".to_owned(),
+        });
+        told.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_pod_goes_where_its_claims_can_be_met() {
+        let bound = |zone: &str| {
+            let mut claim = claim("d", "1Gi", "''", ", volumeName: v");
+            claim.truncate(claim.len() - 1);
+            [claim + ", status: {phase: Bound}}", volume("v", "1Gi", "''", zone)].to_vec()
+        };
+        let labelled = bound("za, zb")[1].replace("name: v", "name: v, labels: {topology.kubernetes.io/zone: zb__zc}");
+        let p = || pod("p", &["d"], "");
+        let nowhere = "2 node(s) didn't match PersistentVolume's node affinity.";
+        let none = "2 node(s) didn't find available persistent volumes to bind.";
+        let cases: [(&str, Vec<String>, &str); 12] = [
+            ("its volume is there", [bound("zb"), vec![p()]].concat(), "b"),
+            ("its volume is nowhere", [bound("zx"), vec![p()]].concat(), nowhere),
+            ("by label", vec![bound("zb")[0].clone(), labelled, p()], "b"),
+            (
+                "its volume is gone",
+                vec![bound("zb")[0].clone(), p()],
+                "2 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).",
+            ),
+            ("no claim", vec![p()], "persistentvolumeclaim \"d\" not found"),
+            ("unbound", vec![claim("d", "1Gi", "''", ""), p()], "pod has unbound immediate PersistentVolumeClaims"),
+            ("by hand", vec![claim("d", "1Gi", "by-hand", ""), volume("v", "2Gi", "by-hand", "zb"), p()], "v=d b"),
+            ("too small", vec![claim("d", "3Gi", "by-hand", ""), volume("v", "2Gi", "by-hand", "zb"), p()], none),
+            ("made", vec![claim("d", "1Gi", "made-in-zb", ""), p()], "d@b b"),
+            (
+                "rather found",
+                vec![
+                    claim("d", "1Gi", "made", ""),
+                    volume("v", "2Gi", "made", "za"),
+                    pod("p", &["d"], ", nodeSelector: {topology.kubernetes.io/zone: za}"),
+                ],
+                "v=d a",
+            ),
+            (
+                "each its own",
+                vec![
+                    claim("d", "2Gi", "by-hand", ""),
+                    claim("e", "1Gi", "by-hand", ""),
+                    volume("v", "2Gi", "by-hand", "zb"),
+                    volume("w", "1Gi", "by-hand", "zb"),
+                    pod("p", &["d", "e"], ""),
+                ],
+                "w=e v=d b",
+            ),
+            (
+                "two want one",
+                vec![
+                    claim("d", "1Gi", "by-hand", ""),
+                    claim("e", "1Gi", "by-hand", ""),
+                    volume("v", "2Gi", "by-hand", "zb"),
+                    pod("p", &["d", "e"], ""),
+                ],
+                none,
+            ),
+        ];
+        for (case, documents, wanted) in cases {
+            let told = outcome(&documents);
+            assert!(told.starts_with(wanted), "{case}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_claim_for_one_pod_is_used_by_one() {
+        let claim = claim("d", "1Gi", "made", "").replace("ReadWriteOnce", "ReadWriteOncePod");
+        let other = |more: &str| pod("other", &["d"], &format!(", nodeName: a{more}"));
+        let told = outcome(&[claim.clone(), other(""), pod("p", &["d"], "")]);
+        assert!(told.starts_with(&format!("2 {IN_USE}.")), "{told}");
+        let ended = other("").replace(", nodeName: a}", ", nodeName: a}, status: {phase: Succeeded}");
+        assert!(outcome(&[claim, ended, pod("p", &["d"], "")]).ends_with(['a', 'b']));
+    }
+}

@@ -1,0 +1,191 @@
+//! Claims and volumes as several loops look at them: whose a volume is, which volume fulfils a claim, and where.
+//!
+//! A claim of a class that waits for its first consumer is met on the node of that consumer: the scheduler keeps a volume for it
+//! there, or notes the node for whoever makes one ([`SELECTED_NODE`]).
+
+use super::{Row, World, terms};
+use crate::object::quantity::Quantity;
+use crate::object::selector::Selector;
+use crate::object::{Key, Object, Resource};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The claims.
+pub const CLAIMS: &str = "persistentvolumeclaims";
+/// The volumes.
+pub const VOLUMES: &str = "persistentvolumes";
+/// The classes.
+pub const CLASSES: &str = "storageclasses.storage.k8s.io";
+
+/// The annotation of a claim that names the node of its first consumer.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// The names of the claims that a pod uses, its own for ephemeral volumes included.
+pub fn claims_of(pod: &str, volumes: &[Value]) -> Vec<String> {
+    let name = |volume: &Value| {
+        let own = || format!("{pod}-{}", volume["name"].as_str().unwrap_or_default());
+        let named = volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
+        named.or_else(|| volume["ephemeral"].is_object().then(own))
+    };
+    volumes.iter().filter_map(name).collect()
+}
+
+/// The class of a claim.
+pub fn class_of(world: &World, claim: &Object) -> Option<Object> {
+    let name = claim.text(&["spec", "storageClassName"]).filter(|name| !name.is_empty())?;
+    world.find(CLASSES, "", name).map(|class| class.object())
+}
+
+/// Whether a claim names no volume yet.
+pub fn is_open(claim: &Row) -> bool {
+    !claim.mentions("\"volumeName\":\"")
+}
+
+/// Whose a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimedBy {
+    /// It is free.
+    Nobody,
+    /// It is bound to, or kept for, the claim.
+    This,
+    /// It is another's.
+    Other,
+}
+
+/// A volume that names a claim without its uid is kept for whichever claim has that name.
+pub fn owner(volume: &Object, claim: &Row) -> ClaimedBy {
+    let Some(reference) = volume.at(&["spec", "claimRef"]).filter(|reference| reference.is_object()) else {
+        return ClaimedBy::Nobody;
+    };
+    let same = reference["name"] == *claim.key.name && reference["namespace"] == *claim.key.namespace;
+    match reference["uid"].as_str() {
+        Some(uid) if same && *uid == *claim.uid => ClaimedBy::This,
+        None | Some("") if same => ClaimedBy::Nobody,
+        _ => ClaimedBy::Other,
+    }
+}
+
+/// What names a claim in a volume.
+pub fn reference(claim: &Row) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": *claim.key.name,
+        "namespace": *claim.key.namespace, "uid": *claim.uid, "resourceVersion": claim.revision.to_string(),
+    })
+}
+
+/// The volume with a claim's name in it, as the controller writes it.
+pub fn taken_by(mut volume: Object, claim: &Row) -> Object {
+    volume.set(&["spec", "claimRef"], reference(claim));
+    volume.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
+    volume
+}
+
+/// What a volume and its claim say when they found each other without being named.
+pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+
+/// Where a claim may be met.
+#[derive(Clone)]
+pub enum Place {
+    /// On any node.
+    Anywhere,
+    /// On the node of its first consumer.
+    On(Arc<Row>),
+    /// It waits for its first consumer: only a volume that was kept for it will do.
+    NotYet,
+}
+
+/// Where a claim may be met.
+pub fn place_of(world: &World, row: &Row, claim: &Object) -> Place {
+    let class = class_of(world, claim);
+    if class.is_none_or(|class| class.text(&["volumeBindingMode"]) != Some("WaitForFirstConsumer")) {
+        return Place::Anywhere;
+    }
+    let selected = claim.annotation(SELECTED_NODE).map(str::to_owned);
+    // A pod that was put on a node by hand has no scheduler to select it.
+    let node = selected.or_else(|| consumers(world, row).find_map(|pod| Some(pod.pod()?.node.as_ref()?.to_string())));
+    node.and_then(|node| world.find("nodes", "", &node)).map_or(Place::NotYet, |node| Place::On(node.clone()))
+}
+
+/// The pods that use a claim.
+pub fn consumers<'a>(world: &'a World, claim: &'a Row) -> impl Iterator<Item = &'a Arc<Row>> {
+    let name = format!("{:?}", &*claim.key.name);
+    let owned = |pod: &Row| claim.owners.iter().any(|owner| *owner.uid == *pod.uid);
+    let uses = |pod: &Row| {
+        let used = claims_of(&pod.key.name, pod.body().items(&["spec", "volumes"]));
+        used.iter().any(|used| **used == *claim.key.name)
+    };
+    let pods = world.list_in("pods", &claim.key.namespace);
+    pods.filter(move |pod| (pod.mentions(&name) || owned(pod)) && uses(pod))
+}
+
+/// Whether a volume can be had on a node.
+pub fn reaches(volume: &Object, node: &Row) -> bool {
+    volume.at(&["spec", "nodeAffinity", "required"]).is_none_or(|required| terms::any_matches(required, node))
+}
+
+/// The volume that is kept for a claim, else the smallest that fulfils it where it may be met.
+pub fn best<'w>(world: &'w World, row: &Row, claim: &Object) -> Option<&'w Arc<Row>> {
+    let place = place_of(world, row, claim);
+    let wanted = |volume: &Candidate<'_>| match &place {
+        _ if volume.is_kept => true,
+        Place::Anywhere => true,
+        Place::On(node) => reaches(&volume.body, node),
+        Place::NotYet => false,
+    };
+    candidates(world, row, claim).into_iter().find(wanted).map(|volume| volume.row)
+}
+
+/// A volume that would fulfil a claim.
+#[derive(Clone)]
+pub struct Candidate<'w> {
+    /// The volume.
+    pub row: &'w Arc<Row>,
+    /// Its body.
+    pub body: Object,
+    /// Whether it names the claim.
+    pub is_kept: bool,
+    /// How much it holds.
+    capacity: Quantity,
+}
+
+fn quantity(object: &Object, path: &[&str]) -> Option<Quantity> {
+    Quantity::parse(object.text(path)?).ok()
+}
+
+/// How much a claim asks for.
+pub fn wanted(claim: &Object) -> Quantity {
+    quantity(claim, &["spec", "resources", "requests", "storage"]).unwrap_or(Quantity::from_int(0))
+}
+
+/// The volumes that fulfil a claim: those kept for it first, then the smallest.
+pub fn candidates<'w>(world: &'w World, row: &Row, claim: &Object) -> Vec<Candidate<'w>> {
+    let wanted = wanted(claim);
+    let selector = claim.at(&["spec", "selector"]).map(Selector::from_label_selector);
+    let text = |object: &Object, name: &str, default: &str| object.text(&["spec", name]).unwrap_or(default).to_owned();
+    let fitting = world.list(VOLUMES).filter(|volume| !volume.is_deleting()).filter_map(|volume| {
+        let body = volume.object();
+        let modes = body.items(&["spec", "accessModes"]);
+        let capacity = quantity(&body, &["spec", "capacity", "storage"])?;
+        let selected = match &selector {
+            None => true,
+            Some(Ok(selector)) => selector.matches(|key| volume.label(key)),
+            Some(Err(_)) => false,
+        };
+        let fits = selected
+            && owner(&body, row) != ClaimedBy::Other
+            && capacity >= wanted
+            && claim.items(&["spec", "accessModes"]).iter().all(|mode| modes.contains(mode))
+            && text(&body, "volumeMode", "Filesystem") == text(claim, "volumeMode", "Filesystem")
+            && text(&body, "storageClassName", "") == text(claim, "storageClassName", "");
+        let is_kept = body.at(&["spec", "claimRef"]).is_some();
+        fits.then_some(Candidate { row: volume, body, is_kept, capacity })
+    });
+    let mut fitting: Vec<Candidate<'_>> = fitting.collect();
+    fitting.sort_by(|a, b| (!a.is_kept, a.capacity, &a.row.key).cmp(&(!b.is_kept, b.capacity, &b.row.key)));
+    fitting
+}
+
+/// The claim's key.
+pub fn key(namespace: &str, name: &str) -> Key {
+    Key::new(Resource(CLAIMS), namespace, name)
+}
