@@ -184,12 +184,17 @@ fn into_newer_form(object: &mut Object, ledger: &dyn Ledger, about: &Key, at: Ti
     let host = rustix::system::uname();
     object.set(&["action"], action);
     object.set(&["eventTime"], time::micro(at));
-    object.set(&["reportingInstance"], format!("{SCHEDULER}-{}", host.nodename().to_string_lossy()));
+    let pod = ledger.get(about).ok().flatten();
+    // The one that the pod asked for: one of several profiles.
+    let profile = pod.as_ref().and_then(|pod| pod.text(&["spec", "schedulerName"])).filter(|name| !name.is_empty());
+    let profile = profile.unwrap_or(SCHEDULER);
+    object.set(&["reportingComponent"], profile);
+    object.set(&["reportingInstance"], format!("{profile}-{}", host.nodename().to_string_lossy()));
     object.set(&["source"], json!({}));
     for old in ["count", "firstTimestamp", "lastTimestamp"] {
         object.unset(&[old]);
     }
-    if let Ok(Some(now)) = ledger.get(about) {
+    if let Some(now) = pod {
         object.set(&["involvedObject", "resourceVersion"], now.revision().to_string());
     }
 }

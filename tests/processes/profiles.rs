@@ -35,6 +35,10 @@ fn pods_are_placed_by_the_profile_that_they_ask_for() {
         cluster.apply(&named(name, "in-b"));
         cluster.until_reads(&format!("pod/{name}"), "{.spec.nodeName}", "b");
     }
+    cluster.until("the profile told of it", || {
+        let told = cluster.ok("get events --field-selector reason=Scheduled -o jsonpath={.items[*].reportingComponent}");
+        told.contains("in-b")
+    });
     cluster.apply(&named("stray", "nobody"));
     let said = cluster.kloop("why pod/stray");
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
