@@ -4,10 +4,11 @@ use super::create::{create, key_of};
 use super::ledger::Ledger;
 use super::patch::{PatchType, patch};
 use super::update::Part;
-use super::{Options, Result};
+use super::{Options, Reply, Result};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status, merge, yaml};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// The annotation that holds what was applied last.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -33,6 +34,13 @@ pub struct Applied {
     pub warnings: Vec<String>,
 }
 
+impl Applied {
+    /// What a write came to.
+    pub fn of(outcome: Outcome, Reply { object, warnings, .. }: Reply) -> Applied {
+        Applied { outcome, object: Arc::unwrap_or_clone(object), warnings }
+    }
+}
+
 /// Applies one manifest, whose namespace is filled in.
 pub fn apply(
     ledger: &mut dyn Ledger,
@@ -48,7 +56,7 @@ pub fn apply(
         let mut modified = modified;
         modified.unset(&["metadata", "resourceVersion"]);
         let reply = create(ledger, kind, &modified, options)?;
-        return Ok(Applied { outcome: Outcome::Created, object: reply.object, warnings: reply.warnings });
+        return Ok(Applied::of(Outcome::Created, reply));
     };
     let mut warnings = Vec::new();
     let original = live.annotation(LAST_APPLIED).and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -68,9 +76,10 @@ pub fn apply(
         PatchType::Merge
     };
     let reply = patch(ledger, kind, &key, language, &change, Part::Main, options)?;
-    warnings.extend(reply.warnings);
+    let done = Applied::of(Outcome::Configured, reply);
+    warnings.extend(done.warnings);
     // kubectl goes by the patch, also where it comes to nothing (a Secret's stringData, unknown fields).
-    Ok(Applied { outcome: Outcome::Configured, object: reply.object, warnings })
+    Ok(Applied { warnings, ..done })
 }
 
 /// The patch that leads from the live object to the manifest; empty when nothing is to be done.

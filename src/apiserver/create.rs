@@ -6,6 +6,7 @@ use super::rules::{metadata, names};
 use super::{FieldValidation, Options, Reply, Result};
 use crate::kinds::{self, Kind, UnknownField, field};
 use crate::object::{Key, Object, Reason, Status, time};
+use std::sync::Arc;
 
 /// How often a generated name is tried again when it is taken (KEP-4420: eight attempts in all).
 const NAME_ATTEMPTS: usize = 8;
@@ -50,7 +51,7 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
     warn(kind, &object, &mut warnings);
     let mut kept = ledger.put(&key, object)?;
     if options.dry_run {
-        kept.unset(&["metadata", "resourceVersion"]);
+        Arc::make_mut(&mut kept).unset(&["metadata", "resourceVersion"]);
     }
     Ok(Reply::changed(kept, warnings))
 }

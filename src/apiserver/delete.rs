@@ -43,7 +43,7 @@ pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteO
         return Ok(Reply::changed(ledger.remove(key, object)?, Vec::new()));
     }
     if object == old {
-        return Ok(Reply { object: old, warnings: Vec::new(), changed: false });
+        return Ok(Reply::unchanged(old, Vec::new()));
     }
     Ok(Reply::changed(ledger.put(key, object)?, Vec::new()))
 }

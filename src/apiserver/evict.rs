@@ -89,7 +89,7 @@ mod tests {
         let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
         let status = object.at(&["status"]).cloned();
         api.write(false, |ledger| {
-            let mut made = create(ledger, kind, &object, &Options::default())?.object;
+            let mut made = create(ledger, kind, &object, &Options::default())?.into_object();
             if let Some(status) = &status {
                 made.set(&["status"], status.clone());
                 update(ledger, kind, &made, Part::Status, &Options::default())?;

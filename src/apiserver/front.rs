@@ -8,6 +8,7 @@ use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::runtime;
 use crate::store::{Access, OpenError, Read, Store, StoreError, Stored, Txn};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a command waits for its turn to write.
@@ -274,7 +275,7 @@ impl Ledger for Looking<'_> {
         Ok(objects)
     }
 
-    fn put(&mut self, key: &Key, _object: Object) -> Result<Object> {
+    fn put(&mut self, key: &Key, _object: Object) -> Result<Arc<Object>> {
         Err(read_only(key))
     }
 
@@ -308,12 +309,12 @@ impl Ledger for Writing<'_> {
         objects_of(self.txn.list(resource, namespace).map_err(|error| refused(&error))?)
     }
 
-    fn put(&mut self, key: &Key, mut object: Object) -> Result<Object> {
+    fn put(&mut self, key: &Key, mut object: Object) -> Result<Arc<Object>> {
         let body = |revision: u64| object.text_at(revision);
         let revision = self.txn.put(key, object.uid(), body, &self.actor, self.now).map_err(|error| refused(&error))?;
         object.set(&["metadata", "resourceVersion"], revision.to_string());
         self.wrote = true;
-        Ok(object)
+        Ok(Arc::new(object))
     }
 
     fn remove(&mut self, key: &Key, mut last: Object) -> Result<Object> {

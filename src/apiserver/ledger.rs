@@ -2,6 +2,7 @@
 
 use super::Result;
 use crate::object::{Key, Object, Resource, Time};
+use std::sync::Arc;
 
 /// A consistent state that can be read and changed: a store's transaction, or the overlay of a beat.
 pub trait Ledger {
@@ -22,7 +23,7 @@ pub trait Ledger {
     }
 
     /// Keeps an object, gives it the next revision, and returns it as kept.
-    fn put(&mut self, key: &Key, object: Object) -> Result<Object>;
+    fn put(&mut self, key: &Key, object: Object) -> Result<Arc<Object>>;
 
     /// Takes an object away; `last` is its last state, which watchers are told.
     fn remove(&mut self, key: &Key, last: Object) -> Result<Object>;

@@ -27,6 +27,7 @@ pub use ledger::Ledger;
 pub use outside::Outside;
 
 use crate::object::{Object, Status};
+use std::sync::Arc;
 
 /// What the front door answers with.
 pub type Result<T> = std::result::Result<T, Status>;
@@ -56,7 +57,7 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// The object as it now stands (or last stood).
-    pub object: Object,
+    pub object: Arc<Object>,
     /// What the writer should be told.
     pub warnings: Vec<String>,
     /// Whether anything was written.
@@ -64,8 +65,18 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// A write that was not needed.
+    pub fn unchanged(object: impl Into<Arc<Object>>, warnings: Vec<String>) -> Reply {
+        Reply { object: object.into(), warnings, changed: false }
+    }
+
+    /// The object, to be kept or changed by the caller.
+    pub fn into_object(self) -> Object {
+        Arc::unwrap_or_clone(self.object)
+    }
+
     /// A write that changed something.
-    pub fn changed(object: Object, warnings: Vec<String>) -> Reply {
-        Reply { object, warnings, changed: true }
+    pub fn changed(object: impl Into<Arc<Object>>, warnings: Vec<String>) -> Reply {
+        Reply { object: object.into(), warnings, changed: true }
     }
 }

@@ -9,6 +9,7 @@ use crate::kinds::pod::resize;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Resource, Status, time};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Which part of an object a write is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ fn keep_status(
     let mut decoded = decode(kind, &alone, options, &mut warnings)?;
     let status = decoded.0.get_mut("status").map(Value::take);
     if object.at(&["status"]) == status.as_ref() {
-        return Ok(Reply { object, warnings, changed: false });
+        return Ok(Reply::unchanged(object, warnings));
     }
     match status {
         Some(status) => object.set(&["status"], status),
@@ -132,7 +133,7 @@ fn keep(
         object.set(&["metadata", "generation"], old.generation() + 1);
     }
     if metadata::same(&object, &old) {
-        return Ok(Reply { object: old, warnings, changed: false });
+        return Ok(Reply::unchanged(old, warnings));
     }
     if delete::is_due(kind, &object) {
         return Ok(Reply::changed(ledger.remove(key, object)?, warnings));
@@ -207,7 +208,7 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) 
 }
 
 /// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
-pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result<Object> {
+pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result<Arc<Object>> {
     let mut object = read::get(ledger, pod)?;
     let refuse = |detail: String| Status::conflict(Resource("pods/binding"), &pod.name, &detail);
     if !uid.is_empty() && object.uid() != uid {

@@ -19,7 +19,7 @@ pub fn change(
         let mut object = target.object.clone();
         edit(&mut object)?;
         let changed = object != target.object;
-        return Ok(Reply { object, warnings: Vec::new(), changed });
+        return Ok(Reply { object: object.into(), warnings: Vec::new(), changed });
     }
     let key = key_of(target.kind, &target.object);
     let options = Options { field_validation: FieldValidation::Warn, dry_run: dry_run == DryRun::Server };

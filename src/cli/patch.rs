@@ -119,7 +119,7 @@ fn one(
             args,
             context,
             target,
-            Reply { changed: patched != *object, object: patched, warnings: Vec::new() },
+            Reply { changed: patched != *object, object: patched.into(), warnings: Vec::new() },
             dry_run,
         );
     }

@@ -87,7 +87,7 @@ fn one(
         object.unset(&["metadata", "uid"]);
         let done = context.api()?.write(false, |ledger| create(ledger, kind, &object, &options)).map_err(doing)?;
         context.warn(&done.warnings);
-        done.object
+        done.into_object()
     } else {
         let part = if args.subresource == "status" { Part::Status } else { Part::Main };
         let done = context.api()?.write(options.dry_run, |ledger| {
@@ -96,7 +96,7 @@ fn one(
         });
         let done = done.map_err(doing)?;
         context.warn(&done.warnings);
-        done.object
+        done.into_object()
     };
     args.make.change.tell(context, kind, &object, "replaced", dry_run)
 }
@@ -108,7 +108,7 @@ fn remove(args: &Args, context: &mut Context, kind: &'static Kind, key: &Key) ->
     let grace = Some(args.grace_period.max(0));
     let options = DeleteOptions { grace, ..DeleteOptions::default() };
     let old: Object = match context.api()?.write(false, |ledger| delete(ledger, kind, key, &options)) {
-        Ok(reply) => reply.object,
+        Ok(reply) => reply.into_object(),
         Err(status) if status.reason == Reason::NotFound => return Ok(()),
         Err(status) => return Err(status.into()),
     };

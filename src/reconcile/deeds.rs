@@ -384,7 +384,7 @@ mod tests {
         ];
         assert_eq!(told(&world, &plan, &[]), expected);
         // The pod goes again, the set is as it was: of this beat nobody sees anything.
-        world.stage(one, None);
+        world.stage(one, None::<Object>);
         assert_eq!(told(&world, &plan, &[key]), [""; 0]);
     }
 

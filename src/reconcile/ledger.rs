@@ -4,6 +4,7 @@ use crate::apiserver::{Ledger, Result};
 use crate::object::{Key, Object, Resource, Time};
 use crate::world::World;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The World with the writes of this beat on top.
 pub struct Overlay<'a> {
@@ -36,16 +37,17 @@ impl Ledger for Overlay<'_> {
         Ok(self.world.get(key).and_then(|row| row.label(label).map(str::to_owned)))
     }
 
-    fn put(&mut self, key: &Key, mut object: Object) -> Result<Object> {
+    fn put(&mut self, key: &Key, mut object: Object) -> Result<Arc<Object>> {
         self.revision += 1;
         object.set(&["metadata", "resourceVersion"], self.revision.to_string());
+        let object = Arc::new(object);
         self.world.stage(key.clone(), Some(object.clone()));
         Ok(object)
     }
 
     fn remove(&mut self, key: &Key, last: Object) -> Result<Object> {
         self.revision += 1;
-        self.world.stage(key.clone(), None);
+        self.world.stage(key.clone(), None::<Object>);
         self.last.insert(key.clone(), last.clone());
         Ok(last)
     }

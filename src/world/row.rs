@@ -37,7 +37,7 @@ pub struct Row {
 /// Compact text at rest; the parsed form only for rows staged in this beat, which are written soon.
 enum Body {
     Text(Str),
-    Parsed(Object),
+    Parsed(Arc<Object>),
 }
 
 /// What loops search by, by kind.
@@ -133,7 +133,8 @@ impl PodFields {
 
 impl Row {
     /// The row of an object.
-    pub fn new(key: Key, object: Object) -> Row {
+    pub fn new(key: Key, object: impl Into<Arc<Object>>) -> Row {
+        let object = object.into();
         let fields = match key.resource.0 {
             "pods" => Fields::Pod(Box::new(pod_fields(&object))),
             "nodes" => Fields::Node(Box::new(NodeFields::of(&object))),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 impl World {
     /// Puts (or, with none, removes) an object that is not committed yet.
-    pub fn stage(&mut self, key: Key, object: Option<Object>) {
+    pub fn stage(&mut self, key: Key, object: Option<impl Into<Arc<Object>>>) {
         let row = object.map(|object| Arc::new(Row::new(key.clone(), object)));
         let before = self.replace(key.clone(), row);
         self.originals.entry(key.clone()).or_insert_with(|| before.clone());

@@ -36,7 +36,8 @@ fn pods_are_placed_by_the_profile_that_they_ask_for() {
         cluster.until_reads(&format!("pod/{name}"), "{.spec.nodeName}", "b");
     }
     cluster.until("the profile told of it", || {
-        let told = cluster.ok("get events --field-selector reason=Scheduled -o jsonpath={.items[*].reportingComponent}");
+        let told =
+            cluster.ok("get events --field-selector reason=Scheduled -o jsonpath={.items[*].reportingComponent}");
         told.contains("in-b")
     });
     cluster.apply(&named("stray", "nobody"));

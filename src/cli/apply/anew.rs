@@ -24,11 +24,11 @@ pub fn make(
             delete(ledger, kind, key, &how)?;
             create(ledger, kind, object, options)
         })?;
-        return Ok(Applied { outcome: Done::Configured, object: made.object, warnings: made.warnings });
+        return Ok(Applied::of(Done::Configured, made));
     }
     let patience = Patience::new(context, None)?;
     context.api()?.write(false, |ledger| delete(ledger, kind, key, &how))?;
     while context.look(|ledger| ledger.exists(key))? && patience.wait() {}
     let made = context.api()?.write(false, |ledger| create(ledger, kind, object, options))?;
-    Ok(Applied { outcome: Done::Configured, object: made.object, warnings: made.warnings })
+    Ok(Applied::of(Done::Configured, made))
 }

@@ -129,7 +129,7 @@ fn set(args: &Set, context: &mut Context) -> Outcome {
                 api.write(options.dry_run, |ledger| {
                     patch(ledger, kind, &key, PatchType::Merge, &change, Part::Main, &options)
                 })?
-                .object
+                .into_object()
             }
         };
         let line = format!("{} configured{}", context.name_of(kind, &changed), dry_run.suffix());

@@ -84,7 +84,7 @@ impl Making {
             .api_for(options.dry_run)?
             .write(options.dry_run, |ledger| create(ledger, kind, &object, &options))?;
         context.warn(&reply.warnings);
-        Ok(reply.object)
+        Ok(reply.into_object())
     }
 }
 

@@ -197,7 +197,7 @@ fn add(args: &Args, pods: &'static Kind, pod: &Object, context: &mut Context) ->
         .api()?
         .write(false, |ledger| patch(ledger, pods, &key, PatchType::Strategic, &change, part, &options))?;
     context.warn(&reply.warnings);
-    Ok((reply.object, name))
+    Ok((reply.into_object(), name))
 }
 
 /// Makes a copy of a pod with a container more, or one changed.
@@ -219,7 +219,7 @@ fn copy(args: &Args, pods: &'static Kind, pod: &Object, context: &mut Context) -
 fn make(pods: &'static Kind, pod: Object, context: &mut Context) -> Outcome<Object> {
     let reply = context.api()?.write(false, |ledger| create(ledger, pods, &pod, &Options::default()))?;
     context.warn(&reply.warnings);
-    Ok(reply.object)
+    Ok(reply.into_object())
 }
 
 /// `--custom`: what the user wants otherwise than the profile made it.

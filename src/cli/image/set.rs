@@ -96,7 +96,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let options = flags::options(Default::default(), dry_run);
     let object = match dry_run {
         DryRun::Client => object,
-        _ => context.api()?.write(options.dry_run, |ledger| create(ledger, &KIND, &object, &options))?.object,
+        _ => context.api()?.write(options.dry_run, |ledger| create(ledger, &KIND, &object, &options))?.into_object(),
     };
     args.change.tell(context, &KIND, &object, "created", dry_run)
 }
