@@ -105,7 +105,9 @@ fn node_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> 
     let is_new = before.is_none();
     let is_relabelled = before.map(|row| &row.labels) != after.map(|row| &row.labels);
     let held_by = |plugin: &str| hold.causes.contains(plugin);
-    if is_relabelled && !is_new && (held_by("PodTopologySpread") || held_by("InterPodAffinity")) {
+    // Those that wait alike have claims of their own: where their volumes can be had is not asked for one of them alone.
+    let by_volumes = held_by(BINDING) || held_by(ZONE);
+    if is_relabelled && (by_volumes || (!is_new && (held_by("PodTopologySpread") || held_by("InterPodAffinity")))) {
         return true;
     }
     let Some((node, fields)) = after.and_then(|node| Some((node, node.node()?))) else { return false };
@@ -122,7 +124,7 @@ fn node_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> 
                 }
                 "TaintToleration" => was.is_some_and(|was| was.taints != fields.taints),
                 "NodeUnschedulable" => was.is_some_and(|was| was.unschedulable != fields.unschedulable),
-                "NodeAffinity" | BINDING | ZONE => is_relabelled,
+                "NodeAffinity" => is_relabelled,
                 _ => false,
             }
     };
