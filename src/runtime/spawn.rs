@@ -11,6 +11,8 @@ use rustix::process::Pid;
 use std::ffi::CString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 
 /// What to start.
@@ -46,6 +48,23 @@ pub struct Identity {
 /// `/dev/null`, for what is to read nothing and be heard by nobody.
 pub fn nothing() -> rustix::io::Result<OwnedFd> {
     openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Starts this program once more as a process of kloop's own: with these words, no environment, and a connection as its standard input.
+pub fn helper(program: &Path, words: &[&[u8]], connection: BorrowedFd) -> io::Result<Pid> {
+    let word = |text: &[u8]| CString::new(text).map_err(io::Error::other);
+    let argv = [&b"kloop"[..]].iter().chain(words).map(|text| word(text)).collect::<io::Result<_>>()?;
+    let nothing = nothing()?;
+    spawn(&Program {
+        path: word(program.as_os_str().as_bytes())?,
+        argv,
+        env: Vec::new(),
+        cwd: c"/".to_owned(),
+        stdio: [connection, nothing.as_fd(), nothing.as_fd()],
+        terminal: None,
+        identity: None,
+        rights: Rights::default(),
+    })
 }
 
 /// Starts a program as leader of its own session; the error is that of the exec.

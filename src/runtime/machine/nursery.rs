@@ -8,7 +8,6 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
 };
 use rustix::process::{Pid, WaitOptions};
-use std::ffi::CString;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -39,19 +38,8 @@ impl Nursery {
     pub fn control(&mut self, context: &Context) -> Result<&OwnedFd> {
         if self.0.is_none() {
             let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-            let nothing = spawn::nothing()?;
-            let program = spawn::Program {
-                path: CString::new(context.program.as_os_str().as_bytes())?,
-                argv: vec![c"kloop".to_owned(), c"shim".to_owned()],
-                env: Vec::new(),
-                cwd: c"/".to_owned(),
-                stdio: [theirs.as_fd(), nothing.as_fd(), nothing.as_fd()],
-                terminal: None,
-                identity: None,
-                rights: Default::default(),
-            };
-            let child =
-                spawn::spawn(&program).with_context(|| format!("cannot execute {}", context.program.display()))?;
+            let child = spawn::helper(&context.program, &[b"shim"], theirs.as_fd())
+                .with_context(|| format!("cannot execute {}", context.program.display()))?;
             self.0 = Some((ours, child));
         }
         let (control, _) = self.0.as_ref().context("no nursery")?;

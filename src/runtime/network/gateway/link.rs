@@ -10,11 +10,10 @@ use crate::world::plan::Route;
 use crate::world::policy::Cidr;
 use rustix::process::WaitOptions;
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -204,19 +203,8 @@ impl Line {
     /// A new gateway, that is nobody's child; our end of its first connection.
     fn start(&self) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
-        let (theirs, nothing) = (OwnedFd::from(theirs), spawn::nothing()?);
-        let word = |text: &[u8]| CString::new(text).map_err(io::Error::other);
-        let program = spawn::Program {
-            path: word(self.program.as_os_str().as_bytes())?,
-            argv: vec![c"kloop".to_owned(), word(WORD.as_bytes())?, word(self.state.as_os_str().as_bytes())?],
-            env: Vec::new(),
-            cwd: c"/".to_owned(),
-            stdio: [theirs.as_fd(), nothing.as_fd(), nothing.as_fd()],
-            terminal: None,
-            identity: None,
-            rights: Default::default(),
-        };
-        let child = spawn::spawn(&program)?;
+        let words = [WORD.as_bytes(), self.state.as_os_str().as_bytes()];
+        let child = spawn::helper(&self.program, &words, theirs.as_fd())?;
         // It forks at once.
         let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
         Ok(ours)
