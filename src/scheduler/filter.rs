@@ -69,8 +69,13 @@ impl<'a> Asks<'a> {
         self.storage.as_ref().is_ok_and(|storage| !storage.is_empty())
     }
 
+    /// Whether a node by itself, and the pods on it, decide.
+    pub fn go_by_nodes_alone(&self) -> bool {
+        !self.go_by_pods() && !self.has_claims()
+    }
+
     /// Whether it matters which pods run where, beyond what they use.
-    pub fn go_by_pods(&self) -> bool {
+    fn go_by_pods(&self) -> bool {
         !self.spread.is_empty() || !self.neighbours.is_empty()
     }
 }
@@ -148,7 +153,7 @@ pub fn refused_by_itself(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> 
 
 /// Why the pods everywhere keep the pod from the node that stands here.
 pub fn refused_by_crowds(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
-    if !asks.go_by_pods() && !asks.has_claims() {
+    if asks.go_by_nodes_alone() {
         return None;
     }
     let mut plugins = OF_CROWDS.iter().filter(|(name, _)| asks.may_refuse(name));

@@ -2,8 +2,8 @@
 //!
 //! Whether a node refuses a pod by itself, what it is worth to the pod, and who would have to go from it, follow from the node, its pods
 //! and what the pod asks of nodes: all pods of a template get the same answer, and a node has to be asked again only when it or one of
-//! its pods has changed ([`World::version_at`](crate::world::World::version_at)). What depends on pods elsewhere (spreading, affinity) is asked each time. Kubernetes
-//! does the like for pods that follow each other (KEP-5598).
+//! its pods has changed ([its version](crate::world::World::version_at)). What depends on pods elsewhere (spreading, affinity) or on
+//! the pod's claims is asked each time. Kubernetes does the like for pods that follow each other (KEP-5598).
 
 use super::Survey;
 use super::filter::{self, Asks, Refusal};
@@ -124,7 +124,7 @@ impl Opinions {
     /// Whether the answer of a node follows from it and its pods alone, and from those that it was promised to: not if that was the pod
     /// itself.
     fn goes_by_node(&self, asks: &Asks<'_>, slot: usize) -> bool {
-        !asks.world.is_promised(slot) || (!asks.go_by_pods() && self.promised != Some(slot))
+        !asks.world.is_promised(slot) || (asks.go_by_nodes_alone() && self.promised != Some(slot))
     }
 
     /// What a node is worth to the pod that it does not refuse.
@@ -147,7 +147,7 @@ impl Opinions {
     /// Who would have to go from the node that stands here: as it is known, or else as it is found now.
     pub fn dismissal(&mut self, asks: &Asks<'_>, slot: usize, find: impl FnOnce() -> Dismissal) -> Arc<Dismissal> {
         let version = asks.world.version_at(slot);
-        let goes_by_node = !asks.go_by_pods() && self.goes_by_node(asks, slot);
+        let goes_by_node = asks.go_by_nodes_alone() && self.goes_by_node(asks, slot);
         match self.dismissals.get(slot) {
             Some((known, dismissal)) if goes_by_node && *known == version => return dismissal.clone(),
             _ => {}

@@ -331,9 +331,10 @@ fn whole(pods: usize, nodes: usize) {
 /// One Deployment gets another image.
 fn rollout(pods: usize, nodes: usize) {
     let mut lab = Lab::new(nodes, loops::all());
-    lab.create("deployments.apps", [a_deployment(0, pods)].into_iter());
     lab.load();
+    lab.rest();
     let span = Span::begin();
+    lab.create("deployments.apps", [a_deployment(0, pods)].into_iter());
     lab.run("running", |world| all_run(world, pods));
     tell("one Deployment from apply to Running", pods, nodes, &span);
     lab.rest();
