@@ -73,16 +73,15 @@ fn of_backend(world: &World, row: &Row, place: &str, backend: &Value) -> Option<
     }
     let port = &backend["service"]["port"];
     let (number, named) = (port["number"].as_i64(), port["name"].as_str().unwrap_or_default());
-    let ports = route.into_iter().flat_map(|route| route.ports);
-    let found =
-        ports.into_iter().find(|one| number == Some(one.port.into()) || number.is_none() && *one.name == *named);
     let shown = number.map_or_else(|| format!("{named:?}"), |number| number.to_string());
-    match found {
-        None => fault(
-            format!("Service {name:?} has no port {shown}"),
-            Some(format!("add the port {shown} to the Service {name:?}, or correct the Ingress")),
-        ),
-        Some(port) if port.endpoints.is_empty() => fault(format!("Service {name:?} has no ready endpoint"), None),
-        Some(_) => None,
-    }
+    let service = service.body();
+    let is_it = |one: &&Value| number.map_or(one["name"] == *named, |number| one["port"].as_i64() == Some(number));
+    let Some(declared) = service.items(&["spec", "ports"]).iter().find(is_it) else {
+        let next = format!("add the port {shown} to the Service {name:?}, or correct the Ingress");
+        return fault(format!("Service {name:?} has no port {shown}"), Some(next));
+    };
+    let mut ports = route.into_iter().flat_map(|route| route.ports);
+    let has_endpoint =
+        ports.any(|port| declared["port"].as_i64() == Some(port.port.into()) && !port.endpoints.is_empty());
+    if has_endpoint { None } else { fault(format!("Service {name:?} has no ready endpoint"), None) }
 }

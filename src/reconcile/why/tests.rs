@@ -154,7 +154,7 @@ fn each_cause_is_found_and_told_what_to_do() {
         (vec![node("Unknown"), pod(json!({}), runs)], "pod/p", "node/n", "kloop node remove n"),
         (vec![ingress], "ingress/i", "ingress/i", "apply the Service \"gone\""),
         (
-            vec![service(json!({"app": "p"})), led(json!({"defaultBackend": to("s", 81)}))],
+            vec![service(Value::Null), led(json!({"defaultBackend": to("s", 81)}))],
             "ingress/i",
             "ingress/i",
             "add the port 81",
