@@ -1,12 +1,15 @@
 //! Waking up when somebody else has written.
 //!
-//! Every commit touches a small file beside the database, and `notify` watches that file: the database's own files tell
-//! too early (the WAL is written before its commit can be read) or not at all. Hints can come late, twice or never;
-//! what is true is the log.
+//! Every commit opens a small file beside the database for writing and closes it, and `notify` watches that file: the database's
+//! own files tell too early (the WAL is written before its commit can be read) or not at all. Nothing is written into the small file
+//! either, not even a time: that would have to wait for the disk, and the next commit for it. Hints can come late, twice or never; what
+//! is true is the log.
 
 use super::place::Place;
 use super::{Access, Store};
+use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use rustix::fs::{Mode, OFlags, open};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -14,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The suffix of the file that is touched after each commit.
+/// The suffix of the file that is opened and closed after each commit.
 pub(super) const SIDECAR: &str = ".wake";
 
 /// The pauses between two looks where nothing can be watched grow from 1 ms to this.
@@ -34,6 +37,12 @@ pub struct Watch {
 enum Eyes {
     Notify { _watcher: RecommendedWatcher },
     Poll { _poll: Poll },
+}
+
+/// Wakes those who watch.
+pub(super) fn tell(place: &Place) {
+    // Where it is not there nobody watches.
+    drop(open(place.beside(SIDECAR), OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()));
 }
 
 /// Watches a store's file; nothing for a store in memory, or when its file cannot be opened a second time.
@@ -77,8 +86,9 @@ fn call<F: Fn()>(wake: &Wake<F>) {
 fn watch<F: Fn() + Send + 'static>(place: &Place, wake: Wake<F>) -> Option<RecommendedWatcher> {
     drop(place.open_beside(SIDECAR).ok()?);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Being opened and closed is no news; everything else, a lost event too, is a reason to look.
-        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+        // Being opened is no news; everything else, a lost event too, is a reason to look.
+        let closed = AccessKind::Close(AccessMode::Write);
+        if event.map_or(true, |event| !matches!(event.kind, EventKind::Access(kind) if kind != closed)) {
             call(&wake);
         }
     })

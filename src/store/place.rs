@@ -129,7 +129,7 @@ impl Place {
         Ok(true)
     }
 
-    /// Opens a neighbour for locking or touching; makes it when it is not there.
+    /// Opens a neighbour to lock it, or to be seen; makes it when it is not there.
     pub fn open_beside(&self, suffix: &str) -> Result<File, StoreError> {
         let path = self.beside(suffix);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;

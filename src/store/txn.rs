@@ -6,9 +6,6 @@ use super::turnstile::Turn;
 use super::{Attempt, Change, CommitError, Read, Result, Store, StoreError, Stored, Trouble, schema};
 use crate::object::{Key, Time};
 use rusqlite::{ErrorCode, OptionalExtension, Params, params};
-use rustix::fs::{Timestamps, UTIME_NOW, utimensat};
-use rustix::time::Timespec;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The WAL is emptied by force when it grew past this because some reader was always there.
@@ -219,7 +216,7 @@ impl Txn<'_> {
         self.open = false;
         if self.turn.is_some() {
             self.store.shorten_wal();
-            touch(&self.store.place.beside(super::hint::SIDECAR));
+            super::hint::tell(&self.store.place);
         }
         Ok(self.counter.revision)
     }
@@ -356,14 +353,6 @@ impl Store {
         // In vain: tried again when it has grown as much once more, not at every commit.
         self.long_wal.set(if busy == Ok(0) { LONG_WAL } else { length + LONG_WAL });
     }
-}
-
-/// Sets a file's times to now, which wakes those who watch it.
-fn touch(path: &Path) {
-    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let times = Timestamps { last_access: now, last_modification: now };
-    // A hint only: those who miss it look by themselves.
-    let _ = utimensat(rustix::fs::CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
 }
 
 #[cfg(test)]
