@@ -151,10 +151,12 @@ impl Api {
         let mut done = Vec::new();
         let kept = self.begin().and_then(|mut ledger| {
             let start = Instant::now();
-            while start.elapsed() < HOLD
-                && let Some(item) = items.next()
-            {
+            while start.elapsed() < HOLD {
                 let part = ledger.txn.begin_part().map_err(|error| refused(&error))?;
+                let Some(item) = items.next() else {
+                    ledger.txn.end_part(part, true).map_err(|error| refused(&error))?;
+                    break;
+                };
                 let outcome = write(&mut ledger, &item);
                 let is_kept = outcome.is_ok() && !dry_run;
                 done.push((item, outcome));
@@ -163,7 +165,10 @@ impl Api {
             if dry_run { Ok(()) } else { ledger.keep() }
         });
         if let Err(status) = kept {
-            done.extend(items.next().filter(|_| done.is_empty()).map(|item| (item, Err(status.clone().into()))));
+            // Whoever asks again and again comes to an end.
+            if done.is_empty() {
+                done.extend(items.next().map(|item| (item, Err(status.clone().into()))));
+            }
             done.iter_mut().for_each(|(_, outcome)| *outcome = Err(status.clone().into()));
         }
         done
@@ -349,6 +354,7 @@ mod tests {
     use crate::apiserver::create::create;
     use crate::apiserver::{FieldValidation, Options};
     use crate::kinds;
+    use crate::store::Trouble;
     use serde_json::json;
 
     #[test]
@@ -377,5 +383,22 @@ mod tests {
             assert_eq!(found, kept);
         }
         assert_eq!(api.read(|read| read.revision()).unwrap(), before + 2);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_told_of_each_that_was_tried_and_no_other_is_passed_over() {
+        let mut api = Api::in_memory("test").unwrap();
+        let mut names = ["a", "b", "c"].into_iter();
+        api.store_mut().pretend(Some(Trouble::LostCommit));
+        let done = api.write_next(false, &mut names, |ledger, name: &&str| {
+            // The time of one transaction is over with the second.
+            let start = Instant::now();
+            while *name == "b" && start.elapsed() < HOLD {}
+            let body =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
+            create(ledger, kinds::by_name("configmaps").unwrap(), &Object(body), &Options::default()).map(|_| ())
+        });
+        assert!(done.iter().all(|(_, outcome)| outcome.is_err()));
+        assert_eq!((done.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names.next()), (vec!["a", "b"], Some("c")));
     }
 }

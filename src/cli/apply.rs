@@ -92,13 +92,14 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         let done = apply::apply(ledger, kind, &object, args.overwrite, &options);
         done.map_err(|status| Unapplied::Refused { status, object, is_known })
     };
-    context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
+    let ended = context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
         let done = done.or_else(|why| why.in_spite_of(&args, context, (manifest, kind, &key), &options));
         match done.and_then(|done| tell(&args, context, kind, done, dry_run)) {
             Ok(object) => applied.push(object),
             Err(failure) => failures.push(failure),
         }
-    })?;
+    });
+    failures.extend(ended.err());
     // What could not be applied is not known to be unwanted.
     if args.pruning.prune && failures.is_empty() {
         prune::run(&args, context, &applied, dry_run)?;
@@ -120,6 +121,8 @@ type Located<'a> = (&'a Manifest, &'static Kind, Key);
 enum Unapplied {
     /// It was not even tried.
     Failed(Failure),
+    /// Nothing could be looked up, or kept.
+    Unkept(Status),
     /// The API server refused it.
     Refused {
         status: Status,
@@ -132,7 +135,7 @@ enum Unapplied {
 
 impl From<Status> for Unapplied {
     fn from(status: Status) -> Unapplied {
-        Unapplied::Failed(status.into())
+        Unapplied::Unkept(status)
     }
 }
 
@@ -153,6 +156,7 @@ impl Unapplied {
     ) -> Outcome<Applied> {
         let (status, object, is_known) = match self {
             Unapplied::Failed(failure) => return Err(failure),
+            Unapplied::Unkept(status) => return Err(Failure::in_manifest(status, "creating", manifest)),
             Unapplied::Refused { status, object, is_known } => (status, object, is_known),
         };
         let status = if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) {

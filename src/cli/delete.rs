@@ -106,7 +106,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         ]);
     }
     let selects = args.which.select.selector.is_some() || args.which.select.field_selector.is_some() || args.all;
-    let (targets, mut failures) = find(&args, context)?;
+    let (mut targets, mut failures) = find(&args, context)?;
     if targets.is_empty() && failures.is_empty() && selects {
         return context.say("No resources found");
     }
@@ -114,11 +114,16 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         return context.say("deletion is cancelled");
     }
     let mut gone = Vec::new();
-    let write = |ledger: &mut dyn Ledger, (target, _): &Doomed| match dry_run {
-        DryRun::Client => Ok(()),
-        _ => delete(ledger, target.kind, &key_of(target.kind, &target.object), &options).map(|_| ()),
+    if dry_run == DryRun::Client {
+        // Nothing is asked of the server.
+        for (target, _) in targets.drain(..) {
+            failures.extend(tell(&args, context, &target, dry_run).err());
+        }
+    }
+    let write = |ledger: &mut dyn Ledger, (target, _): &Doomed| {
+        delete(ledger, target.kind, &key_of(target.kind, &target.object), &options).map(|_| ())
     };
-    context.write_each(
+    let ended = context.write_each(
         dry_run != DryRun::None,
         targets,
         write,
@@ -136,7 +141,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
                 }
             }
         },
-    )?;
+    );
+    failures.extend(ended.err());
     if args.wait && dry_run == DryRun::None {
         wait(context, gone, timeout)?;
     }

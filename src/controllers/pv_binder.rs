@@ -26,11 +26,11 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
             volume.into_iter().chain([row.key.clone()]).collect()
         }
         VOLUMES => {
-            let claims = world.list(CLAIMS).filter(|claim| is_open(&claim.object(), &row.key.name));
+            let claims = world.list(CLAIMS).filter(|claim| may_take(&claim.object(), &row.key.name));
             claims.map(|claim| claim.key.clone()).chain([row.key.clone()]).collect()
         }
         "pods" => {
-            let claims = world.list_in(CLAIMS, &row.key.namespace);
+            let claims = storage::used_by(world, row);
             claims
                 .filter(|claim| claim.is_deleting() || storage::is_open(claim))
                 .map(|claim| claim.key.clone())
@@ -45,8 +45,8 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 /// A change of a volume concerns claims that wait, and the one that it is bound to.
-fn is_open(claim: &Object, volume: &str) -> bool {
-    claim.text(&["spec", "volumeName"]).is_none_or(|name| name.is_empty() || name == volume)
+fn may_take(claim: &Object, volume: &str) -> bool {
+    storage::volume_of(claim).is_none_or(|name| name == volume)
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
@@ -66,19 +66,15 @@ fn release_claim(world: &World, row: &Row, object: Object, plan: &mut Plan) {
     if !row.finalizers.iter().any(|one| &**one == CLAIM_IN_USE) {
         return;
     }
-    let uses = |pod: &&Arc<Row>| {
-        let runs = pod.pod().is_some_and(|pod| pod.node.is_some() && !pod.phase.is_terminal());
-        let names = |volume: &Value| volume["persistentVolumeClaim"]["claimName"] == *row.key.name;
-        runs && pod.object().items(&["spec", "volumes"]).iter().any(names)
-    };
-    match world.list_in("pods", &row.key.namespace).find(uses) {
+    let runs = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.node.is_some() && !pod.phase.is_terminal());
+    match storage::consumers(world, row).find(runs) {
         Some(pod) => plan.wait(format!("pod {} uses the claim", pod.key.name)),
         None => plan.write(Verb::Update(pods::without_finalizer(object, CLAIM_IN_USE)), "no pod uses the claim"),
     }
 }
 
 fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
-    let named = claim.text(&["spec", "volumeName"]).filter(|name| !name.is_empty()).map(str::to_owned);
+    let named = storage::volume_of(&claim).map(str::to_owned);
     let volume = match &named {
         Some(name) => world.find(VOLUMES, "", name),
         None => storage::best(world, row, &claim),

@@ -19,7 +19,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
         CLAIMS | VOLUMES => vec![row.key.clone()],
         CLASSES => world.list(CLAIMS).filter(waits).map(|claim| claim.key.clone()).collect(),
         // It may be the first one to use a claim.
-        "pods" => world.list_in(CLAIMS, &row.key.namespace).filter(waits).map(|claim| claim.key.clone()).collect(),
+        "pods" => storage::used_by(world, row).filter(waits).map(|claim| claim.key.clone()).collect(),
         _ => Vec::new(),
     }
 }
@@ -36,7 +36,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 }
 
 fn provision(world: &World, row: &Arc<Row>, claim: &Object, plan: &mut Plan) {
-    if claim.text(&["spec", "volumeName"]).is_some_and(|name| !name.is_empty()) {
+    if storage::volume_of(claim).is_some() {
         return;
     }
     let Some(class) =

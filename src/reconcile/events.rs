@@ -185,9 +185,9 @@ fn into_newer_form(object: &mut Object, ledger: &dyn Ledger, about: &Key, at: Ti
     object.set(&["action"], action);
     object.set(&["eventTime"], time::micro(at));
     let pod = ledger.get(about).ok().flatten();
-    // The one that the pod asked for: one of several profiles.
-    let profile = pod.as_ref().and_then(|pod| pod.text(&["spec", "schedulerName"])).filter(|name| !name.is_empty());
-    let profile = profile.unwrap_or(SCHEDULER);
+    // The profile that the pod asked for; who is preempted may have asked for another one than who preempts.
+    let named = pod.as_ref().and_then(|pod| pod.text(&["spec", "schedulerName"])).filter(|name| !name.is_empty());
+    let profile = named.filter(|_| action != "Preempting").unwrap_or(SCHEDULER);
     object.set(&["reportingComponent"], profile);
     object.set(&["reportingInstance"], format!("{profile}-{}", host.nodename().to_string_lossy()));
     object.set(&["source"], json!({}));

@@ -115,11 +115,11 @@ const OF_NODES: &[(&str, Plugin)] = &[
     ("NodeResourcesFit", resources),
 ];
 
-/// One plugin that asks which pods run where, and only then about a node.
-type CrowdPlugin = fn(&Asks<'_>, usize) -> Option<Refusal>;
+/// One plugin that asks what is elsewhere, pods or volumes, and only then about a node.
+type SurroundingsPlugin = fn(&Asks<'_>, usize) -> Option<Refusal>;
 
 /// They come after the others.
-const OF_CROWDS: &[(&str, CrowdPlugin)] = &[
+const OF_SURROUNDINGS: &[(&str, SurroundingsPlugin)] = &[
     (volumes::RESTRICTIONS, volume_in_use),
     (volumes::BINDING, volume_binding),
     (volumes::ZONE, volume_zone),
@@ -136,7 +136,7 @@ pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 pub fn refused_by(asks: &Asks<'_>, node: &Candidate<'_>) -> Option<(&'static str, Vec<Refusal>)> {
     let mut reasons = refused_by_itself(asks, node);
     if reasons.is_empty() {
-        reasons.extend(refused_by_crowds(&asks.thinking(node), node.slot));
+        reasons.extend(refused_by_surroundings(&asks.thinking(node), node.slot));
     }
     Some((reasons.first()?.plugin, reasons))
 }
@@ -151,21 +151,21 @@ pub fn refused_by_itself(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> 
     verdicts.find(|reasons| !reasons.is_empty()).unwrap_or_default()
 }
 
-/// Why the pods everywhere keep the pod from the node that stands here.
-pub fn refused_by_crowds(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+/// Why what is elsewhere keeps the pod from the node that stands here.
+pub fn refused_by_surroundings(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
     if asks.go_by_nodes_alone() {
         return None;
     }
-    let mut plugins = OF_CROWDS.iter().filter(|(name, _)| asks.may_refuse(name));
+    let mut plugins = OF_SURROUNDINGS.iter().filter(|(name, _)| asks.may_refuse(name));
     plugins.find_map(|(name, plugin)| Some(Refusal { plugin: name, ..plugin(asks, slot)? }))
 }
 
 /// Whether one plugin refuses a node whatever runs on it.
 pub fn is_refused_for_good_by(plugin: &str, asks: &Asks<'_>, node: &Candidate<'_>) -> bool {
     let of_node = OF_NODES.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(asks, node));
-    let of_crowds =
-        OF_CROWDS.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(asks, node.slot));
-    asks.may_refuse(plugin) && of_node.chain(of_crowds).any(|refusal| refusal.for_good)
+    let of_surroundings =
+        OF_SURROUNDINGS.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(asks, node.slot));
+    asks.may_refuse(plugin) && of_node.chain(of_surroundings).any(|refusal| refusal.for_good)
 }
 
 fn because(refused: bool, reason: &'static str, for_good: bool) -> Vec<Refusal> {

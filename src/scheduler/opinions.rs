@@ -23,6 +23,9 @@ pub const FITS: usize = 0;
 /// Opinions on so many nodes are remembered, of all pods together.
 const REMEMBERED: usize = 1 << 20;
 
+/// And of so many kinds of pods.
+const KINDS: usize = 1024;
+
 /// What a pod asks of nodes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Signature {
@@ -94,7 +97,9 @@ impl Opinions {
         let answer = within(&mut opinions);
         asks.world.remembering(|known: &mut Known| {
             known.opinions.insert(signature, opinions);
-            while known.opinions.len() > 1 && known.opinions.len() * fleet > REMEMBERED {
+            while known.opinions.len() > 1
+                && (known.opinions.len() * fleet > REMEMBERED || known.opinions.len() > KINDS)
+            {
                 known.opinions.remove_lru();
             }
         });
@@ -108,7 +113,7 @@ impl Opinions {
         if opinion.verdict != FITS {
             return opinion.verdict;
         }
-        if let Some(refusal) = filter::refused_by_crowds(asks, slot) {
+        if let Some(refusal) = filter::refused_by_surroundings(asks, slot) {
             return self.number(&[refusal]);
         }
         match opinion.with_guests {
@@ -254,6 +259,8 @@ mod tests {
             json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm": term}]}}}),
             json!({"topologySpreadConstraints": spread("DoNotSchedule")}),
             json!({"topologySpreadConstraints": spread("ScheduleAnyway")}),
+            json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "bound"}}]}),
+            json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "open"}}]}),
         ];
         let ports = dice.pick(&[json!([]), json!([]), json!([{"containerPort": 1, "hostPort": 80}])]).clone();
         let requests = json!({"requests": {"cpu": dice.pick(&["500m", "1", "2", "5"])}});
@@ -262,12 +269,31 @@ mod tests {
         json!({"kind": "Pod", "metadata": {"uid": name, "namespace": "default", "labels": {"app": dice.pick(&["a", "b"])}}, "spec": spec})
     }
 
+    /// Claims, one with a volume that can be had in one zone alone, one that waits for its first consumer, for one pod at a time.
+    fn storage(dice: &mut Dice) -> [(Key, Value); 4] {
+        let in_zone = json!({"key": "zone", "operator": "In", "values": [dice.pick(&["1", "2", "3"])]});
+        let reach = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}});
+        let class =
+            json!({"metadata": {"uid": "s"}, "provisioner": "any", "volumeBindingMode": "WaitForFirstConsumer"});
+        let claim = |spec: Value, phase: &str| json!({"metadata": {"uid": phase, "namespace": "default"}, "spec": spec, "status": {"phase": phase}});
+        [
+            (key("storageclasses.storage.k8s.io", "made"), class),
+            (key("persistentvolumes", "v"), json!({"metadata": {"uid": "v"}, "spec": {"nodeAffinity": reach}})),
+            (key("persistentvolumeclaims", "bound"), claim(json!({"volumeName": "v"}), "Bound")),
+            (
+                key("persistentvolumeclaims", "open"),
+                claim(json!({"storageClassName": "made", "accessModes": ["ReadWriteOncePod"]}), "Pending"),
+            ),
+        ]
+    }
+
     /// Something happens to a node, or to a pod on one, or to one that waits.
     fn happen(dice: &mut Dice, world: &mut World) {
         let node_name = format!("n{}", dice.below(6));
         let pod_name = format!("p{}", dice.below(12));
         let (node_key, pod_key) = (key("nodes", &node_name), key("pods", &pod_name));
-        match dice.below(9) {
+        match dice.below(10) {
+            9 => storage(dice).into_iter().for_each(|(key, body)| world.put(key, body.to_string().into())),
             0 => world.remove(&node_key),
             1 | 2 => world.put(node_key, node(dice).to_string().into()),
             3 => world.remove(&pod_key),
@@ -299,7 +325,8 @@ mod tests {
     }
 
     fn key(resource: &'static str, name: &str) -> Key {
-        let namespace = if resource == "nodes" { "" } else { "default" };
+        let is_everywhere = ["nodes", "persistentvolumes", "storageclasses.storage.k8s.io"].contains(&resource);
+        let namespace = if is_everywhere { "" } else { "default" };
         Key::new(Resource(resource), namespace, name)
     }
 
@@ -309,6 +336,7 @@ mod tests {
         for seed in 0..10 {
             let mut dice = Dice(seed);
             let mut world = World::new(Time::from_second(100).unwrap());
+            storage(&mut dice).into_iter().for_each(|(key, body)| world.put(key, body.to_string().into()));
             for _ in 0..120 {
                 happen(&mut dice, &mut world);
                 let pending = key("pods", "pending");

@@ -55,6 +55,19 @@ struct Open<'w> {
     wanted: Quantity,
     volumes: Vec<Candidate<'w>>,
     class: Object,
+    /// The node that was selected for it already.
+    selected: Option<Str>,
+}
+
+impl<'w> Open<'w> {
+    fn of(world: &'w World, row: &Arc<Row>, claim: Object, class: Object) -> Open<'w> {
+        let selected = match storage::place_of(world, row, &claim) {
+            Place::On(node) => Some(node.key.name.clone()),
+            _ => None,
+        };
+        let (wanted, volumes) = (storage::wanted(&claim), storage::candidates(world, row, &claim));
+        Open { row: row.clone(), claim, wanted, volumes, class, selected }
+    }
 }
 
 impl<'w> Storage<'w> {
@@ -71,20 +84,21 @@ impl<'w> Storage<'w> {
             }
             let body = claim.object();
             storage.is_in_use |= is_for_one_pod(&body) && is_used_beside(world, claim, row);
-            let named = body.text(&["spec", "volumeName"]).filter(|volume| !volume.is_empty());
-            match (named, storage::place_of(world, claim, &body)) {
-                (Some(_), _) if body.text(&["status", "phase"]) != Some("Bound") => is_unbound = true,
-                (Some(volume), _) => {
+            match (storage::volume_of(&body), body.text(&["status", "phase"])) {
+                (Some(volume), Some("Lost")) => {
+                    return Err(format!(
+                        "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
+                    ));
+                }
+                (Some(volume), Some("Bound")) => {
                     let volume = world.find(storage::VOLUMES, "", volume);
                     storage.bound.push(volume.map(|volume| (volume.clone(), volume.object())));
                 }
-                (None, Place::Anywhere) => is_unbound = true,
-                (None, _) => {
-                    let class = storage::class_of(world, &body).ok_or_else(|| "a StorageClass is gone".to_owned())?;
-                    let volumes = storage::candidates(world, claim, &body);
-                    let wanted = storage::wanted(&body);
-                    storage.open.push(Open { row: claim.clone(), claim: body, wanted, volumes, class });
-                }
+                (Some(_), _) => is_unbound = true,
+                (None, _) => match storage::awaiting_class(world, &body) {
+                    Some(class) => storage.open.push(Open::of(world, claim, body, class)),
+                    None => is_unbound = true,
+                },
             }
         }
         storage.open.sort_by_key(|open| open.wanted);
@@ -147,11 +161,15 @@ impl<'w> Storage<'w> {
         let mut taken: HashSet<&Str> = HashSet::new();
         let mut met = Vec::new();
         for open in &self.open {
-            let free = |volume: &&Candidate<'_>| {
-                (volume.is_kept || storage::reaches(&volume.body, node)) && !taken.contains(&volume.row.key.name)
-            };
-            let volume = open.volumes.iter().find(free);
-            if volume.is_none() && !is_made_on(&open.class, node) {
+            if open.selected.as_ref().is_some_and(|selected| *selected != node.key.name) {
+                return None;
+            }
+            let free =
+                |volume: &&Candidate<'_>| storage::reaches(&volume.body, node) && !taken.contains(&volume.row.key.name);
+            // One that is kept for the claim is the only one.
+            let is_kept = open.volumes.first().is_some_and(|volume| volume.is_kept);
+            let volume = open.volumes.iter().filter(|volume| volume.is_kept == is_kept).find(free);
+            if volume.is_none() && (is_kept || !is_made_on(&open.class, node)) {
                 return None;
             }
             taken.extend(volume.map(|volume| &volume.row.key.name));
@@ -276,7 +294,7 @@ mod tests {
         let p = || pod("p", &["d"], "");
         let nowhere = "2 node(s) didn't match PersistentVolume's node affinity.";
         let none = "2 node(s) didn't find available persistent volumes to bind.";
-        let cases: [(&str, Vec<String>, &str); 12] = [
+        let cases: [(&str, Vec<String>, &str); 15] = [
             ("its volume is there", [bound("zb"), vec![p()]].concat(), "b"),
             ("its volume is nowhere", [bound("zx"), vec![p()]].concat(), nowhere),
             ("by label", vec![bound("zb")[0].clone(), labelled, p()], "b"),
@@ -289,6 +307,31 @@ mod tests {
             ("unbound", vec![claim("d", "1Gi", "''", ""), p()], "pod has unbound immediate PersistentVolumeClaims"),
             ("by hand", vec![claim("d", "1Gi", "by-hand", ""), volume("v", "2Gi", "by-hand", "zb"), p()], "v=d b"),
             ("too small", vec![claim("d", "3Gi", "by-hand", ""), volume("v", "2Gi", "by-hand", "zb"), p()], none),
+            (
+                "kept for it elsewhere",
+                vec![
+                    claim("d", "1Gi", "made", ""),
+                    volume("v", "2Gi", "made", "zx")
+                        .replace("capacity", "claimRef: {name: d, namespace: default}, capacity"),
+                    volume("w", "2Gi", "made", "za"),
+                    p(),
+                ],
+                none,
+            ),
+            (
+                "selected",
+                vec![
+                    claim("d", "1Gi", "made", "")
+                        .replace("name: d}", "name: d, annotations: {volume.kubernetes.io/selected-node: b}}"),
+                    p(),
+                ],
+                "d@b b",
+            ),
+            (
+                "lost",
+                vec![bound("za")[0].replace("Bound", "Lost"), p()],
+                "persistentvolumeclaim \"d\" bound to non-existent persistentvolume \"v\"",
+            ),
             ("made", vec![claim("d", "1Gi", "made-in-zb", ""), p()], "d@b b"),
             (
                 "rather found",

@@ -38,7 +38,20 @@ pub fn class_of(world: &World, claim: &Object) -> Option<Object> {
 
 /// Whether a claim names no volume yet.
 pub fn is_open(claim: &Row) -> bool {
-    !claim.mentions("\"volumeName\":\"")
+    claim.mentions("volumeName").then(|| claim.body()).is_none_or(|body| volume_of(&body).is_none())
+}
+
+/// The volume that a claim names.
+pub fn volume_of(claim: &Object) -> Option<&str> {
+    claim.text(&["spec", "volumeName"]).filter(|name| !name.is_empty())
+}
+
+/// The claims that a pod uses, as far as they are there.
+pub fn used_by<'a>(world: &'a World, pod: &Row) -> impl Iterator<Item = &'a Arc<Row>> {
+    let may_use = pod.mentions("persistentVolumeClaim") || pod.mentions("\"ephemeral\":{");
+    let names = may_use.then(|| claims_of(&pod.key.name, pod.body().items(&["spec", "volumes"])));
+    let namespace = pod.key.namespace.clone();
+    names.into_iter().flatten().filter_map(move |name| world.get(&key(&namespace, &name)))
 }
 
 /// Whose a volume is.
@@ -94,10 +107,14 @@ pub enum Place {
     NotYet,
 }
 
+/// The class of a claim that waits for its first consumer.
+pub fn awaiting_class(world: &World, claim: &Object) -> Option<Object> {
+    class_of(world, claim).filter(|class| class.text(&["volumeBindingMode"]) == Some("WaitForFirstConsumer"))
+}
+
 /// Where a claim may be met.
 pub fn place_of(world: &World, row: &Row, claim: &Object) -> Place {
-    let class = class_of(world, claim);
-    if class.is_none_or(|class| class.text(&["volumeBindingMode"]) != Some("WaitForFirstConsumer")) {
+    if awaiting_class(world, claim).is_none() {
         return Place::Anywhere;
     }
     let selected = claim.annotation(SELECTED_NODE).map(str::to_owned);

@@ -33,14 +33,15 @@ pub fn run(args: FromFiles, context: &mut Context) -> Outcome {
         }
     }
     if dry_run == DryRun::Client {
-        for (_, _, kind, object) in ready {
-            args.make.change.tell(context, kind, &object, "created", dry_run)?;
+        for (place, _, kind, object) in ready {
+            let told = args.make.change.tell(context, kind, &object, "created", dry_run);
+            refused.extend(told.err().map(|failure| (place, failure)));
         }
     } else {
         let write = |ledger: &mut dyn Ledger, (_, _, kind, object): &(_, _, &'static Kind, _)| {
             create(ledger, kind, object, &options)
         };
-        context.write_each(options.dry_run, ready, write, |context, (place, manifest, kind, _), done| {
+        let ended = context.write_each(options.dry_run, ready, write, |context, (place, manifest, kind, _), done| {
             let told = match done {
                 Ok(done) => {
                     context.warn(&done.warnings);
@@ -49,7 +50,8 @@ pub fn run(args: FromFiles, context: &mut Context) -> Outcome {
                 Err(status) => Err(Failure::in_manifest(status, "creating", manifest)),
             };
             refused.extend(told.err().map(|failure| (place, failure)));
-        })?;
+        });
+        failures.extend(ended.err());
     }
     refused.sort_by_key(|(place, _)| *place);
     failures.extend(refused.into_iter().map(|(_, failure)| failure));

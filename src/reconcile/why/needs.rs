@@ -4,7 +4,7 @@ use super::chain::{absent, in_namespace, with_prospect};
 use super::{Link, Standing, node};
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
-use crate::world::{Row, World};
+use crate::world::{Row, World, storage};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ pub fn links(world: &mut World, row: &Row) -> Vec<Link> {
         return links;
     }
     let pod = row.object();
-    for name in claims(&pod) {
-        let key = Key::new(Resource("persistentvolumeclaims"), &row.key.namespace, &name);
+    for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
+        let key = storage::key(&row.key.namespace, &name);
         match world.get(&key).cloned() {
             Some(found) => links.push(claim(world, &found)),
             None => {
@@ -56,8 +56,7 @@ pub fn claim(world: &mut World, row: &Row) -> Link {
         return link;
     }
     let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
-    let object_of = world.find("storageclasses.storage.k8s.io", "", &class).map(|row| row.object());
-    let waits = object_of.is_some_and(|class| class.text(&["volumeBindingMode"]) == Some("WaitForFirstConsumer"));
+    let waits = storage::awaiting_class(world, &object).is_some();
     let link = with_prospect(world, row, Link { standing: Standing::Converging, ..link });
     let is_due = link.seen.contains("; due: ");
     let link =
@@ -72,13 +71,6 @@ pub fn claim(world: &mut World, row: &Row) -> Link {
 
 fn waits_for(world: &mut World, row: &Row) -> String {
     super::rehearsal::prospect(world, &row.key).waits.join("; ")
-}
-
-/// The claims that a pod mounts, by name.
-fn claims(pod: &Object) -> Vec<String> {
-    let volumes = pod.items(&["spec", "volumes"]).iter();
-    let named = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
-    named.map(str::to_owned).collect()
 }
 
 /// A ConfigMap or Secret that a pod cannot do without: its resource and name.
