@@ -20,6 +20,7 @@ pub mod daemonset;
 pub mod deployment;
 pub mod endpoints;
 pub mod endpointslice;
+pub mod endpointslicemirroring;
 pub mod ephemeral_volume;
 pub mod garbage;
 pub mod horizontalpodautoscaler;
@@ -50,6 +51,7 @@ pub static ALL: &[&Loop] = &[
     &cronjob::LOOP,
     &poddisruptionbudget::LOOP,
     &endpointslice::LOOP,
+    &endpointslicemirroring::LOOP,
     &endpoints::LOOP,
     &garbage::LOOP,
     &namespace::LOOP,

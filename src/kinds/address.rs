@@ -3,20 +3,33 @@
 use super::{Errors, Path, names};
 use std::net::IpAddr;
 
-/// Whether 127.0.0.0/8 may be named. Kubernetes never allows it; kloop's pods live there, so its own controllers may.
+/// What of 127.0.0.0/8 may be named. Kubernetes allows none of it; kloop's pods live there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Loopback {
-    /// Written by kloop's controllers.
+    /// All.
     Allowed,
-    /// Written by anyone else.
+    /// What may be a pod's address, and not the machine's own: 127.0.0.0/16.
+    OfPods,
+    /// Nothing.
     Refused,
 }
 
-/// An address of one family that traffic may be sent to.
-pub fn check_family(text: &str, v4: bool, loopback: Loopback, path: &Path, errors: &mut Errors) {
+impl Loopback {
+    fn refuses(self, address: IpAddr) -> bool {
+        let of_machine = |address: IpAddr| !matches!(address, IpAddr::V4(v4) if v4.octets()[1] != 0);
+        match self {
+            Loopback::Allowed => false,
+            Loopback::OfPods => address.is_loopback() && of_machine(address),
+            Loopback::Refused => address.is_loopback(),
+        }
+    }
+}
+
+/// An address of one family that traffic may be sent to: a pod, or a server on this machine, too.
+pub fn check_family(text: &str, v4: bool, path: &Path, errors: &mut Errors) {
     let fits = text.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4() == v4);
     if fits {
-        check_destination(text, loopback, path, errors);
+        check_destination(text, Loopback::Allowed, path, errors);
     } else if v4 {
         errors.invalid(path, text, "must be a valid IPv4 address");
     } else {
@@ -33,7 +46,7 @@ pub fn check_destination(text: &str, loopback: Loopback, path: &Path, errors: &m
     if address.is_unspecified() {
         errors.invalid(path, text, "may not be unspecified (0.0.0.0 or ::)");
     }
-    if address.is_loopback() && loopback == Loopback::Refused {
+    if loopback.refuses(address) {
         errors.invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
     }
     let (local, multicast) = match address {

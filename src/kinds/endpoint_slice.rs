@@ -1,6 +1,6 @@
 //! EndpointSlice (discovery.k8s.io/v1).
 
-use super::address::{self, Loopback};
+use super::address;
 use super::{DecodeError, Errors, Kind, Path, Typed, UnknownField, names, omit, typed};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use serde_json::Value;
@@ -51,17 +51,15 @@ impl Typed for EndpointSlice {
         if endpoints.len() > 1000 {
             errors.too_many(&Path::root("endpoints"), endpoints.len(), 1000);
         }
-        let ours = self.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
-        let loopback = if ours.is_some_and(|by| by == CONTROLLER) { Loopback::Allowed } else { Loopback::Refused };
         for (index, endpoint) in endpoints.iter().enumerate() {
             let path = Path::root("endpoints").index(index);
-            check_endpoint(endpoint, &self.address_type, loopback, &path, errors);
+            check_endpoint(endpoint, &self.address_type, &path, errors);
         }
         check_ports(self.ports.as_deref().unwrap_or_default(), errors);
     }
 }
 
-fn check_endpoint(endpoint: &Endpoint, family: &str, loopback: Loopback, path: &Path, errors: &mut Errors) {
+fn check_endpoint(endpoint: &Endpoint, family: &str, path: &Path, errors: &mut Errors) {
     let addresses = path.child("addresses");
     if endpoint.addresses.is_empty() {
         errors.required(&addresses, "must contain at least 1 address");
@@ -71,8 +69,8 @@ fn check_endpoint(endpoint: &Endpoint, family: &str, loopback: Loopback, path: &
     for (index, text) in endpoint.addresses.iter().enumerate() {
         let path = addresses.index(index);
         match family {
-            "IPv4" => address::check_family(text, true, loopback, &path, errors),
-            "IPv6" => address::check_family(text, false, loopback, &path, errors),
+            "IPv4" => address::check_family(text, true, &path, errors),
+            "IPv6" => address::check_family(text, false, &path, errors),
             "FQDN" => errors.each_invalid(&path, text.as_str(), names::subdomain(text)),
             _ => {}
         }

@@ -36,7 +36,7 @@ impl Typed for Endpoints {
 
     fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
         let ours = self.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
-        let loopback = if ours.is_some_and(|by| by == CONTROLLER) { Loopback::Allowed } else { Loopback::Refused };
+        let loopback = if ours.is_some_and(|by| by == CONTROLLER) { Loopback::Allowed } else { Loopback::OfPods };
         for (index, subset) in self.subsets.iter().flatten().enumerate() {
             let path = Path::root("subsets").index(index);
             if subset.addresses.is_none() && subset.not_ready_addresses.is_none() {
