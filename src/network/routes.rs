@@ -2,6 +2,7 @@
 
 use crate::object::{Key, Object, Str};
 use crate::world::plan::{Member, Route, RoutePort};
+use crate::world::resources::SIMULATED;
 use crate::world::{Effect, EventType, Loop, Plan, Row, World};
 use serde_json::Value;
 
@@ -91,7 +92,7 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
 fn keep_local(world: &World, slice: &mut Object) {
     let is_elsewhere = |node: &str| {
         let node = world.find("nodes", "", node).and_then(|row| row.node());
-        node.is_some_and(|node| node.runtime.as_deref() == Some("simulated"))
+        node.is_some_and(|node| node.runtime.as_deref() == Some(SIMULATED))
     };
     if let Some(Value::Array(endpoints)) = slice.0.get_mut("endpoints") {
         endpoints.retain(|endpoint| !endpoint["nodeName"].as_str().is_some_and(is_elsewhere));
@@ -211,7 +212,7 @@ mod tests {
         world.put(Key::new(Resource("nodes"), "", "here"), node("here", json!({})).to_string().into());
         world.put(
             Key::new(Resource("nodes"), "", "far"),
-            node("far", json!({crate::world::resources::RUNTIME: "simulated"})).to_string().into(),
+            node("far", json!({crate::world::resources::RUNTIME: SIMULATED})).to_string().into(),
         );
         assert_eq!(http(&mut world), ["127.9.1.2:8080", "127.9.1.3:8080"]);
         let key = Key::new(Resource(SERVICES), "default", "web");

@@ -9,10 +9,7 @@ use crate::world::{NodeFacts, World};
 use serde_json::{Value, json};
 
 /// [`RUNTIME`] is [`SIMULATED`] or [`LOCAL`]; others belong to somebody else, but for the one that this machine is.
-pub use crate::world::resources::{RUNTIME, STOPPED};
-
-/// Its pods only pretend to run.
-pub const SIMULATED: &str = "simulated";
+pub use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
 
 /// Its pods run on this machine, beside those of the node that the machine is.
 pub const LOCAL: &str = "local";

@@ -197,6 +197,9 @@ pub struct NodeFields {
 /// How a node runs its pods.
 pub const RUNTIME: &str = "kloop.dev/runtime";
 
+/// [`RUNTIME`] of a node whose pods only pretend to run.
+pub const SIMULATED: &str = "simulated";
+
 /// Since when a node is stopped by hand: its heartbeats have ended then.
 pub const STOPPED: &str = "kloop.dev/stopped";
 

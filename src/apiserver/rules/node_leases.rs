@@ -2,6 +2,7 @@
 //! that thousands of nodes cost one write in ten seconds.
 
 use crate::object::{Object, Resource, Time};
+use crate::world::resources::{RUNTIME, SIMULATED};
 use serde_json::json;
 
 /// The resource of leases.
@@ -12,7 +13,7 @@ pub const NAMESPACE: &str = "kube-node-lease";
 
 /// The lease of a node; none for one that no control plane of ours runs.
 pub fn of(node: &Object, heard: Time) -> Option<Object> {
-    let simulated = node.annotation("kloop.dev/runtime") == Some("simulated");
+    let simulated = node.annotation(RUNTIME) == Some(SIMULATED);
     let runtime = node.text(&["status", "nodeInfo", "containerRuntimeVersion"]).unwrap_or_default();
     if !simulated && !runtime.starts_with("kloop://") {
         return None;
@@ -46,7 +47,7 @@ mod tests {
         let lease = of(&node("", "kloop://0.1.0"), heard).unwrap();
         assert_eq!(lease.0["spec"]["renewTime"], "2023-11-14T22:13:20.000000Z");
         assert_eq!((lease.namespace(), lease.name()), ("kube-node-lease", "n"));
-        assert!(of(&node("simulated", ""), heard).is_some());
+        assert!(of(&node(SIMULATED, ""), heard).is_some());
         assert!(of(&node("", "containerd://2"), heard).is_none());
     }
 }

@@ -1,11 +1,12 @@
 //! Binding, connecting and sending for somebody else, on a duplicate of their socket.
 
 use super::address::for_family;
+use super::decide::Call;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::net::{self, SendFlags, SocketAddrV4 as Address, SocketType};
+use rustix::net::{self, AddressFamily, SendFlags, SocketAddrV4 as Address, SocketType};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -26,10 +27,16 @@ pub struct Socket {
 
 impl Socket {
     /// One that was called with an address. Where the socket is of another family than the address the kernel refuses the call, and
-    /// so it does with ours.
-    pub fn new(fd: OwnedFd, asked: SocketAddr) -> Socket {
+    /// so it does with ours. Datagrams of IPv6 sockets alone may go to addresses of IPv4 (`udpv6_sendmsg`, `__ip6_datagram_connect`):
+    /// the source is to be of the socket's own family all the same.
+    pub fn new(fd: OwnedFd, call: Call, asked: SocketAddr) -> Socket {
         let is_stream = sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::STREAM);
-        Socket { fd, is_stream, v6: asked.is_ipv6() }
+        let takes_both = || {
+            let domain = sockopt::socket_domain(&fd);
+            !is_stream && call != Call::Bind && domain.is_ok_and(|domain| domain == AddressFamily::INET6)
+        };
+        let v6 = asked.is_ipv6() || takes_both();
+        Socket { fd, is_stream, v6 }
     }
 
     /// The port that it is bound to; 0 when it is not yet.
@@ -137,5 +144,58 @@ fn no_port_yet(socket: &OwnedFd) -> Result<(), Errno> {
     match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const on).cast(), size) } {
         0 => Ok(()),
         _ => Err(Errno::INVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    const OWN: Ipv4Addr = Ipv4Addr::new(127, 9, 1, 4);
+
+    fn socket(family: AddressFamily, kind: SocketType, call: Call, asked: SocketAddr) -> Option<Socket> {
+        let made = net::socket(family, kind, None);
+        if matches!(made, Err(Errno::AFNOSUPPORT)) {
+            eprintln!("SKIPPED: this machine has no {family:?}");
+            return None;
+        }
+        Some(Socket::new(made.unwrap(), call, asked))
+    }
+
+    #[test]
+    fn datagrams_leave_from_the_pod_whatever_the_families() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let SocketAddr::V4(to) = server.local_addr().unwrap() else { unreachable!() };
+        let mapped = for_family(to, true);
+        let table =
+            [(AddressFamily::INET, to.into()), (AddressFamily::INET6, to.into()), (AddressFamily::INET6, mapped)];
+        for (family, asked) in table {
+            for call in [Call::Send, Call::Connect] {
+                let Some(socket) = socket(family, SocketType::DGRAM, call, asked) else { continue };
+                if call == Call::Send {
+                    send(&socket, OWN, to, b"hello", 0).unwrap();
+                } else {
+                    connect(&socket, OWN, to).unwrap().unwrap();
+                    net::send(&socket.fd, b"hello", SendFlags::empty()).unwrap();
+                }
+                let (_, from) = server.recv_from(&mut [0; 8]).unwrap();
+                assert_eq!(from.ip(), OWN, "{family:?} {call:?} {asked}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_refused() {
+        let (v4, v6): (SocketAddr, SocketAddr) = ("127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap());
+        let table = [
+            (AddressFamily::INET6, SocketType::DGRAM, v4),
+            (AddressFamily::INET6, SocketType::STREAM, v4),
+            (AddressFamily::INET, SocketType::DGRAM, v6),
+        ];
+        for (family, kind, asked) in table {
+            let Some(socket) = socket(family, kind, Call::Bind, asked) else { continue };
+            assert!(bind(&socket, OWN, 0).is_err(), "{family:?} {kind:?} {asked}");
+        }
     }
 }

@@ -109,7 +109,12 @@ impl Guard {
         if decision == Decision::GoOn && !leaves {
             return None;
         }
-        let socket = Socket::new(notice.socket(&self.listener, &mut self.callers)?, asked);
+        let socket = match notice.socket(&self.listener, &mut self.callers) {
+            Ok(socket) => Socket::new(socket, notice.call, asked),
+            // Out of descriptors: nobody could say what policies deny, so the kernel is not to go on.
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Some(Err(errno)),
+            Err(_) => return None,
+        };
         match decision {
             Decision::GoOn => {
                 // Blocks of IPv6 addresses are not known here: such a place is as far away as any.
@@ -119,40 +124,47 @@ impl Guard {
                 refused
             }
             Decision::Bind { port } => Some(act::bind(&socket, self.own, port)),
-            Decision::Within { port } => {
-                if !socket.is_stream && !act::is_bound_here(self.own, port) {
-                    return self.forbid(&socket, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
-                }
-                match self.reach(notice, &socket, SocketAddrV4::new(self.own, port)) {
-                    // Nobody in the pod listens there: the host's localhost, as the program asked.
-                    Some(Err(Errno::CONNREFUSED)) => self.forbid(&socket, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)),
-                    other => other,
-                }
-            }
+            Decision::Within { port } => self.within(notice, &socket, port),
             Decision::Pod(to) => self.forbid(&socket, to).or_else(|| self.as_asked(&socket)),
-            Decision::Service(to) => {
-                let endpoints = self.endpoints(&to.ip().to_string(), to.port(), socket.is_stream);
-                if !socket.is_stream && self.may_reach(&endpoints) && self.is_open(to) {
-                    // The answer comes from where the question went: some programs believe no other.
-                    return self.as_asked(&socket);
-                }
-                self.route(notice, &socket, endpoints)
-            }
-            Decision::Names => {
-                if let Some(asked) =
-                    decide::v4(asked).filter(|asked| !socket.is_stream && decide::is_resolver(asked, self.own))
-                    && self.is_open(asked)
-                {
-                    return self.as_asked(&socket);
-                }
-                let servers = self.endpoints(routes::DNS, routes::DNS_PORT, socket.is_stream);
-                // Without a control plane the machine's own resolver answers. Names may be asked for whatever policies say: the
-                // resolver is the cluster's own, and nobody's pod.
-                match servers.into_iter().find(|server| self.is_open(*server)) {
-                    Some(server) => self.carry(notice, &socket, server),
-                    None => self.forbid(&socket, decide::v4(asked)?),
-                }
-            }
+            Decision::Service(to) => self.service(notice, &socket, to),
+            Decision::Names => self.names(notice, &socket, decide::v4(asked)?),
+        }
+    }
+
+    /// To the pod itself; where it has no listener, to the machine.
+    fn within(&mut self, notice: &Notice, socket: &Socket, port: u16) -> Outcome {
+        let host = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        if !socket.is_stream && !act::is_bound_here(self.own, port) {
+            return self.forbid(socket, host);
+        }
+        match self.reach(notice, socket, SocketAddrV4::new(self.own, port)) {
+            // Nobody in the pod listens there: the host's localhost, as the program asked.
+            Some(Err(Errno::CONNREFUSED)) => self.forbid(socket, host),
+            other => other,
+        }
+    }
+
+    /// To an endpoint of a Service.
+    fn service(&mut self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
+        let endpoints = self.endpoints(&to.ip().to_string(), to.port(), socket.is_stream);
+        if !socket.is_stream && self.may_reach(&endpoints) && self.is_open(to) {
+            // The answer comes from where the question went: some programs believe no other.
+            return self.as_asked(socket);
+        }
+        self.route(notice, socket, endpoints)
+    }
+
+    /// To who answers names.
+    fn names(&mut self, notice: &Notice, socket: &Socket, asked: SocketAddrV4) -> Outcome {
+        if !socket.is_stream && decide::is_resolver(&asked, self.own) && self.is_open(asked) {
+            return self.as_asked(socket);
+        }
+        let servers = self.endpoints(routes::DNS, routes::DNS_PORT, socket.is_stream);
+        // Without a control plane the machine's own resolver answers. Names may be asked for whatever policies say: the
+        // resolver is the cluster's own, and nobody's pod.
+        match servers.into_iter().find(|server| self.is_open(*server)) {
+            Some(server) => self.carry(notice, socket, server),
+            None => self.forbid(socket, asked),
         }
     }
 
@@ -160,7 +172,10 @@ impl Guard {
     /// waits for a timeout or looks for a dead server. None when it may be.
     fn forbid(&mut self, socket: &Socket, to: SocketAddrV4) -> Outcome {
         let protocol = if socket.is_stream { "tcp" } else { "udp" };
-        let denial = policies::denial(&self.tables, &Flow { from: self.own, to, protocol })?;
+        let denial = match policies::denial(&self.tables, &Flow { from: self.own, to, protocol }) {
+            Ok(denial) => denial?,
+            Err(error) => return Some(Err(Errno::from_io_error(&error).unwrap_or(Errno::ACCESS))),
+        };
         if protocol == "udp" && self.is_reply(socket, to) {
             return None;
         }
@@ -172,7 +187,8 @@ impl Guard {
     fn endpoints(&mut self, service: &str, port: u16, is_stream: bool) -> Vec<SocketAddrV4> {
         self.choices += 1;
         let chance = self.chance.hash_one(self.choices);
-        routes::choose(&self.tables.text(routes::FOLDER, service.to_owned()), port, is_stream, self.own, chance)
+        let text = self.tables.text(routes::FOLDER, service.to_owned()).unwrap_or_default();
+        routes::choose(&text, port, is_stream, self.own, chance)
     }
 
     /// Whether the gateway takes datagrams there. Once found that is believed for a moment: to look takes longer than all the rest.
@@ -188,7 +204,7 @@ impl Guard {
     /// Whether policies let datagrams to all of these through, so that the gateway may choose.
     fn may_reach(&self, endpoints: &[SocketAddrV4]) -> bool {
         let flow = |to: &SocketAddrV4| Flow { from: self.own, to: *to, protocol: "udp" };
-        !endpoints.is_empty() && endpoints.iter().all(|to| policies::denial(&self.tables, &flow(to)).is_none())
+        !endpoints.is_empty() && endpoints.iter().all(|to| policies::allow(&self.tables, &flow(to)))
     }
 
     /// Whether a datagram may be the answer to one that was allowed: it leaves from where its receiver may send to.
@@ -196,7 +212,7 @@ impl Guard {
         let from = socket.port().filter(|port| *port > 0 && *port < policies::EPHEMERAL);
         from.is_some_and(|port| {
             let asked = Flow { from: *to.ip(), to: SocketAddrV4::new(self.own, port), protocol: "udp" };
-            policies::denial(&self.tables, &asked).is_none()
+            policies::allow(&self.tables, &asked)
         })
     }
 

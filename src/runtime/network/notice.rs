@@ -21,23 +21,23 @@ pub struct Callers(Vec<(i32, OwnedFd)>);
 
 impl Callers {
     /// A thread's descriptor, as one of ours.
-    fn descriptor(&mut self, thread: i32, number: i32) -> Option<OwnedFd> {
+    fn descriptor(&mut self, thread: i32, number: i32) -> Result<OwnedFd, Errno> {
         let get = |handle: &OwnedFd| pidfd_getfd(handle, number, PidfdGetfdFlags::empty());
         if let Some(at) = self.0.iter().position(|(known, _)| *known == thread) {
             match get(&self.0[at].1) {
                 Err(Errno::SRCH) => drop(self.0.swap_remove(at)),
-                found => return found.ok(),
+                found => return found,
             }
         }
-        let whole = Pid::from_raw(thread)?;
+        let whole = Pid::from_raw(thread).ok_or(Errno::SRCH)?;
         let opened = pidfd_open(whole, PidfdFlags::empty()).or_else(|_| pidfd_open(whole, OF_THREAD));
-        let Ok(handle) = opened else { return get(&of_group(thread)?).ok() };
-        let found = get(&handle).ok()?;
+        let Ok(handle) = opened else { return get(&of_group(thread)?) };
+        let found = get(&handle)?;
         if self.0.len() >= CALLERS {
             self.0.remove(0);
         }
         self.0.push((thread, handle));
-        Some(found)
+        Ok(found)
     }
 }
 
@@ -45,10 +45,11 @@ impl Callers {
 const OF_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
 
 /// A thread's process, where kernels know handles of processes only: descriptors are the process's.
-fn of_group(thread: i32) -> Option<OwnedFd> {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
-    pidfd_open(Pid::from_raw(group)?, PidfdFlags::empty()).ok()
+fn of_group(thread: i32) -> Result<OwnedFd, Errno> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status"))
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::SRCH))?;
+    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")).and_then(|group| group.trim().parse().ok());
+    pidfd_open(group.and_then(Pid::from_raw).ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }
 
 /// A call that waits for its answer.
@@ -122,13 +123,14 @@ impl Notice {
         self.arguments[3] as i32
     }
 
-    /// The caller's socket, as a descriptor of ours; none when the caller is gone or its process may not be touched.
-    pub fn socket(&self, listener: &OwnedFd, callers: &mut Callers) -> Option<OwnedFd> {
+    /// The caller's socket, as a descriptor of ours; an error when the caller is gone, or its process may not be touched, or no
+    /// descriptor is left.
+    pub fn socket(&self, listener: &OwnedFd, callers: &mut Callers) -> Result<OwnedFd, Errno> {
         let socket = callers.descriptor(self.thread, self.arguments[0] as i32)?;
         // The number of the thread may have been another's by now; if the call still waits, it was not.
         // SAFETY: reads the number that it is given a pointer to.
         let waits = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &self.id) };
-        (waits == 0).then_some(socket)
+        if waits == 0 { Ok(socket) } else { Err(Errno::SRCH) }
     }
 
     fn memory(&self, at: u64, length: usize) -> Result<Vec<u8>, Errno> {

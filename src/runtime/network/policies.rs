@@ -31,11 +31,16 @@ pub struct Written {
 impl Written {
     /// Writes, or with none removes, what a policy says.
     pub fn write(&mut self, state: &Path, policy: &Key, rules: Option<&Policy>) -> io::Result<()> {
-        let folder = state.join(FOLDER);
+        // What was written before something failed counts from now on too.
+        let written = self.write_all(&state.join(FOLDER), policy, rules);
+        written.and(tables::renew(state))
+    }
+
+    fn write_all(&mut self, folder: &Path, policy: &Key, rules: Option<&Policy>) -> io::Result<()> {
         let name = format!("{}{BETWEEN}{}", policy.namespace, policy.name);
         if let Some(rules) = rules {
-            fs::create_dir_all(&folder)?;
-            put(&folder, &name, &table::text(rules))?;
+            fs::create_dir_all(folder)?;
+            put(folder, &name, &table::text(rules))?;
         }
         let now = rules.map(|rules| rules.subjects.clone()).unwrap_or_default();
         let before = self.subjects.insert(name.clone(), now.clone()).unwrap_or_default();
@@ -43,14 +48,14 @@ impl Written {
             let policies = self.pods.entry(*address).or_default();
             let changed = if now.contains(address) { policies.insert(name.clone()) } else { policies.remove(&name) };
             if changed {
-                self.index(&folder, *address)?;
+                self.index(folder, *address)?;
             }
         }
         if rules.is_none() {
             self.subjects.remove(&name);
             remove(&folder.join(&name))?;
         }
-        tables::renew(state)
+        Ok(())
     }
 
     fn index(&mut self, folder: &Path, address: Ipv4Addr) -> io::Result<()> {
@@ -87,33 +92,38 @@ fn remove(file: &Path) -> io::Result<()> {
     fs::remove_file(file).or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Whether anything is said of what leaves this pod.
+/// Whether anything is said of what leaves this pod, or may be.
 pub fn bind(tables: &Tables, pod: Ipv4Addr) -> bool {
-    !tables.text(FOLDER, pod.to_string()).is_empty()
+    tables.text(FOLDER, pod.to_string()).map_or(true, |names| !names.is_empty())
 }
 
-/// Why a connection may not be; none when it may.
-pub fn denial(tables: &Tables, flow: &Flow) -> Option<Denial> {
+/// Why a connection may not be; none when it may. While that cannot be read nobody knows, and it may not.
+pub fn denial(tables: &Tables, flow: &Flow) -> io::Result<Option<Denial>> {
     if flow.from == *flow.to.ip() {
-        return None;
+        return Ok(None);
     }
-    let sides = [(flow.from, Direction::Egress), (*flow.to.ip(), Direction::Ingress)];
-    sides.into_iter().find_map(|(pod, direction)| {
-        let policies = table::denied(&about(tables, pod), direction, flow)?;
-        Some(Denial {
+    for (pod, direction) in [(flow.from, Direction::Egress), (*flow.to.ip(), Direction::Ingress)] {
+        let Some(policies) = table::denied(&about(tables, pod)?, direction, flow) else { continue };
+        return Ok(Some(Denial {
             protocol: flow.protocol.to_uppercase(),
             to: flow.to.to_string(),
             is_egress: direction == Direction::Egress,
             policies: policies.iter().map(|name| name.replacen(BETWEEN, "/", 1)).collect(),
-        })
-    })
+        }));
+    }
+    Ok(None)
+}
+
+/// Whether a connection may be.
+pub fn allow(tables: &Tables, flow: &Flow) -> bool {
+    matches!(denial(tables, flow), Ok(None))
 }
 
 /// The policies that are about a pod, by name and text.
-fn about(tables: &Tables, pod: Ipv4Addr) -> Vec<(String, Rc<str>)> {
-    let names = tables.text(FOLDER, pod.to_string());
+fn about(tables: &Tables, pod: Ipv4Addr) -> io::Result<Vec<(String, Rc<str>)>> {
+    let names = tables.text(FOLDER, pod.to_string())?;
     // One that is gone already says nothing: its text is empty.
-    names.lines().map(|name| (name.to_owned(), tables.text(FOLDER, name.to_owned()))).collect()
+    names.lines().map(|name| Ok((name.to_owned(), tables.text(FOLDER, name.to_owned())?))).collect()
 }
 
 #[cfg(test)]
@@ -122,16 +132,58 @@ mod tests {
     use crate::object::Resource;
     use std::net::SocketAddrV4;
 
+    fn key(name: &str) -> Key {
+        Key::new(Resource("networkpolicies.networking.k8s.io"), "shop", name)
+    }
+
+    fn closed(subjects: &[Ipv4Addr]) -> Policy {
+        Policy { subjects: subjects.into(), ingress: Some(vec![]), ..Policy::default() }
+    }
+
+    const ONE: Ipv4Addr = Ipv4Addr::new(127, 9, 1, 1);
+    const OTHER: Ipv4Addr = Ipv4Addr::new(127, 9, 1, 2);
+
+    #[test]
+    fn what_cannot_be_read_lets_nobody_through() {
+        let state = tempfile::tempdir().unwrap();
+        let tables = Tables::of(state.path());
+        let flow = Flow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
+        assert!(allow(&tables, &flow) && !bind(&tables, ONE), "nothing is said of anybody");
+        for unreadable in [ONE, OTHER] {
+            let file = state.path().join(FOLDER).join(unreadable.to_string());
+            fs::create_dir_all(&file).unwrap();
+            tables.look();
+            assert!(denial(&tables, &flow).is_err() && !allow(&tables, &flow));
+            assert_eq!(bind(&tables, ONE), unreadable == ONE);
+            fs::remove_dir(&file).unwrap();
+        }
+        assert!(allow(&tables, &flow), "the error was not kept");
+    }
+
+    #[test]
+    fn what_was_written_before_a_failure_counts() {
+        let state = tempfile::tempdir().unwrap();
+        let tables = Tables::of(state.path());
+        let mut written = Written::default();
+        written.write(state.path(), &key("p"), Some(&closed(&[ONE]))).unwrap();
+        let text = || {
+            tables.look();
+            tables.text(FOLDER, "shop_p".into()).unwrap()
+        };
+        let before = text();
+        fs::create_dir_all(state.path().join(FOLDER).join(OTHER.to_string())).unwrap();
+        let open = Policy { egress: Some(vec![]), ..closed(&[ONE, OTHER]) };
+        assert!(written.write(state.path(), &key("p"), Some(&open)).is_err());
+        assert_ne!(text(), before, "its readers were told");
+    }
+
     #[test]
     fn what_is_written_is_read_and_swept() {
         let state = tempfile::tempdir().unwrap();
-        let key = |name: &str| Key::new(Resource("networkpolicies.networking.k8s.io"), "shop", name);
-        let (one, other) = (Ipv4Addr::new(127, 9, 1, 1), Ipv4Addr::new(127, 9, 1, 2));
-        let closed =
-            |subjects: &[Ipv4Addr]| Policy { subjects: subjects.into(), ingress: Some(vec![]), ..Policy::default() };
+        let (one, other) = (ONE, OTHER);
         let denied = |from: Ipv4Addr, to: Ipv4Addr| {
             let flow = Flow { from, to: SocketAddrV4::new(to, 80), protocol: "tcp" };
-            let said = super::denial(&Tables::of(state.path()), &flow)?;
+            let said = super::denial(&Tables::of(state.path()), &flow).unwrap()?;
             Some((said.is_egress, said.policies.join(" ")))
         };
         let mut written = Written::default();

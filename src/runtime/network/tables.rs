@@ -64,16 +64,20 @@ impl Tables {
         }
     }
 
-    /// What a file of a table says; nothing when there is none.
-    pub fn text(&self, folder: &'static str, name: String) -> Rc<str> {
+    /// What a file of a table says; nothing when there is none. One that could not be read (no descriptor is left, say) may say
+    /// anything: that is an error, and the next who asks reads again.
+    pub fn text(&self, folder: &'static str, name: String) -> io::Result<Rc<str>> {
         let at = (folder, name);
         if let Some(text) = self.kept.borrow().texts.get(&at) {
-            return text.clone();
+            return Ok(text.clone());
         }
         let file = self.state.join(folder).join(&at.1);
-        let text: Rc<str> = std::fs::read_to_string(file).unwrap_or_default().into();
+        let text: Rc<str> = match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "".into(),
+            read => read?.into(),
+        };
         self.kept.borrow_mut().texts.insert(at, text.clone());
-        text
+        Ok(text)
     }
 }
 
@@ -89,7 +93,7 @@ mod tests {
         let write = |text: &str| std::fs::write(state.path().join("routes/a"), text).unwrap();
         let read = || {
             tables.look();
-            tables.text("routes", "a".into()).to_string()
+            tables.text("routes", "a".into()).unwrap().to_string()
         };
         assert_eq!(read(), "");
         write("one");
@@ -100,5 +104,18 @@ mod tests {
         std::fs::remove_file(state.path().join("routes/a")).unwrap();
         renew(state.path()).unwrap();
         assert_eq!(read(), "");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_nothing_and_is_not_kept() {
+        let state = tempfile::tempdir().unwrap();
+        let (tables, file) = (Tables::of(state.path()), state.path().join("routes/a"));
+        std::fs::create_dir_all(&file).unwrap();
+        renew(state.path()).unwrap();
+        tables.look();
+        assert!(tables.text("routes", "a".into()).is_err());
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::write(&file, "one").unwrap();
+        assert_eq!(&*tables.text("routes", "a".into()).unwrap(), "one", "asked again");
     }
 }

@@ -175,7 +175,9 @@ async fn many(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visi
     let visit = Arc::new(visit);
     let service = service_fn(move |request| forward::answer(request, visit.clone()));
     let mut server = http2::Builder::new(TokioExecutor::new());
-    let _ = server.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await;
+    // One that is dead answers nothing, and would be kept for good.
+    server.timer(TokioTimer::new()).keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// Answers one client until it goes.

@@ -168,7 +168,7 @@ impl Door {
             (To::Pod(place), _) => vec![*place],
             (To::Service(address, port), IpAddr::V4(client)) => {
                 tables.look();
-                let text = tables.text(routes::FOLDER, address.to_string());
+                let text = tables.text(routes::FOLDER, address.to_string()).unwrap_or_default();
                 routes::choose(&text, *port, is_tcp, client, routes::chance())
             }
             (To::Service(..), IpAddr::V6(_)) => Vec::new(),
