@@ -26,9 +26,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     if wanted != ordered {
         plan.effects.push(Effect::Expose { pod: key.clone(), ports: wanted });
     }
-    if let Some(row) = row {
-        tell_blocked(world, row, &mut plan, |at, why| format!("hostPort {at} does not lead to the pod: {why}"));
-    }
+    tell_blocked(world, key, &mut plan, |at, why| format!("hostPort {at} does not lead to the pod: {why}"));
     plan
 }
 
@@ -130,6 +128,14 @@ mod tests {
         );
         world.facts.ordered(&told.effects[0], Time::UNIX_EPOCH);
         assert!(plan(&world, &key).is_empty(), "told once");
+        world.facts.take(crate::world::Report::Blocked { about: key.clone(), doors: Vec::new() });
+        let told = plan(&world, &key);
+        assert_eq!(told.events.iter().map(|event| event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
+        world.facts.ordered(&told.effects[0], Time::UNIX_EPOCH);
+        assert!(
+            plan(&world, &key).is_empty() && world.facts.blocked.is_empty(),
+            "told once, and nothing is kept of it"
+        );
         world.remove(&key);
         assert_eq!(plan(&world, &key).effects, [Effect::Expose { pod: key.clone(), ports: Vec::new() }]);
     }

@@ -30,10 +30,8 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let wanted = world.get(key).and_then(|row| route(world, row));
     let ordered = world.facts.routes.get(key);
-    if let Some(row) = world.get(key) {
-        let text = |at: &str, why: &str| format!("the rest of the machine does not reach it at {at}: {why}; pods do");
-        tell_blocked(world, row, &mut plan, text);
-    }
+    let text = |at: &str, why: &str| format!("the rest of the machine does not reach it at {at}: {why}; pods do");
+    tell_blocked(world, key, &mut plan, text);
     if wanted.as_ref() == ordered {
         return plan;
     }
@@ -49,15 +47,24 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// An event for each place where nobody can listen for a Service or a pod. That ordinary users may not have low ports is as usual.
-pub(super) fn tell_blocked(world: &World, row: &Row, plan: &mut Plan, text: impl Fn(&str, &str) -> String) {
-    let Some((doors, false)) = world.facts.blocked.get(&row.key) else { return };
+/// An event for each place where nobody can listen for a Service or a pod, and one when there is none any more. That ordinary users
+/// may not have low ports is as usual.
+pub(super) fn tell_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl Fn(&str, &str) -> String) {
+    let Some((doors, false)) = world.facts.blocked.get(key) else { return };
+    let row = world.get(key);
+    if row.is_none() && !doors.is_empty() {
+        return;
+    }
+    plan.effects.push(Effect::ToldBlocked { about: key.clone() });
+    let Some(row) = row else { return };
+    if doors.is_empty() {
+        plan.event(row, EventType::Normal, "PortAvailable", "no port of it is unavailable any more".to_owned());
+    }
     for door in doors {
         let at = format!("{}/{}", door.at, if door.is_udp { "UDP" } else { "TCP" });
         let kind = if door.is_reserved { EventType::Normal } else { EventType::Warning };
         plan.event(row, kind, "PortUnavailable", text(&at, &door.why));
     }
-    plan.effects.push(Effect::ToldBlocked { about: row.key.clone() });
 }
 
 /// None for a Service that leads nowhere, not even by its name.

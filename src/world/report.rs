@@ -167,10 +167,7 @@ impl Facts {
                 Some(pod.key())
             }
             Report::Blocked { about, doors } => {
-                match doors.is_empty() {
-                    true => drop(self.blocked.remove(&about)),
-                    false => drop(self.blocked.insert(about.clone(), (doors, false))),
-                }
+                self.blocked.insert(about.clone(), (doors, false));
                 Some(about)
             }
             Report::Denied { pod_uid, denial } => {
@@ -246,6 +243,7 @@ impl Facts {
             }
             Effect::ToldBlocked { about } => {
                 self.blocked.get_mut(about).into_iter().for_each(|(_, told)| *told = true);
+                self.blocked.retain(|key, (doors, _)| key != about || !doors.is_empty());
             }
             Effect::Police { policy, rules } => {
                 match rules {

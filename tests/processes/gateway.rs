@@ -4,6 +4,7 @@ use super::{server, service};
 use crate::cluster::Cluster;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A server, with these ports of its container, and a Service of both protocols in front of it.
@@ -119,15 +120,78 @@ fn ports_of_the_machine_lead_to_pods() {
 fn a_node_port_that_is_taken_is_told() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    let (port, _taken) =
+    let (port, taken) =
         (31_000..32_000).find_map(|port| Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?))).unwrap();
     let ports = format!("type: NodePort, ports: [{{port: 8000, targetPort: 8080, nodePort: {port}}}]");
     cluster.apply(&web("web", "", &ports));
     let told =
         format!("the rest of the machine does not reach it at 127.0.0.1:{port}/TCP: Address already in use; pods do");
     cluster.until("an event tells", || cluster.ok("describe service web").contains(&told));
-    let why = cluster.run(&["why", "service/web"], "").out;
-    assert!(why.contains(&told), "{why}");
+    let why = || cluster.run(&["why", "service/web"], "").out;
+    assert!(why().contains(&told), "{}", why());
+    drop(taken);
+    let place = format!("127.0.0.1:{port}");
+    cluster.until("it answers once the port is free", || fetch(&place).as_deref() == Some("web"));
+    cluster.until("nobody says otherwise any more", || !why().contains("does not reach it"));
+}
+
+/// What the server says to a datagram.
+fn send(place: &str) -> Option<Vec<u8>> {
+    let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
+    socket.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+    socket.connect(place).ok()?;
+    socket.send(b"hello").ok()?;
+    let mut bytes = [0; 100];
+    let length = socket.recv(&mut bytes).ok()?;
+    Some(bytes[..length].to_vec())
+}
+
+#[test]
+fn a_node_port_answers_while_the_port_of_its_service_changes() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&web("web", "", &format!("type: NodePort, {PORTS}")));
+    cluster.ready_pods("app=web", 1);
+    let node_ports = cluster.read("service/web", "{.spec.ports[*].nodePort}");
+    let [tcp, udp] = [0, 1].map(|at| format!("127.0.0.1:{}", node_ports.split(' ').nth(at).unwrap()));
+    cluster.until("it answers", || fetch(&tcp).as_deref() == Some("web"));
+    let is_over = AtomicBool::new(false);
+    let keep = |ask: &dyn Fn() -> bool| {
+        let answers = std::iter::from_fn(|| (!is_over.load(Ordering::Relaxed)).then(ask));
+        answers.fold((0, 0), |(good, bad), is_good| (good + u32::from(is_good), bad + u32::from(!is_good)))
+    };
+    let change = |at: usize, port: u16| {
+        let patch = format!(r#"[{{"op": "replace", "path": "/spec/ports/{at}/port", "value": {port}}}]"#);
+        let said = cluster.run(&["patch", "service", "web", "--type=json", "-p", &patch], "");
+        assert_eq!(said.code, 0, "{}", said.err);
+    };
+    std::thread::scope(|scope| {
+        let streams = scope.spawn(|| keep(&|| fetch(&tcp).as_deref() == Some("web")));
+        let datagrams = scope.spawn(|| keep(&|| send(&udp).as_deref() == Some(b"HELLO 127.0.0.1")));
+        let ip = cluster.read("service/web", "{.spec.clusterIP}");
+        for port in [8001, 8002, 8003] {
+            change(0, port);
+            change(1, port - 2000);
+            cluster.until("it answers at the new port", || fetch(&format!("{ip}:{port}")).as_deref() == Some("web"));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for (what, asked) in [("requests", streams), ("datagrams", datagrams)] {
+            let (good, bad) = asked.join().unwrap();
+            assert!(good > 0 && bad == 0, "{bad} {what} failed, {good} did not");
+        }
+    });
+    // Another Service may have it as soon as this one is gone.
+    cluster.ok("delete service web");
+    let ports = format!(
+        "type: NodePort, ports: [{{port: 8000, targetPort: 8080, nodePort: {}}}]",
+        tcp.split_once(':').unwrap().1
+    );
+    cluster.apply(&service("web", &ports).replace("{name: web}", "{name: another}"));
+    cluster.until("the other one answers", || fetch(&tcp).as_deref() == Some("web"));
+    let events = cluster.ok("get events");
+    assert!(!events.contains("Unavailable"), "{events}");
+    let why = cluster.run(&["why", "service/another"], "");
+    assert!(why.code == 0 && !why.out.contains("does not reach it"), "{}", why.out);
 }
 
 #[test]

@@ -128,7 +128,16 @@ fn only_who_is_ready_is_asked_and_nobody_after_the_end() {
     let place = places(&cluster, "web", 1).remove(0);
     let code = |host: &str, path: &str| get(&place, host, path).map(|(code, _)| code);
     cluster.until("it answers", || code("web.example", "/") == Some(200));
-    assert_eq!(code("gone.example", "/"), Some(503), "there is no such Service");
+    let body =
+        |host: &str| get(&place, host, "/").map(|(code, body)| (code, body.lines().last().unwrap_or("").to_owned()));
+    let refusal = |text: &str| Some((503, text.to_owned()));
+    assert_eq!(body("gone.example"), refusal("gone.example/: there is no Service \"gone\""));
+    cluster.apply(&service("gone", "ports: [{name: other, port: 80}]"));
+    let unknown = refusal("gone.example/: Service \"gone\" has no port \"http\"");
+    cluster.until("the Service is there, without the port", || body("gone.example") == unknown);
+    cluster.apply(&service("gone", "ports: [{name: http, port: 80}]"));
+    let empty = refusal("gone.example/: Service \"gone\" has no ready endpoint");
+    cluster.until("the port is there, and nobody behind it", || body("gone.example") == empty);
     assert_eq!(code("nobody.example", "/"), Some(404));
     assert_eq!(code("web.example", "/sick"), Some(200));
     cluster.until("nobody is ready", || code("web.example", "/") == Some(503));
@@ -254,6 +263,9 @@ fn sell(cluster: &Cluster) {
     let page = || get(&place, "shop.example", "/").filter(|(code, _)| *code == 200).map(|(_, body)| body);
     let empty = "The corner shop\nseen at http://shop.example\n";
     cluster.until("the page is there", || page().as_deref() == Some(empty));
+    let direct = "import urllib.request; print(urllib.request.urlopen('http://front/').read().decode(), end='')";
+    let said = cluster.run(&["exec", "deployment/front", "--", "python3", "-c", direct], "");
+    assert_eq!(said.out, "The corner shop\nseen at http://front\n", "{}", said.err);
     let order = ureq::post(&format!("http://{place}/api/orders")).header("Host", "shop.example").send("tea");
     assert_eq!(order.expect("an answer").status(), 201);
     let full = "The corner shop\ntea: shipped\nseen at http://shop.example\n";

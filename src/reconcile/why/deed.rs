@@ -54,6 +54,13 @@ pub(super) fn told(world: &World, row: &Row, reason: &str) -> Option<Deed> {
     deeds.filter(|deed| deed.reason == reason).max_by_key(|deed| deed.at)
 }
 
+/// What an event tells of a port that cannot be had, unless a later one says that it can.
+pub(super) fn port_unavailable(world: &World, row: &Row) -> Option<String> {
+    let unavailable = told(world, row, "PortUnavailable")?;
+    let is_over = told(world, row, "PortAvailable").is_some_and(|available| available.at >= unavailable.at);
+    (!is_over).then_some(unavailable.message)
+}
+
 /// The events about an object; those about what has no namespace are in the default one (Kubernetes: client-go's recorder).
 fn events<'a>(world: &'a World, namespace: &'a str, uid: &'a str) -> impl Iterator<Item = Object> + 'a {
     let namespace = if namespace.is_empty() { "default" } else { namespace };

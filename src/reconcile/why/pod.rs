@@ -1,7 +1,7 @@
 //! Pods: whether they have a node, and whether they run.
 
 use super::chain::{in_namespace, with_prospect};
-use super::deed::told;
+use super::deed::{port_unavailable, told};
 use super::{Link, Plane, Standing, name, rehearsal};
 use crate::object::{Object, Str, time};
 use crate::scheduler::explain::{Verdict, explain};
@@ -45,7 +45,7 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
 
 /// What policies keep a pod from is no fault of theirs, and may well be why it does not get ready.
 fn denied(world: &World, row: &Row, mut link: Link) -> Link {
-    link.more.extend(told(world, row, "PortUnavailable").map(|deed| deed.message));
+    link.more.extend(port_unavailable(world, row));
     if let Some(deed) = told(world, row, "NetworkPolicyDenied") {
         let ago = time::age((world.now.as_second() - deed.at.as_second()).max(0));
         link.more.push(format!("{} ({ago} ago)", deed.message));

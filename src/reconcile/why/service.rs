@@ -1,7 +1,7 @@
 //! Services and what leads to them: whether anything answers.
 
 use super::chain::{in_namespace, with_prospect};
-use super::deed::told;
+use super::deed::port_unavailable;
 use super::{Link, Standing};
 use crate::object::{Object, Selector};
 use crate::world::{Row, World};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The link of a Service.
 pub fn link(world: &mut World, row: &Row) -> Link {
     let mut link = behind_it(world, row);
-    link.more.extend(told(world, row, "PortUnavailable").map(|deed| deed.message));
+    link.more.extend(port_unavailable(world, row));
     link
 }
 

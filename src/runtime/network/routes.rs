@@ -1,6 +1,7 @@
 //! Where Services lead, as files that shims read at the moment of a connection: one for each Service address, replaced as a whole.
 //! They outlive the control plane. A line is a port: `tcp 80 any 127.9.1.4:8080 127.9.1.5:8080`; the third word is `same` when a
-//! client is to come to the same endpoint each time.
+//! client is to come to the same endpoint each time. A node port has a line of its own, `tcp-node 30080 any ...`: it leads on while the
+//! Service's port becomes another.
 
 use super::tables;
 use crate::object::Str;
@@ -75,12 +76,16 @@ pub fn write(state: &Path, route: &Route) -> io::Result<()> {
 fn text(route: &Route) -> String {
     let mut text = String::new();
     for port in &route.ports {
-        let how = if port.sticky { "same" } else { "any" };
-        let _ = write!(text, "{} {} {how}", port.protocol.to_lowercase(), port.port);
-        for endpoint in &port.endpoints {
-            let _ = write!(text, " {endpoint}");
-        }
-        text.push('\n');
+        let (protocol, how) = (port.protocol.to_lowercase(), if port.sticky { "same" } else { "any" });
+        let mut line = |kind: &str, number: u16| {
+            let _ = write!(text, "{protocol}{kind} {number} {how}");
+            for endpoint in &port.endpoints {
+                let _ = write!(text, " {endpoint}");
+            }
+            text.push('\n');
+        };
+        line("", port.port);
+        port.node_port.into_iter().for_each(|number| line("-node", number));
     }
     text
 }
@@ -100,10 +105,19 @@ pub fn chance() -> u64 {
 
 /// The same from what the file of a Service says.
 pub fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
-    let protocol = if stream { "tcp" } else { "udp" };
+    among(text, if stream { "tcp" } else { "udp" }, port, client, chance)
+}
+
+/// The same for a node port.
+pub fn choose_for_node(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
+    among(text, if stream { "tcp-node" } else { "udp-node" }, port, client, chance)
+}
+
+/// The endpoints in the line that begins with these two words.
+fn among(text: &str, kind: &str, port: u16, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
     let mut lines = text.lines().map(|line| line.split(' '));
     let line = lines.find_map(|mut words| {
-        let is_it = words.next() == Some(protocol) && words.next().and_then(|number| number.parse().ok()) == Some(port);
+        let is_it = words.next() == Some(kind) && words.next().and_then(|number| number.parse().ok()) == Some(port);
         is_it.then_some(words)
     });
     let Some(mut words) = line else { return Vec::new() };
@@ -151,6 +165,27 @@ mod tests {
         assert_eq!(at(81, true, 1, 7), [""; 0], "nobody is there");
         assert_eq!(at(80, false, 1, 7), [""; 0], "another protocol");
         assert_eq!(at(53, true, 1, 7), [""; 0]);
+    }
+
+    #[test]
+    fn a_node_port_leads_on_while_the_port_becomes_another() {
+        let node_port = |port: u16| {
+            let (name, protocol, endpoints) = ("".into(), "TCP".into(), vec!["127.9.1.4:8080".into()]);
+            let port = crate::world::plan::RoutePort {
+                name,
+                protocol,
+                port,
+                node_port: Some(30_080),
+                sticky: false,
+                endpoints,
+            };
+            let text = text(&Route { ports: vec![port], ..Route::default() });
+            choose_for_node(&text, 30_080, true, Ipv4Addr::LOCALHOST, 0)
+        };
+        assert_eq!(node_port(80), ["127.9.1.4:8080".parse().unwrap()]);
+        assert_eq!(node_port(80), node_port(81));
+        assert_eq!(at(80, true, 1, 0).len(), 3);
+        assert_eq!(choose_for_node(TEXT, 80, true, Ipv4Addr::LOCALHOST, 0), [], "it is no node port");
     }
 
     #[test]

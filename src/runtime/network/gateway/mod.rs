@@ -172,7 +172,10 @@ impl Outbox {
         match news {
             News::Shared(_) => {}
             News::Doors(doors) => self.doors = doors,
-            News::Blocked(key, blocked) if blocked.is_empty() => drop(self.blocked.remove(&key)),
+            // What becomes free while nobody leads is for the next one to know.
+            News::Blocked(key, blocked) if blocked.is_empty() && self.leader.is_some() => {
+                drop(self.blocked.remove(&key))
+            }
             News::Blocked(key, blocked) => drop(self.blocked.insert(key, blocked)),
         }
     }
@@ -190,6 +193,7 @@ impl Outbox {
         let blocked: Vec<News> =
             self.blocked.iter().map(|(key, blocked)| News::Blocked(key.clone(), blocked.clone())).collect();
         blocked.iter().for_each(|news| self.say(news));
+        self.blocked.retain(|_, blocked| !blocked.is_empty());
     }
 }
 

@@ -49,7 +49,7 @@ async fn lead(mut request: Request<Incoming>, visit: &Visit) -> Result<Answer, A
     let refuse = |code, why: &str| refusal(code, &format!("{host}{path}: {why}"), is_head);
     let places = match visit.shared.way(&host, &path, visit.client.ip()) {
         Way::Nowhere => return Err(refuse(StatusCode::NOT_FOUND, "no Ingress has a rule for it")),
-        Way::Nobody => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "the Service has no ready endpoint")),
+        Way::Nobody(why) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &why)),
         Way::Endpoints(places) => places,
         Way::Outside(name, port) => match tokio::net::lookup_host((name.as_str(), port)).await {
             Ok(places) => places.collect(),

@@ -55,8 +55,8 @@ struct Known {
 enum Way {
     /// No Ingress has a rule for it.
     Nowhere,
-    /// There is a rule, and at this moment nobody behind it.
-    Nobody,
+    /// There is a rule, and at this moment nobody behind it: why.
+    Nobody(String),
     /// To the first of these that takes it.
     Endpoints(Vec<SocketAddr>),
     /// To a host outside (a Service of type ExternalName).
@@ -124,7 +124,7 @@ impl Shared {
         let table = known.table.clone();
         match table.find(host, path) {
             Found::Nothing => Way::Nowhere,
-            Found::Unknown => Way::Nobody,
+            Found::Unknown => Way::Nobody("its backend is a resource, which nothing here serves".into()),
             Found::Service(backend) => known.behind(backend, client, ALIASES),
         }
     }
@@ -136,7 +136,14 @@ impl Known {
     }
 
     fn behind(&self, backend: &Backend, client: IpAddr, aliases: usize) -> Way {
-        let Some(route) = self.routes.get(&backend.service) else { return Way::Nobody };
+        let name = &backend.service.name;
+        let Some(route) = self.routes.get(&backend.service) else {
+            return Way::Nobody(format!("there is no Service {name:?}"));
+        };
+        let no_port = || match &backend.port {
+            BackendPort::Number(number) => Way::Nobody(format!("Service {name:?} has no port {number}")),
+            BackendPort::Name(port) => Way::Nobody(format!("Service {name:?} has no port {port:?}")),
+        };
         let port = route.ports.iter().find(|port| match &backend.port {
             BackendPort::Number(number) => port.port == *number,
             BackendPort::Name(name) => port.name == *name,
@@ -152,10 +159,11 @@ impl Known {
                 (Some(number), Some(service)) if aliases > 0 => {
                     self.behind(&Backend { service, port: BackendPort::Number(number) }, client, aliases - 1)
                 }
-                _ => Way::Nobody,
+                (Some(_), Some(_)) => Way::Nobody(format!("Service {name:?} is a name for a name, and so on")),
+                (None, _) => no_port(),
             };
         }
-        let Some(port) = port else { return Way::Nobody };
+        let Some(port) = port else { return no_port() };
         let endpoints: Vec<SocketAddrV4> = port.endpoints.iter().filter_map(|one| one.parse().ok()).collect();
         let client = match client {
             IpAddr::V4(client) => client,
@@ -163,7 +171,7 @@ impl Known {
         };
         let endpoints = routes::in_order(endpoints, port.sticky, client, routes::chance());
         if endpoints.is_empty() {
-            Way::Nobody
+            Way::Nobody(format!("Service {name:?} has no ready endpoint"))
         } else {
             Way::Endpoints(endpoints.into_iter().map(SocketAddr::V4).collect())
         }
@@ -181,13 +189,15 @@ fn inside(name: &str) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Str;
+    use crate::world::plan::RoutePort;
 
     fn way(known: &Known, service: &str) -> String {
         let service = Key::new(Resource("services"), "shop", service);
         let backend = Backend { service, port: BackendPort::Number(80) };
         match known.behind(&backend, IpAddr::V4(Ipv4Addr::LOCALHOST), ALIASES) {
             Way::Nowhere => "nowhere".into(),
-            Way::Nobody => "nobody".into(),
+            Way::Nobody(why) => why,
             Way::Endpoints(places) => format!("{places:?}"),
             Way::Outside(name, port) => format!("{name}:{port}"),
         }
@@ -199,15 +209,14 @@ mod tests {
         let mut lead =
             |name: &str, route: Route| known.routes.insert(Key::new(Resource("services"), "shop", name), route);
         let alias = |name: &str| Route { alias: name.into(), ..Route::default() };
-        let port = crate::world::plan::RoutePort {
-            name: "".into(),
-            protocol: "TCP".into(),
-            port: 80,
-            node_port: None,
-            sticky: false,
-            endpoints: vec!["127.9.1.4:8080".into()],
+        let route = |port: u16, endpoints: Vec<Str>| {
+            let (name, protocol) = ("".into(), "TCP".into());
+            let port = RoutePort { name, protocol, port, node_port: None, sticky: false, endpoints };
+            Route { address: "127.9.128.1".into(), ports: vec![port], ..Route::default() }
         };
-        lead("web", Route { address: "127.9.128.1".into(), ports: vec![port], ..Route::default() });
+        lead("web", route(80, vec!["127.9.1.4:8080".into()]));
+        lead("empty", route(80, Vec::new()));
+        lead("other", route(81, vec!["127.9.1.4:8080".into()]));
         lead("outside", alias("example.org"));
         lead("inside", alias("web.shop.svc.cluster.local."));
         lead("short", alias("Inside.shop.svc"));
@@ -218,8 +227,11 @@ mod tests {
             ("outside", "example.org:80"),
             ("inside", "[127.9.1.4:8080]"),
             ("short", "[127.9.1.4:8080]"),
-            ("nobody", "nobody"),
-            ("circle", "nobody"),
+            ("empty", r#"Service "empty" has no ready endpoint"#),
+            ("other", r#"Service "other" has no port 80"#),
+            ("none", r#"there is no Service "none""#),
+            ("nobody", r#"there is no Service "none""#),
+            ("circle", r#"Service "circle" is a name for a name, and so on"#),
         ];
         for (service, expected) in table {
             assert_eq!(way(&known, service), expected, "{service}");

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
@@ -81,15 +81,16 @@ async fn begin(
     let socket = Rc::new(UdpSocket::bind((from, 0)).await?);
     socket.connect(to).await?;
     let used = Rc::new(Cell::new(Instant::now()));
-    let task = spawn_local(answer(door.clone(), table.clone(), client, socket.clone(), used.clone())).abort_handle();
+    let task =
+        spawn_local(answer(Rc::downgrade(door), table.clone(), client, socket.clone(), used.clone())).abort_handle();
     let before = table.borrow_mut().insert(client, Session { to, socket: socket.clone(), used, task });
     before.iter().for_each(|session| session.task.abort());
     Ok(socket)
 }
 
-/// Carries answers back, until nothing was said for a while or nobody is there any more.
+/// Carries answers back, until nothing was said for a while or nobody is there any more. The door is closed without it.
 async fn answer(
-    door: Rc<UdpSocket>,
+    door: Weak<UdpSocket>,
     table: Sessions,
     client: SocketAddr,
     socket: Rc<UdpSocket>,
@@ -100,6 +101,7 @@ async fn answer(
         match timeout(IDLE, socket.recv(&mut bytes)).await {
             Ok(Ok(length)) => {
                 used.set(Instant::now());
+                let Some(door) = door.upgrade() else { break };
                 let _ = door.send_to(&bytes[..length], client).await;
             }
             Err(_) if used.get().elapsed() < IDLE => {}

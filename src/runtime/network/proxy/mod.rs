@@ -2,6 +2,7 @@
 //! their node ports on localhost) and where pods want ports of the machine, and carries connections and datagrams to where they lead.
 //! Pods do not come this way, but for datagrams whose answers have to come from where they were sent.
 //!
+//! What listens somewhere goes on listening while it is led elsewhere: a client never meets a closed door for that.
 //! Where it may not listen (a port below 1024 without root, one that is taken) it says so, and tries again now and then.
 
 mod datagrams;
@@ -13,6 +14,7 @@ use super::tables::Tables;
 use crate::object::Key;
 use crate::world::entrance::{Blocked, HostPort};
 use crate::world::plan::Route;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::ready;
 use std::io;
@@ -22,7 +24,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::{AbortHandle, LocalSet, spawn_local};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, timeout};
 
 /// How often it is tried again to listen where that was refused.
@@ -45,18 +47,26 @@ pub fn start(state: &Path, tell: Tell) -> io::Result<Teller> {
 }
 
 /// One place where the proxy listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub struct Door {
-    at: SocketAddrV4,
-    is_udp: bool,
+    place: Place,
     to: To,
 }
 
+/// What is listened on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    at: SocketAddrV4,
+    is_udp: bool,
+}
+
 /// Where it leads.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 enum To {
     /// To the endpoints of this port of the Service at this address, as they are at that moment.
     Service(Ipv4Addr, u16),
+    /// To those of this node port of it, whatever its own port is by then.
+    Node(Ipv4Addr, u16),
     /// To one place.
     Pod(SocketAddrV4),
 }
@@ -72,30 +82,42 @@ pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<Door> {
         let own = addresses.iter().map(|address| SocketAddrV4::new(*address, port.port));
         let nodes = || std::iter::once(&Ipv4Addr::LOCALHOST).chain(outside);
         let node = port.node_port.into_iter().flat_map(|node| nodes().map(move |at| SocketAddrV4::new(*at, node)));
-        let to = To::Service(service, port.port);
-        own.chain(node).map(move |at| Door { at, is_udp: *port.protocol == *"UDP", to: to.clone() }).collect::<Vec<_>>()
+        let is_udp = *port.protocol == *"UDP";
+        let own = own.map(|at| (at, To::Service(service, at.port())));
+        let node = node.map(|at| (at, To::Node(service, at.port())));
+        own.chain(node).map(|(at, to)| Door { place: Place { at, is_udp }, to }).collect::<Vec<_>>()
     });
     doors.collect()
 }
 
 /// The ports of the machine that a pod wants.
 pub fn of_pod(ports: &[HostPort]) -> Vec<Door> {
-    ports.iter().map(|port| Door { at: port.at, is_udp: port.is_udp, to: To::Pod(port.to) }).collect()
+    let place = |port: &HostPort| Place { at: port.at, is_udp: port.is_udp };
+    ports.iter().map(|port| Door { place: place(port), to: To::Pod(port.to) }).collect()
 }
 
 /// What somebody wants, and what came of it.
 #[derive(Default)]
 struct Doors {
     wanted: Vec<Door>,
-    open: HashMap<Door, AbortHandle>,
+    open: HashMap<Place, Open>,
     blocked: Vec<Blocked>,
+}
+
+/// Somebody listens.
+struct Open {
+    /// Where whoever comes next is led.
+    to: Rc<Cell<To>>,
+    task: JoinHandle<()>,
 }
 
 async fn listen(mut told: UnboundedReceiver<(Key, Vec<Door>)>, tables: Rc<Tables>, tell: Tell) {
     let mut all: HashMap<Key, Doors> = HashMap::new();
     let mut last = Instant::now();
+    let mut is_freed = false;
     loop {
-        let concerned = match timeout(AGAIN, told.recv()).await {
+        let patience = if is_freed { Duration::ZERO } else { AGAIN };
+        let concerned = match timeout(patience, told.recv()).await {
             Ok(None) => return,
             Ok(Some((key, wanted))) => {
                 all.entry(key.clone()).or_default().wanted = wanted;
@@ -103,12 +125,14 @@ async fn listen(mut told: UnboundedReceiver<(Key, Vec<Door>)>, tables: Rc<Tables
             }
             Err(_) => Vec::new(),
         };
-        let is_time = last.elapsed() >= AGAIN;
+        // What one has left may be what another one waits for.
+        let is_time = std::mem::take(&mut is_freed) || last.elapsed() >= AGAIN;
         last = if is_time { Instant::now() } else { last };
         let blocked = all.iter().filter(|(_, doors)| is_time && !doors.blocked.is_empty()).map(|(key, _)| key.clone());
         for key in blocked.chain(concerned).collect::<Vec<_>>() {
             let Some(doors) = all.get_mut(&key) else { continue };
-            let blocked = doors.adjust(&tables).await;
+            is_freed |= doors.close().await;
+            let blocked = doors.open(&tables).await;
             if blocked != doors.blocked {
                 doors.blocked = blocked.clone();
                 tell(key.clone(), blocked);
@@ -121,25 +145,32 @@ async fn listen(mut told: UnboundedReceiver<(Key, Vec<Door>)>, tables: Rc<Tables
 }
 
 impl Doors {
-    /// Opens and closes; gives those that could not be opened.
-    async fn adjust(&mut self, tables: &Rc<Tables>) -> Vec<Blocked> {
-        self.open.retain(|door, task| {
-            let stays = self.wanted.contains(door);
-            if !stays {
-                task.abort();
-            }
-            stays
-        });
+    /// Closes what is wanted no more. Whether there was any.
+    async fn close(&mut self) -> bool {
+        let is_wanted = |place: &Place| self.wanted.iter().any(|door| door.place == *place);
+        let mut is_any = false;
+        for (_, open) in self.open.extract_if(|place, _| !is_wanted(place)) {
+            open.task.abort();
+            // Until its task has gone its place is taken.
+            let _ = open.task.await;
+            is_any = true;
+        }
+        is_any
+    }
+
+    /// Opens what is wanted, or leads it to where it is wanted to lead; gives those that could not be opened.
+    async fn open(&mut self, tables: &Rc<Tables>) -> Vec<Blocked> {
         let mut blocked = Vec::new();
-        for door in &self.wanted {
-            if self.open.contains_key(door) {
+        for Door { place, to } in &self.wanted {
+            if let Some(open) = self.open.get(place) {
+                open.to.set(*to);
                 continue;
             }
-            match door.open(tables).await {
-                Ok(task) => drop(self.open.insert(door.clone(), task)),
+            match place.open(*to, tables).await {
+                Ok(open) => drop(self.open.insert(*place, open)),
                 Err(error) => blocked.push(Blocked {
-                    at: door.at,
-                    is_udp: door.is_udp,
+                    at: place.at,
+                    is_udp: place.is_udp,
                     is_reserved: error.kind() == io::ErrorKind::PermissionDenied,
                     why: error.to_string().split(" (os error").next().unwrap_or_default().to_owned(),
                 }),
@@ -149,29 +180,37 @@ impl Doors {
     }
 }
 
-impl Door {
-    async fn open(&self, tables: &Rc<Tables>) -> io::Result<AbortHandle> {
-        let places = self.places(tables);
-        if self.is_udp {
+impl Place {
+    async fn open(&self, to: To, tables: &Rc<Tables>) -> io::Result<Open> {
+        let to = Rc::new(Cell::new(to));
+        let places = self.places(to.clone(), tables.clone());
+        let task = if self.is_udp {
             let socket = UdpSocket::bind(self.at).await?;
-            return Ok(spawn_local(datagrams::serve(socket, places)).abort_handle());
-        }
-        let listener = TcpListener::bind(self.at).await?;
-        let places = move |client: SocketAddr| ready(places(client).into_iter().map(SocketAddr::V4).collect());
-        Ok(spawn_local(relay::serve(listener, places, |_| {})).abort_handle())
+            spawn_local(datagrams::serve(socket, places))
+        } else {
+            let listener = TcpListener::bind(self.at).await?;
+            let places = move |client: SocketAddr| ready(places(client).into_iter().map(SocketAddr::V4).collect());
+            spawn_local(relay::serve(listener, places, |_| {}))
+        };
+        Ok(Open { to, task })
     }
 
     /// Where a client is led, best first: read at this moment, as the pods' own connections are led.
-    fn places(&self, tables: &Rc<Tables>) -> impl Fn(SocketAddr) -> Vec<SocketAddrV4> + 'static {
-        let (to, tables, is_tcp) = (self.to.clone(), tables.clone(), !self.is_udp);
-        move |client| match (&to, client.ip()) {
-            (To::Pod(place), _) => vec![*place],
-            (To::Service(address, port), IpAddr::V4(client)) => {
-                tables.look();
-                let text = tables.text(routes::FOLDER, address.to_string()).unwrap_or_default();
-                routes::choose(&text, *port, is_tcp, client, routes::chance())
+    fn places(&self, to: Rc<Cell<To>>, tables: Rc<Tables>) -> impl Fn(SocketAddr) -> Vec<SocketAddrV4> + use<> {
+        let is_tcp = !self.is_udp;
+        let text = move |service: Ipv4Addr| {
+            tables.look();
+            tables.text(routes::FOLDER, service.to_string()).unwrap_or_default()
+        };
+        move |client| match (to.get(), client.ip()) {
+            (To::Pod(place), _) => vec![place],
+            (To::Service(service, port), IpAddr::V4(client)) => {
+                routes::choose(&text(service), port, is_tcp, client, routes::chance())
             }
-            (To::Service(..), IpAddr::V6(_)) => Vec::new(),
+            (To::Node(service, port), IpAddr::V4(client)) => {
+                routes::choose_for_node(&text(service), port, is_tcp, client, routes::chance())
+            }
+            (_, IpAddr::V6(_)) => Vec::new(),
         }
     }
 }
