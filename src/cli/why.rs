@@ -119,7 +119,7 @@ fn look(store: &Store) -> Outcome<(World, Plane)> {
     let runs = leader::leader_of(store.home()).is_some();
     let lost = if runs { HashSet::new() } else { lost(&world, store) };
     let is_closed = world.list("ingresses.networking.k8s.io").next().is_some() && !has_gateway(store.home());
-    Ok((world, Plane { runs, heard, lost, is_closed }))
+    Ok((world, Plane { runs, heard, lost, is_closed, pretends: false }))
 }
 
 /// The pods of this machine whose status says that they run, and that have no shim any more.

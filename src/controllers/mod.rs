@@ -10,7 +10,7 @@ mod backends;
 mod claim;
 mod percent;
 mod pods;
-mod revisions;
+pub mod revisions;
 mod status;
 #[cfg(test)]
 mod testing;

@@ -91,14 +91,38 @@ fn replicas(object: &Object) -> Option<String> {
     {
         return Some(condition["message"].as_str().unwrap_or("progress deadline exceeded").to_owned());
     }
-    let paused = object.at(&["spec", "paused"]).is_some_and(|paused| paused == true);
     let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
-    let counts = counts.iter().filter(|field| match **field {
-        "updatedReplicas" => object.kind() != "ReplicaSet" && object.kind() != "ReplicationController" && !paused,
-        _ => true,
-    });
-    let short = counts.map(|field| (field, count(object, field))).find(|(_, count)| *count != wanted);
-    short.map(|(field, count)| format!("{field} is {count} of {wanted}"))
+    counts.iter().find_map(|field| match (*field, count(object, field)) {
+        ("updatedReplicas", count) => updates_missing(object, count, wanted),
+        (_, count) => (count != wanted).then(|| format!("{field} is {count} of {wanted}")),
+    })
+}
+
+/// Fewer updated pods than are due. Fewer than all are due under a partition, as kubectl's rollout status has it.
+fn updates_missing(object: &Object, updated: i64, wanted: i64) -> Option<String> {
+    let due = updates_due(object, wanted)?;
+    let is_met = if due == wanted { updated == wanted } else { updated >= due };
+    (!is_met).then(|| format!("updatedReplicas is {updated} of {due}"))
+}
+
+/// How many of the wanted pods the controller itself brings to the newest template; none where it brings none: the ReplicaSet's
+/// and the ReplicationController's, a paused Deployment's, and those that are updated when somebody deletes them.
+pub fn updates_due(object: &Object, wanted: i64) -> Option<i64> {
+    let is_paused = object.at(&["spec", "paused"]).is_some_and(|paused| paused == true);
+    match object.kind() {
+        "ReplicaSet" | "ReplicationController" => None,
+        _ if is_paused || updates_on_delete(object) => None,
+        "StatefulSet" => {
+            let partition = object.int(&["spec", "updateStrategy", "rollingUpdate", "partition"]).unwrap_or(0);
+            Some((wanted - partition).max(0))
+        }
+        _ => Some(wanted),
+    }
+}
+
+/// Whether a pod gets the newest template only when somebody deletes it.
+pub fn updates_on_delete(object: &Object) -> bool {
+    object.text(&["spec", "updateStrategy", "type"]) == Some("OnDelete")
 }
 
 fn daemon_set(object: &Object) -> Option<String> {
@@ -107,7 +131,8 @@ fn daemon_set(object: &Object) -> Option<String> {
         return Some("its newest spec has not been looked at".into());
     }
     let counts = ["updatedNumberScheduled", "numberReady", "numberAvailable"];
-    let short = counts.iter().map(|field| (field, count(object, field))).find(|(_, count)| *count != wanted);
+    let counts = counts.iter().filter(|field| **field != "updatedNumberScheduled" || !updates_on_delete(object));
+    let short = counts.map(|field| (field, count(object, field))).find(|(_, count)| *count != wanted);
     short.map(|(field, count)| format!("{field} is {count} of {wanted}"))
 }
 
@@ -205,6 +230,46 @@ mod tests {
     fn a_deployment_converges_when_all_replicas_are_available() {
         assert_eq!(unmet(&world(&[deployment(3)])), []);
         assert_eq!(unmet(&world(&[deployment(1)]))[0].why, "readyReplicas is 1 of 3");
+    }
+
+    #[test]
+    fn pods_that_are_not_to_be_updated_are_not_waited_for() {
+        let set = |kind: &str, strategy: Value, status: Value| {
+            let mut body = json!({
+                "kind": kind, "metadata": {"name": "s", "namespace": "default", "uid": "s", "generation": 1},
+                "spec": {"replicas": 3, "updateStrategy": strategy}, "status": {"observedGeneration": 1},
+            });
+            status.as_object().unwrap().iter().for_each(|(field, value)| body["status"][field] = value.clone());
+            (if kind == "StatefulSet" { "statefulsets.apps" } else { "daemonsets.apps" }, body)
+        };
+        let stateful = |strategy: Value, updated: i64, ready: i64| {
+            let status = json!({
+                "replicas": 3, "updatedReplicas": updated, "readyReplicas": ready, "availableReplicas": ready,
+            });
+            set("StatefulSet", strategy, status)
+        };
+        let daemon = |strategy: Value| {
+            let status = json!({
+                "desiredNumberScheduled": 2, "updatedNumberScheduled": 0, "numberReady": 2, "numberAvailable": 2,
+            });
+            set("DaemonSet", strategy, status)
+        };
+        let partition = |from: i64| json!({"type": "RollingUpdate", "rollingUpdate": {"partition": from}});
+        let on_delete = json!({"type": "OnDelete"});
+        for (object, expected) in [
+            (stateful(partition(2), 1, 3), None),
+            (stateful(partition(2), 3, 3), None),
+            (stateful(partition(9), 0, 3), None),
+            (stateful(partition(2), 0, 3), Some("updatedReplicas is 0 of 1")),
+            (stateful(partition(0), 1, 3), Some("updatedReplicas is 1 of 3")),
+            (stateful(on_delete.clone(), 0, 3), None),
+            (stateful(on_delete.clone(), 3, 2), Some("readyReplicas is 2 of 3")),
+            (daemon(on_delete), None),
+            (daemon(json!({"type": "RollingUpdate"})), Some("updatedNumberScheduled is 0 of 2")),
+        ] {
+            let missing = unmet(&world(&[object]));
+            assert_eq!(missing.first().map(|one| &*one.why), expected);
+        }
     }
 
     #[test]

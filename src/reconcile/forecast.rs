@@ -132,9 +132,21 @@ impl Forecast {
         let settled = |world: &World| unmet(world).iter().all(|one| !is_new(&one.key));
         self.advance(until, &mut tell, &settled)?;
         let took = self.simulation.now().duration_since(begin);
-        let plane = Plane { runs: true, ..Plane::default() };
+        let plane = Plane { runs: true, pretends: true, ..Plane::default() };
         let world = &mut self.simulation.heart.world;
-        let answers = applied.iter().filter_map(|key| explain(world, key, &plane)).collect();
+        let mut answers: Vec<Answer> = applied.iter().filter_map(|key| explain(world, key, &plane)).collect();
+        // What it does to others, such as to those whose pods had to make room.
+        let others = unmet(world).into_iter().filter(|one| !applied.contains(&one.key) && is_new(&one.key));
+        let others = others.filter_map(|one| explain(world, &one.key, &plane));
+        let is_told = |answers: &[Answer], other: &Answer| {
+            let cause = other.cause().map(|cause| &cause.what);
+            answers.iter().any(|answer| answer.cause().map(|cause| &cause.what) == cause)
+        };
+        for other in others.filter(|other| other.standing() == Standing::Stuck).collect::<Vec<_>>() {
+            if !is_told(&answers, &other) {
+                answers.push(other);
+            }
+        }
         let (before, after) = (&self.before, objects(world));
         let created = after.keys().filter(|key| !before.contains_key(key)).cloned().collect();
         let changed = after.iter().filter(|(key, body)| before.get(key).is_some_and(|old| old != *body));
@@ -309,5 +321,37 @@ mod tests {
         let other = forecast(Some(api.store()), "100m", "busybox");
         assert_eq!((one.created, one.took), (other.created, other.took));
         assert_eq!(api.store().read().unwrap().revision().unwrap(), before);
+    }
+
+    #[test]
+    fn those_who_have_to_make_room_for_good_are_told() {
+        let mut forecast = Forecast::of(None, machine(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
+        let deployment = |name: &str, class: &str| {
+            Object(json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+                "spec": {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"priorityClassName": class, "containers": [
+                        {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "1500m"}}}]},
+                }},
+            }))
+        };
+        let class = Object(json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000,
+        }));
+        let key = |name: &str| Key::new(Resource("deployments.apps"), "default", name);
+        let apply = |forecast: &mut Forecast, resource: &str, object: &Object| {
+            let kind = kinds::by_name(resource).unwrap();
+            forecast.write(|ledger| create(ledger, kind, object, &Options::default())).unwrap();
+        };
+        apply(&mut forecast, "priorityclasses", &class);
+        apply(&mut forecast, "deployments", &deployment("low", ""));
+        let ends = forecast.run(&[key("low")], SignedDuration::from_mins(1), &mut |_, _| {}).unwrap();
+        assert_eq!(ends.standing(), Standing::Converged, "{ends:#?}");
+        apply(&mut forecast, "deployments", &deployment("top", "high"));
+        let ends = forecast.run(&[key("top")], SignedDuration::from_mins(2), &mut |_, _| {}).unwrap();
+        assert_eq!(ends.standing(), Standing::Stuck, "{ends:#?}");
+        let about: Vec<_> = ends.answers.iter().map(|answer| (&*answer.about, answer.standing())).collect();
+        assert_eq!(about, [("deployment/top", Standing::Converged), ("deployment/low", Standing::Stuck)]);
     }
 }

@@ -3,6 +3,7 @@
 use super::filter;
 use super::nodes::{self, Candidate};
 use super::score::{self, Ranked};
+pub use super::volumes::{ELSEWHERE, NONE_LEFT};
 use super::wants::Wants;
 use crate::object::{Key, Str};
 use crate::world::World;

@@ -20,8 +20,10 @@ pub const ZONE: &str = "VolumeZone";
 pub const RESTRICTIONS: &str = "VolumeRestrictions";
 
 const NOT_THERE: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
-const ELSEWHERE: &str = "node(s) didn't match PersistentVolume's node affinity";
-const NONE_LEFT: &str = "node(s) didn't find available persistent volumes to bind";
+/// A refusal of VolumeBinding: the volume of a claim cannot be had on the node.
+pub const ELSEWHERE: &str = "node(s) didn't match PersistentVolume's node affinity";
+/// A refusal of VolumeBinding: no volume is left, or can be made, for a claim that waits for its first consumer.
+pub const NONE_LEFT: &str = "node(s) didn't find available persistent volumes to bind";
 const OTHER_ZONE: &str = "node(s) had no available volume zone";
 const IN_USE: &str = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
 

@@ -1,8 +1,8 @@
 //! From an object to its owners, and to what it leads to.
 
 use super::{
-    Answer, Link, Plane, Standing, container, deed, image, ingress, name, needs, node, plane, pod, rehearsal, service,
-    workload,
+    Answer, Link, Plane, Standing, autoscaler, container, deed, image, ingress, name, needs, node, plane, pod,
+    rehearsal, service, workload,
 };
 use crate::object::{Key, Resource};
 use crate::world::{Row, World};
@@ -42,6 +42,7 @@ fn link(world: &mut World, row: &Arc<Row>, of: &Plane) -> Link {
         "ingresses.networking.k8s.io" => ingress::link(world, row, of),
         "networkpolicies.networking.k8s.io" => service::policy(world, row),
         "persistentvolumeclaims" => needs::claim(world, row),
+        autoscaler::ROOT => autoscaler::link(world, row, of),
         crate::kinds::image::RESOURCE => image::link(world, row),
         _ => workload::link(world, row),
     };
@@ -138,7 +139,7 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
             if pods.iter().all(unready) { pods } else { pods.into_iter().filter(|pod| !unready(pod)).take(1).collect() }
         }
         "ingresses.networking.k8s.io" => ingress::behind(world, row),
-        "horizontalpodautoscalers.autoscaling" => target(world, row).into_iter().collect(),
+        autoscaler::ROOT => target(world, row).into_iter().collect(),
         "persistentvolumeclaims" => {
             let volume = row.object().text(&["spec", "volumeName"]).map(str::to_owned);
             volume.and_then(|name| world.find("persistentvolumes", "", &name).cloned()).into_iter().collect()

@@ -152,14 +152,21 @@ impl One<'_> {
         let error = format!("it ended with code {code}{by} and was restarted {restarts} times{said}");
         let unhealthy = told(self.world, self.row, "Unhealthy").map(|deed| deed.message);
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
-        let error = killed.map_or(error.clone(), |message| format!("{error}; {message}"));
+        let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);
         let wake = moment(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended + pause);
         let place = super::chain::in_namespace(&self.row.key);
-        let next = format!(
-            "see why it ends (kloop logs {} -c {} --previous{place}), and correct it",
-            self.row.key.name, self.name
-        );
+        let logs = format!("kloop logs {} -c {} --previous{place}", self.row.key.name, self.name);
+        let probe =
+            killed.map(|message| if message.starts_with("Liveness") { "livenessProbe" } else { "startupProbe" });
+        let next = match probe {
+            Some(kind) => format!(
+                "make {} answer its {kind} ({}), or correct the probe; its log: {logs}",
+                self.name,
+                handler(&self.spec[kind])
+            ),
+            None => format!("see why it ends ({logs}), and correct it"),
+        };
         let log = Some((self.row.uid.clone(), self.name.to_owned()));
         let ports = self.spec["ports"].as_array().into_iter().flatten();
         let ports = ports.filter_map(|port| u16::try_from(port["containerPort"].as_u64()?).ok()).collect();

@@ -5,6 +5,7 @@
 //! for ([`rehearsal`]): that needs no control plane, because loops are pure.
 //! Never: writes, reads a file, or asks a machine: it goes by a World. Start reading at [`explain`].
 
+mod autoscaler;
 mod chain;
 mod container;
 mod deed;
@@ -64,6 +65,8 @@ pub struct Plane {
     pub lost: HashSet<Str>,
     /// Whether the process is gone that lets the machine in, although there is something to let in to.
     pub is_closed: bool,
+    /// Whether pods are only pretended, as in a plan: nobody knows what they would use.
+    pub pretends: bool,
 }
 
 /// One link of the chain.

@@ -4,6 +4,7 @@ use super::chain::{absent, in_namespace, with_prospect};
 use super::{Link, Standing, node};
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
+use crate::scheduler::explain::{NONE_LEFT, Verdict, explain};
 use crate::world::{Row, World, storage};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ pub fn claim(world: &mut World, row: &Row) -> Link {
         return link;
     }
     let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
-    let waits = storage::awaiting_class(world, &object).is_some();
+    let waits = storage::awaiting_class(world, &object).is_some() && !is_given_up(world, row);
     let link = with_prospect(world, row, Link { standing: Standing::Converging, ..link });
     let is_due = link.seen.contains("; due: ");
     let link =
@@ -67,6 +68,16 @@ pub fn claim(world: &mut World, row: &Row) -> Link {
             "apply a PersistentVolume of at least {size} with the claim's access modes and storageClassName {class:?}"
         )
     })
+}
+
+/// Whether a pod waits for a claim to which no node has a volume to give: waiting for the pod's node leads nowhere.
+fn is_given_up(world: &World, claim: &Row) -> bool {
+    let waiting = storage::consumers(world, claim).filter(|pod| pod.pod().is_some_and(|fields| fields.node.is_none()));
+    let is_refused = |verdict: &Verdict| verdict.refused.is_some();
+    let for_lack = |verdict: &Verdict| {
+        verdict.refused.as_ref().is_some_and(|(_, reasons)| reasons.iter().any(|reason| reason == NONE_LEFT))
+    };
+    waiting.map(|pod| explain(world, &pod.key)).any(|all| all.iter().all(is_refused) && all.iter().any(for_lack))
 }
 
 fn waits_for(world: &mut World, row: &Row) -> String {

@@ -2,12 +2,12 @@
 
 use super::chain::{in_namespace, with_prospect};
 use super::deed::{port_unavailable, told};
-use super::{Link, Plane, Standing, name, rehearsal};
+use super::{Link, Plane, Standing, name, node, rehearsal};
 use crate::object::{Object, Str, time};
-use crate::scheduler::explain::{Verdict, explain};
+use crate::scheduler::explain::{ELSEWHERE, Verdict, explain};
 use crate::scheduler::{hints, profile_of};
 use crate::world::plan::Hold;
-use crate::world::{Row, World};
+use crate::world::{Row, World, storage};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -137,7 +137,7 @@ fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: &Plane
             Link { seen: format!("{}, and there is no node yet", link.seen), ..link }
         }
         Some(message) => {
-            let next = advice(&verdicts, message);
+            let next = advice(world, row, &verdicts, message);
             let queue = prospect.hold.map(|hold| queued(&hold, of));
             let more = more.into_iter().chain(queue).collect();
             Link { error: Some(message.to_owned()), more, ..link }.stuck(next)
@@ -169,29 +169,65 @@ fn line(verdict: &Verdict) -> String {
 }
 
 /// What helps most often against what refused the most nodes.
-fn advice(verdicts: &[Verdict], message: &str) -> String {
+fn advice(world: &World, row: &Row, verdicts: &[Verdict], message: &str) -> String {
     if verdicts.is_empty() {
         return "add a node: kloop node add NAME --cpu 4 --memory 8Gi --simulated, or run reconcile with this machine"
             .into();
     }
-    if message.contains("ersistent") {
+    let is_elsewhere = message.contains(ELSEWHERE);
+    if message.contains("ersistent") && !is_elsewhere {
         return "see to its claims: kloop get pvc".into();
     }
-    let refused = |plugin: &str| {
-        verdicts.iter().filter(|verdict| verdict.refused.as_ref().is_some_and(|(name, _)| *name == plugin)).count()
+    // Where its volumes are is where it has to go, whatever the other nodes say.
+    let meant = |verdict: &&Verdict| !is_elsewhere || has_its_volumes(world, row, &verdict.node);
+    let meant: Vec<&Verdict> = verdicts.iter().filter(meant).collect();
+    if meant.is_empty() {
+        return "see to its claims: kloop get pvc".into();
+    }
+    let by = |plugin: &'static str| {
+        let is_it = move |verdict: &&&Verdict| verdict.refused.as_ref().is_some_and(|(name, _)| *name == plugin);
+        meant.iter().filter(is_it).map(|verdict| &verdict.node)
     };
+    let down = by("TaintToleration").find_map(|name| {
+        let link = node::link(world.find("nodes", "", name)?);
+        let next = link.next.filter(|_| link.standing == Standing::Stuck)?;
+        Some(format!("{} is {}: {next}", link.what, link.seen))
+    });
+    let cordoned = by("NodeUnschedulable").next().map_or("NAME", |name| name);
+    let tainted = by("TaintToleration").next().map_or("NAME", |name| name);
     let table = [
-        ("NodeResourcesFit", "ask for less in resources.requests, free a node, or add one: kloop node add"),
-        ("TaintToleration", "tolerate the taint in spec.tolerations, or take it away: kloop taint node NAME KEY-"),
-        ("NodeUnschedulable", "let a node take pods again: kloop uncordon NAME"),
+        ("NodeResourcesFit", "ask for less in resources.requests, free a node, or add one: kloop node add".to_owned()),
+        (
+            "TaintToleration",
+            format!("tolerate the taint in spec.tolerations, or take it away: kloop taint node {tainted} KEY-"),
+        ),
+        ("NodeUnschedulable", format!("let a node take pods again: kloop uncordon {cordoned}")),
         (
             "NodeAffinity",
-            "label a node as spec.nodeSelector or nodeAffinity ask (kloop label node NAME KEY=VALUE), or ask otherwise",
+            "label a node as spec.nodeSelector or nodeAffinity ask (kloop label node NAME KEY=VALUE), or ask otherwise"
+                .to_owned(),
         ),
-        ("NodePorts", "use another hostPort, or add a node: kloop node add"),
-        ("PodTopologySpread", "allow more skew in spec.topologySpreadConstraints, or add a node where one is missing"),
-        ("InterPodAffinity", "loosen spec.affinity, or add a node: kloop node add"),
+        ("NodePorts", "use another hostPort, or add a node: kloop node add".to_owned()),
+        (
+            "PodTopologySpread",
+            "allow more skew in spec.topologySpreadConstraints, or add a node where one is missing".to_owned(),
+        ),
+        ("InterPodAffinity", "loosen spec.affinity, or add a node: kloop node add".to_owned()),
     ];
-    let most = table.iter().rev().max_by_key(|(plugin, _)| refused(plugin)).map_or("", |(_, advice)| advice);
-    most.to_owned()
+    // A node that is down is the nearest cause among equals.
+    let is_down = |plugin: &str| plugin == "TaintToleration" && down.is_some();
+    let most = table.into_iter().rev().max_by_key(|(plugin, _)| (by(plugin).count(), is_down(plugin)));
+    match most {
+        Some((plugin, _)) if is_down(plugin) => down.unwrap_or_default(),
+        most => most.map_or_else(String::new, |(_, advice)| advice),
+    }
+}
+
+/// Whether all volumes that its claims are bound to can be had on a node.
+fn has_its_volumes(world: &World, row: &Row, node: &str) -> bool {
+    let Some(node) = world.find("nodes", "", node) else { return false };
+    storage::used_by(world, row).all(|claim| {
+        let volume = storage::volume_of(&claim.body()).and_then(|name| world.find(storage::VOLUMES, "", name));
+        volume.is_none_or(|volume| storage::reaches(&volume.body(), node))
+    })
 }

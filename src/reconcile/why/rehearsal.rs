@@ -1,6 +1,7 @@
 //! What the loops would do now, and what the API server would say to it: asked of the loops themselves, and undone again.
 
 use super::super::{beat, loops};
+use super::autoscaler;
 use crate::object::{Key, Time};
 use crate::world::plan::Hold;
 use crate::world::{Loop, Row, World};
@@ -36,7 +37,10 @@ pub fn responsible(row: &Row) -> &'static str {
 
 /// Whether a loop goes by objects alone. The others go by what machines report, which only the control plane that runs knows.
 fn goes_by_objects(each: &Loop) -> bool {
-    each.root != "nodes" && each.name != kubelet::LOOP.name && !network::ALL.iter().any(|one| one.name == each.name)
+    each.root != "nodes"
+        && each.root != autoscaler::ROOT
+        && each.name != kubelet::LOOP.name
+        && !network::ALL.iter().any(|one| one.name == each.name)
 }
 
 /// Asks the loops of an object's kind, and undoes what they do.

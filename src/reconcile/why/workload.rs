@@ -3,6 +3,7 @@
 use super::super::convergence;
 use super::chain::{advice, in_namespace, with_prospect};
 use super::{Link, Standing, name};
+use crate::controllers::revisions::REVISION_HASH;
 use crate::object::{Object, Str};
 use crate::world::{Phase, Row, World};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub fn link(world: &mut World, row: &Row) -> Link {
     let missing = convergence::missing_of(row.key.resource, &object).is_some();
     let link = Link { standing: if missing { Standing::Converging } else { Standing::Converged }, ..link };
     let link = with_prospect(world, row, link);
+    let link = outdated(world, row, &object, link);
     refused(row, &object, held(world, row, &object, link))
 }
 
@@ -40,11 +42,16 @@ pub fn newest_set(world: &World, deployment: &Row) -> Option<Arc<Row>> {
 fn wanted(row: &Row, object: &Object) -> String {
     let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
     match row.key.resource.0 {
-        "deployments.apps" | "statefulsets.apps" => format!("{replicas} updated and available"),
-        "replicasets.apps" | "replicationcontrollers" => format!("{replicas} ready"),
-        "daemonsets.apps" => {
-            format!("{} updated and available", object.int(&["status", "desiredNumberScheduled"]).unwrap_or(0))
+        "deployments.apps" => format!("{replicas} updated and available"),
+        "statefulsets.apps" | "daemonsets.apps" if convergence::updates_on_delete(object) => {
+            format!("{} available", daemons(row, object).unwrap_or(replicas))
         }
+        "statefulsets.apps" => match convergence::updates_due(object, replicas) {
+            Some(due) if due < replicas => format!("{due} updated (partition), {replicas} available"),
+            _ => format!("{replicas} updated and available"),
+        },
+        "replicasets.apps" | "replicationcontrollers" => format!("{replicas} ready"),
+        "daemonsets.apps" => format!("{} updated and available", daemons(row, object).unwrap_or(0)),
         "jobs.batch" => match object.int(&["spec", "completions"]) {
             Some(completions) => format!("{completions} completions"),
             None => "a completion".into(),
@@ -52,6 +59,33 @@ fn wanted(row: &Row, object: &Object) -> String {
         "cronjobs.batch" => format!("a Job at {}", object.text(&["spec", "schedule"]).unwrap_or_default()),
         _ => "there".into(),
     }
+}
+
+/// How many pods a DaemonSet is to have.
+fn daemons(row: &Row, object: &Object) -> Option<i64> {
+    let wanted = || object.int(&["status", "desiredNumberScheduled"]).unwrap_or(0);
+    (row.key.resource == "daemonsets.apps").then(wanted)
+}
+
+/// The pods that keep an older template until somebody deletes them: nothing that a controller owes.
+fn outdated(world: &World, row: &Row, object: &Object, mut link: Link) -> Link {
+    if !convergence::updates_on_delete(object) {
+        return link;
+    }
+    let revisions = world.controlled("controllerrevisions.apps", &row.uid).map(|revision| revision.object());
+    let newest = revisions.max_by_key(|revision| revision.int(&["revision"]));
+    let Some(newest) = newest else { return link };
+    let pods = world.controlled("pods", &row.uid).filter(|pod| !pod.is_deleting());
+    // A StatefulSet labels its pods with the whole name of the revision, a DaemonSet with the hash at its end.
+    let is_old = |pod: &&Arc<Row>| pod.label(REVISION_HASH).is_some_and(|of| !newest.name().ends_with(of));
+    let mut old: Vec<&str> = pods.filter(is_old).map(|pod| &*pod.key.name).collect();
+    old.sort();
+    if let Some(first) = old.first() {
+        let place = in_namespace(&row.key);
+        let all = if old.len() == 1 { "1 pod has".to_owned() } else { format!("{} pods have", old.len()) };
+        link.more.push(format!("{all} an older template (OnDelete); to update one: kloop delete pod {first}{place}"));
+    }
+    link
 }
 
 fn seen(row: &Row, object: &Object) -> String {
@@ -96,14 +130,6 @@ fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
     let has = |kind: &str, reason: &str| {
         conditions.iter().find(|one| one["type"] == kind && (reason.is_empty() || one["reason"] == reason))
     };
-    let unable =
-        ["AbleToScale", "ScalingActive"].iter().filter_map(|kind| has(kind, "")).find(|one| one["status"] == "False");
-    if let Some(unable) = unable {
-        let text = |field: &str| unable[field].as_str().unwrap_or_default();
-        let error = format!("{}: {}", text("reason"), text("message"));
-        return Link { error: Some(error), ..link }
-            .stuck(format!("see to what it measures: kloop describe {me}{place}"));
-    }
     if let Some(late) = has("Progressing", "ProgressDeadlineExceeded") {
         let error = late["message"].as_str().unwrap_or("the progress deadline is exceeded").to_owned();
         let next = format!("correct the template and apply it again, or: kloop rollout undo {me}{place}");

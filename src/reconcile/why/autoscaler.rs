@@ -1,0 +1,68 @@
+//! HorizontalPodAutoscalers: whether they can scale, and have.
+
+use super::chain::in_namespace;
+use super::{Link, Plane, Standing, name};
+use crate::object::{Object, Time};
+use crate::world::{Row, World};
+use jiff::SignedDuration;
+use serde_json::Value;
+
+/// The resource.
+pub const ROOT: &str = "horizontalpodautoscalers.autoscaling";
+
+/// Metrics may be missing until they were asked for once more: Kubernetes' horizontal-pod-autoscaler-sync-period, and what the
+/// answers take.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
+
+/// The link of an autoscaler, by its status: what pods use is known to the control plane that runs alone.
+pub fn link(world: &World, row: &Row, of: &Plane) -> Link {
+    let object = row.object();
+    let count = |field: &str| object.int(&["status", field]).unwrap_or(0);
+    let (current, desired) = (count("currentReplicas"), count("desiredReplicas"));
+    let link = Link {
+        wanted: "as many pods as its metrics ask for".into(),
+        seen: format!("{current} pods, wants {desired}"),
+        ..Link::of(row)
+    };
+    if object.items(&["status", "conditions"]).is_empty() {
+        return Link { seen: "not looked at yet".into(), standing: Standing::Converging, ..link };
+    }
+    match unable(&object) {
+        Some(unable) if unable["reason"] == "ScalingDisabled" => Link { seen: text(unable, "message"), ..link },
+        Some(unable) if of.pretends && is_unmeasured(unable) => {
+            Link { seen: format!("{current} pods; what pretended pods use is not known"), ..link }
+        }
+        Some(unable) => {
+            let error = format!("{}: {}", text(unable, "reason"), text(unable, "message"));
+            let link = Link { error: Some(error), standing: Standing::Converging, ..link };
+            let next = format!("see to what it measures: kloop describe {}{}", name(&row.key), in_namespace(&row.key));
+            link.stuck_if(!is_new(unable, world.now), || next)
+        }
+        None if current != desired => Link { standing: Standing::Converging, ..link },
+        None => link,
+    }
+}
+
+fn text(condition: &Value, field: &str) -> String {
+    condition[field].as_str().unwrap_or_default().to_owned()
+}
+
+/// The condition that says that it cannot scale. That it is at one of its bounds (ScalingLimited) is no fault.
+fn unable(object: &Object) -> Option<&Value> {
+    let conditions = object.items(&["status", "conditions"]);
+    let is_it = |one: &&Value| one["type"] == "AbleToScale" || one["type"] == "ScalingActive";
+    conditions.iter().filter(is_it).find(|one| one["status"] == "False")
+}
+
+/// Whether it is only that nobody has measured any pods, and not that what is asked for cannot be measured.
+fn is_unmeasured(condition: &Value) -> bool {
+    let message = condition["message"].as_str().unwrap_or_default();
+    ["no metrics returned", "no pods returned", "did not receive metrics"].iter().any(|one| message.contains(one))
+}
+
+/// Whether the next look may still find it otherwise.
+fn is_new(condition: &Value, now: Time) -> bool {
+    let since = condition["lastTransitionTime"].as_str().and_then(|text| text.parse::<Time>().ok());
+    let is_metric = condition["type"] == "ScalingActive" && is_unmeasured(condition);
+    is_metric && since.is_some_and(|since| now < since + PATIENCE)
+}
