@@ -64,5 +64,5 @@ fn is_unmeasured(condition: &Value) -> bool {
 fn is_new(condition: &Value, now: Time) -> bool {
     let since = condition["lastTransitionTime"].as_str().and_then(|text| text.parse::<Time>().ok());
     let is_metric = condition["type"] == "ScalingActive" && is_unmeasured(condition);
-    is_metric && since.is_some_and(|since| now < since + PATIENCE)
+    is_metric && since.is_some_and(|since| now.duration_since(since) < PATIENCE)
 }
