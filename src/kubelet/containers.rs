@@ -4,7 +4,7 @@ use super::pod::{LocalPod, Member, Role, State};
 use super::start::{self, Unready};
 use super::{address, backoff, deadlines, eviction, hooks, image, probes, resize, simulate, termination, volumes};
 use crate::object::{Str, Time};
-use crate::world::{Effect, Plan, Start, Verb};
+use crate::world::{Again, Effect, Plan, Start, Verb};
 use jiff::SignedDuration;
 
 /// An order that is not answered for so long is given again; it carries the attempt's number, so twice does no harm.
@@ -202,15 +202,19 @@ pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
     if matched_rule(member, ended.code) || (stopped && is_new()) || member.was_closed() {
         return true;
     }
+    again(pod, member).follows(ended.code)
+}
+
+/// Whether its policy starts a container again that has ended.
+pub fn again(pod: &LocalPod, member: &Member) -> Again {
     let of_pod = pod.spec.restart_policy.as_deref().unwrap_or("Always");
     let policy = member.spec.restart_policy.as_deref().unwrap_or(of_pod);
     match (member.role, policy) {
-        (Role::Sidecar, _) => true,
-        (_, "Never") => false,
+        (Role::Sidecar, _) => Again::Always,
+        (Role::Ephemeral, _) | (_, "Never") => Again::Never,
         // An init container that has ended well is done, whatever the pod's policy.
-        (Role::Init, _) | (Role::Main, "OnFailure") => ended.code != 0,
-        (Role::Main, _) => true,
-        (Role::Ephemeral, _) => false,
+        (Role::Init, _) | (Role::Main, "OnFailure") => Again::OnFailure,
+        (Role::Main, _) => Again::Always,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::image::{self, MANIFEST_DIR};
 use super::pod::{LocalPod, Member};
-use super::{command, environment, message, resources, security, simulate, user, volumes};
+use super::{command, containers, environment, message, resources, security, simulate, user, volumes};
 use crate::object::Str;
 use crate::world::Start;
 use serde_json::json;
@@ -58,6 +58,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         limits: resources::limits(pod, member),
         user: user::of(pod, member)?,
         rights: security::rights(member)?,
+        again: containers::again(pod, member),
         stop_signal: stop_signal.unwrap_or_else(|| "SIGTERM".into()),
         spec: json!({"container": encoded(spec), "pod": encoded(&pod.spec)}),
         script: simulate::script(&pod.object, &pod.spec, member.role),

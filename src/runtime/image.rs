@@ -159,6 +159,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         user,
         rights: start.rights.clone(),
         hostname: if start.host_network { String::new() } else { start.hostname.to_string() },
+        again: start.again,
         stop_signal: process::signal_number(&start.stop_signal).unwrap_or(15),
         message_path: start.termination_message_path.clone(),
         message_from_logs: start.termination_from_logs,

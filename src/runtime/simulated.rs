@@ -411,6 +411,7 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
         limits: Default::default(),
         user: None,
         rights: Default::default(),
+        again: Default::default(),
         stop_signal: "SIGTERM".into(),
         spec: serde_json::Value::Null,
         script: None,

@@ -7,7 +7,7 @@ use super::rights;
 use crate::world::Rights;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, getpid, getppid};
 use std::ffi::CString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -85,38 +85,76 @@ pub fn spawn(program: &Program) -> io::Result<Pid> {
     Pid::from_raw(pid).ok_or_else(|| io::Error::other("posix_spawn gave no pid"))
 }
 
-/// As [`spawn`], but the child first prepares itself, in a fork of this process, and says then what to execute. For processes of one
-/// thread and few pages, as shims are. The error is the child's, in its words.
+/// As [`spawn`], but the child first prepares itself, in a fork of this process, says then what to execute, and waits until it may. For
+/// processes of one thread and few pages, as shims are. Errors of the child are told when it is let [go](Waiting::go), in its words.
 pub fn fork<'a>(
     prepare: impl FnOnce() -> Result<Program<'a>, String>,
     explain: impl FnOnce(&Program, &io::Error) -> String,
-) -> Result<Pid, String> {
-    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("cannot make a pipe: {error}"))?;
+) -> Result<Waiting, String> {
+    let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("cannot make a pipe: {error}"));
+    let ((said, say), (door, word)) = (pipe()?, pipe()?);
+    let parent = getpid();
     // SAFETY: a shim has one thread, so the child has whatever the parent had, in a whole state.
     match unsafe { libc::fork() } {
         0 => {
-            drop(read);
+            drop((said, word));
             let become_it = || match prepare() {
-                Ok(program) => explain(&program, &execute(&program)),
+                Ok(program) if is_let_go(&door, parent) => explain(&program, &execute(&program)),
+                Ok(_) => String::new(),
                 Err(why) => why,
             };
             // Nothing of the parent may unwind in the child.
             let why = std::panic::catch_unwind(std::panic::AssertUnwindSafe(become_it));
-            let _ = rustix::io::write(&write, why.unwrap_or_else(|_| "preparing it panicked".into()).as_bytes());
+            let _ = rustix::io::write(&say, why.unwrap_or_else(|_| "preparing it panicked".into()).as_bytes());
             // SAFETY: ends the child without running anything that belongs to the parent.
             unsafe { libc::_exit(127) }
         }
         pid => {
-            drop(write);
             let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or("cannot fork")?;
-            let mut why = String::new();
-            let _ = std::fs::File::from(read).read_to_string(&mut why);
-            if why.is_empty() {
-                return Ok(pid);
-            }
-            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
-            Err(why)
+            Ok(Waiting { pid, word, said })
         }
+    }
+}
+
+/// Waits for the word to execute. It never comes from a parent that has died: then nobody would know of what is executed.
+fn is_let_go(door: &OwnedFd, parent: Pid) -> bool {
+    let end_with = |signal| rustix::process::set_parent_process_death_signal(signal).is_ok();
+    if !end_with(Some(Signal::KILL)) || getppid() != Some(parent) {
+        return false;
+    }
+    let came = loop {
+        match rustix::io::read(door, &mut [0; 1]) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other == Ok(1),
+        }
+    };
+    came && end_with(None)
+}
+
+/// A child that is about to execute its program.
+pub struct Waiting {
+    pid: Pid,
+    word: OwnedFd,
+    said: OwnedFd,
+}
+
+impl Waiting {
+    /// Who it is.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Lets it execute its program; the error is its own, and nothing of the program has run.
+    pub fn go(self) -> Result<Pid, String> {
+        // One that could not prepare itself hears nothing any more, and has said why.
+        let _ = rustix::io::write(&self.word, b"!");
+        let mut why = String::new();
+        let _ = std::fs::File::from(self.said).read_to_string(&mut why);
+        if why.is_empty() {
+            return Ok(self.pid);
+        }
+        let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
+        Err(why)
     }
 }
 

@@ -7,8 +7,8 @@ use super::process::Identity;
 use crate::object::Time;
 use crate::world::limits::Limits;
 use crate::world::policy::Denial;
-use crate::world::volume::{Mount, Volume};
-use crate::world::{Rights, User};
+use crate::world::volume::{Mount, Source, Volume};
+use crate::world::{Again, Rights, User};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -91,7 +91,7 @@ pub struct PodName {
 }
 
 /// One attempt to start, ready to be executed.
-#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Launch {
     /// The container.
     pub container: String,
@@ -138,6 +138,9 @@ pub struct Launch {
     /// Whether standard input, output and error are a terminal.
     #[serde(default)]
     pub tty: bool,
+    /// Whether another attempt is likely to follow this one.
+    #[serde(default)]
+    pub again: Again,
     /// The signal that asks it to end.
     pub stop_signal: i32,
     /// Where a container with a view of its own leaves its termination message.
@@ -145,6 +148,13 @@ pub struct Launch {
     pub message_path: String,
     /// Whether the tail of the log stands in for an empty termination message on errors.
     pub message_from_logs: bool,
+}
+
+impl Launch {
+    /// Whether a volume of its pod is in memory.
+    pub fn has_memory(&self) -> bool {
+        self.volumes.iter().any(|volume| matches!(volume.source, Source::Memory { .. }))
+    }
 }
 
 /// Bounds that no control group enforces: the shim looks, and ends who is over.
@@ -196,7 +206,7 @@ impl Knob {
 }
 
 /// How a container sees files when not as the machine does.
-#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct View {
     /// Where it sees the pod's volumes.
     pub mounts: Vec<Mount>,

@@ -37,7 +37,7 @@ pub use facts::{
     Stopping, Verdict, Watched,
 };
 pub use fleet::Place;
-pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Rights, Script, Start, User, Verb, Write};
+pub use plan::{Again, Effect, Event, EventType, Plan, Probe, Propagation, Rights, Script, Start, User, Verb, Write};
 pub use report::Report;
 pub use resources::{Load, NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};

@@ -378,6 +378,29 @@ pub struct Rights {
     pub no_more: bool,
 }
 
+/// Whether a container that ends is started again, by its policy alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Again {
+    /// It is not.
+    #[default]
+    Never,
+    /// When its exit code is not 0.
+    OnFailure,
+    /// However it ended.
+    Always,
+}
+
+impl Again {
+    /// Whether it is after this exit code.
+    pub fn follows(self, code: i32) -> bool {
+        match self {
+            Again::Never => false,
+            Again::OnFailure => code != 0,
+            Again::Always => true,
+        }
+    }
+}
+
 /// Everything that a start needs; resolved by kubelet as far as it can without looking at the machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Start {
@@ -435,6 +458,8 @@ pub struct Start {
     pub user: Option<User>,
     /// What it may do.
     pub rights: Rights,
+    /// Whether it is started again when it ends.
+    pub again: Again,
     /// The signal that asks the container to end, `SIGTERM` unless `lifecycle.stopSignal` says otherwise.
     pub stop_signal: String,
     /// The container as it stands in the pod's spec, and the pod's spec, for what the runtime needs beyond this.

@@ -8,8 +8,9 @@ use super::super::{folder, process::Identity, pty, spawn, user, view, volumes};
 use super::attach::Inlet;
 use super::lines::Lines;
 use super::log::{Log, Stream};
-use crate::world::volume::{Source, Volume};
+use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
+use rustix::process::Pid;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -18,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 /// A started attempt.
 pub struct Started {
+    /// What was started, with what was made up for it.
+    pub launch: Launch,
     /// Its main process.
     pub process: Identity,
     /// When it was started.
@@ -28,6 +31,8 @@ pub struct Started {
     pub log: Log,
     /// The writing end of its standard input, when that stays open.
     pub stdin: Option<Inlet>,
+    /// The way to its network.
+    pub gate: Option<Gate>,
 }
 
 /// Why an attempt was not started.
@@ -45,7 +50,7 @@ impl From<String> for Refused {
 }
 
 /// Where a program is started.
-pub enum Place<'a> {
+enum Place<'a> {
     /// Among the machine's files.
     Here,
     /// In a view of its own, made for it.
@@ -95,18 +100,27 @@ impl Surroundings<'_> {
     }
 }
 
-/// Starts an attempt in a pod's folder, which is also the working folder of this process.
-pub fn start(
+/// An attempt whose process is there, with everything around it, and waits for the word to execute its program.
+pub struct Prepared {
+    launch: Launch,
+    lines: Lines,
+    groups: Entrance,
+    gate: Option<Gate>,
+    /// None when nothing has to be done between fork and exec: then it is not there yet.
+    process: Option<spawn::Waiting>,
+}
+
+/// Prepares an attempt in a pod's folder, which is also the working folder of this process. Its volumes are laid out. With a gate, it is
+/// on its pod's network.
+pub fn prepare(
     pod: &Path,
-    launch: &mut Launch,
+    mut launch: Launch,
     ground: &mut view::ground::Place,
-    gate: Option<&Gate>,
-) -> Result<Started, Refused> {
-    volumes::lay_out(pod, &launch.volumes).map_err(|message| Refused { reason: "FailedMount", message })?;
-    tell_paths(pod, launch);
+    gate: Option<Gate>,
+) -> Result<Prepared, Refused> {
+    tell_paths(pod, &mut launch);
     let own = Path::new(&launch.container);
     folder::private_folder(own).map_err(|error| format!("{error:#}"))?;
-    forget_older(launch);
     let message = pod.join(folder::message(&launch.container, launch.attempt));
     launch.env.push((folder::TERMINATION_LOG.into(), message.to_string_lossy().into_owned()));
     let is_scratch = launch.cwd.is_none();
@@ -122,7 +136,6 @@ pub fn start(
         add_term(&mut launch.env);
     }
     let lines = Lines::lay(launch.tty, launch.stdin).map_err(|error| format!("cannot make a pipe: {error}"))?;
-    let since = now();
     let place = match &launch.view {
         Some(view) => {
             view::check_parts(pod, view, &launch.volumes)
@@ -130,8 +143,7 @@ pub fn start(
             fs::write(&message, "").map_err(|error| format!("cannot make {}: {error}", message.display()))?;
             let message = (&*message, &*launch.message_path);
             // Only this process and what it starts see volumes in memory.
-            let in_memory = launch.volumes.iter().any(|volume| matches!(volume.source, Source::Memory { .. }));
-            let ground = if in_memory { None } else { ground.now() };
+            let ground = if launch.has_memory() { None } else { ground.now() };
             Place::Own { ground, pod, message, view, volumes: &launch.volumes }
         }
         None => Place::Here,
@@ -139,19 +151,49 @@ pub fn start(
     if let Some(user) = &launch.user {
         user::own(user, &message, is_scratch.then_some(&*cwd), pod, &launch.volumes)?;
     }
-    let groups = &group::make(&launch.groups)?;
-    let (stdio, terminal) = (lines.theirs(), lines.terminal());
-    let surroundings = Surroundings { launch, env: &launch.env, cwd: &cwd, stdio, terminal, groups };
-    // From here on it may run: whoever finds a log without a record knows that.
-    let mut log = Log::new(folder::log(&launch.container, launch.attempt));
-    log.create();
-    let _ = fs::remove_file(folder::built(&launch.container, launch.attempt));
-    let pid = run(&launch.argv, &surroundings, place, gate)?;
+    let groups = group::make(&launch.groups)?;
+    let surroundings = surroundings(&launch, &lines, &groups);
+    let is_plain = matches!(place, Place::Here) && gate.is_none() && surroundings.are_plain();
+    let process = if is_plain { None } else { Some(fork(&launch.argv, &surroundings, place, gate.as_ref())?) };
     // What is in them may be secret, and large.
     launch.volumes.clear();
-    let process = Identity::of(pid).ok_or("the process cannot be seen in /proc".to_owned())?;
-    let (streams, stdin) = lines.ours(launch.stdin).map_err(|error| format!("cannot use its pipes: {error}"))?;
-    Ok(Started { process, since, streams, log, stdin })
+    Ok(Prepared { launch, lines, groups, gate, process })
+}
+
+fn surroundings<'a>(launch: &'a Launch, lines: &'a Lines, groups: &'a Entrance) -> Surroundings<'a> {
+    let (stdio, terminal) = (lines.theirs(), lines.terminal());
+    Surroundings { launch, env: &launch.env, cwd: folder_of(launch), stdio, terminal, groups }
+}
+
+/// The folder that whatever runs in a container starts in.
+pub fn folder_of(launch: &Launch) -> &Path {
+    Path::new(launch.cwd.as_deref().unwrap_or("/"))
+}
+
+impl Prepared {
+    /// The process that waits, when there is one already.
+    pub fn pid(&self) -> Option<i32> {
+        self.process.as_ref().map(|process| process.pid().as_raw_nonzero().get())
+    }
+
+    /// Lets it run.
+    pub fn go(self) -> Result<Started, Refused> {
+        let Prepared { launch, lines, groups, gate, process } = self;
+        forget_older(&launch);
+        let since = now();
+        // From here on it may run: whoever finds a log without a record knows that.
+        let mut log = Log::new(folder::log(&launch.container, launch.attempt));
+        log.create();
+        let _ = fs::remove_file(folder::built(&launch.container, launch.attempt));
+        let pid = match process {
+            Some(waiting) => waiting.go()?,
+            None => spawn(&launch.argv, &surroundings(&launch, &lines, &groups))?,
+        };
+        let process =
+            Identity::of(pid.as_raw_nonzero().get()).ok_or("the process cannot be seen in /proc".to_owned())?;
+        let (streams, stdin) = lines.ours(launch.stdin).map_err(|error| format!("cannot use its pipes: {error}"))?;
+        Ok(Started { launch, process, since, streams, log, stdin, gate })
+    }
 }
 
 /// What container runtimes say of a terminal unless something else is declared.
@@ -187,43 +229,48 @@ fn forget_older(launch: &Launch) {
     }
 }
 
-/// Finds and starts a program; its errors read as those of a container runtime. With a gate, it is on its pod's network.
-pub fn run(argv: &[String], surroundings: &Surroundings, place: Place, gate: Option<&Gate>) -> Result<i32, String> {
-    let prepare = || program(argv, surroundings);
-    let pid = match (place, gate) {
-        (Place::Here, None) if surroundings.are_plain() => {
-            let program = prepare()?;
-            spawn::spawn(&program).map_err(|error| not_executed(&program, &error))?
-        }
-        (place, gate) => {
-            let enter = || {
-                // Before the view is entered, in which the groups may not be seen.
-                surroundings.groups.enter()?;
-                if let Some(score) = surroundings.launch.oom_score {
-                    // The kernel lets nobody but root lower it: then it stays as it is.
-                    let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
-                }
-                match place {
-                    Place::Here => view::call_it(&surroundings.launch.hostname),
-                    Place::Own { ground, pod, message, view, volumes } => {
-                        let mounts = view::begin(ground, surroundings.launch.watched.pids.is_some())?;
-                        let lives = [surroundings.cwd, Path::new(surroundings.variable("HOME").unwrap_or("/"))];
-                        view::enter(mounts, pod, message, lives, view, volumes)?;
-                        view::call_it(&surroundings.launch.hostname);
-                    }
-                    Place::Of(process) => view::join(process)?,
-                }
-                if surroundings.launch.view.is_some() {
-                    processes::bound(surroundings.launch.watched.pids)?;
-                }
-                let program = prepare()?;
-                gate.into_iter().for_each(Gate::enter);
-                Ok(program)
-            };
-            spawn::fork(enter, not_executed)?
-        }
-    };
+/// Runs a command in the namespaces of a process; its errors read as those of a container runtime. With a gate, it is on its pod's network.
+pub fn run(argv: &[String], surroundings: &Surroundings, process: i32, gate: Option<&Gate>) -> Result<i32, String> {
+    let pid = fork(argv, surroundings, Place::Of(process), gate)?.go()?;
     Ok(pid.as_raw_nonzero().get())
+}
+
+fn spawn(argv: &[String], surroundings: &Surroundings) -> Result<Pid, String> {
+    let program = program(argv, surroundings)?;
+    spawn::spawn(&program).map_err(|error| not_executed(&program, &error))
+}
+
+fn fork(
+    argv: &[String],
+    surroundings: &Surroundings,
+    place: Place,
+    gate: Option<&Gate>,
+) -> Result<spawn::Waiting, String> {
+    let enter = || {
+        // Before the view is entered, in which the groups may not be seen.
+        surroundings.groups.enter()?;
+        if let Some(score) = surroundings.launch.oom_score {
+            // The kernel lets nobody but root lower it: then it stays as it is.
+            let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
+        }
+        match place {
+            Place::Here => view::call_it(&surroundings.launch.hostname),
+            Place::Own { ground, pod, message, view, volumes } => {
+                let mounts = view::begin(ground, surroundings.launch.watched.pids.is_some())?;
+                let lives = [surroundings.cwd, Path::new(surroundings.variable("HOME").unwrap_or("/"))];
+                view::enter(mounts, pod, message, lives, view, volumes)?;
+                view::call_it(&surroundings.launch.hostname);
+            }
+            Place::Of(process) => view::join(process)?,
+        }
+        if surroundings.launch.view.is_some() {
+            processes::bound(surroundings.launch.watched.pids)?;
+        }
+        let program = program(argv, surroundings)?;
+        gate.into_iter().for_each(Gate::enter);
+        Ok(program)
+    };
+    spawn::fork(enter, not_executed)
 }
 
 fn not_executed(program: &spawn::Program, error: &io::Error) -> String {

@@ -17,6 +17,7 @@ mod lines;
 mod log;
 mod nursery;
 mod requests;
+mod successor;
 mod tree;
 
 use super::limits::group;
@@ -48,6 +49,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use successor::{Expected, Successor};
 
 /// How long a shim without work stays, so that a quick restart need not start a new one.
 const LINGER: Duration = Duration::from_secs(10);
@@ -93,6 +95,8 @@ struct Live {
     over: Option<Over>,
     /// Its mounts, when it has its own.
     mounts: Option<OwnedFd>,
+    /// What its next attempt will most likely be.
+    next: Option<Box<Expected>>,
 }
 
 /// Everything a shim has in its hands.
@@ -100,6 +104,8 @@ struct Shim {
     pod: PathBuf,
     record: Record,
     live: Vec<Live>,
+    /// Processes that wait to become the next attempts of containers that have ended.
+    successors: Vec<Successor>,
     execs: Vec<Running>,
     attached: Vec<Attached>,
     /// What its programs ask of the pod's network comes in here.
@@ -153,6 +159,7 @@ impl Shim {
             listener: listen_at(Path::new(folder::SOCKET))?,
             record,
             live: Vec::new(),
+            successors: Vec::new(),
             execs: Vec::new(),
             attached: Vec::new(),
             guards: Vec::new(),
@@ -185,6 +192,7 @@ impl Shim {
             self.meet_deadlines();
             self.look_at_bounds();
             self.finish_ended();
+            self.dismiss_successors();
             self.clients.retain(|client| !client.gone);
             self.end_sessions();
             self.settle_attached();
@@ -287,7 +295,8 @@ impl Shim {
             false => (self.idle + LINGER).max(Instant::now() + KILL_PAUSE),
         });
         let spent = self.spent.iter().map(|(_, until)| *until);
-        stops.chain(execs).chain(retry).chain(leave).chain(spent).chain(self.next_look).min()
+        let waits = self.successors.iter().map(Successor::until);
+        stops.chain(execs).chain(retry).chain(leave).chain(spent).chain(waits).chain(self.next_look).min()
     }
 
     fn serve(&mut self, source: Source) {
@@ -351,6 +360,8 @@ impl Shim {
             } else if let Some(at) = self.execs.iter().position(|exec| exec.pid() == pid) {
                 let exec = self.execs.remove(at);
                 self.exec_done(exec, status);
+            } else {
+                self.forget_successor(pid);
             }
         }
     }
@@ -410,16 +421,18 @@ impl Shim {
         }
         self.idle = Instant::now();
         self.publish(&live.name);
-        self.leave_groups(&live);
         self.spent.extend(live.mounts.take().map(|mounts| (mounts, Instant::now() + SPENT)));
+        if !self.prepare_successor(&mut live) {
+            self.leave_groups(&live.launch.groups);
+        }
     }
 
     /// A container's own groups go with it, those of the pod with the last container.
-    fn leave_groups(&self, ended: &Live) {
+    fn leave_groups(&self, groups: &[Group]) {
         let is_shared = |group: &Group| {
             self.live.iter().any(|other| other.launch.groups.iter().any(|one| one.folder == group.folder))
         };
-        let own = ended.launch.groups.iter().rev();
+        let own = groups.iter().rev();
         own.filter(|group| !is_shared(group)).for_each(group::remove);
     }
 
@@ -473,9 +486,9 @@ impl Live {
 }
 
 impl Container {
-    fn started(launch: &Launch, state: State, before: Option<Container>) -> Container {
+    fn started(attempt: u32, state: State, before: Option<Container>) -> Container {
         let last = before.and_then(|before| before.ended().cloned().or(before.last));
-        Container { attempt: launch.attempt, state, stopping: None, last }
+        Container { attempt, state, stopping: None, last }
     }
 }
 

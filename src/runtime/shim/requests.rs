@@ -7,7 +7,8 @@ use super::super::wire::{
     Answer, Container, Envelope, Exec, ExecOutcome, Group, Launch, Request, Session, SoftBounds, State, Stopping, now,
 };
 use super::super::{pty, spawn, view, volumes};
-use super::launch::{self, Place, Surroundings};
+use super::launch::{self, Refused, Started, Surroundings};
+use super::successor::Expected;
 use super::{Live, Shim, tree};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitStatus};
@@ -93,7 +94,7 @@ impl Shim {
         }
     }
 
-    fn start(&mut self, client: u64, mut launch: Launch) {
+    fn start(&mut self, client: u64, launch: Launch) {
         let before = self.record.containers.get(&launch.container).cloned();
         // An attempt that was refused may be tried again under its number: nothing of it has run.
         let is_over =
@@ -110,20 +111,20 @@ impl Shim {
         }
         self.told_to_leave.store(false, Ordering::Relaxed);
         let name = launch.container.clone();
-        let pod = self.pod.clone();
-        let gate = self.gate();
+        let attempt = launch.attempt;
         // What the one before has written in memory would count as this one's.
         if launch.watched.memory.is_some() || launch.groups.iter().any(|group| group.oom.is_some()) {
             self.spent.clear();
         }
         let oom_kills = group::oom_kills(&launch.groups);
-        let state = match launch::start(&pod, &mut launch, &mut self.ground, gate.as_ref()) {
-            Ok(started) => {
-                self.keep_guard(gate);
+        let state = match self.launch(launch) {
+            Ok((started, next)) => {
+                self.keep_guard(started.gate);
                 let state = State::Running { process: started.process, since: started.since };
                 self.live.push(Live {
                     name: name.clone(),
-                    launch: launch.clone(),
+                    mounts: started.launch.view.as_ref().and_then(|_| view::keep(started.process.pid)),
+                    launch: started.launch,
                     process: started.process,
                     since: started.since,
                     streams: started.streams,
@@ -133,7 +134,7 @@ impl Shim {
                     end: None,
                     oom_kills,
                     over: None,
-                    mounts: launch.view.as_ref().and_then(|_| view::keep(started.process.pid)),
+                    next,
                 });
                 self.next_look = self.first_look();
                 state
@@ -141,8 +142,20 @@ impl Shim {
             Err(refused) => State::Refused { reason: refused.reason.into(), message: refused.message, at: now() },
         };
         self.idle = Instant::now();
-        self.record.containers.insert(name.clone(), Container::started(&launch, state, before));
+        self.record.containers.insert(name.clone(), Container::started(attempt, state, before));
         self.publish(&name);
+    }
+
+    /// Starts an attempt, by the successor that waits for just this when there is one. Also gives what the one after it would be.
+    fn launch(&mut self, launch: Launch) -> Result<(Started, Option<Box<Expected>>), Refused> {
+        let next = Expected::after(&launch);
+        if let Some(started) = self.take_successor(&launch).and_then(|successor| successor.go().ok()) {
+            return Ok((started, next));
+        }
+        volumes::lay_out(&self.pod, &launch.volumes).map_err(|message| Refused { reason: "FailedMount", message })?;
+        let gate = self.gate();
+        let prepared = launch::prepare(&self.pod, launch, &mut self.ground, gate)?;
+        Ok((prepared.go()?, next))
     }
 
     fn stop(&mut self, client: u64, name: &str, attempt: u32, grace: u64) {
@@ -188,7 +201,7 @@ impl Shim {
     }
 
     /// For a pod that has an address of its own.
-    fn gate(&self) -> Option<Gate> {
+    pub(super) fn gate(&self) -> Option<Gate> {
         self.address().and_then(|_| Gate::new().ok())
     }
 
@@ -267,14 +280,14 @@ impl Shim {
     ) -> Result<Identity, String> {
         let (process, launch) = (self.live[at].process, &self.live[at].launch);
         let gate = self.gate();
-        let cwd = Path::new(launch.cwd.as_deref().unwrap_or("/"));
+        let cwd = launch::folder_of(launch);
         let mut env = Cow::Borrowed(&launch.env);
         if terminal.is_some() {
             launch::add_term(env.to_mut());
         }
         let groups = &group::make(&launch.groups)?;
         let surroundings = Surroundings { launch, env: &env, cwd, stdio, terminal, groups };
-        let pid = launch::run(argv, &surroundings, Place::Of(process.pid), gate.as_ref())?;
+        let pid = launch::run(argv, &surroundings, process.pid, gate.as_ref())?;
         self.keep_guard(gate);
         Identity::of(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }

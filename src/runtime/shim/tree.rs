@@ -46,7 +46,7 @@ impl Shim {
         let is_known = |pid: i32| {
             let is_main = self.live.iter().any(|other| other.end.is_none() && other.process.pid == pid);
             let is_exec = self.execs.iter().any(|exec| exec.pid() == pid && !exec.is_of(&live.name));
-            is_main || is_exec
+            is_main || is_exec || self.successors.iter().any(|successor| successor.pid() == pid)
         };
         let alone = self.live.iter().all(|other| other.end.is_some() || other.name == live.name);
         let strangers = process::children(std::process::id() as i32)
