@@ -72,8 +72,6 @@ pub struct Done {
     pub effects: Vec<Effect>,
     /// How many rows were written.
     pub rows: usize,
-    /// How long it took to make them durable.
-    pub sync: Duration,
 }
 
 /// What the plans of a beat want, until it is committed.
@@ -87,6 +85,8 @@ struct Wishes {
     planned: Vec<Item>,
     /// What of that has effects: they are facts only after the commit, and a second plan before it would order, and tell, them twice.
     acting: HashSet<Item>,
+    /// Whether processes are to start.
+    starts: bool,
     /// What is to be told once it is committed.
     deeds: Deeds,
 }
@@ -115,7 +115,8 @@ pub const EPOCH: &str = "epoch";
 const ACTOR: &str = "reconcile";
 
 impl Beat<'_> {
-    /// Plans and commits what is due. Gives the effects to carry out.
+    /// Plans and commits what is due. Gives the effects to carry out. The commit stands whatever becomes of this process; that it also
+    /// outlives a loss of power takes a [`Store::sync`].
     pub fn run(&mut self, store: &mut Store, now: Time) -> Result<Done, Failed> {
         self.world.now = now;
         // Most of the log is read before the lock is taken.
@@ -134,9 +135,8 @@ impl Beat<'_> {
         if !self.queue.is_due(now) || self.recorder.is_pressing() {
             self.record_events(&mut wishes);
         }
-        let planned = Instant::now();
         match self.commit(txn, &mut wishes) {
-            Ok(rows) => Ok(Done { effects: wishes.effects, rows, sync: planned.elapsed() }),
+            Ok(rows) => Ok(Done { effects: wishes.effects, rows }),
             Err(error) => {
                 self.world.drop_staged();
                 // What was planned in vain is due still.
@@ -150,10 +150,13 @@ impl Beat<'_> {
         let start = Instant::now();
         let mut planned = 0;
         let mut later = Vec::new();
+        let mark = self.queue.mark();
         while planned < self.budget.rows && start.elapsed() < self.budget.hold {
             let world = &*self.world;
             let priority = |key: &Key| world.get(key).and_then(|row| row.pod()).map_or(0, |pod| pod.priority);
-            let Some(item) = self.queue.pop(world.now, priority) else { break };
+            // A process that is to start waits for the commit, but not for what others make of the news.
+            let mark = wishes.starts.then_some(mark);
+            let Some(item) = self.queue.pop(world.now, mark, priority) else { break };
             if wishes.acting.contains(&item) {
                 later.push(item);
                 continue;
@@ -207,6 +210,7 @@ impl Beat<'_> {
         if !acts_not {
             wishes.acting.insert(item.clone());
         }
+        wishes.starts |= plan.effects.iter().any(starts_process);
         wishes.effects.extend(plan.effects);
         if let Some(at) = plan.wake {
             let soonest = if plan.writes.is_empty() && acts_not { now + MOMENT } else { now };
@@ -276,7 +280,7 @@ impl Beat<'_> {
             txn.record_attempt(attempt)?;
         }
         if revision > begin || !wishes.attempts.is_empty() {
-            txn.commit().map_err(|error| match error {
+            txn.commit_unsynced().map_err(|error| match error {
                 CommitError::Refused(error) => Failed::Store(error),
                 unknown => Failed::Unknown(unknown),
             })?;
@@ -288,6 +292,11 @@ impl Beat<'_> {
         self.world.revision = revision;
         Ok((revision - begin) as usize)
     }
+}
+
+/// Whether somebody may wait for a process to start; on simulated nodes nobody does.
+fn starts_process(effect: &Effect) -> bool {
+    matches!(effect, Effect::Start(start) if start.script.is_none())
 }
 
 /// Stages one write of a plan in the World, through the API server's whole pipeline. Attempts are no objects: nothing is staged.

@@ -13,16 +13,12 @@ use crate::store::{Read, Store, StoreError};
 use crate::world::pressure::Levels;
 use crate::world::{ContainerState, Effect, Loop, NodeFacts, PodFacts, Report, Row, Settings, World};
 use jiff::SignedDuration;
-use std::time::Duration;
 
 /// How often nodes send a heartbeat (kubelet: a quarter of the lease's 40 s).
 const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 
 /// How often every key is looked at, whatever was heard.
 const RESYNC: SignedDuration = SignedDuration::from_mins(10);
-
-/// Plans of one beat take as long as its commit does, but no longer than this.
-const LONGEST_HOLD: Duration = Duration::from_millis(50);
 
 /// The state of a control plane between beats.
 pub struct Heart {
@@ -40,8 +36,6 @@ pub struct Heart {
     next_resync: Time,
     /// The fleet as it was last looked at.
     nodes_seen: Option<u64>,
-    /// How long the last commit took.
-    sync: Duration,
     /// What the machine has reported since the last beat, for people.
     news: Vec<Line>,
     warnings: deeds::Warnings,
@@ -82,7 +76,6 @@ impl Heart {
             next_heartbeat: now,
             next_resync: now + RESYNC,
             nodes_seen: None,
-            sync: Duration::ZERO,
             news: Vec::new(),
             warnings: deeds::Warnings::new(),
             told: Vec::new(),
@@ -125,8 +118,6 @@ impl Heart {
     ) -> Result<(Done, bool), Failed> {
         let now = pulse.now;
         self.news.drain(..).for_each(|line| narrator(&line));
-        // On a disk that is slow to make things durable, more is made durable at once.
-        let hold = pulse.budget.hold.max(self.sync.min(LONGEST_HOLD));
         let mut beat = Beat {
             world: &mut self.world,
             queue: &mut self.queue,
@@ -134,12 +125,11 @@ impl Heart {
             recorder: &mut self.recorder,
             chance: pulse.chance,
             epoch: pulse.epoch,
-            budget: Budget { hold, ..pulse.budget },
+            budget: pulse.budget,
             warnings: &mut self.warnings,
             narrator,
         };
         let done = beat.run(store, now)?;
-        self.sync = if done.rows > 0 { done.sync } else { self.sync };
         self.see_nodes();
         let busy = done.rows > 0 || !done.effects.is_empty() || self.queue.is_due(now) || self.recorder.is_due(now);
         Ok((done, busy))

@@ -60,8 +60,13 @@ impl Queue {
         self.failures.remove(item);
     }
 
-    /// The most important key that is due, taken out.
-    pub fn pop(&mut self, now: Time, importance: impl Fn(&Key) -> i32) -> Option<Item> {
+    /// How many keys were added so far: what is added from now on is past this mark.
+    pub fn mark(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The most important key that is due, taken out; of those up to a mark when there is one.
+    pub fn pop(&mut self, now: Time, mark: Option<u64>, importance: impl Fn(&Key) -> i32) -> Option<Item> {
         while let Some((at, sequence, item)) = self.order.pop_first() {
             if at > now {
                 self.order.insert((at, sequence, item));
@@ -69,7 +74,10 @@ impl Queue {
             }
             self.due.insert((Reverse(importance(&item.1)), at, sequence, item));
         }
-        let (_, _, _, item) = self.due.pop_first()?;
+        let is_up_to = |sequence: u64| mark.is_none_or(|mark| sequence <= mark);
+        let first = self.due.iter().find(|(_, _, sequence, _)| is_up_to(*sequence))?.clone();
+        self.due.remove(&first);
+        let (_, _, _, item) = first;
         self.places.remove(&item);
         Some(item)
     }
@@ -112,10 +120,10 @@ mod tests {
         queue.add(item("a"), at(20));
         queue.add(item("b"), at(7));
         assert_eq!(queue.next(), Some(at(5)));
-        assert_eq!(queue.pop(at(4), |_| 0), None);
-        assert_eq!(queue.pop(at(30), |_| 0), Some(item("a")));
-        assert_eq!(queue.pop(at(30), |_| 0), Some(item("b")));
-        assert_eq!(queue.pop(at(30), |_| 0), None);
+        assert_eq!(queue.pop(at(4), None, |_| 0), None);
+        assert_eq!(queue.pop(at(30), None, |_| 0), Some(item("a")));
+        assert_eq!(queue.pop(at(30), None, |_| 0), Some(item("b")));
+        assert_eq!(queue.pop(at(30), None, |_| 0), None);
     }
 
     #[test]
@@ -126,14 +134,27 @@ mod tests {
         }
         let importance = |key: &Key| if key.name.ends_with('9') { 9 } else { 0 };
         let mut order: Vec<Item> = Vec::new();
-        order.extend(queue.pop(at(10), importance));
+        order.extend(queue.pop(at(10), None, importance));
         // What is added while others are due takes its place among them; what is due already keeps its own.
         queue.add(item("e9"), at(10));
         queue.add(item("a"), at(0));
         assert!(queue.is_due(at(0)) && queue.next() == Some(at(1)));
-        order.extend(std::iter::from_fn(|| queue.pop(at(10), importance)));
+        order.extend(std::iter::from_fn(|| queue.pop(at(10), None, importance)));
         assert_eq!(order, ["b9", "e9", "a", "c"].map(item));
         assert_eq!(queue.next(), Some(at(20)));
+    }
+
+    #[test]
+    fn what_was_added_past_a_mark_can_wait() {
+        let mut queue = Queue::default();
+        queue.add(item("a"), at(1));
+        queue.add(item("b"), at(1));
+        let mark = Some(queue.mark());
+        let importance = |key: &Key| if key.name.ends_with('9') { 9 } else { 0 };
+        queue.add(item("c9"), at(1));
+        let order: Vec<Item> = std::iter::from_fn(|| queue.pop(at(2), mark, importance)).collect();
+        assert_eq!(order, ["a", "b"].map(item));
+        assert_eq!(queue.pop(at(2), None, importance), Some(item("c9")));
     }
 
     #[test]
@@ -143,7 +164,7 @@ mod tests {
         queue.add(item("b"), at(3));
         queue.hurry(at(5));
         assert_eq!(
-            [queue.pop(at(5), |_| 0), queue.pop(at(5), |_| 0), queue.pop(at(5), |_| 0)],
+            [queue.pop(at(5), None, |_| 0), queue.pop(at(5), None, |_| 0), queue.pop(at(5), None, |_| 0)],
             [Some(item("b")), Some(item("a")), None]
         );
     }
@@ -155,7 +176,7 @@ mod tests {
             .map(|_| {
                 queue.add_failed(item("a"), at(0));
                 let next = queue.next().unwrap();
-                queue.pop(next, |_| 0);
+                queue.pop(next, None, |_| 0);
                 next.as_nanosecond() / 1_000_000
             })
             .collect();

@@ -25,10 +25,13 @@ use jiff::SignedDuration;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Log entries that one resync passes at most when it compacts.
 const COMPACTED: usize = 5000;
+
+/// For so long what a busy control plane has written may be what a loss of power takes back. It would come to it again.
+const UNSYNCED: Duration = Duration::from_millis(20);
 
 /// How a control plane is to run.
 #[derive(Clone)]
@@ -118,6 +121,8 @@ pub struct Control {
     _manifests: Option<Manifests>,
     /// The user wants it to end.
     stopping: bool,
+    /// How long the last sync took.
+    sync: Duration,
     /// Which file the store is.
     place: Option<(u64, u64)>,
 }
@@ -154,6 +159,7 @@ impl Control {
             _hint: hint,
             _manifests: manifests,
             stopping: false,
+            sync: Duration::ZERO,
             place: identity(api.store().path()),
             api,
             settings,
@@ -198,6 +204,12 @@ impl Control {
 
     /// Runs until the user stops it, or until it has converged.
     pub fn run(&mut self, until: Until, narrator: &mut Narrator<'_>) -> anyhow::Result<Ending> {
+        let ending = self.run_unsynced(until, narrator)?;
+        self.api.store_mut().sync()?;
+        Ok(ending)
+    }
+
+    fn run_unsynced(&mut self, until: Until, narrator: &mut Narrator<'_>) -> anyhow::Result<Ending> {
         let started = Time::now();
         loop {
             self.take_reports();
@@ -250,7 +262,12 @@ impl Control {
         let (now, epoch) = (Time::now(), self.leadership.epoch);
         let pulse = Pulse { now, epoch, budget: Budget::default(), chance: &mut chance };
         let (done, busy) = self.heart.beat(self.api.store_mut(), pulse, narrator)?;
-        self.carry_out(done.effects);
+        // A process that was started without need can be ended; what was thrown away cannot be had back.
+        let is_final = |effect: &Effect| matches!(effect, Effect::Discard { .. });
+        let (last, first): (Vec<Effect>, Vec<Effect>) = done.effects.into_iter().partition(is_final);
+        self.carry_out(first);
+        self.make_durable(!busy || !last.is_empty())?;
+        self.carry_out(last);
         // The first beat has planned the routes of Services.
         let network = self.heart.world.settings.network;
         self.machine.iter_mut().for_each(|machine| machine.answer_names(network));
@@ -258,6 +275,18 @@ impl Control {
             self.machine.iter_mut().for_each(Machine::settle);
         }
         Ok(busy)
+    }
+
+    /// Syncs what was committed: at once, or when it has waited for long enough. The slower the disk, the more at once.
+    fn make_durable(&mut self, at_once: bool) -> Result<(), Failed> {
+        let store = self.api.store_mut();
+        let Some(since) = store.unsynced_since() else { return Ok(()) };
+        if at_once || since.elapsed() >= UNSYNCED.max(self.sync * 2) {
+            let start = Instant::now();
+            store.sync().map_err(Failed::Unknown)?;
+            self.sync = start.elapsed();
+        }
+        Ok(())
     }
 
     /// Hands effects over, and notes in the World's facts that they are under way.

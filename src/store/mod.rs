@@ -16,6 +16,7 @@
 mod backup;
 mod check;
 mod compact;
+mod durable;
 mod error;
 mod hint;
 mod open;
@@ -35,6 +36,7 @@ pub use record::{Attempt, Change, LogEntry, Note, Stored};
 pub use snapshot::{Read, Snapshot};
 pub use txn::Txn;
 
+use durable::Durable;
 use place::Place;
 use rusqlite::Connection;
 use std::cell::Cell;
@@ -55,6 +57,8 @@ pub struct Store {
     readers: Cell<usize>,
     /// The length of the WAL at which it is next shortened by force.
     long_wal: Cell<u64>,
+    /// What of its commits is durable.
+    durable: Durable,
     /// Set when a commit failed in a way that leaves its outcome open: nothing more is believed until a reopen.
     uncertain: bool,
     trouble: Option<Trouble>,

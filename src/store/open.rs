@@ -1,5 +1,6 @@
 //! Opening: every refusal stands here or in [`place`], and nothing is written before all have passed.
 
+use super::durable::Durable;
 use super::place::{self, Place};
 use super::turnstile::Turnstile;
 use super::txn::LONG_WAL;
@@ -29,10 +30,10 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 /// How long a reader waits for what SQLite does rarely and briefly: recovering the WAL, the last one's checkpoint.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Settings of a connection. FULL: every acknowledged commit has been synced (with NORMAL a power loss took up to 919
-/// acknowledged rows). The WAL is copied back every 4 MiB and cut to 16 MiB after it was longer.
+/// Settings of a connection. NORMAL: commits are synced by [`Store::sync`] (by it alone a power loss took up to 919 acknowledged
+/// rows). The WAL is copied back every 4 MiB and cut to 16 MiB after it was longer.
 const SETTINGS: &str = "
-    PRAGMA synchronous = FULL;
+    PRAGMA synchronous = NORMAL;
     PRAGMA mmap_size = 0;
     PRAGMA wal_autocheckpoint = 256;
     PRAGMA journal_size_limit = 16777216;
@@ -78,7 +79,16 @@ impl Store {
 
     fn of(connection: Connection, place: Place, turnstile: Option<Arc<Turnstile>>) -> Store {
         let (readers, long_wal) = (Cell::new(0), Cell::new(LONG_WAL));
-        Store { connection, place, turnstile, readers, long_wal, uncertain: false, trouble: None }
+        Store {
+            connection,
+            place,
+            turnstile,
+            readers,
+            long_wal,
+            durable: Durable::default(),
+            uncertain: false,
+            trouble: None,
+        }
     }
 
     /// Opens the file again after a commit with an unknown outcome, and settles that outcome: from now on the

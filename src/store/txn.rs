@@ -197,6 +197,19 @@ impl Txn<'_> {
     ///
     /// After [`CommitError::Unknown`] this store answers nothing until [`Store::reopen`].
     pub fn commit(mut self) -> std::result::Result<u64, CommitError> {
+        let revision = self.finish()?;
+        // Others may write while this one waits for the disk.
+        self.turn = None;
+        self.store.sync()?;
+        Ok(revision)
+    }
+
+    /// As [`Txn::commit`], but a loss of power may take it back until the next [`Store::sync`]; the death of a process may not.
+    pub fn commit_unsynced(mut self) -> std::result::Result<u64, CommitError> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> std::result::Result<u64, CommitError> {
         if let Some(error) = self.failed.take() {
             return Err(CommitError::Refused(error));
         }
@@ -215,6 +228,7 @@ impl Txn<'_> {
         }
         self.open = false;
         if self.turn.is_some() {
+            self.store.durable.committed();
             self.store.shorten_wal();
             super::hint::tell(&self.store.place);
         }

@@ -416,13 +416,15 @@ impl Shim {
             }
             _ => {}
         }
+        // It makes itself ready while all that follows is done, here and in the control plane.
+        let has_successor = self.prepare_successor(&mut live, end.code);
         if let Some(known) = self.record.containers.get_mut(&live.name) {
             known.state = State::Ended(end);
         }
         self.idle = Instant::now();
         self.publish(&live.name);
         self.spent.extend(live.mounts.take().map(|mounts| (mounts, Instant::now() + SPENT)));
-        if !self.prepare_successor(&mut live) {
+        if !has_successor {
             self.leave_groups(&live.launch.groups);
         }
     }

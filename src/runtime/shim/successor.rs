@@ -5,7 +5,7 @@
 //! When the start that comes is not the expected one, or none comes soon, nothing of it has ever run.
 
 use super::super::process::Identity;
-use super::super::wire::{Launch, State};
+use super::super::wire::Launch;
 use super::launch::{self, Prepared};
 use super::{Live, Shim};
 use crate::world::Again;
@@ -75,11 +75,10 @@ impl Successor {
 
 impl Shim {
     /// Prepares the next attempt of a container that has ended by itself, when its policy wants one. Whether there is one now.
-    pub(super) fn prepare_successor(&mut self, ended: &mut Live) -> bool {
-        let Some(known) = self.record.containers.get(&ended.name) else { return false };
-        let State::Ended(end) = &known.state else { return false };
+    pub(super) fn prepare_successor(&mut self, ended: &mut Live, code: i32) -> bool {
         let is_leaving = self.removing || self.told_to_leave.load(Ordering::Relaxed);
-        let is_likely = !is_leaving && known.stopping.is_none() && ended.launch.again.follows(end.code);
+        let is_stopped = self.record.containers.get(&ended.name).is_none_or(|known| known.stopping.is_some());
+        let is_likely = !is_leaving && !is_stopped && ended.launch.again.follows(code);
         let Some(expected) = ended.next.take().filter(|_| is_likely) else { return false };
         let gate = self.gate();
         // What fails now will fail again when the start comes, and is told then.

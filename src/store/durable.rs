@@ -1,0 +1,61 @@
+//! When a commit also outlives a loss of power.
+//!
+//! SQLite is told to leave the WAL unsynced at commits (`synchronous = NORMAL`; it still syncs around checkpoints), and the store syncs it:
+//! at once for whoever is to be told that something is saved, a moment later for a writer that would come to the same conclusion again.
+//! One sync makes everything durable that was committed before, whoever did.
+
+use super::{CommitError, Store};
+use rustix::fs::{CWD, Mode, OFlags, fdatasync, openat};
+use std::fs::File;
+use std::io;
+use std::time::Instant;
+
+/// What of a store's commits is durable.
+#[derive(Default)]
+pub(super) struct Durable {
+    /// The WAL. It stays the same file as long as anybody has the database open.
+    wal: Option<File>,
+    /// Since when something is not.
+    unsynced: Option<Instant>,
+}
+
+impl Durable {
+    /// Something was committed.
+    pub fn committed(&mut self) {
+        self.unsynced.get_or_insert_with(Instant::now);
+    }
+}
+
+impl Store {
+    /// Since when something is committed that a loss of power could still take back.
+    pub fn unsynced_since(&self) -> Option<Instant> {
+        self.durable.unsynced
+    }
+
+    /// Makes durable what was committed.
+    ///
+    /// After an error this store answers nothing until [`Store::reopen`]: the kernel forgets what it could not write, and a second try
+    /// would succeed in vain.
+    pub fn sync(&mut self) -> Result<(), CommitError> {
+        if self.durable.unsynced.is_none() {
+            return Ok(());
+        }
+        if let Err(error) = self.sync_wal() {
+            self.uncertain = true;
+            return Err(CommitError::Unknown { path: self.path().into(), what: error.to_string() });
+        }
+        self.durable.unsynced = None;
+        Ok(())
+    }
+
+    fn sync_wal(&mut self) -> io::Result<()> {
+        let wal = match &mut self.durable.wal {
+            Some(wal) => wal,
+            none => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                none.insert(openat(CWD, self.place.beside("-wal"), flags, Mode::empty())?.into())
+            }
+        };
+        Ok(fdatasync(wal)?)
+    }
+}
