@@ -1,5 +1,7 @@
 //! Real processes under real shims.
 
+mod successor;
+
 use kloop::object::{Str, Time};
 use kloop::runtime::image::Environment;
 use kloop::runtime::simulated::a_start;

@@ -59,3 +59,33 @@ impl Store {
         Ok(fdatasync(wal)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Access, Read, Store};
+    use std::time::Duration;
+
+    #[test]
+    fn a_commit_is_synced_and_one_that_need_not_be_is_by_the_next_sync() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let mut store = Store::open(&path, Access::Create).unwrap();
+        let mut write = |value: &str, is_synced: bool| {
+            let mut txn = store.write(Duration::from_secs(60)).unwrap();
+            txn.set_meta("word", value).unwrap();
+            if is_synced {
+                txn.commit().unwrap()
+            } else {
+                txn.commit_unsynced().unwrap()
+            };
+            // Whoever looks sees it at once.
+            let other = Store::open(&path, Access::Existing).unwrap();
+            assert_eq!(other.read().unwrap().meta("word").unwrap().as_deref(), Some(value));
+            let is_unsynced = store.unsynced_since().is_some();
+            store.sync().unwrap();
+            (is_unsynced, store.unsynced_since().is_some())
+        };
+        assert_eq!(write("one", true), (false, false));
+        assert_eq!(write("two", false), (true, false));
+    }
+}

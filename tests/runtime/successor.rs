@@ -1,0 +1,99 @@
+//! A process that waits to become the next attempt, and when it does not.
+
+use super::*;
+use kloop::world::Again;
+
+/// A container that would be started again, and notes each of its lives in a file.
+fn noting(rig: &Rig, attempt: u32, word: &str) -> Start {
+    let text = format!("echo {word} >> {}; exec sleep 1000", truth(rig).display());
+    Start { again: Again::Always, ..script("again", attempt, &text) }
+}
+
+fn truth(rig: &Rig) -> PathBuf {
+    rig.folder.path().join("truth")
+}
+
+/// What has run, in words.
+fn lives_noted(rig: &Rig) -> Vec<String> {
+    fs::read_to_string(truth(rig)).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn shim(rig: &Rig) -> i32 {
+    folder::holder(&rig.pod("again")).expect("a shim").pid
+}
+
+/// Runs the first attempt and kills it. Gives the process that then waits.
+fn crash(rig: &mut Rig) -> i32 {
+    rig.start(noting(rig, 0, "first"));
+    let pid = rig.running("again", 0);
+    eventually("it notes its life", || lives_noted(rig).len() == 1);
+    let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    rig.ended("again", 0);
+    let waiting = process::children(shim(rig));
+    assert_eq!(waiting.len(), 1, "one waits before anybody asks for it");
+    waiting[0]
+}
+
+#[test]
+fn it_becomes_the_start_that_was_expected_and_runs_nothing_before() {
+    let mut rig = Rig::new();
+    let waiting = crash(&mut rig);
+    assert_eq!(lives_noted(&rig), ["first"]);
+    rig.start(noting(&rig, 1, "first"));
+    assert_eq!(rig.running("again", 1), waiting as u32);
+    eventually("the second life", || lives_noted(&rig) == ["first", "first"]);
+}
+
+#[test]
+fn another_start_than_the_expected_one_ends_it() {
+    let mut rig = Rig::new();
+    let waiting = crash(&mut rig);
+    rig.start(noting(&rig, 1, "other"));
+    assert_ne!(rig.running("again", 1), waiting as u32);
+    eventually("the other life", || lives_noted(&rig) == ["first", "other"]);
+    eventually("it has ended", || !lives(waiting as u32));
+}
+
+#[test]
+fn it_does_not_wait_for_ever_and_a_late_start_is_a_start_all_the_same() {
+    let mut rig = Rig::new();
+    let waiting = crash(&mut rig);
+    eventually("it has ended", || !lives(waiting as u32));
+    assert_eq!(lives_noted(&rig), ["first"]);
+    rig.start(noting(&rig, 1, "first"));
+    rig.running("again", 1);
+    eventually("the second life", || lives_noted(&rig) == ["first", "first"]);
+}
+
+#[test]
+fn it_ends_with_its_shim_and_nobody_takes_it_for_a_life() {
+    let mut rig = Rig::new();
+    let waiting = crash(&mut rig);
+    let shim = rustix::process::Pid::from_raw(shim(&rig)).expect("a pid");
+    rustix::process::kill_process(shim, rustix::process::Signal::KILL).expect("killed");
+    eventually("it has ended", || !lives(waiting as u32));
+    assert_eq!(lives_noted(&rig), ["first"]);
+    rig.start(noting(&rig, 1, "first"));
+    rig.running("again", 1);
+    eventually("the second life", || lives_noted(&rig) == ["first", "first"]);
+}
+
+#[test]
+fn nobody_waits_for_what_was_stopped_or_is_not_started_again() {
+    let table =
+        [(Again::Never, 1, false), (Again::OnFailure, 0, false), (Again::OnFailure, 1, true), (Again::Always, 0, true)];
+    let mut rig = Rig::new();
+    for (at, (again, code, waits)) in table.into_iter().enumerate() {
+        let uid = format!("p{at}");
+        rig.start(Start { again, ..script(&uid, 0, &format!("exit {code}")) });
+        rig.ended(&uid, 0);
+        let shim = folder::holder(&rig.pod(&uid)).expect("a shim").pid;
+        assert_eq!(process::children(shim).len(), usize::from(waits), "{again:?} after {code}");
+    }
+    rig.start(noting(&rig, 0, "first"));
+    rig.running("again", 0);
+    rig.stop("again", "c", 0, 0);
+    rig.ended("again", 0);
+    assert!(process::children(shim(&rig)).is_empty(), "it was stopped");
+}
