@@ -85,8 +85,8 @@ struct Wishes {
     planned: Vec<Item>,
     /// What of that has effects: they are facts only after the commit, and a second plan before it would order, and tell, them twice.
     acting: HashSet<Item>,
-    /// Whether processes are to start.
-    starts: bool,
+    /// Whether processes that have ended are to start again.
+    restarts: bool,
     /// What is to be told once it is committed.
     deeds: Deeds,
 }
@@ -154,8 +154,8 @@ impl Beat<'_> {
         while planned < self.budget.rows && start.elapsed() < self.budget.hold {
             let world = &*self.world;
             let priority = |key: &Key| world.get(key).and_then(|row| row.pod()).map_or(0, |pod| pod.priority);
-            // A process that is to start waits for the commit, but not for what others make of the news.
-            let mark = wishes.starts.then_some(mark);
+            // A process that is missing waits for the commit, but not for what others make of the news.
+            let mark = wishes.restarts.then_some(mark);
             let Some(item) = self.queue.pop(world.now, mark, priority) else { break };
             if wishes.acting.contains(&item) {
                 later.push(item);
@@ -210,7 +210,7 @@ impl Beat<'_> {
         if !acts_not {
             wishes.acting.insert(item.clone());
         }
-        wishes.starts |= plan.effects.iter().any(starts_process);
+        wishes.restarts |= plan.effects.iter().any(restarts);
         wishes.effects.extend(plan.effects);
         if let Some(at) = plan.wake {
             let soonest = if plan.writes.is_empty() && acts_not { now + MOMENT } else { now };
@@ -294,9 +294,10 @@ impl Beat<'_> {
     }
 }
 
-/// Whether somebody may wait for a process to start; on simulated nodes nobody does.
-fn starts_process(effect: &Effect) -> bool {
-    matches!(effect, Effect::Start(start) if start.script.is_none())
+/// Whether a process starts again that somebody may miss; on simulated nodes nobody does. First starts come in great numbers, and are
+/// the sooner done the fewer commits there are.
+fn restarts(effect: &Effect) -> bool {
+    matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
 }
 
 /// Stages one write of a plan in the World, through the API server's whole pipeline. Attempts are no objects: nothing is staged.
