@@ -5,7 +5,6 @@ use super::pod::{LocalPod, Member};
 use super::{command, containers, environment, message, resources, security, simulate, user, volumes};
 use crate::object::Str;
 use crate::world::Start;
-use serde_json::json;
 
 /// Why nothing of the pod can be started, as the event that says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,13 +59,8 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         rights: security::rights(member)?,
         again: containers::again(pod, member),
         stop_signal: stop_signal.unwrap_or_else(|| "SIGTERM".into()),
-        spec: json!({"container": encoded(spec), "pod": encoded(&pod.spec)}),
         script: simulate::script(&pod.object, &pod.spec, member.role),
     })
-}
-
-fn encoded(part: &impl serde::Serialize) -> serde_json::Value {
-    serde_json::to_value(part).unwrap_or_default()
 }
 
 /// What the pod's containers call the machine: its node's name on the node's network, else what the spec says.

@@ -413,7 +413,6 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
         rights: Default::default(),
         again: Default::default(),
         stop_signal: "SIGTERM".into(),
-        spec: serde_json::Value::Null,
         script: None,
     }
 }

@@ -462,8 +462,6 @@ pub struct Start {
     pub again: Again,
     /// The signal that asks the container to end, `SIGTERM` unless `lifecycle.stopSignal` says otherwise.
     pub stop_signal: String,
-    /// The container as it stands in the pod's spec, and the pod's spec, for what the runtime needs beyond this.
-    pub spec: Value,
     /// On a simulated node: how the pretended container behaves.
     pub script: Option<Script>,
 }
