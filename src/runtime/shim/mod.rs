@@ -12,6 +12,7 @@
 mod attach;
 mod bounds;
 mod client;
+mod ending;
 mod launch;
 mod lines;
 mod log;
@@ -20,13 +21,11 @@ mod requests;
 mod successor;
 mod tree;
 
-use super::limits::group;
 use super::network::Guard;
 use super::process::{self, Identity};
 use super::view::ground::Place;
-use super::wire::{Answer, Container, End, Group, Launch, Record, State, now};
+use super::wire::{Answer, Container, End, Launch, Record, State};
 use super::{bury, folder, volumes};
-use crate::world::Ended;
 use crate::world::policy::Denial;
 pub use nursery::main;
 
@@ -37,13 +36,11 @@ use log::{Desk, Flow, Log, Stream};
 use requests::Running;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use rustix::process::{Signal, WaitOptions, WaitStatus};
+use rustix::process::WaitOptions;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::collections::HashMap;
-use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,8 +50,6 @@ use successor::{Expected, Successor};
 
 /// How long a shim without work stays, so that a quick restart need not start a new one.
 const LINGER: Duration = Duration::from_secs(10);
-/// Nanoseconds that the clock of file systems is behind at most: a tick of the slowest kernels.
-const TICK: i64 = 10_000_000;
 /// How long the same denied connection is not told again, and how many different ones are remembered.
 const QUIET: Duration = Duration::from_secs(60);
 const DENIED: usize = 64;
@@ -62,8 +57,6 @@ const DENIED: usize = 64;
 /// anyway; a thousand shims that look all the time would keep the kernel from ending them.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(320);
-/// How long the mounts of an ended container are kept.
-const SPENT: Duration = Duration::from_millis(50);
 
 /// Runs the shim of the pod whose folder is the working folder, in a process of its own.
 fn serve(leader: OwnedFd, ground: Place) -> io::Result<()> {
@@ -380,64 +373,6 @@ impl Shim {
         }
     }
 
-    /// An attempt has ended when its main process has and nothing that it started is left, as in a pid namespace.
-    fn finish_ended(&mut self) {
-        while let Some(at) = self.live.iter().position(|live| live.end.is_some()) {
-            if self.kill_leftovers(at) > 0 {
-                self.reap();
-                if self.kill_leftovers(at) > 0 {
-                    return;
-                }
-            }
-            let live = self.live.remove(at);
-            self.finish(live);
-        }
-    }
-
-    fn finish(&mut self, mut live: Live) {
-        for mut stream in std::mem::take(&mut live.streams) {
-            // Bounded: somebody outside the pod may hold the pipe and go on writing.
-            for _ in 0..64 {
-                if stream.pump(&mut self.desk, &mut live.log) != Flow::More {
-                    break;
-                }
-                attach::tell(&mut self.attached, &live, stream.tag(), self.desk.fresh());
-            }
-            stream.finish(&mut live.log);
-        }
-        self.detach_all(&live);
-        let Some(mut end) = live.end.take() else { return };
-        end.message = live.message(&end);
-        match live.over.take().filter(|_| end.signal == Some(Signal::KILL.as_raw())) {
-            Some(Over::Processes(why)) if end.message.is_empty() => end.message = why,
-            Some(Over::Memory) => end.reason = Some(Ended::OOM_KILLED.into()),
-            _ if group::oom_kills(&live.launch.groups) > live.oom_kills => {
-                end.reason = Some(Ended::OOM_KILLED.into());
-            }
-            _ => {}
-        }
-        // It makes itself ready while all that follows is done, here and in the control plane.
-        let has_successor = self.prepare_successor(&mut live, end.code);
-        if let Some(known) = self.record.containers.get_mut(&live.name) {
-            known.state = State::Ended(end);
-        }
-        self.idle = Instant::now();
-        self.publish(&live.name);
-        self.spent.extend(live.mounts.take().map(|mounts| (mounts, Instant::now() + SPENT)));
-        if !has_successor {
-            self.leave_groups(&live.launch.groups);
-        }
-    }
-
-    /// A container's own groups go with it, those of the pod with the last container.
-    fn leave_groups(&self, groups: &[Group]) {
-        let is_shared = |group: &Group| {
-            self.live.iter().any(|other| other.launch.groups.iter().any(|one| one.folder == group.folder))
-        };
-        let own = groups.iter().rev();
-        own.filter(|group| !is_shared(group)).for_each(group::remove);
-    }
-
     /// Records where a container stands, then tells everybody: what was told is never forgotten.
     fn publish(&mut self, name: &str) {
         self.save();
@@ -456,34 +391,6 @@ impl Shim {
         for client in self.clients.iter_mut().filter(|client| client.subscribed) {
             client.tell(answer);
         }
-    }
-}
-
-impl Live {
-    fn ended(&self, status: WaitStatus) -> End {
-        let signal = status.terminating_signal();
-        let code = signal.map_or_else(|| status.exit_status().unwrap_or(137), |signal| 128 + signal);
-        End { code, signal, started: Some(self.since), finished: now(), ..End::default() }
-    }
-
-    /// What the container left in its termination log, or the end of its log when it failed and asked for that.
-    fn message(&self, end: &End) -> String {
-        let own = tree::read_capped(&folder::message(&self.name, self.launch.attempt), 4096);
-        let written = if own.is_empty() { self.left_outside() } else { own };
-        if written.is_empty() && end.code != 0 && self.launch.message_from_logs { self.log.tail() } else { written }
-    }
-}
-
-impl Live {
-    /// What a container that sees the machine's files has left where it was to: a file of whoever it runs as, written while it ran.
-    fn left_outside(&self) -> String {
-        let path = Path::new(&self.launch.message_path);
-        let found = std::fs::symlink_metadata(path).ok().filter(|_| self.launch.view.is_none() && path.is_absolute());
-        let me = self.launch.user.as_ref().and_then(|user| user.user).unwrap_or(rustix::process::geteuid().as_raw());
-        let written = |found: &Metadata| found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
-        // File systems stamp with a clock that stands still for a tick of the kernel, so a file may seem older than it is.
-        let is_its = |found: &Metadata| found.uid() == me && written(found) >= self.since - TICK;
-        found.filter(is_its).map(|_| tree::read_capped(path, 4096)).unwrap_or_default()
     }
 }
 

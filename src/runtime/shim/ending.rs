@@ -1,0 +1,106 @@
+//! How an attempt ends: what it has left is ended too, its last output taken in, its end recorded and told.
+//! Start reading at [`Shim::finish_ended`].
+
+use super::super::folder;
+use super::super::limits::group;
+use super::super::wire::{End, Group, State, now};
+use super::bounds::Over;
+use super::log::Flow;
+use super::{Live, Shim, attach, tree};
+use crate::world::Ended;
+use rustix::process::{Signal, WaitStatus};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Nanoseconds that the clock of file systems is behind at most: a tick of the slowest kernels.
+const TICK: i64 = 10_000_000;
+/// How long the mounts of an ended container are kept.
+const SPENT: Duration = Duration::from_millis(50);
+
+impl Shim {
+    /// An attempt has ended when its main process has and nothing that it started is left, as in a pid namespace.
+    pub(super) fn finish_ended(&mut self) {
+        while let Some(at) = self.live.iter().position(|live| live.end.is_some()) {
+            if self.kill_leftovers(at) > 0 {
+                self.reap();
+                if self.kill_leftovers(at) > 0 {
+                    return;
+                }
+            }
+            let live = self.live.remove(at);
+            self.finish(live);
+        }
+    }
+
+    fn finish(&mut self, mut live: Live) {
+        for mut stream in std::mem::take(&mut live.streams) {
+            // Bounded: somebody outside the pod may hold the pipe and go on writing.
+            for _ in 0..64 {
+                if stream.pump(&mut self.desk, &mut live.log) != Flow::More {
+                    break;
+                }
+                attach::tell(&mut self.attached, &live, stream.tag(), self.desk.fresh());
+            }
+            stream.finish(&mut live.log);
+        }
+        self.detach_all(&live);
+        let Some(mut end) = live.end.take() else { return };
+        end.message = live.message(&end);
+        match live.over.take().filter(|_| end.signal == Some(Signal::KILL.as_raw())) {
+            Some(Over::Processes(why)) if end.message.is_empty() => end.message = why,
+            Some(Over::Memory) => end.reason = Some(Ended::OOM_KILLED.into()),
+            _ if group::oom_kills(&live.launch.groups) > live.oom_kills => {
+                end.reason = Some(Ended::OOM_KILLED.into());
+            }
+            _ => {}
+        }
+        // It makes itself ready while all that follows is done, here and in the control plane.
+        let has_successor = self.prepare_successor(&mut live, end.code);
+        if let Some(known) = self.record.containers.get_mut(&live.name) {
+            known.state = State::Ended(end);
+        }
+        self.idle = Instant::now();
+        self.publish(&live.name);
+        self.spent.extend(live.mounts.take().map(|mounts| (mounts, Instant::now() + SPENT)));
+        if !has_successor {
+            self.leave_groups(&live.launch.groups);
+        }
+    }
+
+    /// A container's own groups go with it, those of the pod with the last container.
+    pub(super) fn leave_groups(&self, groups: &[Group]) {
+        let is_shared = |group: &Group| {
+            self.live.iter().any(|other| other.launch.groups.iter().any(|one| one.folder == group.folder))
+        };
+        let own = groups.iter().rev();
+        own.filter(|group| !is_shared(group)).for_each(group::remove);
+    }
+}
+
+impl Live {
+    pub(super) fn ended(&self, status: WaitStatus) -> End {
+        let signal = status.terminating_signal();
+        let code = signal.map_or_else(|| status.exit_status().unwrap_or(137), |signal| 128 + signal);
+        End { code, signal, started: Some(self.since), finished: now(), ..End::default() }
+    }
+
+    /// What the container left in its termination log, or the end of its log when it failed and asked for that.
+    fn message(&self, end: &End) -> String {
+        let own = tree::read_capped(&folder::message(&self.name, self.launch.attempt), 4096);
+        let written = if own.is_empty() { self.left_outside() } else { own };
+        if written.is_empty() && end.code != 0 && self.launch.message_from_logs { self.log.tail() } else { written }
+    }
+
+    /// What a container that sees the machine's files has left where it was to: a file of whoever it runs as, written while it ran.
+    fn left_outside(&self) -> String {
+        let path = Path::new(&self.launch.message_path);
+        let found = std::fs::symlink_metadata(path).ok().filter(|_| self.launch.view.is_none() && path.is_absolute());
+        let me = self.launch.user.as_ref().and_then(|user| user.user).unwrap_or(rustix::process::geteuid().as_raw());
+        let written = |found: &Metadata| found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
+        // File systems stamp with a clock that stands still for a tick of the kernel, so a file may seem older than it is.
+        let is_its = |found: &Metadata| found.uid() == me && written(found) >= self.since - TICK;
+        found.filter(is_its).map(|_| tree::read_capped(path, 4096)).unwrap_or_default()
+    }
+}
