@@ -266,6 +266,8 @@ impl Control {
         let is_final = |effect: &Effect| matches!(effect, Effect::Discard { .. });
         let (last, first): (Vec<Effect>, Vec<Effect>) = done.effects.into_iter().partition(is_final);
         self.carry_out(first);
+        // Where all processors are busy, whoever has been waited for goes first.
+        std::thread::yield_now();
         self.make_durable(!busy || !last.is_empty())?;
         self.carry_out(last);
         // The first beat has planned the routes of Services.
