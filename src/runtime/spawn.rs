@@ -99,8 +99,16 @@ pub fn fork<'a>(
         0 => {
             drop((said, word));
             let become_it = || match prepare() {
-                Ok(program) if is_let_go(&door, parent) => explain(&program, &execute(&program)),
-                Ok(_) => String::new(),
+                Ok(program) => {
+                    let own = [&door, &say].map(AsFd::as_fd);
+                    hold_only(
+                        own.iter().chain(&program.stdio).chain(program.terminal.as_ref().map(AsFd::as_fd).as_ref()),
+                    );
+                    match is_let_go(&door, parent) {
+                        true => explain(&program, &execute(&program)),
+                        false => String::new(),
+                    }
+                }
                 Err(why) => why,
             };
             // Nothing of the parent may unwind in the child.
@@ -114,6 +122,27 @@ pub fn fork<'a>(
             Ok(Waiting { pid, word, said })
         }
     }
+}
+
+/// Closes everything else that this process has of its parent's: while it waits, nobody is to miss the end of a pipe, a connection or a
+/// lock because of it.
+fn hold_only<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>>) {
+    let mut kept: Vec<u32> = kept.map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
+    kept.sort_unstable();
+    let close = |first: u32, last: u32| {
+        if first <= last {
+            // SAFETY: this process ends by exec or `_exit`: nothing that owns one of these descriptors uses or closes it again.
+            unsafe { libc::close_range(first, last, 0) };
+        }
+    };
+    let mut first = 0;
+    for fd in kept {
+        if fd > first {
+            close(first, fd - 1);
+        }
+        first = fd + 1;
+    }
+    close(first, u32::MAX);
 }
 
 /// Waits for the word to execute. It never comes from a parent that has died: then nobody would know of what is executed.

@@ -46,6 +46,15 @@ fn it_becomes_the_start_that_was_expected_and_runs_nothing_before() {
 }
 
 #[test]
+fn while_it_waits_it_holds_nothing_open_that_others_wait_to_see_closed() {
+    let mut rig = Rig::new();
+    let waiting = crash(&mut rig);
+    let open = || fs::read_dir(format!("/proc/{waiting}/fd")).map_or(0, |open| open.count());
+    // Its three streams, the door, and what it would say if it failed.
+    eventually("nothing else is open", || open() == 5);
+}
+
+#[test]
 fn another_start_than_the_expected_one_ends_it() {
     let mut rig = Rig::new();
     let waiting = crash(&mut rig);
