@@ -2,12 +2,14 @@
 
 use super::ledger::Ledger;
 use super::outside::Outside;
+use super::rules::addresses::{Held, Holdings};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
 use super::{Result, bootstrap};
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::runtime;
 use crate::store::{Access, OpenError, Read, Store, StoreError, Stored, Txn};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -161,6 +163,9 @@ impl Api {
                 let is_kept = outcome.is_ok() && !dry_run;
                 done.push((item, outcome));
                 ledger.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
+                if !is_kept {
+                    ledger.holdings = None;
+                }
             }
             if dry_run { Ok(()) } else { ledger.keep() }
         });
@@ -178,7 +183,15 @@ impl Api {
         let actor = self.actor.clone();
         let txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
         let network = network_of(&txn);
-        Ok(Writing { txn, actor, now: self.outside.now(), outside: &mut self.outside, network, wrote: false })
+        Ok(Writing {
+            txn,
+            actor,
+            now: self.outside.now(),
+            outside: &mut self.outside,
+            network,
+            wrote: false,
+            holdings: None,
+        })
     }
 }
 
@@ -232,9 +245,25 @@ pub struct Writing<'a> {
     outside: &'a mut Outside,
     network: u8,
     wrote: bool,
+    /// What Services hold, once it was asked for.
+    holdings: Option<Rc<Holdings>>,
 }
 
+/// The resource of what holds addresses.
+const SERVICES: Resource = Resource("services");
+
 impl Writing<'_> {
+    /// What was asked for stays true through the transaction's own writes.
+    fn hold(&mut self, service: &Key, held: Option<Held>) {
+        let Some(holdings) = self.holdings.as_mut().filter(|_| service.resource == SERVICES).map(Rc::make_mut) else {
+            return;
+        };
+        match held {
+            Some(held) => holdings.put(service, held),
+            None => holdings.remove(service),
+        }
+    }
+
     fn keep(self) -> Result<()> {
         if self.wrote {
             self.txn.commit().map_err(|error| refused(&error.into()))?;
@@ -314,11 +343,24 @@ impl Ledger for Writing<'_> {
         objects_of(self.txn.list(resource, namespace).map_err(|error| refused(&error))?)
     }
 
+    fn holdings(&mut self) -> Result<Rc<Holdings>> {
+        if self.holdings.is_none() {
+            let mut holdings = Holdings::default();
+            for stored in self.txn.list(SERVICES, None).map_err(|error| refused(&error))? {
+                let held = serde_json::from_str(&stored.body);
+                holdings.put(&stored.key, held.unwrap_or_default());
+            }
+            self.holdings = Some(Rc::new(holdings));
+        }
+        Ok(self.holdings.clone().unwrap_or_default())
+    }
+
     fn put(&mut self, key: &Key, mut object: Object) -> Result<Arc<Object>> {
         let body = |revision: u64| object.text_at(revision);
         let revision = self.txn.put(key, object.uid(), body, &self.actor, self.now).map_err(|error| refused(&error))?;
         object.set(&["metadata", "resourceVersion"], revision.to_string());
         self.wrote = true;
+        self.hold(key, (key.resource == SERVICES).then(|| Held::by(&object)));
         Ok(Arc::new(object))
     }
 
@@ -327,6 +369,7 @@ impl Ledger for Writing<'_> {
         let revision = self.txn.remove(key, body, &self.actor, self.now).map_err(|error| refused(&error))?;
         last.set(&["metadata", "resourceVersion"], revision.to_string());
         self.wrote = true;
+        self.hold(key, None);
         Ok(last)
     }
 

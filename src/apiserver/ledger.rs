@@ -1,7 +1,9 @@
 //! What the pipeline reads from and writes to.
 
 use super::Result;
+use super::rules::addresses::{Held, Holdings};
 use crate::object::{Key, Object, Resource, Time};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A consistent state that can be read and changed: a store's transaction, or the overlay of a beat.
@@ -20,6 +22,16 @@ pub trait Ledger {
     /// A label of an object, where it and its object are there; cheaper than reading the object.
     fn label(&self, key: &Key, label: &str) -> Result<Option<String>> {
         Ok(self.get(key)?.and_then(|object| object.label(label).map(str::to_owned)))
+    }
+
+    /// What the Services hold; cheaper than reading them, where many are made one after the other.
+    fn holdings(&mut self) -> Result<Rc<Holdings>> {
+        let mut holdings = Holdings::default();
+        for service in self.list(Resource("services"), None)? {
+            let key = Key::new(Resource("services"), service.namespace(), service.name());
+            holdings.put(&key, Held::by(&service));
+        }
+        Ok(Rc::new(holdings))
     }
 
     /// Keeps an object, gives it the next revision, and returns it as kept.

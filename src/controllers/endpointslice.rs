@@ -5,12 +5,10 @@ use super::backends::{self, Backend, HEADLESS, TRIGGER};
 use super::claim::Owner;
 use super::pods;
 use crate::object::{Key, Object, time};
-use crate::world::{Loop, Plan, Row, Verb, World};
+use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, Verb, World};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-const SLICES: &str = "endpointslices.discovery.k8s.io";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 /// Labels of a Service that its slices do not take over.

@@ -6,13 +6,11 @@ use super::backends::{self, TRIGGER};
 use super::claim::Owner;
 use super::pods;
 use crate::object::{Key, Object, Resource, time};
-use crate::world::{Loop, Plan, Row, Verb, World};
+use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, Verb, World};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 const ROOT: &str = "endpoints";
-const SLICES: &str = "endpointslices.discovery.k8s.io";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 /// Of Endpoints that kloop's own controller writes.
@@ -62,10 +60,8 @@ fn is_mirrored(world: &World, row: &Row) -> bool {
 
 /// The slices that mirror these Endpoints, ordered by name.
 fn mirrors<'w>(world: &'w World, key: &'w Key) -> Vec<&'w Arc<Row>> {
-    let ours = |slice: &&Arc<Row>| {
-        slice.label(MANAGED_BY) == Some(MANAGER) && slice.label(SERVICE_NAME) == Some(&key.name) && !slice.is_deleting()
-    };
-    world.list_in(SLICES, &key.namespace).filter(ours).collect()
+    let ours = |slice: &&Arc<Row>| slice.label(MANAGED_BY) == Some(MANAGER) && !slice.is_deleting();
+    world.slices_of(&key.namespace, &key.name).filter(ours).collect()
 }
 
 /// The slices as they should be, but for their names.

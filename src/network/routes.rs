@@ -3,15 +3,13 @@
 use crate::object::{Key, Object, Str};
 use crate::world::plan::{Member, Route, RoutePort};
 use crate::world::resources::SIMULATED;
-use crate::world::{Effect, EventType, Loop, Plan, Row, World};
+use crate::world::{Effect, EventType, Loop, Plan, Row, SERVICE_NAME, SLICES, World};
 use serde_json::Value;
 
 /// The loop, by the name that people know.
 pub const LOOP: Loop = Loop { name: "kube-proxy", root: SERVICES, concerns, plan };
 
 const SERVICES: &str = "services";
-const SLICES: &str = "endpointslices.discovery.k8s.io";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 fn concerns(_world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
@@ -72,7 +70,8 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
     let service = row.body();
     let text = |field: &str| service.text(&["spec", field]).unwrap_or_default();
     let address = Some(text("clusterIP")).filter(|ip| *ip != "None").unwrap_or_default();
-    let mut slices: Vec<Object> = slices(world, row).map(|slice| slice.object()).collect();
+    let slices = world.slices_of(&row.key.namespace, &row.key.name);
+    let mut slices: Vec<Object> = slices.map(|slice| slice.object()).collect();
     if text("internalTrafficPolicy") == "Local" {
         slices.iter_mut().for_each(|slice| keep_local(world, slice));
     }
@@ -123,11 +122,6 @@ fn members(slices: &[Object]) -> Vec<Member> {
     members.sort();
     members.dedup();
     members
-}
-
-fn slices<'a>(world: &'a World, service: &'a Row) -> impl Iterator<Item = &'a Row> {
-    let all = world.list_in(SLICES, &service.key.namespace).map(|row| &**row);
-    all.filter(|slice| slice.label(SERVICE_NAME) == Some(&service.key.name))
 }
 
 /// Endpoints of one port by its name. Ready ones; with none of those, such as are ending and still serve (KEP-1669).

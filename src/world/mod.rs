@@ -41,6 +41,7 @@ pub use plan::{Again, Effect, Event, EventType, Plan, Probe, Propagation, Rights
 pub use report::Report;
 pub use resources::{Load, NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};
+pub use select::{SERVICE_NAME, SLICES};
 pub use stance::{Sort, Stance, Strength};
 pub use wishes::wishes;
 pub use workload::{Counts, WorkloadFields};

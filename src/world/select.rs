@@ -1,10 +1,15 @@
-//! Who is selected: pods by label, and pods and ReplicaSets that no controller manages yet.
+//! Who is selected: pods by label, the EndpointSlices of a Service, and pods and ReplicaSets that no controller manages yet.
 
 use super::{Row, World};
 use crate::object::selector::Selector;
 use crate::object::{Key, Resource, Str};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+
+/// The resource of EndpointSlices.
+pub const SLICES: &str = "endpointslices.discovery.k8s.io";
+/// The label by which an EndpointSlice says what Service it belongs to.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// A resource, a namespace, and a label with its value that all selected pods have.
 type Selecting = (Resource, Str, Option<(Str, Str)>);
@@ -18,6 +23,8 @@ pub(super) struct Index {
     orphans: HashMap<(Resource, Str), BTreeSet<Key>>,
     /// Kinds that select pods, by resource and namespace and a label and value that their pods have; by none when no label is sure.
     selecting: HashMap<Selecting, BTreeSet<Key>>,
+    /// EndpointSlices by namespace and the Service that they say they belong to.
+    slices: HashMap<(Str, Str), BTreeSet<Key>>,
 }
 
 impl Index {
@@ -29,6 +36,9 @@ impl Index {
         }
         if let Some(place) = selecting(row) {
             self.selecting.entry(place).or_default().insert(row.key.clone());
+        }
+        if let Some(place) = service_of(row) {
+            self.slices.entry(place).or_default().insert(row.key.clone());
         }
         if is_orphan(row) {
             let place = (row.key.resource, row.key.namespace.clone());
@@ -44,6 +54,9 @@ impl Index {
         }
         if let Some(place) = selecting(row) {
             drop_from(&mut self.selecting, place, &row.key);
+        }
+        if let Some(place) = service_of(row) {
+            drop_from(&mut self.slices, place, &row.key);
         }
         if is_orphan(row) {
             drop_from(&mut self.orphans, (row.key.resource, row.key.namespace.clone()), &row.key);
@@ -73,6 +86,12 @@ impl World {
         keys.into_iter().filter_map(|key| self.get(key)).filter(|row| row.selects(pod)).collect()
     }
 
+    /// The EndpointSlices of a Service, ordered by name.
+    pub fn slices_of(&self, namespace: &str, service: &str) -> impl Iterator<Item = &Arc<Row>> {
+        let keys = self.select.slices.get(&(Str::from(namespace), Str::from(service)));
+        keys.into_iter().flatten().filter_map(|key| self.get(key))
+    }
+
     /// Rows of a namespace that have no controller. Known for pods, ReplicaSets and ControllerRevisions, which can be adopted.
     pub fn orphans(&self, resource: &'static str, namespace: &str) -> impl Iterator<Item = &Arc<Row>> {
         let keys = self.select.orphans.get(&(Resource(resource), Str::from(namespace)));
@@ -95,6 +114,12 @@ fn label(selector: &Selector) -> Option<(Str, Str)> {
 fn selecting(row: &Row) -> Option<Selecting> {
     let selector = &row.workload()?.selector;
     (!selector.is_nothing()).then(|| (row.key.resource, row.key.namespace.clone(), label(selector)))
+}
+
+/// The Service that an EndpointSlice says it belongs to.
+fn service_of(row: &Row) -> Option<(Str, Str)> {
+    let service = (row.key.resource.0 == SLICES).then(|| row.label(SERVICE_NAME))??;
+    Some((row.key.namespace.clone(), service.into()))
 }
 
 fn place(row: &Row, label: &Str, value: &Str) -> (Str, Str, Str) {
@@ -175,6 +200,24 @@ mod tests {
         assert_eq!(found(&world, "poddisruptionbudgets.policy", "p3"), "");
         world.remove(&Key::new(Resource("services"), "a", "web"));
         assert_eq!(found(&world, "services", "p1"), "both");
+    }
+
+    #[test]
+    fn slices_are_found_by_the_service_that_they_name() {
+        let mut world = world();
+        let mut put = |name: &str, service: &str| {
+            let labels = json!({SERVICE_NAME: service});
+            let body = json!({"kind": "EndpointSlice", "metadata": {"uid": name, "labels": labels}});
+            world.put(Key::new(Resource(SLICES), "a", name), body.to_string().into());
+        };
+        put("s1", "web");
+        put("s2", "web");
+        put("s3", "db");
+        put("s2", "db");
+        let found = |namespace, service| names(world.slices_of(namespace, service).collect());
+        assert_eq!([found("a", "web"), found("a", "db"), found("b", "web")], ["s1", "s2,s3", ""]);
+        world.remove(&Key::new(Resource(SLICES), "a", "s2"));
+        assert_eq!(names(world.slices_of("a", "db").collect()), "s3");
     }
 
     #[test]

@@ -51,7 +51,8 @@ fn swallow(mut client: TcpStream) {
     let _ = client.write_all(b"!");
 }
 
-/// Measures and prints: `connects PLACE THREADS`, `requests PLACE HOST CONNECTIONS`, `fresh PLACE THREADS` or `bytes PLACE`.
+/// Measures and prints: `connects PLACE THREADS`, `requests PLACE HOST CONNECTIONS`, `fresh PLACE THREADS` or `bytes PLACE`; `follow
+/// PLACE` does what whoever listens there says.
 pub fn client(words: &[String]) {
     let place: SocketAddr = words[1].parse().expect("a place");
     let number = |at: usize| words[at].parse::<usize>().expect("a number");
@@ -60,6 +61,7 @@ pub fn client(words: &[String]) {
         "requests" => requests(place, &words[2], number(3)),
         "fresh" => fresh(place, number(2)),
         "bytes" => bytes(place),
+        "follow" => follow(place),
         other => panic!("{other} is not measured here"),
     }
 }
@@ -176,4 +178,27 @@ fn bytes(place: SocketAddr) {
     stream.shutdown(std::net::Shutdown::Write).expect("shut");
     let _ = stream.read(&mut [0]).expect("all read");
     println!("{:.1}", sent as f64 / 1e6 / start.elapsed().as_secs_f64());
+}
+
+/// Connects again and again to the place that was named last, some thousand times a second; to none after an empty line.
+fn follow(orders: SocketAddr) {
+    let mut orders = TcpStream::connect(orders).expect("somebody gives orders");
+    orders.set_nonblocking(true).expect("a socket");
+    let (mut held, mut place) = (Vec::new(), None);
+    let mut bytes = [0; 256];
+    loop {
+        match orders.read(&mut bytes) {
+            Ok(0) => return,
+            Ok(read) => held.extend_from_slice(&bytes[..read]),
+            Err(_) => {}
+        }
+        while let Some(end) = held.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = held.drain(..=end).collect();
+            place = String::from_utf8_lossy(&line).trim().parse::<SocketAddr>().ok();
+        }
+        if let Some(stream) = place.and_then(|place| TcpStream::connect(place).ok()) {
+            abort(&stream);
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
 }

@@ -10,9 +10,13 @@ mod cluster;
 mod load;
 
 use cluster::{Cluster, signal};
+use std::collections::HashMap;
 use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Rounds of each comparison.
@@ -216,18 +220,24 @@ fn traffic() {
     tell_rates("throughput", "MB/s", &ways, 0, &compare(&ways));
 }
 
+/// nginx' module for TCP, where it is none of its built-in ones.
+const STREAM: &str = "ngx_stream_module.so";
+
+/// Where nginx may have modules; `NGINX_MODULES` says where else.
+fn modules() -> impl Iterator<Item = PathBuf> {
+    let said = std::env::var_os("NGINX_MODULES").map(PathBuf::from);
+    said.into_iter().chain(["/usr/lib/nginx/modules", "/usr/share/nginx/modules"].map(PathBuf::from))
+}
+
 /// Another proxy with a configuration of its own, beside ours. None when it is not installed.
 struct Rival(Child);
 
 impl Rival {
     fn nginx(folder: &Path, part: &str) -> Option<Rival> {
         let head = "daemon off; master_process off; worker_rlimit_nofile 10000; error_log stderr crit; pid nginx.pid;\nevents { worker_connections 4096; }\n";
-        let load = "/usr/lib/nginx/modules/ngx_stream_module.so";
-        let load = if part.starts_with("stream") && Path::new(load).exists() {
-            format!("load_module {load};\n")
-        } else {
-            String::new()
-        };
+        let is_part = |folder: &PathBuf| part.starts_with("stream") && folder.join(STREAM).exists();
+        let load =
+            modules().find(is_part).map_or(String::new(), |at| format!("load_module {};\n", at.join(STREAM).display()));
         let file = folder.join("nginx.conf");
         fs::write(&file, format!("{load}{head}{part}")).expect("a configuration");
         let nginx = || {
@@ -346,23 +356,60 @@ fn ingress() {
 
 const SERVICES: usize = 5_000;
 const ENDPOINTS: usize = 10;
+/// Where all endpoints listen that somebody wrote.
+const BEHIND: u16 = PORT + 40;
+/// Changes that are measured.
+const CHANGES: usize = 200;
 
-/// A Service without a selector, and its endpoints as somebody wrote them.
-fn by_hand(number: usize, ready: usize) -> String {
-    let address = |at: usize| format!("10.{}.{}.{}", number / 250, number % 250, at + 1);
-    let endpoints: Vec<String> = (0..ENDPOINTS)
-        .map(|at| format!("{{addresses: [\"{}\"], conditions: {{ready: {}}}}}", address(at), at < ready))
-        .collect();
+/// An address of this machine, which no cluster takes, for each endpoint.
+fn endpoint(number: usize, at: usize) -> Ipv4Addr {
+    let count = number * ENDPOINTS + at;
+    Ipv4Addr::new(127, 253, (count / 254) as u8, (count % 254 + 1) as u8)
+}
+
+/// The endpoints of a Service without a selector, as somebody wrote them: all are ready but one.
+fn by_hand(number: usize, unready: usize) -> String {
+    let one = |at| format!("{{addresses: [{}], conditions: {{ready: {}}}}}", endpoint(number, at), at != unready);
+    let endpoints: Vec<String> = (0..ENDPOINTS).map(one).collect();
     format!(
         "{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: s{number}, labels: {{kubernetes.io/service-name: s{number}}}}}, \
-         addressType: IPv4, ports: [{{port: 80}}], endpoints: [{}]}}\n---\n",
+         addressType: IPv4, ports: [{{port: {BEHIND}}}], endpoints: [{}]}}\n---\n",
         endpoints.join(", ")
     )
 }
 
-/// Many Services: from the change of an endpoint until pods are led elsewhere, and what it all takes.
+/// When each endpoint was last come to, and first since it was asked for.
+#[derive(Default)]
+struct Visits(Mutex<HashMap<Ipv4Addr, (Instant, Instant)>>);
+
+impl Visits {
+    /// Takes in whoever comes to any of the endpoints: the address that was come to tells which.
+    fn watch() -> Arc<Visits> {
+        let (visits, listener) = (Arc::new(Visits::default()), TcpListener::bind(("0.0.0.0", BEHIND)).expect("a port"));
+        let noted = visits.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (now, at) = (Instant::now(), stream.local_addr());
+                if let Ok(SocketAddr::V4(at)) = at {
+                    noted.0.lock().expect("not poisoned").entry(*at.ip()).or_insert((now, now)).1 = now;
+                }
+            }
+        });
+        visits
+    }
+
+    fn forget(&self) {
+        self.0.lock().expect("not poisoned").clear();
+    }
+
+    fn at(&self, endpoint: Ipv4Addr) -> Option<(Instant, Instant)> {
+        self.0.lock().expect("not poisoned").get(&endpoint).copied()
+    }
+}
+
+/// Many Services: from the change of an endpoint until a pod is led elsewhere, and what it all takes.
 fn scale() {
-    let cluster = Cluster::new();
+    let (cluster, visits) = (Cluster::new(), Visits::watch());
     let plane = cluster.watch();
     let service = |number: usize| {
         format!(
@@ -371,47 +418,76 @@ fn scale() {
     };
     let start = Instant::now();
     for chunk in (0..SERVICES).collect::<Vec<_>>().chunks(500) {
-        cluster.apply(&chunk.iter().map(|number| service(*number) + &by_hand(*number, ENDPOINTS)).collect::<String>());
+        let last = ENDPOINTS - 1;
+        cluster.apply(&chunk.iter().map(|number| service(*number) + &by_hand(*number, last)).collect::<String>());
     }
-    println!(
-        "{SERVICES} Services with {} endpoints: applied in {:.1} s",
-        SERVICES * ENDPOINTS,
-        start.elapsed().as_secs_f64()
-    );
+    let count = SERVICES * ENDPOINTS;
+    println!("{SERVICES} Services with {count} endpoints: applied in {:.1} s", start.elapsed().as_secs_f64());
     let routes = cluster.home().join("routes");
-    let has =
-        |file: &Path, count: usize| fs::read_to_string(file).is_ok_and(|text| text.matches(" 10.").count() == count);
-    let whole =
-        || fs::read_dir(&routes).into_iter().flatten().flatten().filter(|file| has(&file.path(), ENDPOINTS)).count();
+    let is_whole =
+        |file: &Path| fs::read_to_string(file).is_ok_and(|text| text.matches(" 127.253.").count() == ENDPOINTS - 1);
+    let whole = || fs::read_dir(&routes).into_iter().flatten().flatten().filter(|file| is_whole(&file.path())).count();
     until(|| {
         std::thread::sleep(Duration::from_millis(100));
         whole() == SERVICES
     });
     println!("all in the table {:.1} s after the first was applied", start.elapsed().as_secs_f64());
-    let file = |number: usize| routes.join(cluster.read(&format!("service/s{number}"), "{.spec.clusterIP}"));
-    let (mut whole, mut committed) = (Vec::new(), Vec::new());
-    for number in (0..SERVICES).step_by(SERVICES / 100) {
-        let file = file(number);
+    let mut client = Follower::new(&cluster);
+    let (mut left, mut come, mut committed) = (Vec::new(), Vec::new(), Vec::new());
+    for number in (0..SERVICES).step_by(SERVICES / CHANGES) {
+        let (leaves, comes) = (endpoint(number, 0), endpoint(number, ENDPOINTS - 1));
+        visits.forget();
+        client.follow(&format!("{}:80", cluster.read(&format!("service/s{number}"), "{.spec.clusterIP}")));
+        until(|| visits.at(leaves).is_some());
         let start = Instant::now();
-        cluster.apply(&by_hand(number, ENDPOINTS - 1));
-        let applied = start.elapsed();
-        until(|| has(&file, ENDPOINTS - 1));
-        whole.push(start.elapsed());
-        committed.push(start.elapsed() - applied);
+        cluster.apply(&by_hand(number, 0));
+        let applied = Instant::now();
+        until(|| visits.at(comes).is_some());
+        let there = visits.at(comes).expect("come to").0;
+        // Long enough for any that would still be led there.
+        std::thread::sleep(Duration::from_millis(20));
+        left.push(visits.at(leaves).expect("come to").1.saturating_duration_since(start));
+        come.push(there - start);
+        committed.push(there.saturating_duration_since(applied));
     }
-    tell("change of an endpoint, from the start of `apply` to its effect", &mut whole);
+    client.follow("");
+    tell("an endpoint leaves: from the start of `apply` to the last connection there", &mut left);
+    tell("another comes: from the start of `apply` to the first connection there", &mut come);
     tell("the same, from the end of `apply`", &mut committed);
     let gateway = cluster.gateways().into_iter().map(resident).collect::<Vec<_>>().join(" ");
     println!("resident: control plane {}, gateway {gateway}", resident(plane.pid()));
+    kill_each(&cluster, "beside all these, a process is killed, until its Service does not lead there");
     // One request more for each of them, when a control plane comes anew.
     plane.end("KILL");
+    visits.forget();
+    client.follow(&format!("{}:80", cluster.read("service/s7", "{.spec.clusterIP}")));
     let start = Instant::now();
     let next = cluster.watch();
-    cluster.apply(&by_hand(7, 3));
-    let file = file(7);
-    until(|| has(&file, 3));
+    cluster.apply(&by_hand(7, 0));
+    until(|| visits.at(endpoint(7, ENDPOINTS - 1)).is_some());
     println!("a new control plane, until a change has its effect: {:.2} s", start.elapsed().as_secs_f64());
     println!("resident: control plane {}", resident(next.pid()));
+}
+
+/// A pod that connects again and again to where it is told.
+struct Follower(TcpStream);
+
+impl Follower {
+    fn new(cluster: &Cluster) -> Follower {
+        let orders = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let place = orders.local_addr().expect("bound");
+        let command = format!("[\"{}\", client, follow, \"{place}\"]", this());
+        cluster.apply(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: client, annotations: {{kloop.dev/filesystem: host}}}}, spec: {{terminationGracePeriodSeconds: 1, \
+             containers: [{{name: main, image: busybox, command: {command}}}]}}}}"
+        ));
+        Follower(orders.accept().expect("the pod calls").0)
+    }
+
+    /// Nowhere for the empty place.
+    fn follow(&mut self, place: &str) {
+        writeln!(self.0, "{place}").expect("the pod lives");
+    }
 }
 
 fn resident(pid: u32) -> String {
@@ -423,13 +499,17 @@ fn resident(pid: u32) -> String {
 fn tell(what: &str, samples: &mut [Duration]) {
     samples.sort();
     let part = |part: f64| samples[((samples.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
-    println!("{what:<70} p50 {:8.2} ms  p99 {:8.2} ms", part(0.5), part(0.99));
+    println!("{what:<80} p50 {:8.2} ms  p99 {:8.2} ms  of {}", part(0.5), part(0.99), samples.len());
 }
 
 /// A process is killed: until no pod is led there any more.
 fn death() {
     let cluster = Cluster::new();
     drop(cluster.watch());
+    kill_each(&cluster, "a process is killed, until its Service does not lead there any more");
+}
+
+fn kill_each(cluster: &Cluster, what: &str) {
     // Who comes back is not ready for a while.
     let ready = "readinessProbe: {exec: {command: [\"true\"]}, initialDelaySeconds: 5, periodSeconds: 1}";
     cluster.apply(&format!(

@@ -3,9 +3,9 @@
 use super::Request;
 use crate::apiserver::Result;
 use crate::apiserver::ledger::Ledger;
-use crate::apiserver::rules::addresses;
+use crate::apiserver::rules::addresses::{self, Holdings};
 use crate::kinds::{Errors, Path, field};
-use crate::object::Object;
+use crate::object::{Key, Object};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -19,17 +19,13 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
     }
     carry_over(request);
     let service_type = request.object.text(&["spec", "type"]).unwrap_or("ClusterIP").to_owned();
-    let own = (request.object.namespace().to_owned(), request.object.name().to_owned());
-    let others: Vec<Object> = ledger
-        .list(request.kind.resource, None)?
-        .into_iter()
-        .filter(|other| (other.namespace(), other.name()) != (own.0.as_str(), own.1.as_str()))
-        .collect();
+    let own = Key::new(request.kind.resource, request.object.namespace(), request.object.name());
+    let holdings = ledger.holdings()?;
     if service_type != "ExternalName" {
-        give_cluster_ip(ledger, request, &others)?;
+        give_cluster_ip(ledger, request, &own, &holdings)?;
     }
     if matches!(service_type.as_str(), "NodePort" | "LoadBalancer") {
-        give_node_ports(ledger, request, &others)?;
+        give_node_ports(ledger, request, &own, &holdings)?;
     }
     Ok(())
 }
@@ -49,15 +45,14 @@ fn carry_over(request: &mut Request<'_>) {
     }
 }
 
-fn give_cluster_ip(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &[Object]) -> Result<()> {
-    let taken: HashSet<String> =
-        others.iter().filter_map(|other| other.text(&["spec", "clusterIP"])).map(str::to_owned).collect();
+fn give_cluster_ip(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key, others: &Holdings) -> Result<()> {
+    let is_taken = |ip: &str| others.has_address(ip, own);
     let wanted = request.object.text(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
     let mut errors = Errors::default();
     let path = Path::root("spec").child("clusterIPs");
     let ip = match wanted.as_str() {
         "None" => wanted,
-        "" => match addresses::free_service_ip(ledger.network(), ledger.random(), &taken) {
+        "" => match addresses::free_service_ip(ledger.network(), ledger.random(), is_taken) {
             Some(ip) => ip,
             None => {
                 errors.invalid(&path, Value::Null, "failed to allocate IP: range is full");
@@ -70,7 +65,7 @@ fn give_cluster_ip(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &
             errors.invalid(&path, json!([wanted]), &detail);
             wanted
         }
-        _ if taken.contains(&wanted) => {
+        _ if is_taken(&wanted) => {
             let detail = "failed to allocate IP ".to_owned() + &wanted + ": provided IP is already allocated";
             errors.invalid(&path, json!([wanted]), &detail);
             wanted
@@ -83,22 +78,22 @@ fn give_cluster_ip(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &
     Ok(())
 }
 
-fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &[Object]) -> Result<()> {
+fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key, others: &Holdings) -> Result<()> {
     let ports_of = |service: &Object| -> Vec<u16> {
         let ports = service.items(&["spec", "ports"]).iter().filter_map(|port| port["nodePort"].as_u64());
         ports.filter(|port| *port > 0).map(|port| port as u16).collect()
     };
     let health_port = |service: &Object| service.int(&HEALTH_PORT).and_then(|port| u16::try_from(port).ok());
-    let mut taken: HashSet<u16> = others.iter().flat_map(ports_of).collect();
-    taken.extend(others.iter().filter_map(health_port));
+    let mut given: HashSet<u16> = HashSet::new();
     let kept = request.old.map(ports_of).unwrap_or_default();
     let mut ports = request.object.items(&["spec", "ports"]).to_vec();
     let mut errors = Errors::default();
     for (index, port) in ports.iter_mut().enumerate() {
         let wanted = port["nodePort"].as_u64().filter(|wanted| *wanted > 0).map(|wanted| wanted as u16);
-        let kept = kept.get(index).copied().filter(|kept| !taken.contains(kept));
+        let is_taken = |port: u16| given.contains(&port) || others.has_port(port, own);
+        let kept = kept.get(index).copied().filter(|kept| !is_taken(*kept));
         let path = Path::root("spec").child("ports").index(index).child("nodePort");
-        match wanted.or(kept).or_else(|| addresses::free_node_port(ledger.random(), &taken)) {
+        match wanted.or(kept).or_else(|| addresses::free_node_port(ledger.random(), is_taken)) {
             Some(number) if wanted.is_some() && !addresses::NODE_PORTS.contains(&number) => {
                 let range = format!("{}-{}", addresses::NODE_PORTS.start(), addresses::NODE_PORTS.end());
                 errors.invalid(
@@ -107,11 +102,9 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &
                     &format!("provided port is not in the valid range. The range of valid ports is {range}"),
                 );
             }
-            Some(number) if taken.contains(&number) => {
-                errors.invalid(&path, number, "provided port is already allocated")
-            }
+            Some(number) if is_taken(number) => errors.invalid(&path, number, "provided port is already allocated"),
             Some(number) => {
-                taken.insert(number);
+                given.insert(number);
                 port["nodePort"] = number.into();
             }
             None => errors.invalid(&path, Value::Null, "failed to allocate a nodePort: range is full"),
@@ -123,7 +116,8 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, others: &
     if is_local
         && request.object.text(&["spec", "type"]) == Some("LoadBalancer")
         && health_port(request.object).is_none()
-        && let Some(number) = addresses::free_node_port(ledger.random(), &taken)
+        && let Some(number) =
+            addresses::free_node_port(ledger.random(), |port| given.contains(&port) || others.has_port(port, own))
     {
         request.object.set(&HEALTH_PORT, number);
     }

@@ -1,12 +1,89 @@
 //! Which addresses and ports Services are given.
 
-use std::collections::HashSet;
+use crate::object::{Key, Object};
+use serde::Deserialize;
+use std::collections::HashMap;
 
 /// Node ports that the server gives out (Kubernetes' default range).
 pub const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
 /// Third octets of the Service addresses in the cluster's 127.N.0.0/16.
 const SERVICES: std::ops::RangeInclusive<u8> = 128..=191;
+
+/// What Services hold that no two may: their addresses, and ports of the nodes.
+#[derive(Clone, Default)]
+pub struct Holdings {
+    services: HashMap<Key, Held>,
+    addresses: HashMap<String, Key>,
+    ports: HashMap<u16, Key>,
+}
+
+/// What one of them holds, read out of its text without reading the rest.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Held {
+    spec: HeldSpec,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct HeldSpec {
+    #[serde(rename = "clusterIP")]
+    cluster_ip: String,
+    ports: Vec<HeldPort>,
+    health_check_node_port: u16,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct HeldPort {
+    node_port: u16,
+}
+
+impl Held {
+    /// What a Service holds by its object.
+    pub fn by(service: &Object) -> Held {
+        Held::deserialize(&service.0).unwrap_or_default()
+    }
+
+    fn ports(&self) -> impl Iterator<Item = u16> {
+        let all = self.spec.ports.iter().map(|port| port.node_port);
+        all.chain([self.spec.health_check_node_port]).filter(|port| *port > 0)
+    }
+}
+
+impl Holdings {
+    /// A Service holds this from now on, instead of what it held before.
+    pub fn put(&mut self, service: &Key, held: Held) {
+        self.remove(service);
+        self.addresses.insert(held.spec.cluster_ip.clone(), service.clone());
+        self.ports.extend(held.ports().map(|port| (port, service.clone())));
+        self.services.insert(service.clone(), held);
+    }
+
+    /// A Service holds nothing any more.
+    pub fn remove(&mut self, service: &Key) {
+        let Some(held) = self.services.remove(service) else { return };
+        if self.addresses.get(&held.spec.cluster_ip) == Some(service) {
+            self.addresses.remove(&held.spec.cluster_ip);
+        }
+        for port in held.ports() {
+            if self.ports.get(&port) == Some(service) {
+                self.ports.remove(&port);
+            }
+        }
+    }
+
+    /// Whether a Service other than this one has the address.
+    pub fn has_address(&self, ip: &str, but: &Key) -> bool {
+        self.addresses.get(ip).is_some_and(|holder| holder != but)
+    }
+
+    /// Whether a Service other than this one has the port.
+    pub fn has_port(&self, port: u16, but: &Key) -> bool {
+        self.ports.get(&port).is_some_and(|holder| holder != but)
+    }
+}
 
 /// The address of the `kubernetes` Service: the first of the range.
 pub fn first_service_ip(network: u8) -> String {
@@ -20,7 +97,7 @@ pub fn is_service_ip(network: u8, ip: &str) -> bool {
 }
 
 /// A free Service address, searched from a place that chance gives.
-pub fn free_service_ip(network: u8, chance: u64, taken: &HashSet<String>) -> Option<String> {
+pub fn free_service_ip(network: u8, chance: u64, is_taken: impl Fn(&str) -> bool) -> Option<String> {
     let hosts = u64::from(SERVICES.end() - SERVICES.start() + 1) * 256;
     let address = |number: u64| {
         let third = u64::from(*SERVICES.start()) + number / 256;
@@ -28,25 +105,47 @@ pub fn free_service_ip(network: u8, chance: u64, taken: &HashSet<String>) -> Opt
     };
     // Neither the first 16 (kept for fixed addresses, as Kubernetes does) nor .0 and .255.
     let usable = |number: &u64| *number >= 16 && !matches!(number % 256, 0 | 255);
-    (0..hosts).map(|step| (chance % hosts + step) % hosts).filter(usable).map(address).find(|ip| !taken.contains(ip))
+    (0..hosts).map(|step| (chance % hosts + step) % hosts).filter(usable).map(address).find(|ip| !is_taken(ip))
 }
 
 /// A free node port, searched from a place that chance gives.
-pub fn free_node_port(chance: u64, taken: &HashSet<u16>) -> Option<u16> {
+pub fn free_node_port(chance: u64, is_taken: impl Fn(u16) -> bool) -> Option<u16> {
     let size = u64::from(NODE_PORTS.end() - NODE_PORTS.start()) + 1;
     let port = |step: u64| NODE_PORTS.start() + ((chance % size + step) % size) as u16;
-    (0..size).map(port).find(|port| !taken.contains(port))
+    (0..size).map(port).find(|port| !is_taken(*port))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Resource;
+    use serde_json::json;
+    use std::collections::HashSet;
+
+    #[test]
+    fn what_is_held_is_held_once() {
+        let key = |name: &str| Key::new(Resource("services"), "default", name);
+        let held = |ip: &str, port: u16| {
+            let ports = json!([{"port": 80}, {"port": 81, "nodePort": port}]);
+            Held::by(&Object(json!({"spec": {"clusterIP": ip, "ports": ports, "healthCheckNodePort": port + 1}})))
+        };
+        let (a, b) = (key("a"), key("b"));
+        let mut holdings = Holdings::default();
+        holdings.put(&a, held("127.9.128.20", 30_000));
+        assert!(holdings.has_address("127.9.128.20", &b) && !holdings.has_address("127.9.128.20", &a));
+        assert!(holdings.has_port(30_000, &b) && holdings.has_port(30_001, &b) && !holdings.has_port(0, &b));
+        holdings.put(&a, held("127.9.128.21", 30_002));
+        assert!(!holdings.has_address("127.9.128.20", &b) && holdings.has_address("127.9.128.21", &b));
+        assert!(!holdings.has_port(30_000, &b) && holdings.has_port(30_003, &b));
+        holdings.remove(&a);
+        assert!(!holdings.has_address("127.9.128.21", &b) && !holdings.has_port(30_002, &b));
+    }
 
     #[test]
     fn addresses_are_free_and_in_range() {
-        let mut taken = HashSet::new();
+        let mut taken = HashSet::<String>::new();
         for chance in 0..2000 {
-            let ip = free_service_ip(9, chance * 7, &taken).unwrap();
+            let ip = free_service_ip(9, chance * 7, |ip| taken.contains(ip)).unwrap();
             assert!(is_service_ip(9, &ip), "{ip}");
             assert!(taken.insert(ip));
         }
@@ -55,8 +154,7 @@ mod tests {
 
     #[test]
     fn node_ports_run_out() {
-        let taken: HashSet<u16> = NODE_PORTS.collect();
-        assert_eq!(free_node_port(5, &taken), None);
-        assert_eq!(free_node_port(2768, &HashSet::new()), Some(30000));
+        assert_eq!(free_node_port(5, |port| NODE_PORTS.contains(&port)), None);
+        assert_eq!(free_node_port(2768, |_| false), Some(30000));
     }
 }
