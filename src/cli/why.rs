@@ -173,9 +173,8 @@ fn with_ports(mut answer: Answer) -> Answer {
         let Some((port, holder)) = link.ports.iter().find_map(|port| Some((port, ports::holder(*port)?))) else {
             continue;
         };
-        let who = holder.pid.map_or(holder.program.clone(), |pid| format!("{} (pid {pid})", holder.program));
-        link.more.insert(0, format!("port {port}: {who} listens there on every address of this machine"));
-        link.next = Some(format!("end {who}, or let one of the two listen at another port than {port}"));
+        link.more.insert(0, format!("port {port}: {holder} listens there on every address of this machine"));
+        link.next = Some(format!("end {holder}, or let one of the two listen at another port than {port}"));
     }
     answer
 }

@@ -20,7 +20,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         ROOT => vec![row.key.clone()],
         // The first node that is this machine brings the cloud.
-        "nodes" => world.list(ROOT).map(|row| row.key.clone()).collect(),
+        "nodes" => world.list(ROOT).filter(|row| row.mentions("LoadBalancer")).map(|row| row.key.clone()).collect(),
         _ => Vec::new(),
     }
 }

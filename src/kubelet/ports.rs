@@ -1,29 +1,65 @@
-//! Ports of containers that the machine keeps for root, and connections that policies keep from pods.
+//! Ports of containers that the machine keeps for root or that a program of its has, and connections that policies keep from pods.
 //!
-//! Knows: what is declared and what may be bound. Never: refuses a pod for it; a program may listen elsewhere than it declares.
+//! Knows: what is declared, what may be bound and what could not be. Never: refuses a pod for it; a program may listen elsewhere than it declares.
 
-use super::pod::LocalPod;
+use super::pod::{LocalPod, Member};
+use crate::world::entrance::Unbound;
 use crate::world::{Effect, EventType, Plan};
 
 /// An event for each declared port that the pod's processes may not bind.
 pub fn tell_refused(pod: &LocalPod, plan: &mut Plan) {
-    let lowest = i32::from(pod.world.settings.lowest_port);
+    let lowest = pod.world.settings.lowest_port;
     for member in &pod.members {
-        for port in member.spec.ports.iter().flatten().map(|port| port.container_port).filter(|port| *port < lowest) {
-            let message = format!(
-                "Container {} declares port {port}, and ports below {lowest} are for root here: let it listen on another, run kloop \
-                 as root, or set net.ipv4.ip_unprivileged_port_start={port} with sysctl",
-                member.spec.name,
-            );
+        for port in declared(member).filter(|port| *port < lowest) {
+            let message =
+                format!("Container {} declares port {port}, and {}", member.spec.name, for_root(lowest, port));
             plan.event(pod.row, EventType::Warning, "PortReserved", message);
         }
     }
 }
 
-/// An event for each connection that NetworkPolicies denied to the pod since the last one.
+fn declared(member: &Member) -> impl Iterator<Item = u16> {
+    member.spec.ports.iter().flatten().filter_map(|port| u16::try_from(port.container_port).ok())
+}
+
+fn for_root(lowest: u16, port: u16) -> String {
+    format!(
+        "ports below {lowest} are for root here: let it listen on another, run kloop as root, or set \
+         net.ipv4.ip_unprivileged_port_start={port} with sysctl"
+    )
+}
+
+/// An event for each port that a program of the pod could not bind, whether it is declared or not. That declared ones are for root
+/// was told before.
+fn tell_unbound(pod: &LocalPod, plan: &mut Plan) -> bool {
+    let unbound = pod.facts.iter().flat_map(|facts| &facts.unbound);
+    let mut is_any = false;
+    for Unbound { port, is_udp, holder } in unbound {
+        is_any = true;
+        let at = format!("port {port}/{}", if *is_udp { "UDP" } else { "TCP" });
+        let (reason, message) = match holder {
+            Some(holder) => (
+                "PortTaken",
+                format!(
+                    "A program could not bind {at}: {holder} listens there on every address of this machine; end it, or let one of \
+                     the two listen on another port"
+                ),
+            ),
+            None if pod.members.iter().any(|member| declared(member).any(|one| one == *port)) => continue,
+            None => {
+                let lowest = pod.world.settings.lowest_port;
+                ("PortReserved", format!("A program could not bind {at}: {}", for_root(lowest, *port)))
+            }
+        };
+        plan.event(pod.row, EventType::Warning, reason, message);
+    }
+    is_any
+}
+
+/// An event for each connection that NetworkPolicies denied to the pod since the last one, and for each port that it could not bind.
 pub fn tell_denied(pod: &LocalPod, plan: &mut Plan) {
     let denied = pod.facts.iter().flat_map(|facts| &facts.denied);
-    let mut is_told = false;
+    let mut is_told = tell_unbound(pod, plan);
     for denial in denied {
         let address = denial.to.rsplit_once(':').map_or("", |(address, _)| address);
         let server =
@@ -48,6 +84,7 @@ pub fn tell_denied(pod: &LocalPod, plan: &mut Plan) {
 mod tests {
     use super::super::machine::{Machine, pod};
     use crate::world::Report;
+    use crate::world::entrance::Unbound;
     use crate::world::policy::Denial;
     use serde_json::json;
 
@@ -72,6 +109,26 @@ mod tests {
             .map(|event| &*event.message)
             .collect();
         assert_eq!(told, ["TCP to 127.77.9.9:80 was denied: no egress rule of NetworkPolicy default/closed allows it"]);
+    }
+
+    #[test]
+    fn ports_that_could_not_be_bound_are_told_once() {
+        let container = json!({"name": "c", "image": "i", "ports": [{"containerPort": 80}]});
+        let mut machine = Machine::new(pod(json!({"containers": [container]})));
+        machine.world.settings.lowest_port = 1024;
+        machine.run_to(10);
+        let before = machine.events.len();
+        let port = |port, holder: Option<&str>| Unbound { port, is_udp: false, holder: holder.map(str::to_owned) };
+        for port in [port(80, None), port(81, None), port(8080, Some("nginx (pid 7)")), port(81, None)] {
+            machine.report(Report::Unbound { pod_uid: "uid-p".into(), port });
+        }
+        machine.run_to(100);
+        let told: Vec<String> = machine.events[before..]
+            .iter()
+            .map(|event| format!("{} {}", event.reason, event.message.split(':').next().unwrap_or_default()))
+            .collect();
+        let expected = ["A program could not bind port 81/TCP", "A program could not bind port 8080/TCP"];
+        assert_eq!(told, [format!("PortReserved {}", expected[0]), format!("PortTaken {}", expected[1])]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::object::{Key, Str};
 use crate::world::plan::{Member, Route, RoutePort};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
 /// Below it all names of the cluster stand.
@@ -18,6 +18,8 @@ const MOST: usize = 24;
 #[derive(Default)]
 pub struct Directory {
     services: BTreeMap<(Str, Str), Route>,
+    /// Services by their address and by those of their members.
+    at: HashMap<Ipv4Addr, BTreeSet<(Str, Str)>>,
     /// Namespaces of pods by their address.
     pods: HashMap<Ipv4Addr, Str>,
 }
@@ -63,10 +65,23 @@ impl Directory {
     /// A Service leads there from now on.
     pub fn lead(&mut self, service: &Key, route: &Route) {
         let place = (service.namespace.clone(), service.name.clone());
-        match route.leads_nowhere() {
+        let before = match route.leads_nowhere() {
             true => self.services.remove(&place),
-            false => self.services.insert(place, route.clone()),
+            false => self.services.insert(place.clone(), route.clone()),
         };
+        for address in before.iter().flat_map(places) {
+            if let Some(services) = self.at.get_mut(&address) {
+                services.remove(&place);
+                if services.is_empty() {
+                    self.at.remove(&address);
+                }
+            }
+        }
+        if !route.leads_nowhere() {
+            for address in places(route) {
+                self.at.entry(address).or_default().insert(place.clone());
+            }
+        }
     }
 
     /// A pod of this namespace has this address.
@@ -127,7 +142,8 @@ impl Directory {
     }
 
     fn name_of(&self, address: Ipv4Addr) -> Option<String> {
-        let of_service = |((namespace, service), route): (&(Str, Str), &Route)| {
+        let of_service = |place: &(Str, Str)| {
+            let ((namespace, service), route) = self.services.get_key_value(place)?;
             if route.address.parse() == Ok(address) {
                 return Some(full(&[service, namespace, "svc"]));
             }
@@ -137,7 +153,7 @@ impl Directory {
         };
         let dashed = address.to_string().replace('.', "-");
         let of_pod = || self.pods.get(&address).map(|namespace| full(&[&dashed, namespace, "pod"]));
-        self.services.iter().find_map(of_service).or_else(of_pod)
+        self.at.get(&address).into_iter().flatten().find_map(of_service).or_else(of_pod)
     }
 }
 
@@ -174,6 +190,11 @@ impl Found<'_> {
 fn addresses(kind: Kind, found: impl IntoIterator<Item = Ipv4Addr>) -> Reply {
     let found = found.into_iter().map(Record::A).take(MOST);
     Reply::Records(if kind == Kind::A { found.collect() } else { Vec::new() })
+}
+
+/// The addresses whose names a Service may give.
+fn places(route: &Route) -> impl Iterator<Item = Ipv4Addr> {
+    route.address.parse().ok().into_iter().chain(route.members.iter().filter_map(ip))
 }
 
 fn ip(member: &Member) -> Option<Ipv4Addr> {

@@ -271,6 +271,7 @@ pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
         | Report::Doors(_)
         | Report::SharedNetwork(_)
         | Report::Denied { .. }
+        | Report::Unbound { .. }
         | Report::Blocked { .. } => None,
         Report::Build { built, .. } => match &built.stage {
             // Events tell of failures.

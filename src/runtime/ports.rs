@@ -1,5 +1,6 @@
 //! Who holds a port of the machine on every address, so that nobody else gets it anywhere.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -13,6 +14,13 @@ pub struct Holder {
     pub program: String,
     /// Its pid; none when it is somebody else's, whom we cannot look at.
     pub pid: Option<u32>,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.program)?;
+        self.pid.map_or(Ok(()), |pid| write!(out, " (pid {pid})"))
+    }
 }
 
 /// Who listens at a port on every address; none when nobody does.

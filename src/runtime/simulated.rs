@@ -440,6 +440,7 @@ mod tests {
             | Report::Over { .. }
             | Report::Resized { .. }
             | Report::Denied { .. }
+            | Report::Unbound { .. }
             | Report::Blocked { .. }
             | Report::SharedNetwork(_) => "measured".into(),
             Report::Removed { .. } => "removed".into(),

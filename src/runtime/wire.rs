@@ -5,6 +5,7 @@
 
 use super::process::Identity;
 use crate::object::Time;
+use crate::world::entrance::Unbound;
 use crate::world::limits::Limits;
 use crate::world::policy::Denial;
 use crate::world::volume::{Mount, Source, Volume};
@@ -307,6 +308,8 @@ pub enum Answer {
     },
     /// Policies denied a connection to the pod; the same one is told again after a while only.
     Denied(Denial),
+    /// A program of the pod could not bind a port; the same one is told again after a while only.
+    Unbound(Unbound),
     /// The request was not carried out.
     Refused {
         /// Why.

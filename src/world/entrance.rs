@@ -104,6 +104,17 @@ pub struct HostPort {
     pub to: SocketAddrV4,
 }
 
+/// A port of its own that a program in a pod could not bind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Unbound {
+    /// The port.
+    pub port: u16,
+    /// Whether it is one of UDP.
+    pub is_udp: bool,
+    /// Who listens there on every address of the machine; none when such ports are kept for root.
+    pub holder: Option<String>,
+}
+
 /// A place where it is not possible to listen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocked {

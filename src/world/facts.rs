@@ -1,6 +1,6 @@
 //! What the machine last reported. Facts are kept by the runtime across restarts of the control plane; kubelet turns them into status.
 
-use super::entrance::{Blocked, Doors, Entrance, HostPort};
+use super::entrance::{Blocked, Doors, Entrance, HostPort, Unbound};
 use super::limits::{Limits, Storage};
 use super::plan::{Globs, Route};
 use super::policy::{Denial, Policy};
@@ -201,6 +201,8 @@ pub struct PodFacts {
     pub measured: Option<Time>,
     /// Connections that policies denied to its processes, and that no event has told of yet.
     pub denied: Vec<Denial>,
+    /// Ports that its programs could not bind, and that no event has told of yet.
+    pub unbound: Vec<Unbound>,
     /// The content that its volumes were last ordered to have ([`fingerprint`](super::volume::fingerprint)).
     pub volumes: Option<u64>,
 }

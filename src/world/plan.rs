@@ -168,7 +168,7 @@ pub enum Effect {
         /// All of it; none when it says nothing any more.
         rules: Option<std::sync::Arc<Policy>>,
     },
-    /// Events of the same plan tell of all connections that were denied to a pod. Nothing is to be done on the machine.
+    /// Events of the same plan tell of all connections that were denied to a pod, and of all ports that its programs could not bind. Nothing is to be done on the machine.
     ToldDenied {
         /// The pod.
         pod_uid: Str,

@@ -1,6 +1,6 @@
 //! What the machine reports, and how a report changes the facts.
 
-use super::entrance::{Blocked, Doors};
+use super::entrance::{Blocked, Doors, Unbound};
 use super::facts::{
     BuildStage, Built, ContainerFacts, ContainerState, Facts, Measured, PodFacts, ProbeFacts, ProbeKind, Sources,
     Stopping, Throttled, Verdict, Watched,
@@ -104,6 +104,13 @@ pub enum Report {
         /// Which, and by whom.
         denial: Denial,
     },
+    /// A program of a pod could not bind a port.
+    Unbound {
+        /// The pod.
+        pod_uid: Str,
+        /// Which, and why.
+        port: Unbound,
+    },
     /// Another cluster that runs on this machine has the same addresses 127.N.0.0/16.
     SharedNetwork(u8),
     /// Where the proxy for Ingresses listens has changed.
@@ -167,13 +174,22 @@ impl Facts {
                 Some(pod.key())
             }
             Report::Blocked { about, doors } => {
-                self.blocked.insert(about.clone(), (doors, false));
+                // A gateway says it again to whoever comes anew.
+                let is_told = self.blocked.get(&about).is_some_and(|(known, told)| *told && *known == doors);
+                self.blocked.insert(about.clone(), (doors, is_told));
                 Some(about)
             }
             Report::Denied { pod_uid, denial } => {
                 let pod = self.pods.get_mut(&pod_uid)?;
                 if !pod.denied.contains(&denial) {
                     pod.denied.push(denial);
+                }
+                Some(pod.key())
+            }
+            Report::Unbound { pod_uid, port } => {
+                let pod = self.pods.get_mut(&pod_uid)?;
+                if !pod.unbound.contains(&port) {
+                    pod.unbound.push(port);
                 }
                 Some(pod.key())
             }
@@ -254,6 +270,7 @@ impl Facts {
             Effect::ToldDenied { pod_uid } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
                     pod.denied.clear();
+                    pod.unbound.clear();
                 }
             }
             Effect::Told { pod_uid, container, attempt, kind } => self.told(pod_uid, container, *attempt, *kind),

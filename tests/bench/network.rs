@@ -510,11 +510,11 @@ fn death() {
 }
 
 fn kill_each(cluster: &Cluster, what: &str) {
-    // Who comes back is not ready for a while.
+    // Who comes back is not ready for a while. Each of 5,000 Services would be seven variables of each pod.
     let ready = "readinessProbe: {exec: {command: [\"true\"]}, initialDelaySeconds: 5, periodSeconds: 1}";
     cluster.apply(&format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 40, selector: {{matchLabels: {{app: web}}}}, template: {{metadata: \
-         {{labels: {{app: web}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: busybox, command: [sleep, \"10000\"], {ready}}}]}}}}}}}}\n---\n\
+         {{labels: {{app: web}}}}, spec: {{enableServiceLinks: false, terminationGracePeriodSeconds: 1, containers: [{{name: main, image: busybox, command: [sleep, \"10000\"], {ready}}}]}}}}}}}}\n---\n\
          {{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {{selector: {{app: web}}, ports: [{{port: 80}}]}}}}"
     ));
     let pods = cluster.ready_pods("app=web", 40);
@@ -529,5 +529,5 @@ fn kill_each(cluster: &Cluster, what: &str) {
         until(|| fs::read_to_string(&file).is_ok_and(|text| !text.contains(&place)));
         samples.push(start.elapsed().expect("a clock"));
     }
-    tell("a process is killed, until its Service does not lead there", &mut samples);
+    tell(what, &mut samples);
 }

@@ -1,7 +1,7 @@
 //! The gateway: names and the ways in from outside go on while no control plane runs; ports of the machine; datagrams.
 
 use super::{server, service};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, signal};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,6 +133,25 @@ fn a_node_port_that_is_taken_is_told() {
     let place = format!("127.0.0.1:{port}");
     cluster.until("it answers once the port is free", || fetch(&place).as_deref() == Some("web"));
     cluster.until("nobody says otherwise any more", || !why().contains("does not reach it"));
+}
+
+#[test]
+fn a_port_that_was_freed_while_no_gateway_lived_is_told() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    let (port, taken) =
+        (30_000..31_000).find_map(|port| Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?))).unwrap();
+    let ports = format!("type: NodePort, ports: [{{port: 8000, targetPort: 8080, nodePort: {port}}}]");
+    cluster.apply(&web("web", "", &ports));
+    let told = || cluster.ok("describe service web");
+    cluster.until("an event tells", || told().contains("PortUnavailable"));
+    signal(plane.pid(), "STOP");
+    cluster.gateways().into_iter().for_each(|pid| signal(pid, "KILL"));
+    drop(taken);
+    signal(plane.pid(), "CONT");
+    cluster.until("the end of it is told", || told().contains("PortAvailable"));
+    let place = format!("127.0.0.1:{port}");
+    cluster.until("it answers", || fetch(&place).as_deref() == Some("web"));
 }
 
 /// What the server says to a datagram.

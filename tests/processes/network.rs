@@ -257,6 +257,15 @@ fn a_port_that_the_machine_has_is_explained() {
         let why = cluster.run(&["why", "pod/late"], "").out;
         why.contains(&format!("port {port}: ")) && why.contains(&told)
     });
+    // One that does not say what it will bind learns it from an event.
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: silent}}, spec: {{containers: [{{name: main, image: python3, command: [python3, -c, {script}]}}]}}}}"
+    ));
+    let told = format!("A program could not bind port {port}/TCP: ");
+    cluster.until("an event tells", || {
+        let said = cluster.ok("describe pod silent");
+        said.contains(&told) && said.contains(&format!("(pid {}) listens there", std::process::id()))
+    });
 }
 
 #[test]

@@ -10,8 +10,9 @@ mod nursery;
 mod shard;
 
 use super::network::gateway::{Order as Telling, link::Link};
+use super::network::scribe::{Order as Notice, Scribe};
 use super::wire::{Group, SoftBounds};
-use super::{build, bury, folder, image, limits, network, probe, sources, view};
+use super::{build, bury, folder, image, limits, probe, sources, view};
 use crate::object::{Str, Time};
 use crate::world::limits::Limits;
 use crate::world::plan::{Globs, Image};
@@ -76,12 +77,8 @@ pub struct Machine {
     probes: probe::Pool,
     /// Who watches how much room pods take.
     room: limits::room::Watcher,
-    /// What answers names and lets the rest of the machine in; none where it could not be started.
-    gateway: Option<Link>,
-    /// Where Services lead, as it was written.
-    routes: network::routes::Written,
-    /// What NetworkPolicies say, as it was written.
-    policies: network::policies::Written,
+    /// Who makes known what is ordered of the network.
+    scribe: Scribe,
     /// Whether everything that is to be known of the network was ordered once.
     is_settled: bool,
     /// Whether names are answered.
@@ -123,16 +120,16 @@ impl Machine {
         });
         let told = context.clone();
         let hear = Arc::new(move |report| (told.report)(report));
+        // Where it cannot be started nobody answers names and lets the rest of the machine in.
         let gateway = Link::start(context.state.clone(), epoch, program.to_owned(), hear).ok();
+        let scribe = Scribe::new(context.state.clone(), gateway);
         let mut machine = Machine {
             context,
             inboxes: Vec::new(),
             threads: Vec::new(),
             probes: probe::Pool::default(),
             room: limits::room::Watcher::default(),
-            gateway,
-            routes: network::routes::Written::default(),
-            policies: network::policies::Written::default(),
+            scribe,
             is_settled: false,
             answers: false,
             watching: None,
@@ -230,15 +227,13 @@ impl Machine {
     }
 
     fn tell(&self, order: Telling) {
-        self.gateway.iter().for_each(|gateway| gateway.order(order.clone()));
+        self.scribe.order(Notice::Tell(order));
     }
 
     /// Everything that is to be known of the network has been ordered: what an earlier control plane left beside it goes.
     pub fn settle(&mut self) {
         if !std::mem::replace(&mut self.is_settled, true) {
-            self.policies.sweep(&self.context.state);
-            self.routes.sweep(&self.context.state);
-            self.tell(Telling::Settled);
+            self.scribe.order(Notice::Settle);
         }
     }
 
@@ -290,14 +285,12 @@ impl Host for Machine {
             | Effect::Resize { pod_uid, .. }
             | Effect::Remove { pod_uid }
             | Effect::Refresh { pod_uid, .. } => pod_uid,
-            // A disk that refuses is told by the next start; the loop orders it again when anything changes.
             Effect::Route { service, route } => {
-                let written = self.routes.write(&self.context.state, route);
-                return drop((written, self.tell(Telling::Route(service.clone(), route.clone()))));
+                return self.scribe.order(Notice::Route(service.clone(), route.clone()));
             }
             Effect::Expose { pod, ports } => return self.tell(Telling::Expose(pod.clone(), ports.clone())),
             Effect::Police { policy, rules } => {
-                return drop(self.policies.write(&self.context.state, policy, rules.as_deref()));
+                return self.scribe.order(Notice::Police(policy.clone(), rules.clone()));
             }
             Effect::Admit { ingress, entrance } => {
                 return self.tell(Telling::Admit(ingress.clone(), entrance.as_deref().cloned()));

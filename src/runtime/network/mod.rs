@@ -17,19 +17,23 @@ mod decide;
 mod filter;
 pub mod gate;
 pub mod gateway;
+mod hands;
 mod ingress;
 mod notice;
 pub mod policies;
 mod proxy;
 mod resolver;
 pub mod routes;
+pub mod scribe;
 mod tables;
 
 pub use decide::is_pod;
 pub use gate::Gate;
 pub use resolver::found as resolver_of;
 
+use super::ports;
 use crate::network::policy::table::Flow;
+use crate::world::entrance::Unbound;
 use crate::world::policy::Denial;
 use act::{Outcome, Socket};
 use decide::{Call, Decision};
@@ -47,6 +51,9 @@ use tables::Tables;
 /// For so long it is believed that the gateway listens where it did.
 const MOMENT: Duration = Duration::from_secs(1);
 
+/// For so long nothing is said again of a port that cannot be bound: whoever wants it may try all the time.
+const QUIET: Duration = Duration::from_secs(60);
+
 /// The shim's end of one filter: what a container's processes ask for comes in here.
 pub struct Guard {
     listener: OwnedFd,
@@ -61,6 +68,9 @@ pub struct Guard {
     open: HashMap<SocketAddrV4, Instant>,
     /// The connection that policies have just denied.
     denied: Option<Denial>,
+    /// The port that could just not be bound, and those of which that was said lately.
+    unbound: Option<Unbound>,
+    said: HashMap<u16, Instant>,
 }
 
 impl Guard {
@@ -68,7 +78,8 @@ impl Guard {
     fn new(listener: OwnedFd, own: Ipv4Addr, state: &Path) -> Guard {
         notice::hurry(&listener);
         let (tables, callers, chance) = (Tables::of(state), Callers::default(), RandomState::new());
-        Guard { listener, own, tables, callers, choices: 0, chance, open: HashMap::new(), denied: None }
+        let (open, said) = (HashMap::new(), HashMap::new());
+        Guard { listener, own, tables, callers, choices: 0, chance, open, denied: None, unbound: None, said }
     }
 
     /// To wait on.
@@ -88,6 +99,11 @@ impl Guard {
     /// The connection that policies have denied since this was last asked.
     pub fn denied(&mut self) -> Option<Denial> {
         self.denied.take()
+    }
+
+    /// The port that could not be bound since this was last asked.
+    pub fn unbound(&mut self) -> Option<Unbound> {
+        self.unbound.take()
     }
 
     fn answer(&mut self) {
@@ -123,12 +139,36 @@ impl Guard {
                 self.denied.iter_mut().filter(|_| refused.is_some()).for_each(|denial| denial.to = asked.to_string());
                 refused
             }
-            Decision::Bind { port } => Some(act::bind(&socket, self.own, port)),
+            Decision::Bind { port } => {
+                let bound = act::bind(&socket, self.own, port);
+                if let Err(error) = bound {
+                    self.blame(&socket, port, error);
+                }
+                Some(bound)
+            }
             Decision::Within { port } => self.within(notice, &socket, port),
             Decision::Pod(to) => self.forbid(&socket, to).or_else(|| self.as_asked(&socket)),
             Decision::Service(to) => self.service(notice, &socket, to),
             Decision::Names => self.names(notice, &socket, decide::v4(asked)?),
         }
+    }
+
+    /// Notes that a port could not be bound, where that is the machine's doing and not the pod's own.
+    fn blame(&mut self, socket: &Socket, port: u16, error: Errno) {
+        self.said.retain(|_, since| since.elapsed() < QUIET);
+        if port == 0 || self.said.contains_key(&port) {
+            return;
+        }
+        let holder = match error {
+            Errno::ACCESS => None,
+            Errno::ADDRINUSE if socket.is_stream => match ports::holder(port) {
+                Some(holder) => Some(holder.to_string()),
+                None => return,
+            },
+            _ => return,
+        };
+        self.said.insert(port, Instant::now());
+        self.unbound = Some(Unbound { port, is_udp: !socket.is_stream, holder });
     }
 
     /// To the pod itself; where it has no listener, to the machine.

@@ -1,5 +1,6 @@
 //! NetworkPolicies as files that shims read at the moment of a connection: one for each policy, and one for each pod that any of them
-//! is about, with their names. They outlive the control plane. What they say together is [`table`]'s matter.
+//! is about, with their names. They outlive the control plane. What they say together is [`table`]'s matter. A write that failed is to be
+//! tried again.
 
 use super::tables::{self, Tables};
 use crate::network::policy::table::{self, Direction, Flow};
@@ -26,6 +27,8 @@ const BETWEEN: char = '_';
 pub struct Written {
     pods: BTreeMap<Ipv4Addr, BTreeSet<String>>,
     subjects: BTreeMap<String, Vec<Ipv4Addr>>,
+    /// Pods whose file says something else than it should.
+    stale: BTreeSet<Ipv4Addr>,
 }
 
 impl Written {
@@ -48,8 +51,13 @@ impl Written {
             let policies = self.pods.entry(*address).or_default();
             let changed = if now.contains(address) { policies.insert(name.clone()) } else { policies.remove(&name) };
             if changed {
-                self.index(folder, *address)?;
+                self.stale.insert(*address);
             }
+        }
+        // Also those of a write before this one that the disk has refused.
+        while let Some(address) = self.stale.first().copied() {
+            self.index(folder, address)?;
+            self.stale.remove(&address);
         }
         if rules.is_none() {
             self.subjects.remove(&name);
@@ -175,6 +183,12 @@ mod tests {
         let open = Policy { egress: Some(vec![]), ..closed(&[ONE, OTHER]) };
         assert!(written.write(state.path(), &key("p"), Some(&open)).is_err());
         assert_ne!(text(), before, "its readers were told");
+        let flow = Flow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
+        fs::remove_dir(state.path().join(FOLDER).join(OTHER.to_string())).unwrap();
+        written.write(state.path(), &key("p"), Some(&open)).unwrap();
+        tables.look();
+        let about = tables.text(FOLDER, OTHER.to_string()).unwrap();
+        assert_eq!((&*about, allow(&tables, &flow)), ("shop_p\n", false), "the pod's own file was owed still");
     }
 
     #[test]

@@ -6,9 +6,11 @@
 use super::tables;
 use crate::object::Str;
 use crate::world::plan::Route;
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -96,11 +98,17 @@ pub fn endpoints(folder: &Path, service: &str, port: u16, stream: bool, client: 
     choose(&text, port, stream, client, chance())
 }
 
-/// A random number. Without chance the first endpoint is as good as any.
+thread_local! {
+    /// What makes chance of a number, and how often it was asked for: the system is asked once.
+    static CHANCE: (RandomState, Cell<u64>) = (RandomState::new(), Cell::new(0));
+}
+
+/// A random number; good enough to choose by, and for nothing secret.
 pub fn chance() -> u64 {
-    let mut chance = [0; 8];
-    let _ = getrandom::fill(&mut chance);
-    u64::from_ne_bytes(chance)
+    CHANCE.with(|(chance, count)| {
+        count.set(count.get().wrapping_add(1));
+        chance.hash_one(count.get())
+    })
 }
 
 /// The same from what the file of a Service says.

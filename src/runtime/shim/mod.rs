@@ -26,6 +26,7 @@ use super::process::{self, Identity};
 use super::view::ground::Place;
 use super::wire::{Answer, Container, End, Launch, Record, State};
 use super::{bury, folder, volumes};
+use crate::world::entrance::Unbound;
 use crate::world::policy::Denial;
 pub use nursery::main;
 
@@ -310,6 +311,8 @@ impl Shim {
             Source::Guard(fd, told) => {
                 self.guards.retain_mut(|guard| guard.fd().as_raw_fd() != fd || guard.serve(told));
                 self.tell_denied();
+                let unbound: Vec<Unbound> = self.guards.iter_mut().filter_map(Guard::unbound).collect();
+                unbound.into_iter().for_each(|port| self.tell_all(&Answer::Unbound(port)));
             }
             Source::Exec(pid) => {
                 if let Some(exec) = self.execs.iter_mut().find(|exec| exec.pid() == pid) {

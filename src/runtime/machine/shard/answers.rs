@@ -62,6 +62,7 @@ impl Shard {
                 (self.context.report)(Report::Resized { pod_uid, container, attempt, limits, error });
             }
             Answer::Denied(denial) => (self.context.report)(Report::Denied { pod_uid: uid.clone(), denial }),
+            Answer::Unbound(port) => (self.context.report)(Report::Unbound { pod_uid: uid.clone(), port }),
             // Another leader has taken over: it is for that one to act.
             Answer::Refused { .. } => {}
             // Those are for who attaches, which this is not.

@@ -9,7 +9,7 @@ use crate::world::entrance::{Entrance, HostPort};
 use crate::world::plan::Route;
 use crate::world::policy::Cidr;
 use rustix::process::WaitOptions;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
@@ -31,6 +31,8 @@ pub type Hear = Arc<dyn Fn(Report) + Send + Sync>;
 enum Letter {
     /// Something for the gateway.
     Order(Order),
+    /// Doors of somebody could not be opened; or all of them can be now.
+    Blocked(Key, bool),
     /// The connection of this number has ended.
     Lost(u64),
 }
@@ -69,6 +71,8 @@ struct Told {
     entrances: BTreeMap<Key, Entrance>,
     exposed: BTreeMap<Key, Vec<HostPort>>,
     pods: HashMap<Ipv4Addr, Str>,
+    /// Whose doors could not be opened: a gateway that is new knows nothing of that.
+    blocked: BTreeSet<Key>,
     node_ports: Vec<Cidr>,
     network: Option<u8>,
     is_settled: bool,
@@ -77,7 +81,7 @@ struct Told {
 impl Told {
     fn note(&mut self, order: &Order) {
         match order {
-            Order::Hello { .. } => {}
+            Order::Hello { .. } | Order::Ask(_) => {}
             Order::Route(key, route) if route.leads_nowhere() => drop(self.routes.remove(key)),
             Order::Route(key, route) => drop(self.routes.insert(key.clone(), route.clone())),
             Order::Admit(key, None) => drop(self.entrances.remove(key)),
@@ -98,7 +102,8 @@ impl Told {
         let entrances = self.entrances.iter().map(|(key, one)| Order::Admit(key.clone(), Some(one.clone())));
         let exposed = self.exposed.iter().map(|(key, ports)| Order::Expose(key.clone(), ports.clone()));
         let last = self.network.map(Order::Answer).into_iter().chain(self.is_settled.then_some(Order::Settled));
-        first.chain(pods).chain(routes).chain(entrances).chain(exposed).chain(last).collect()
+        let asked = self.blocked.iter().cloned().map(Order::Ask);
+        first.chain(pods).chain(routes).chain(entrances).chain(exposed).chain(asked).chain(last).collect()
     }
 }
 
@@ -124,19 +129,22 @@ impl Line {
                 true => letters.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 false => letters.recv_timeout(AGAIN),
             };
-            match letter {
-                Ok(Letter::Lost(u64::MAX)) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(Letter::Lost(number)) if number == self.number => self.stream = None,
-                Ok(Letter::Lost(_)) | Err(RecvTimeoutError::Timeout) => {}
-                Ok(Letter::Order(order)) => fresh.push(order),
-            }
             // Many orders come together: they go in one piece.
-            while let Ok(letter) = letters.try_recv() {
+            let mut next = match letter {
+                Ok(letter) => Some(letter),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            while let Some(letter) = next {
                 match letter {
                     Letter::Order(order) => fresh.push(order),
+                    Letter::Blocked(key, true) => drop(self.told.blocked.insert(key)),
+                    Letter::Blocked(key, false) => drop(self.told.blocked.remove(&key)),
                     Letter::Lost(u64::MAX) => return,
-                    Letter::Lost(number) => self.lose(number),
+                    Letter::Lost(number) if number == self.number => self.stream = None,
+                    Letter::Lost(_) => {}
                 }
+                next = letters.try_recv().ok();
             }
             fresh.iter().for_each(|order| self.told.note(order));
             if self.stream.is_some() {
@@ -147,12 +155,6 @@ impl Line {
                 self.tried = Some(Instant::now());
                 self.connect();
             }
-        }
-    }
-
-    fn lose(&mut self, number: u64) {
-        if number == self.number {
-            self.stream = None;
         }
     }
 
@@ -185,7 +187,10 @@ impl Line {
                     Ok(News::Doors(doors)) => hear(Report::Doors(doors)),
                     Ok(News::Shared(Some(network))) => hear(Report::SharedNetwork(network)),
                     Ok(News::Shared(None)) => {}
-                    Ok(News::Blocked(about, doors)) => hear(Report::Blocked { about, doors }),
+                    Ok(News::Blocked(about, doors)) => {
+                        let _ = teller.send(Letter::Blocked(about.clone(), !doors.is_empty()));
+                        hear(Report::Blocked { about, doors });
+                    }
                     Err(_) => {}
                 }
             }

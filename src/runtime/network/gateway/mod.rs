@@ -68,6 +68,8 @@ pub enum Order {
     Pod(Ipv4Addr, Str),
     /// Names are to be answered from now on, in the cluster whose addresses are 127.N.0.0/16.
     Answer(u8),
+    /// How does it stand with the doors of a Service, or of a pod? Some could not be opened when that was last heard.
+    Ask(Key),
     /// Everything has been told: what was told by others before and not again is over.
     Settled,
 }
@@ -354,6 +356,7 @@ impl Gateway {
                 self.resolvers = resolver::start(&self.state, network, &self.directory);
             }
             Order::Answer(_) => {}
+            Order::Ask(key) => drop(self.proxy.send(proxy::Word::Ask(key))),
             Order::NodePorts(blocks) => self.outside = proxy::outside::addresses(&blocks),
             Order::Settled => {
                 let left: Vec<Key> = self.known.difference(&self.told).cloned().collect();
@@ -371,7 +374,7 @@ impl Gateway {
         self.note(&key, !route.leads_nowhere());
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).lead(&key, &route);
         self.ingress.lead(&key, &route);
-        let _ = self.proxy.send((key, proxy::doors(&route, &self.outside)));
+        let _ = self.proxy.send(proxy::Word::Open(key, proxy::doors(&route, &self.outside)));
     }
 
     fn admit(&mut self, key: Key, entrance: Option<Entrance>) {
@@ -389,7 +392,7 @@ impl Gateway {
 
     fn expose(&mut self, key: Key, ports: &[HostPort]) {
         self.note(&key, !ports.is_empty());
-        let _ = self.proxy.send((key, proxy::of_pod(ports)));
+        let _ = self.proxy.send(proxy::Word::Open(key, proxy::of_pod(ports)));
     }
 
     /// What the present leader knows nothing of.

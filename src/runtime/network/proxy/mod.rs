@@ -9,20 +9,20 @@ mod datagrams;
 pub mod outside;
 
 use super::super::relay;
+use super::hands::Hands;
 use super::routes;
 use super::tables::Tables;
 use crate::object::Key;
 use crate::world::entrance::{Blocked, HostPort};
 use crate::world::plan::Route;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::future::ready;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, timeout};
@@ -31,7 +31,15 @@ use tokio::time::{Instant, timeout};
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Where the proxy is told what leads where. It ends when this is dropped.
-pub type Teller = UnboundedSender<(Key, Vec<Door>)>;
+pub type Teller = UnboundedSender<Word>;
+
+/// What the proxy is told.
+pub enum Word {
+    /// The doors that somebody wants.
+    Open(Key, Vec<Door>),
+    /// It is to tell how it stands with somebody's doors, even where nothing has changed.
+    Ask(Key),
+}
 
 /// Tells where the proxy could not listen for somebody, whenever that has changed.
 pub type Tell = Box<dyn Fn(Key, Vec<Blocked>) + Send>;
@@ -41,9 +49,20 @@ pub fn start(state: &Path, tell: Tell) -> io::Result<Teller> {
     let (teller, told) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let state = state.to_owned();
-    let run = move || LocalSet::new().block_on(&runtime, listen(told, Rc::new(Tables::of(&state)), tell));
+    let run = move || {
+        let hands = Rc::new(RefCell::new(Hands::new("proxy")));
+        LocalSet::new().block_on(&runtime, listen(told, Means { tables: Rc::new(Tables::of(&state)), hands }, tell));
+    };
     std::thread::Builder::new().name("proxy".into()).spawn(run)?;
     Ok(teller)
+}
+
+/// What everybody who listens uses.
+struct Means {
+    /// Where Services lead.
+    tables: Rc<Tables>,
+    /// Who carries.
+    hands: Rc<RefCell<Hands>>,
 }
 
 /// One place where the proxy listens.
@@ -111,29 +130,36 @@ struct Open {
     task: JoinHandle<()>,
 }
 
-async fn listen(mut told: UnboundedReceiver<(Key, Vec<Door>)>, tables: Rc<Tables>, tell: Tell) {
+async fn listen(mut told: UnboundedReceiver<Word>, means: Means, tell: Tell) {
     let mut all: HashMap<Key, Doors> = HashMap::new();
     let mut last = Instant::now();
     let mut is_freed = false;
     loop {
         let patience = if is_freed { Duration::ZERO } else { AGAIN };
+        let mut asked = None;
         let concerned = match timeout(patience, told.recv()).await {
             Ok(None) => return,
-            Ok(Some((key, wanted))) => {
+            Ok(Some(Word::Open(key, wanted))) => {
                 all.entry(key.clone()).or_default().wanted = wanted;
-                vec![key]
+                Some(key)
             }
-            Err(_) => Vec::new(),
+            Ok(Some(Word::Ask(key))) => {
+                all.entry(key.clone()).or_default();
+                asked = Some(key.clone());
+                Some(key)
+            }
+            Err(_) => None,
         };
         // What one has left may be what another one waits for.
         let is_time = std::mem::take(&mut is_freed) || last.elapsed() >= AGAIN;
         last = if is_time { Instant::now() } else { last };
-        let blocked = all.iter().filter(|(_, doors)| is_time && !doors.blocked.is_empty()).map(|(key, _)| key.clone());
+        let waiting = is_time.then(|| all.iter().filter(|(_, doors)| !doors.blocked.is_empty()));
+        let blocked = waiting.into_iter().flatten().map(|(key, _)| key.clone());
         for key in blocked.chain(concerned).collect::<Vec<_>>() {
             let Some(doors) = all.get_mut(&key) else { continue };
             is_freed |= doors.close().await;
-            let blocked = doors.open(&tables).await;
-            if blocked != doors.blocked {
+            let blocked = doors.open(&means).await;
+            if blocked != doors.blocked || asked.as_ref() == Some(&key) {
                 doors.blocked = blocked.clone();
                 tell(key.clone(), blocked);
             }
@@ -159,14 +185,14 @@ impl Doors {
     }
 
     /// Opens what is wanted, or leads it to where it is wanted to lead; gives those that could not be opened.
-    async fn open(&mut self, tables: &Rc<Tables>) -> Vec<Blocked> {
+    async fn open(&mut self, means: &Means) -> Vec<Blocked> {
         let mut blocked = Vec::new();
         for Door { place, to } in &self.wanted {
             if let Some(open) = self.open.get(place) {
                 open.to.set(*to);
                 continue;
             }
-            match place.open(*to, tables).await {
+            match place.open(*to, means).await {
                 Ok(open) => drop(self.open.insert(*place, open)),
                 Err(error) => blocked.push(Blocked {
                     at: place.at,
@@ -181,16 +207,20 @@ impl Doors {
 }
 
 impl Place {
-    async fn open(&self, to: To, tables: &Rc<Tables>) -> io::Result<Open> {
+    async fn open(&self, to: To, means: &Means) -> io::Result<Open> {
         let to = Rc::new(Cell::new(to));
-        let places = self.places(to.clone(), tables.clone());
+        let places = self.places(to.clone(), means.tables.clone());
         let task = if self.is_udp {
             let socket = UdpSocket::bind(self.at).await?;
             spawn_local(datagrams::serve(socket, places))
         } else {
             let listener = TcpListener::bind(self.at).await?;
-            let places = move |client: SocketAddr| ready(places(client).into_iter().map(SocketAddr::V4).collect());
-            spawn_local(relay::serve(listener, places, |_| {}))
+            let hands = means.hands.clone();
+            let meet = move |client: TcpStream, from: SocketAddr| {
+                let places = places(from).into_iter().map(SocketAddr::V4).collect();
+                hands.borrow_mut().give(client, |client| async { drop(relay::carry(client, places).await) });
+            };
+            spawn_local(relay::accept(listener, meet))
         };
         Ok(Open { to, task })
     }

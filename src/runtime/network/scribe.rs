@@ -1,0 +1,149 @@
+//! Who makes known what was ordered of the network, in that order: to shims by the tables of routes and policies, and to the gateway.
+//!
+//! What the disk refuses is tried again until it is written, by a thread: nobody orders it a second time. Never: decides what is said.
+
+use super::gateway::{Order as Telling, link::Link};
+use super::{policies, routes};
+use crate::object::Key;
+use crate::world::plan::Route;
+use crate::world::policy::Policy;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+/// How long what the disk has refused waits.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Something that is to be made known.
+pub enum Order {
+    /// Where a Service leads; the gateway is told once that is written.
+    Route(Key, Route),
+    /// What a NetworkPolicy says; none when it is gone.
+    Police(Key, Option<Arc<Policy>>),
+    /// Something for the gateway alone.
+    Tell(Telling),
+    /// Everything was ordered once: what an earlier control plane left beside it goes.
+    Settle,
+}
+
+impl Order {
+    /// Whether what the one says makes what the other says old.
+    fn replaces(&self, other: &Order) -> bool {
+        match (self, other) {
+            (Order::Route(_, new), Order::Route(_, old)) => {
+                old.addresses().any(|at| new.addresses().any(|one| one == at))
+            }
+            (Order::Police(new, _), Order::Police(old, _)) => new == old,
+            _ => false,
+        }
+    }
+}
+
+/// The way to shims and to the gateway.
+pub struct Scribe(Arc<Mutex<Desk>>);
+
+struct Desk {
+    state: PathBuf,
+    gateway: Option<Link>,
+    routes: routes::Written,
+    policies: policies::Written,
+    /// What the disk has refused; while there is any a thread tries it again.
+    owed: Vec<Order>,
+}
+
+impl Scribe {
+    /// One for the cluster with this folder.
+    pub fn new(state: PathBuf, gateway: Option<Link>) -> Scribe {
+        let (routes, policies) = (routes::Written::default(), policies::Written::default());
+        Scribe(Arc::new(Mutex::new(Desk { state, gateway, routes, policies, owed: Vec::new() })))
+    }
+
+    /// Makes something known; it is so when this returns, unless the disk refuses.
+    pub fn order(&self, order: Order) {
+        let mut desk = locked(&self.0);
+        let was_clean = desk.owed.is_empty();
+        desk.take(order);
+        if was_clean && !desk.owed.is_empty() {
+            let owing = Arc::downgrade(&self.0);
+            let _ = std::thread::Builder::new().name("tables".into()).spawn(move || try_again(&owing));
+        }
+    }
+}
+
+/// Until nothing is owed, or nobody orders any more.
+fn try_again(owing: &Weak<Mutex<Desk>>) {
+    loop {
+        std::thread::sleep(AGAIN);
+        let Some(desk) = owing.upgrade() else { return };
+        let mut desk = locked(&desk);
+        std::mem::take(&mut desk.owed).into_iter().for_each(|order| desk.take(order));
+        if desk.owed.is_empty() {
+            return;
+        }
+    }
+}
+
+fn locked(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    fn tell(&self, order: Telling) {
+        self.gateway.iter().for_each(|gateway| gateway.order(order.clone()));
+    }
+
+    fn take(&mut self, order: Order) {
+        self.owed.retain(|owed| !order.replaces(owed));
+        let written = match &order {
+            Order::Tell(telling) => return self.tell(telling.clone()),
+            Order::Settle => {
+                self.policies.sweep(&self.state);
+                self.routes.sweep(&self.state);
+                return self.tell(Telling::Settled);
+            }
+            Order::Police(policy, rules) => self.policies.write(&self.state, policy, rules.as_deref()),
+            Order::Route(service, route) => {
+                let written = self.routes.write(&self.state, route);
+                self.tell(Telling::Route(service.clone(), route.clone()));
+                written
+            }
+        };
+        if written.is_err() {
+            self.owed.push(order);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Resource;
+    use crate::world::plan::RoutePort;
+    use std::time::Instant;
+
+    #[test]
+    fn what_the_disk_refuses_is_written_later() {
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join(routes::FOLDER).join("127.9.128.7");
+        // Nothing can be put in place of a folder with something in it.
+        std::fs::create_dir_all(file.join("in-the-way")).unwrap();
+        let scribe = Scribe::new(state.path().to_owned(), None);
+        let port = RoutePort {
+            name: "".into(),
+            protocol: "TCP".into(),
+            port: 80,
+            node_port: None,
+            sticky: false,
+            endpoints: vec!["127.9.1.4:8080".into()],
+        };
+        let route = Route { address: "127.9.128.7".into(), ports: vec![port], ..Route::default() };
+        scribe.order(Order::Route(Key::new(Resource("services"), "default", "web"), route));
+        assert!(file.is_dir());
+        std::fs::remove_dir_all(&file).unwrap();
+        let start = Instant::now();
+        while !file.is_file() {
+            assert!(start.elapsed() < Duration::from_secs(60), "it was tried again");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
