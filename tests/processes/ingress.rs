@@ -195,6 +195,36 @@ fn bodies_stream_and_protocols_are_gone_over_to() {
 }
 
 #[test]
+fn what_is_connected_stays_connected_when_its_pod_leaves_the_service() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&web("web"));
+    cluster.apply(&ingress("web", "{defaultBackend: {service: {name: web, port: {number: 80}}}}"));
+    let door = places(&cluster, "web", 1).remove(0);
+    let code = || get(&door, "any", "/").map(|(code, _)| code);
+    cluster.until("it answers", || code() == Some(200));
+    let service = cluster.read("service/web", "{.spec.clusterIP}:80");
+    let mut talks: Vec<BufReader<TcpStream>> = [&door, &service]
+        .map(|place| {
+            let mut stream = TcpStream::connect(place).unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: any\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n").unwrap();
+            let mut reader = BufReader::new(stream);
+            let lines = reader.by_ref().lines().map(Result::unwrap);
+            assert!(lines.take_while(|line| !line.is_empty()).any(|line| line.contains("101")), "{place}");
+            reader
+        })
+        .into();
+    cluster.ok("label pod web app=other --overwrite");
+    cluster.until("nobody new is led there", || code() == Some(503));
+    for talk in &mut talks {
+        talk.get_mut().write_all(b"still here\n").unwrap();
+        let mut line = String::new();
+        talk.read_line(&mut line).unwrap();
+        assert_eq!(line, "STILL HERE\n");
+    }
+}
+
+#[test]
 fn certificates_are_shown_by_name() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();

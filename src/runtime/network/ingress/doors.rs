@@ -1,22 +1,27 @@
 //! Where the proxy listens: at port 80, and at 443 while there are certificates, of the address of all Ingresses; elsewhere where
 //! the machine does not let it (an ordinary user, a port that is taken), which it tells. Pods find it at 80 and 443 all the same.
 
-use super::{Shared, Tell, forward, tls};
+use super::super::super::relay;
+use super::super::hands::Hands;
+use super::forward::{self, Visit};
+use super::{Shared, Tell, tls};
 use crate::world::Report;
 use crate::world::entrance::{self, Door};
 use crate::world::plan::{Route, RoutePort};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::cell::RefCell;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, spawn_local};
 use tokio_rustls::TlsAcceptor;
 
 /// The ports for HTTP, best first; 0 for any that is free.
@@ -27,12 +32,14 @@ const HTTPS: [u16; 3] = [443, 8443, 0];
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One client, until it goes.
-type Conversation = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Conversation = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The doors of the proxy.
 pub struct Doors {
     state: PathBuf,
     tell: Tell,
+    /// Who converses.
+    hands: Rc<RefCell<Hands>>,
     told: entrance::Doors,
     address: Option<Ipv4Addr>,
     http: Option<(Door, AbortHandle)>,
@@ -42,7 +49,8 @@ pub struct Doors {
 impl Doors {
     /// All closed.
     pub fn new(state: PathBuf, tell: Tell) -> Doors {
-        Doors { state, tell, told: entrance::Doors::default(), address: None, http: None, https: None }
+        let hands = Rc::new(RefCell::new(Hands::new("ingress")));
+        Doors { state, tell, hands, told: entrance::Doors::default(), address: None, http: None, https: None }
     }
 
     /// Opens and closes what the Ingresses that are known now need, and tells when that changes anything.
@@ -58,16 +66,18 @@ impl Doors {
             close(&mut self.https);
         }
         let before = std::mem::replace(&mut self.address, address);
+        let hands = &self.hands;
         if let Some(address) = address {
             if self.http.is_none() {
-                self.http = open(address, HTTP, |listener, port| serve(listener, plain(shared.clone(), port))).await;
+                self.http =
+                    open(address, HTTP, |listener, port| serve(listener, hands, plain(shared.clone(), port))).await;
             }
             if is_secure
                 && self.https.is_none()
                 && let Ok(acceptor) = tls::acceptor(shared.clone())
             {
                 let secure = |port| secure(shared.clone(), acceptor.clone(), port);
-                self.https = open(address, HTTPS, |listener, port| serve(listener, secure(port))).await;
+                self.https = open(address, HTTPS, |listener, port| serve(listener, hands, secure(port))).await;
             }
         }
         if !is_secure {
@@ -126,43 +136,37 @@ async fn open(
 }
 
 /// Serves a listener until its task is aborted; connections that it has taken go on.
-fn serve<F>(listener: TcpListener, handle: impl Fn(TcpStream, SocketAddr) -> F + Send + 'static) -> AbortHandle
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let accept = async move {
-        loop {
-            match listener.accept().await {
-                Ok((stream, client)) => {
-                    let _ = stream.set_nodelay(true);
-                    tokio::spawn(handle(stream, client));
-                }
-                // Out of descriptors, mostly: the client that waits is taken when there is one again.
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
+fn serve<F: Future<Output = ()> + 'static>(
+    listener: TcpListener,
+    hands: &Rc<RefCell<Hands>>,
+    talk: impl Fn(TcpStream, SocketAddr) -> F + Clone + Send + 'static,
+) -> AbortHandle {
+    let hands = hands.clone();
+    let meet = move |client: TcpStream, from: SocketAddr| {
+        let _ = client.set_nodelay(true);
+        let talk = talk.clone();
+        hands.borrow_mut().give(client, move |client| talk(client, from));
     };
-    tokio::spawn(accept).abort_handle()
+    spawn_local(relay::accept(listener, meet)).abort_handle()
 }
 
-fn plain(shared: Arc<Shared>, port: u16) -> impl Fn(TcpStream, SocketAddr) -> Conversation + Send + 'static {
-    move |stream, client| {
-        let visit = forward::Visit { shared: shared.clone(), client, scheme: "http", port };
-        Box::pin(talk(stream, visit))
-    }
+fn plain(shared: Arc<Shared>, port: u16) -> impl Fn(TcpStream, SocketAddr) -> Conversation + Clone + Send + 'static {
+    move |stream, client| Box::pin(talk(stream, Visit::new(shared.clone(), client, "http", port)))
 }
 
 fn secure(
     shared: Arc<Shared>,
     acceptor: TlsAcceptor,
     port: u16,
-) -> impl Fn(TcpStream, SocketAddr) -> Conversation + Send + 'static {
+) -> impl Fn(TcpStream, SocketAddr) -> Conversation + Clone + Send + 'static {
     move |stream, client| {
-        let visit = forward::Visit { shared: shared.clone(), client, scheme: "https", port };
+        let visit = Visit::new(shared.clone(), client, "https", port);
         let handshake = tokio::time::timeout(PATIENCE, acceptor.accept(stream));
         Box::pin(async move {
             match handshake.await {
-                Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::SECOND) => many(stream, visit).await,
+                Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::SECOND) => {
+                    many(stream, visit, PATIENCE).await
+                }
                 Ok(Ok(stream)) => talk(stream, visit).await,
                 _ => {}
             }
@@ -170,22 +174,53 @@ fn secure(
     }
 }
 
-/// Answers one client of HTTP/2, with many requests at a time, until it goes.
-async fn many(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: forward::Visit) {
+/// Answers one client of HTTP/2, with many requests at a time, until it goes, or does not answer for so long when it is asked whether it
+/// is there.
+async fn many(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: Visit, patience: Duration) {
     let visit = Arc::new(visit);
     let service = service_fn(move |request| forward::answer(request, visit.clone()));
     let mut server = http2::Builder::new(TokioExecutor::new());
     // One that is dead answers nothing, and would be kept for good.
-    server.timer(TokioTimer::new()).keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+    server.timer(TokioTimer::new()).keep_alive_interval(patience).keep_alive_timeout(patience);
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// Answers one client until it goes.
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: forward::Visit) {
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: Visit) {
     let visit = Arc::new(visit);
     let service = service_fn(move |request| forward::answer(request, visit.clone()));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).preserve_header_case(true);
     // Clients that break off are nobody's business.
     let _ = server.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// The kind of a frame that asks whether somebody is there (RFC 9113, 6.7).
+    const PING: u8 = 6;
+
+    #[test]
+    fn a_client_of_http_2_that_answers_nothing_is_given_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let (mut client, server) = tokio::io::duplex(1 << 16);
+            let visit = Visit::new(Arc::default(), "127.0.0.1:9".parse().unwrap(), "https", 443);
+            let served = spawn_local(many(server, visit, Duration::from_millis(20)));
+            // The preface and empty settings, and nothing more.
+            client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+            served.await.unwrap();
+            let mut said = Vec::new();
+            client.read_to_end(&mut said).await.unwrap();
+            let mut kinds = Vec::new();
+            while let [a, b, c, kind, ..] = said[..] {
+                kinds.push(kind);
+                said.drain(..9 + u32::from_be_bytes([0, a, b, c]) as usize);
+            }
+            assert!(kinds.contains(&PING), "it was asked: {kinds:?}");
+        });
+    }
 }

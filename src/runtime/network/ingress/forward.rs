@@ -24,16 +24,30 @@ const OF_NEIGHBOURS: [HeaderName; 7] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
+const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_SCHEME: HeaderName = HeaderName::from_static("x-forwarded-scheme");
+
 /// Who has come in, and by which door.
 pub struct Visit {
     /// What the proxy knows.
     pub shared: Arc<Shared>,
     /// Where the client is.
     pub client: SocketAddr,
-    /// `http` or `https`.
-    pub scheme: &'static str,
-    /// The door's port.
-    pub port: u16,
+    /// What is told of that to endpoints: the client's address, the scheme (`http` or `https`), the door's port.
+    told: [HeaderValue; 3],
+}
+
+impl Visit {
+    /// One by the door of this scheme and port.
+    pub fn new(shared: Arc<Shared>, client: SocketAddr, scheme: &'static str, port: u16) -> Visit {
+        let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
+        let told = [value(client.ip().to_string()), HeaderValue::from_static(scheme), port.into()];
+        Visit { shared, client, told }
+    }
 }
 
 type Answer = Response<Either<Incoming, Full<Bytes>>>;
@@ -44,13 +58,14 @@ pub async fn answer(request: Request<Incoming>, visit: Arc<Visit>) -> Result<Ans
 }
 
 async fn lead(mut request: Request<Incoming>, visit: &Visit) -> Result<Answer, Answer> {
-    let host = host(&request);
-    let (path, is_head) = (request.uri().path().to_owned(), request.method() == Method::HEAD);
-    let refuse = |code, why: &str| refusal(code, &format!("{host}{path}: {why}"), is_head);
-    let places = match visit.shared.way(&host, &path, visit.client.ip()) {
+    let value = host(&request);
+    let host = value.to_str().unwrap_or_default();
+    let (uri, is_head) = (request.uri().clone(), request.method() == Method::HEAD);
+    let refuse = |code, why: &str| refusal(code, &format!("{host}{}: {why}", uri.path()), is_head);
+    let places: Vec<SocketAddr> = match visit.shared.way(host, uri.path(), visit.client.ip()) {
         Way::Nowhere => return Err(refuse(StatusCode::NOT_FOUND, "no Ingress has a rule for it")),
         Way::Nobody(why) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &why)),
-        Way::Endpoints(places) => places,
+        Way::Endpoints(places) => places.into_iter().map(SocketAddr::V4).collect(),
         Way::Outside(name, port) => match tokio::net::lookup_host((name.as_str(), port)).await {
             Ok(places) => places.collect(),
             Err(error) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("{name}: {error}"))),
@@ -58,9 +73,9 @@ async fn lead(mut request: Request<Incoming>, visit: &Visit) -> Result<Answer, A
     };
     let upgrade = upgrade(request.headers());
     let client = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
-    let request = outgoing(request, &host, upgrade.as_ref(), visit)
+    let request = outgoing(request, &value, upgrade.as_ref(), visit)
         .ok_or_else(|| refuse(StatusCode::BAD_REQUEST, "no request that can be passed on"))?;
-    let mut response = match visit.shared.pool.send(&places, request).await {
+    let mut response = match visit.shared.pool().send(places, request).await {
         Ok(response) => response,
         Err(why) => return Err(refuse(StatusCode::BAD_GATEWAY, &why)),
     };
@@ -77,9 +92,10 @@ async fn lead(mut request: Request<Incoming>, visit: &Visit) -> Result<Answer, A
 }
 
 /// The host that was asked for: in the request's own line, or its header; empty when it is told by neither.
-fn host(request: &Request<Incoming>) -> String {
-    let header = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    request.uri().authority().map(|authority| authority.as_str()).or_else(header).unwrap_or_default().to_owned()
+fn host(request: &Request<Incoming>) -> HeaderValue {
+    let header = || request.headers().get(header::HOST).filter(|host| host.to_str().is_ok()).cloned();
+    let authority = request.uri().authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+    authority.or_else(header).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// The protocol that the client wants to go over to.
@@ -92,7 +108,7 @@ fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 /// The request as an endpoint gets it. None for what has no path, such as CONNECT.
 fn outgoing(
     request: Request<Incoming>,
-    host: &str,
+    host: &HeaderValue,
     upgrade: Option<&HeaderValue>,
     visit: &Visit,
 ) -> Option<Request<Body>> {
@@ -105,19 +121,19 @@ fn outgoing(
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         parts.headers.insert(header::UPGRADE, protocol.clone());
     }
-    let client = visit.client.ip().to_string();
     // Nobody before this proxy is trusted to say who the client is, as with ingress-nginx unless it is told otherwise.
+    let [client, scheme, port] = &visit.told;
     let told = [
-        ("host", host),
-        ("x-real-ip", &client),
-        ("x-forwarded-for", &client),
-        ("x-forwarded-host", host),
-        ("x-forwarded-port", &visit.port.to_string()),
-        ("x-forwarded-proto", visit.scheme),
-        ("x-forwarded-scheme", visit.scheme),
+        (header::HOST, host),
+        (REAL_IP, client),
+        (FORWARDED_FOR, client),
+        (FORWARDED_HOST, host),
+        (FORWARDED_PORT, port),
+        (FORWARDED_PROTO, scheme),
+        (FORWARDED_SCHEME, scheme),
     ];
     for (name, value) in told {
-        parts.headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value).ok()?);
+        parts.headers.insert(name, value.clone());
     }
     let body = if body.is_end_stream() { Either::Right(Empty::new()) } else { Either::Left(body) };
     Some(Request::from_parts(parts, body))
@@ -128,13 +144,16 @@ fn strip(headers: &mut HeaderMap) {
     let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named: Vec<HeaderName> =
         named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
-    for name in OF_NEIGHBOURS.into_iter().chain(named) {
+    for name in OF_NEIGHBOURS.iter().chain(&named) {
         headers.remove(name);
     }
 }
 
 /// Clients of HTTP/2 may tell cookies one by one; before it they are one line (RFC 9113, 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::COOKIE) {
+        return;
+    }
     let cookies: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if cookies.len() > 1
         && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))

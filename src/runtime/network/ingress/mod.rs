@@ -9,14 +9,14 @@ mod forward;
 mod pool;
 mod tls;
 
-use super::routes;
+use super::{hands, routes};
 use crate::network::ingress::table::{Found, Table};
 use crate::object::{Key, Resource};
 use crate::world::Report;
 use crate::world::entrance::{Backend, BackendPort, Entrance};
-use crate::world::plan::Route;
+use crate::world::plan::{Route, RoutePort};
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -39,16 +39,31 @@ pub struct Proxy {
 #[derive(Default)]
 struct Shared {
     known: Mutex<Known>,
-    pool: pool::Pool,
+    /// One for each thread, which all its connections belong to.
+    pools: [pool::Pool; hands::MOST],
 }
 
 /// What was ordered, and what it comes to.
 #[derive(Default)]
 struct Known {
-    routes: HashMap<Key, Route>,
+    routes: HashMap<Key, Led>,
     entrances: HashMap<Key, Arc<Entrance>>,
     table: Arc<Table>,
     certificates: tls::Certificates,
+}
+
+/// Where a Service leads.
+struct Led {
+    route: Route,
+    /// The endpoints of each port, as they are connected to.
+    places: Vec<Vec<SocketAddrV4>>,
+}
+
+impl Led {
+    fn to(route: Route) -> Led {
+        let places = |port: &RoutePort| port.endpoints.iter().filter_map(|one| one.parse().ok()).collect();
+        Led { places: route.ports.iter().map(places).collect(), route }
+    }
 }
 
 /// What becomes of a request.
@@ -58,7 +73,7 @@ enum Way {
     /// There is a rule, and at this moment nobody behind it: why.
     Nobody(String),
     /// To the first of these that takes it.
-    Endpoints(Vec<SocketAddr>),
+    Endpoints(Vec<SocketAddrV4>),
     /// To a host outside (a Service of type ExternalName).
     Outside(String, u16),
 }
@@ -69,11 +84,13 @@ impl Proxy {
         let mut known = self.shared.known();
         let before = match route.leads_nowhere() {
             true => known.routes.remove(service),
-            false => known.routes.insert(service.clone(), route.clone()),
+            false => known.routes.insert(service.clone(), Led::to(route.clone())),
         };
         let has = |endpoint: &str| route.ports.iter().any(|port| port.endpoints.iter().any(|one| **one == *endpoint));
-        let lost = before.iter().flat_map(|route| &route.ports).flat_map(|port| &port.endpoints);
-        lost.filter(|endpoint| !has(endpoint)).for_each(|endpoint| self.shared.pool.forget(endpoint));
+        let lost = before.iter().flat_map(|led| &led.route.ports).flat_map(|port| &port.endpoints);
+        for endpoint in lost.filter(|endpoint| !has(endpoint)) {
+            self.shared.pools.iter().for_each(|pool| pool.forget(endpoint));
+        }
     }
 
     /// Takes in what an Ingress lets in; the first one opens the doors. `state` is the cluster's folder.
@@ -100,7 +117,7 @@ impl Proxy {
         let (changed, mut changes) = unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = self.shared.clone();
-        let run = async move {
+        let run = async move || {
             let mut doors = doors::Doors::new(state, tell);
             while changes.recv().await.is_some() {
                 while changes.try_recv().is_ok() {}
@@ -108,7 +125,8 @@ impl Proxy {
                 doors.adjust(&shared).await;
             }
         };
-        std::thread::Builder::new().name("ingress".into()).spawn(move || runtime.block_on(run))?;
+        let work = move || tokio::task::LocalSet::new().block_on(&runtime, run());
+        std::thread::Builder::new().name("ingress".into()).spawn(work)?;
         Ok(changed)
     }
 }
@@ -116,6 +134,11 @@ impl Proxy {
 impl Shared {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connections to endpoints that belong to this thread.
+    fn pool(&self) -> &pool::Pool {
+        &self.pools[hands::Hands::number() % hands::MOST]
     }
 
     /// Where a request goes, at this moment.
@@ -137,17 +160,18 @@ impl Known {
 
     fn behind(&self, backend: &Backend, client: IpAddr, aliases: usize) -> Way {
         let name = &backend.service.name;
-        let Some(route) = self.routes.get(&backend.service) else {
+        let Some(Led { route, places }) = self.routes.get(&backend.service) else {
             return Way::Nobody(format!("there is no Service {name:?}"));
         };
         let no_port = || match &backend.port {
             BackendPort::Number(number) => Way::Nobody(format!("Service {name:?} has no port {number}")),
             BackendPort::Name(port) => Way::Nobody(format!("Service {name:?} has no port {port:?}")),
         };
-        let port = route.ports.iter().find(|port| match &backend.port {
+        let is_it = |port: &&RoutePort| match &backend.port {
             BackendPort::Number(number) => port.port == *number,
             BackendPort::Name(name) => port.name == *name,
-        });
+        };
+        let port = route.ports.iter().find(is_it);
         if !route.alias.is_empty() {
             // Such a Service need not list its ports.
             let number = match &backend.port {
@@ -163,17 +187,15 @@ impl Known {
                 (None, _) => no_port(),
             };
         }
-        let Some(port) = port else { return no_port() };
-        let endpoints: Vec<SocketAddrV4> = port.endpoints.iter().filter_map(|one| one.parse().ok()).collect();
+        let found = route.ports.iter().zip(places).find(|(port, _)| is_it(port));
+        let Some((port, places)) = found else { return no_port() };
         let client = match client {
             IpAddr::V4(client) => client,
             IpAddr::V6(_) => Ipv4Addr::LOCALHOST,
         };
-        let endpoints = routes::in_order(endpoints, port.sticky, client, routes::chance());
-        if endpoints.is_empty() {
-            Way::Nobody(format!("Service {name:?} has no ready endpoint"))
-        } else {
-            Way::Endpoints(endpoints.into_iter().map(SocketAddr::V4).collect())
+        match routes::in_order(places.clone(), port.sticky, client, routes::chance()) {
+            endpoints if endpoints.is_empty() => Way::Nobody(format!("Service {name:?} has no ready endpoint")),
+            endpoints => Way::Endpoints(endpoints),
         }
     }
 }
@@ -190,7 +212,6 @@ fn inside(name: &str) -> Option<Key> {
 mod tests {
     use super::*;
     use crate::object::Str;
-    use crate::world::plan::RoutePort;
 
     fn way(known: &Known, service: &str) -> String {
         let service = Key::new(Resource("services"), "shop", service);
@@ -206,8 +227,9 @@ mod tests {
     #[test]
     fn names_lead_outside_or_to_services() {
         let mut known = Known::default();
-        let mut lead =
-            |name: &str, route: Route| known.routes.insert(Key::new(Resource("services"), "shop", name), route);
+        let mut lead = |name: &str, route: Route| {
+            known.routes.insert(Key::new(Resource("services"), "shop", name), Led::to(route))
+        };
         let alias = |name: &str| Route { alias: name.into(), ..Route::default() };
         let route = |port: u16, endpoints: Vec<Str>| {
             let (name, protocol) = ("".into(), "TCP".into());

@@ -1,57 +1,66 @@
 //! Connections to endpoints, kept for the next request.
+//!
+//! One is kept from its answer's head on, while the rest still comes: whoever takes it next looks whether it is free. Those that were
+//! kept longest are looked at first, since they are free most likely; then nobody has to wait for the end of an answer to keep it.
 
 use http_body_util::{Either, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// A body on its way to an endpoint, as it comes in; or none.
 pub type Body = Either<Incoming, Empty<Bytes>>;
 
-/// Connections that are kept for each endpoint.
+/// Connections that are kept for each endpoint while nobody uses them, about.
 const KEPT: usize = 64;
+/// So many are looked at for one that is free.
+const TRIED: usize = 8;
 /// How long an endpoint may take to be connected to; hosts outside may be far away.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-type Idle = HashMap<SocketAddr, Vec<SendRequest<Body>>>;
+type Kept = HashMap<SocketAddr, VecDeque<SendRequest<Body>>>;
 
-/// The connections that nobody uses at this moment.
-#[derive(Clone, Default)]
-pub struct Pool(Arc<Mutex<Idle>>);
+/// The connections of a thread.
+#[derive(Default)]
+pub struct Pool(Mutex<Kept>);
 
 impl Pool {
-    fn idle(&self) -> MutexGuard<'_, Idle> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes what is kept for an endpoint that has left.
     pub fn forget(&self, endpoint: &str) {
-        let mut idle = self.idle();
-        if !idle.is_empty()
+        let mut kept = self.kept();
+        if !kept.is_empty()
             && let Ok(endpoint) = endpoint.parse()
         {
-            idle.remove(&endpoint);
+            kept.remove(&endpoint);
         }
     }
 
     /// Sends a request to the first place that takes it. A request that no server can have seen goes to the next one, and one that
     /// asks for nothing but an answer is repeated when a kept connection was closed under it, as nginx does.
-    pub async fn send(&self, places: &[SocketAddr], request: Request<Body>) -> Result<Response<Incoming>, String> {
+    pub async fn send(
+        &self,
+        places: impl IntoIterator<Item = SocketAddr>,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, String> {
         let again = is_repeatable(&request).then(|| copy(&request));
         let (mut request, mut why) = (request, String::new());
         for place in places {
             loop {
-                let kept = self.take(place);
+                let kept = self.take(&place);
                 let was_kept = kept.is_some();
                 let mut sender = match kept {
                     Some(sender) => sender,
-                    None => match connect(place).await {
+                    None => match connect(&place).await {
                         Ok(sender) => sender,
                         Err(error) => {
                             why = format!("dial tcp {place}: {error}");
@@ -61,7 +70,7 @@ impl Pool {
                 };
                 let mut failed = match sender.try_send_request(request).await {
                     Ok(response) => {
-                        self.keep(*place, sender);
+                        self.keep(place, sender);
                         return Ok(response);
                     }
                     Err(failed) => failed,
@@ -81,30 +90,31 @@ impl Pool {
     }
 
     fn take(&self, place: &SocketAddr) -> Option<SendRequest<Body>> {
-        let mut idle = self.idle();
-        let kept = idle.get_mut(place)?;
-        while let Some(sender) = kept.pop() {
+        let mut all = self.kept();
+        let kept = all.get_mut(place)?;
+        for _ in 0..TRIED.min(kept.len()) {
+            let sender = kept.pop_front()?;
             if sender.is_ready() {
                 return Some(sender);
             }
+            if !sender.is_closed() {
+                kept.push_back(sender);
+            }
         }
-        idle.remove(place);
+        if kept.is_empty() {
+            all.remove(place);
+        }
         None
     }
 
-    /// Keeps a connection once its answer has been carried.
-    fn keep(&self, place: SocketAddr, mut sender: SendRequest<Body>) {
-        let pool = self.clone();
-        tokio::spawn(async move {
-            if sender.ready().await.is_ok() {
-                let mut idle = pool.idle();
-                let kept = idle.entry(place).or_default();
-                kept.retain(|sender| !sender.is_closed());
-                if kept.len() < KEPT {
-                    kept.push(sender);
-                }
-            }
-        });
+    fn keep(&self, place: SocketAddr, sender: SendRequest<Body>) {
+        let mut all = self.kept();
+        let kept = all.entry(place).or_default();
+        kept.push_back(sender);
+        // As many as should be kept are free, and this one more.
+        if kept.get(KEPT).is_some_and(|sender| sender.is_ready() || sender.is_closed()) {
+            kept.pop_front();
+        }
     }
 }
 
