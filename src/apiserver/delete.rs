@@ -25,7 +25,7 @@ const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Deletes an object, or marks it: `changed` in the answer is false when it only was marked further.
 pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteOptions) -> Result<Reply> {
-    let old = read::get(ledger, key)?;
+    let old = read::exact(ledger, key)?;
     check_preconditions(kind, &old, options)?;
     if kind.resource == "namespaces" && PROTECTED.contains(&&*key.name) {
         return Err(Status::forbidden(kind.resource, &key.name, "this namespace may not be deleted"));

@@ -15,7 +15,7 @@ const MAX_DISRUPTED: usize = 2000;
 /// Evicts a pod; refused with 429 while its budget allows no disruption.
 pub fn evict(ledger: &mut dyn Ledger, key: &Key, options: &DeleteOptions, dry_run: bool) -> Result<Reply> {
     let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
-    let pod = read::get(ledger, key)?;
+    let pod = read::exact(ledger, key)?;
     if !ends_anyway(&pod) {
         let mut budgets = ledger.list(Resource("poddisruptionbudgets.policy"), Some(&key.namespace))?;
         budgets.retain(|budget| selects(budget, &pod));

@@ -30,7 +30,7 @@ pub fn patch(
     part: Part,
     options: &Options,
 ) -> Result<Reply> {
-    let old = read::get(ledger, key)?;
+    let old = read::exact(ledger, key)?;
     let mut new = Object(patched(kind, &old, kind_of_patch, patch)?);
     // What an object is no patch changes.
     for field in ["apiVersion", "kind"] {

@@ -39,7 +39,12 @@ fn fields_match(kind: &Kind, object: &Object, selector: &FieldSelector) -> bool 
     selector.matches(|field| kinds::selectable(kind.resource, object, field).unwrap_or_default())
 }
 
-/// One object, or 404.
+/// One object, or 404 that names it: as the API server answers.
+pub fn exact(ledger: &dyn Ledger, key: &Key) -> Result<Object> {
+    ledger.get(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))
+}
+
+/// One object, or 404 that names its namespace where that is what is missing: as kubectl looks (cli-runtime: `Info.Get`).
 pub fn get(ledger: &dyn Ledger, key: &Key) -> Result<Object> {
     let missing = |ledger: &dyn Ledger| {
         let namespace = Key::new(Resource("namespaces"), "", &key.namespace);

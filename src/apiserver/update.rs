@@ -209,7 +209,7 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) 
 
 /// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
 pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result<Arc<Object>> {
-    let mut object = read::get(ledger, pod)?;
+    let mut object = read::exact(ledger, pod)?;
     let refuse = |detail: String| Status::conflict(Resource("pods/binding"), &pod.name, &detail);
     if !uid.is_empty() && object.uid() != uid {
         return Err(refuse(format!(

@@ -219,7 +219,7 @@ fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<Doomed>, Vec<Failure
         (found, failures) = (Vec::new(), unread);
         for manifest in manifests {
             let located = targets::locate(context, &manifest).and_then(|(kind, key)| {
-                let object = context.look(|ledger| read::get(ledger, &key));
+                let object = context.look(|ledger| read::exact(ledger, &key));
                 let object = object.map_err(|failure| in_file(failure, &manifest.source))?;
                 Ok((Target { kind, object }, Some(manifest.source.clone())))
             });
@@ -236,7 +236,7 @@ fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<Doomed>, Vec<Failure
             }
             _ => {}
         }
-        let scope = Scope { all: args.all, all_namespaces: args.all_namespaces, ..args.which.scope() };
+        let scope = Scope { all: args.all, all_namespaces: args.all_namespaces, blind: true, ..args.which.scope() };
         let (targets, missing) = targets::find(context, &scope)?;
         found = targets.into_iter().map(|target| (target, None)).collect();
         failures = missing;

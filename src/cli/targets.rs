@@ -152,6 +152,8 @@ pub struct Scope<'a> {
     pub all_namespaces: bool,
     /// `--local`: the objects of files as they are written there.
     pub local: bool,
+    /// The verb acts without looking first, as kubectl's delete does: of a missing namespace it hears that the object is.
+    pub blind: bool,
 }
 
 /// Flags that say which objects a verb that changes them is about.
@@ -236,7 +238,8 @@ pub fn find(context: &mut Context, scope: &Scope<'_>) -> Outcome<(Vec<Target>, V
             let (mut found, mut failures) = (Vec::new(), Vec::new());
             for (kind, name) in named {
                 let key = Key::new(kind.resource, context.namespace_of(kind), &name);
-                match context.look(|ledger| read::get(ledger, &key)) {
+                let look = if scope.blind { read::exact } else { read::get };
+                match context.look(|ledger| look(ledger, &key)) {
                     Ok(object) => found.push(Target { kind, object }),
                     Err(failure) => failures.push(failure),
                 }

@@ -10,7 +10,8 @@ use crate::cli::patience::Patience;
 use crate::cli::targets;
 use crate::cli::{Context, Failure, Outcome};
 use crate::object::selector::{FieldSelector, Selector};
-use crate::object::{Key, MIRROR, Object, Reason, Resource, Status};
+use crate::object::{Key, MIRROR, Object, Reason, Resource, Status, time};
+use jiff::SignedDuration;
 use std::time::{Duration, Instant};
 
 /// Drain node in preparation for maintenance.
@@ -80,18 +81,17 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     for target in &found {
         cordon_one(context, target, true, dry_run)?;
     }
-    let mut failed: Vec<(String, String)> = Vec::new();
+    let mut failed: Vec<(String, Vec<String>)> = Vec::new();
     for target in &found {
         let name = target.object.name().to_owned();
-        match drain(&args, context, &name, timeout, dry_run) {
-            Ok(()) => context.say(&format!("node/{name} drained{}", dry_run.suffix()))?,
-            Err(Failure::Plain(why)) => {
-                context
-                    .tell(&format!("error: unable to drain node {name:?} due to error: {why}, continuing command..."));
-                failed.push((name, why));
-            }
-            Err(other) => return Err(other),
+        let errors = drain(&args, context, &name, timeout, dry_run)?;
+        if errors.is_empty() {
+            context.say(&format!("node/{name} drained{}", dry_run.suffix()))?;
+            continue;
         }
+        let why = together(&errors);
+        context.tell(&format!("error: unable to drain node {name:?} due to error: {why}, continuing command..."));
+        failed.push((name, errors));
     }
     if failed.is_empty() {
         return Ok(());
@@ -100,32 +100,61 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     for (name, _) in &failed {
         context.tell(&format!(" {name}"));
     }
-    for (_, why) in &failed {
-        let causes = why.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(why);
-        for cause in causes.split(", cannot delete ").enumerate().map(|(at, cause)| match at {
-            0 => cause.to_owned(),
-            _ => format!("cannot delete {cause}"),
-        }) {
-            context.tell(&cause);
-        }
+    // Of one node each cause has its line, of several each node has.
+    match &failed[..] {
+        [(_, errors)] => errors.iter().for_each(|error| context.tell(error)),
+        several => several.iter().for_each(|(_, errors)| context.tell(&together(errors))),
     }
     Err(Failure::Code(1))
 }
 
-fn drain(args: &Args, context: &mut Context, node: &str, timeout: Option<Duration>, dry_run: DryRun) -> Outcome {
-    let pods = pods_of(args, context, node)?;
-    let chosen = Chosen::of(args, context, pods)?;
+/// Several errors as one text, in the form of Kubernetes' aggregates.
+fn together(errors: &[String]) -> String {
+    match errors {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+/// Moves the pods of one node away; the errors that stand against it.
+fn drain(
+    args: &Args,
+    context: &mut Context,
+    node: &str,
+    timeout: Option<Duration>,
+    dry_run: DryRun,
+) -> Outcome<Vec<String>> {
+    let chosen = chosen(args, context, node)?;
     if !chosen.errors.is_empty() {
-        let text = match &chosen.errors[..] {
-            [one] => one.clone(),
-            several => format!("[{}]", several.join(", ")),
-        };
-        return Err(Failure::plain(text));
+        return Ok(chosen.errors);
     }
     if !chosen.warnings.is_empty() {
         context.warn(&[chosen.warnings.join("; ")]);
     }
-    remove(args, context, chosen.pods, timeout, dry_run)
+    let errors = remove(args, context, chosen.pods, timeout, dry_run)?;
+    if !errors.is_empty() {
+        tell_pending(args, context, node, &together(&errors))?;
+    }
+    Ok(errors)
+}
+
+/// What is left on a node when it could not be drained.
+fn tell_pending(args: &Args, context: &mut Context, node: &str, error: &str) -> Outcome {
+    let left = chosen(args, context, node)?;
+    if !left.pods.is_empty() {
+        context.tell(&format!("There are pending pods in node {node:?} when an error occurred: {error}"));
+        left.pods.iter().for_each(|pod| context.tell(&format!("pod/{}", pod.name())));
+    }
+    if !left.errors.is_empty() {
+        let errors = together(&left.errors);
+        context.tell(&format!("Following errors occurred while getting the list of pods to delete:\n{errors}"));
+    }
+    Ok(())
+}
+
+fn chosen(args: &Args, context: &mut Context, node: &str) -> Outcome<Chosen> {
+    let pods = pods_of(args, context, node)?;
+    Chosen::of(args, context, pods)
 }
 
 fn pods_of(args: &Args, context: &mut Context, node: &str) -> Outcome<Vec<Object>> {
@@ -145,109 +174,183 @@ struct Chosen {
     errors: Vec<String>,
 }
 
+/// How a filter of kubectl's judges a pod.
+enum Judged {
+    /// It goes.
+    Goes,
+    /// It goes, with a warning.
+    Warned(String),
+    /// It stays, with a warning.
+    Stays(Option<&'static str>),
+    /// It must not be touched.
+    Refused(String),
+}
+
 impl Chosen {
-    /// The filters of kubectl, which all look at a pod in turn: DaemonSets, mirrors, local storage, controllers.
     fn of(args: &Args, context: &mut Context, pods: Vec<Object>) -> Outcome<Chosen> {
-        let mut found: Vec<(&str, bool, Vec<String>)> = vec![
-            ("DaemonSet-managed Pods (use --ignore-daemonsets to ignore)", args.ignore_daemonsets, Vec::new()),
-            ("Pods with local storage (use --delete-emptydir-data to override)", args.delete_emptydir_data, Vec::new()),
-            ("Pods that declare no controller (use --force to override)", args.force, Vec::new()),
-        ];
         let mut chosen = Chosen::default();
+        let (mut warnings, mut errors) = (Vec::new(), Vec::new());
         for pod in pods {
             let name = format!("{}/{}", pod.namespace(), pod.name());
-            let ended = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
-            if pod.annotation(MIRROR).is_some() {
-                continue;
-            }
-            if is_of_daemon_set(context, &pod)? && !ended {
-                found[0].2.push(name);
-                continue;
-            }
-            let has_data = pod.items(&["spec", "volumes"]).iter().any(|volume| volume.get("emptyDir").is_some());
-            let (local, alone) = (has_data && !ended, pod.controller().is_none() && !ended);
-            if local {
-                found[1].2.push(name.clone());
-            }
-            if alone && (!local || args.delete_emptydir_data) {
-                found[2].2.push(name);
-            }
-            chosen.pods.push(pod);
-        }
-        let words = [
-            "ignoring DaemonSet-managed Pods",
-            "deleting Pods with local storage",
-            "deleting Pods that declare no controller",
-        ];
-        for ((what, allowed, names), warning) in found.into_iter().zip(words) {
-            match (names.is_empty(), allowed) {
-                (true, _) => {}
-                (false, true) if warning.contains("local storage") => {}
-                (false, true) => chosen.warnings.push(format!("{warning}: {}", names.join(", "))),
-                (false, false) => chosen.errors.push(format!("cannot delete {what}: {}", names.join(", "))),
+            match judge(args, context, &pod)? {
+                Judged::Goes => chosen.pods.push(pod),
+                Judged::Warned(warning) => {
+                    note(&mut warnings, warning, name);
+                    chosen.pods.push(pod);
+                }
+                Judged::Stays(warning) => {
+                    warning.into_iter().for_each(|text| note(&mut warnings, text.into(), name.clone()))
+                }
+                Judged::Refused(error) => note(&mut errors, error, name),
             }
         }
+        let told = |(what, names): (String, Vec<String>)| format!("{what}: {}", names.join(", "));
+        chosen.warnings = warnings.into_iter().map(told).collect();
+        chosen.errors = errors.into_iter().map(told).map(|text| format!("cannot delete {text}")).collect();
         Ok(chosen)
     }
 }
 
-fn is_of_daemon_set(context: &mut Context, pod: &Object) -> Outcome<bool> {
-    let Some(owner) = pod.controller().filter(|owner| owner.kind == "DaemonSet") else { return Ok(false) };
-    let key = Key::new(Resource("daemonsets.apps"), pod.namespace(), &owner.name);
-    context.look(|ledger| ledger.exists(&key))
+/// Adds a pod's name to those of which the same is said.
+fn note(said: &mut Vec<(String, Vec<String>)>, what: String, name: String) {
+    match said.iter_mut().find(|(known, _)| *known == what) {
+        Some((_, names)) => names.push(name),
+        None => said.push((what, vec![name])),
+    }
 }
 
-/// Evicts all, trying again what is refused for now, and waits until all are gone.
+/// The filters of kubectl in their order: the first that keeps a pod ends it, the last that warns is heard
+/// (`pkg/drain/filters.go`).
+fn judge(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Judged> {
+    let ended = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
+    let skip = args.skip_wait_for_delete_timeout;
+    if pod.annotation(MIRROR).is_some() || is_late(pod, skip, context) {
+        return Ok(Judged::Stays(None));
+    }
+    let owner = pod.controller();
+    let mut judged = Judged::Goes;
+    if let Some(owner) = owner.as_ref().filter(|owner| owner.kind == "DaemonSet" && !ended) {
+        let key = Key::new(Resource("daemonsets.apps"), pod.namespace(), &owner.name);
+        if context.look(|ledger| ledger.exists(&key))? {
+            return Ok(match args.ignore_daemonsets {
+                true => Judged::Stays(Some("ignoring DaemonSet-managed Pods")),
+                false => Judged::Refused("DaemonSet-managed Pods (use --ignore-daemonsets to ignore)".into()),
+            });
+        }
+        let missing = Status::not_found(key.resource, &key.name).message;
+        if !args.force {
+            return Ok(Judged::Refused(missing));
+        }
+        judged = Judged::Warned(missing);
+    }
+    if ended {
+        return Ok(Judged::Goes);
+    }
+    if pod.items(&["spec", "volumes"]).iter().any(|volume| volume.get("emptyDir").is_some()) {
+        if !args.delete_emptydir_data {
+            let text = "Pods with local storage (use --delete-emptydir-data to override)";
+            return Ok(Judged::Refused(text.into()));
+        }
+        judged = Judged::Goes;
+    }
+    Ok(match (owner, args.force) {
+        (Some(_), _) => judged,
+        (None, true) => Judged::Warned("deleting Pods that declare no controller".into()),
+        (None, false) => Judged::Refused("Pods that declare no controller (use --force to override)".into()),
+    })
+}
+
+/// Whether a pod is marked for deletion for longer than is to be waited.
+fn is_late(pod: &Object, skip: i64, context: &Context) -> bool {
+    pod.deletion().is_some_and(|at| skip > 0 && context.now().duration_since(at).as_secs() > skip)
+}
+
+/// A pod on its way.
+struct Going {
+    pod: Object,
+    /// When it is tried again. None once it was accepted.
+    retry: Option<Instant>,
+}
+
+/// Evicts all, trying again what is refused for now, and waits until all are gone; the errors of those that do not go.
 fn remove(
     args: &Args,
     context: &mut Context,
     pods: Vec<Object>,
     timeout: Option<Duration>,
     dry_run: DryRun,
-) -> Outcome {
-    let word = if args.disable_eviction { "deleting" } else { "evicting" };
-    for pod in &pods {
-        context.tell(&format!("{word} pod {}/{}{}", pod.namespace(), pod.name(), dry_run.suffix()));
-    }
+) -> Outcome<Vec<String>> {
     if dry_run != DryRun::None {
-        return Ok(());
+        let word = if args.disable_eviction { "deleting" } else { "evicting" };
+        for pod in &pods {
+            let text = format!("{word} pod {}/{}{}", pod.namespace(), pod.name(), dry_run.suffix());
+            if dry_run == DryRun::Client { context.say(&text)? } else { context.tell(&text) }
+        }
+        return Ok(Vec::new());
     }
-    let until = timeout.map(|timeout| Instant::now() + timeout);
-    let patience = Patience::new(context, timeout)?;
-    let (mut waiting, mut leaving) = (pods, Vec::new());
-    let mut next_try = Instant::now();
+    let until = timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| Instant::now() + timeout);
+    let patience = Patience::with_control_plane(context, None)?;
+    let now = Instant::now();
+    let mut going: Vec<Going> = pods.into_iter().map(|pod| Going { pod, retry: Some(now) }).collect();
+    let mut errors = Vec::new();
     loop {
-        if Instant::now() >= next_try && !waiting.is_empty() {
-            let mut refused = Vec::new();
-            for pod in waiting {
-                match remove_one(args, context, &pod)? {
-                    Some(why) => {
-                        context.tell(&format!(
-                            "error when evicting pods/{:?} -n {:?} (will retry after 5s): {why}",
-                            pod.name(),
-                            pod.namespace()
-                        ));
-                        refused.push(pod);
-                    }
-                    None => leaving.push(pod),
-                }
+        let mut tried = Vec::new();
+        for one in going {
+            if one.retry.is_none_or(|at| at > Instant::now()) {
+                tried.push(one);
+                continue;
             }
-            waiting = refused;
-            next_try = Instant::now() + RETRY;
+            match remove_one(args, context, &one.pod)? {
+                Removed::Accepted => tried.push(Going { retry: None, ..one }),
+                Removed::Later => tried.push(Going { retry: Some(Instant::now() + RETRY), ..one }),
+                Removed::Never(error) => errors.push(error),
+            }
         }
-        leaving = still_there(args, context, leaving)?;
-        if waiting.is_empty() && leaving.is_empty() {
-            return Ok(());
+        going = tried;
+        going = still_there(args, context, going)?;
+        if going.is_empty() {
+            return Ok(errors);
         }
-        if !patience.wait() || until.is_some_and(|until| Instant::now() >= until) {
-            return Err(Failure::plain(format!("drain did not complete within {}", args.timeout)));
+        if until.is_some_and(|until| Instant::now() >= until) {
+            errors.extend(late(args, &going, timeout.unwrap_or_default()));
+            return Ok(errors);
         }
+        patience.wait();
     }
 }
 
-/// Evicts, or deletes, one pod; the reason when it is refused for now.
-fn remove_one(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Option<String>> {
-    let Some(kind) = crate::kinds::by_name("pods") else { return Ok(None) };
+/// What is said when the time is over: of each pod for itself, or once of pods that were deleted.
+fn late(args: &Args, going: &[Going], timeout: Duration) -> Vec<String> {
+    let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
+    let reached = format!("global timeout reached: {}", time::format_duration(timeout));
+    if args.disable_eviction {
+        return vec![reached];
+    }
+    let told = |Going { pod, retry }: &Going| match retry {
+        Some(_) => format!("error when evicting pods/{:?} -n {:?}: {reached}", pod.name(), pod.namespace()),
+        None => format!(
+            "error when waiting for pod {:?} in namespace {:?} to terminate: {reached}",
+            pod.name(),
+            pod.namespace()
+        ),
+    };
+    going.iter().map(told).collect()
+}
+
+/// What came of one try.
+enum Removed {
+    Accepted,
+    Later,
+    Never(String),
+}
+
+/// Evicts, or deletes, one pod.
+fn remove_one(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Removed> {
+    let Some(kind) = crate::kinds::by_name("pods") else { return Ok(Removed::Accepted) };
+    let (name, namespace) = (pod.name(), pod.namespace());
+    if !args.disable_eviction {
+        context.tell(&format!("evicting pod {namespace}/{name}"));
+    }
     let key = key_of(kind, pod);
     let grace = Some(args.grace_period).filter(|grace| *grace >= 0);
     let options = DeleteOptions { grace, uid: Some(pod.uid().to_owned()), ..DeleteOptions::default() };
@@ -255,31 +358,37 @@ fn remove_one(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Optio
         true => delete(ledger, kind, &key, &options),
         false => evict(ledger, &key, &options, false),
     });
-    match done {
-        Ok(_) => Ok(None),
-        Err(Status { reason: Reason::TooManyRequests, message, .. }) => Ok(Some(message)),
-        Err(status) if status.reason == Reason::NotFound => Ok(None),
-        Err(status) => {
-            Err(Failure::plain(format!("error when evicting pods/{:?} -n {:?}: {status}", pod.name(), pod.namespace())))
+    Ok(match done {
+        Ok(_) => Removed::Accepted,
+        Err(status) if status.reason == Reason::NotFound => Removed::Accepted,
+        Err(Status { reason: Reason::TooManyRequests, message, .. }) => {
+            let why = format!("error when evicting pods/{name:?} -n {namespace:?} (will retry after 5s): {message}");
+            context.tell(&why);
+            Removed::Later
         }
-    }
+        Err(status) if args.disable_eviction => Removed::Never(status.message),
+        Err(status) => {
+            Removed::Never(format!("error when evicting pods/{name:?} -n {namespace:?}: {}", status.message))
+        }
+    })
 }
 
-/// Those that are not gone yet; says of the others that they are.
-fn still_there(args: &Args, context: &mut Context, pods: Vec<Object>) -> Outcome<Vec<Object>> {
+/// Those that are not gone yet; says of the others that they are, or that they are waited for no longer.
+fn still_there(args: &Args, context: &mut Context, going: Vec<Going>) -> Outcome<Vec<Going>> {
     let mut still = Vec::new();
-    for pod in pods {
-        let key = Key::new(Resource("pods"), pod.namespace(), pod.name());
-        let now = context.look(|ledger| ledger.get(&key))?.filter(|now| now.uid() == pod.uid());
+    for one in going {
+        let key = Key::new(Resource("pods"), one.pod.namespace(), one.pod.name());
+        let now = context.look(|ledger| ledger.get(&key))?.filter(|now| now.uid() == one.pod.uid());
         let skip = args.skip_wait_for_delete_timeout;
-        let is_late = |now: &Object| {
-            now.deletion().is_some_and(|at| skip > 0 && context.now().duration_since(at).as_secs() > skip)
-        };
-        match now.filter(|now| !is_late(now)) {
-            Some(_) => still.push(pod),
+        match now {
+            Some(now) if is_late(&now, skip, context) => {
+                let name = one.pod.name();
+                context.say(&format!("pod {name:?} has DeletionTimestamp older than {skip} seconds, skipping"))?;
+            }
+            Some(_) => still.push(one),
             None => {
                 let word = if args.disable_eviction { "deleted" } else { "evicted" };
-                context.say(&format!("pod/{} {word}", pod.name()))?;
+                context.say(&format!("pod/{} {word}", one.pod.name()))?;
             }
         }
     }
