@@ -8,10 +8,10 @@ use crate::world::facts::Throttled;
 use crate::world::{Effect, Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
 
-/// Tells what has changed. Simulated pods have no events: nothing has happened.
+/// Tells what has changed.
 pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut Plan) {
     if pod.simulated {
-        return;
+        return of_lacking(pod, order, new, plan);
     }
     if pod.status.start_time.is_none() {
         let fields = unsupported::fields(&pod.object.0["spec"], "spec").into_iter();
@@ -25,11 +25,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
             );
         }
     }
-    let was_blocked =
-        conditions::known(pod, "PodReadyToStartContainers").is_some_and(|condition| condition.status == "False");
-    if let Some(blocked) = order.blocked.as_ref().filter(|_| !was_blocked) {
-        plan.event(pod.row, EventType::Warning, blocked.reason, &*blocked.message);
-    }
+    of_blocked(pod, order, plan);
     if new.reason != pod.status.reason && new.reason.as_deref() == Some(deadlines::REASON) {
         plan.event(pod.row, EventType::Normal, deadlines::REASON, deadlines::MESSAGE);
     }
@@ -46,13 +42,11 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         ports::tell_refused(pod, plan);
     }
     ports::tell_denied(pod, plan);
-    let lists = [&new.init_container_statuses, &new.container_statuses, &new.ephemeral_container_statuses];
-    let statuses = || lists.into_iter().flatten().flatten();
     for (member, step) in pod.members.iter().zip(&order.steps) {
         let mut tell = Teller { pod, member, plan };
         tell.started();
         tell.lost();
-        if let Some(status) = statuses().find(|status| status.name == member.spec.name) {
+        if let Some(status) = status_of(new, member) {
             tell.waiting(status);
         }
         if !pod.is_staged() {
@@ -61,6 +55,30 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         }
         tell.stopped(step);
     }
+}
+
+/// Of simulated pods nothing is told but what keeps them from starting: nothing else has happened.
+fn of_lacking(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut Plan) {
+    of_blocked(pod, order, plan);
+    for (member, step) in pod.members.iter().zip(&order.steps) {
+        if let (Step::Misconfigured(_), Some(status)) = (step, status_of(new, member)) {
+            Teller { pod, member, plan }.waiting(status);
+        }
+    }
+}
+
+/// Why no container of the pod can be made, once.
+fn of_blocked(pod: &LocalPod, order: &Order, plan: &mut Plan) {
+    let was_blocked =
+        conditions::known(pod, "PodReadyToStartContainers").is_some_and(|condition| condition.status == "False");
+    if let Some(blocked) = order.blocked.as_ref().filter(|_| !was_blocked) {
+        plan.event(pod.row, EventType::Warning, blocked.reason, &*blocked.message);
+    }
+}
+
+fn status_of<'a>(new: &'a PodStatus, member: &Member) -> Option<&'a ContainerStatus> {
+    let lists = [&new.init_container_statuses, &new.container_statuses, &new.ephemeral_container_statuses];
+    lists.into_iter().flatten().flatten().find(|status| status.name == member.spec.name)
 }
 
 /// The part of the spec that an event about a container is about.

@@ -111,7 +111,11 @@ impl<'a> LocalPod<'a> {
             world.facts.pods.get(&row.uid).map(Cow::Borrowed)
         };
         let members = members(world, &spec, &status, facts.as_deref());
-        Some(LocalPod { world, row, object, spec, status, facts, members, simulated: node.simulated })
+        let mut pod = LocalPod { world, row, object, spec, status, facts, members, simulated: node.simulated };
+        if pod.simulated {
+            simulate::hold_back(&mut pod);
+        }
+        Some(pod)
     }
 
     /// Whether the phase as last written is final.
@@ -155,6 +159,12 @@ impl Member {
     /// Whether a process of it runs or is about to.
     pub fn lives(&self) -> bool {
         matches!(self.state, State::Starting { .. } | State::Running { .. })
+    }
+
+    /// The machine knows nothing of it: where it stands is what status tells.
+    pub fn forget(&mut self, now: Time) {
+        self.facts = None;
+        (self.attempt, self.state, self.last) = from_status(now, self.old.as_ref());
     }
 
     /// How its attempt ended.

@@ -3,19 +3,26 @@
 //! Nothing is ordered for them: their facts are computed from spec, status and time, so that any number of them costs no process,
 //! no memory, and nothing to find again after a restart of the control plane.
 //! Annotations (under `kloop.dev/simulate-` or `fake/`) make them behave otherwise: `exit: "N"` ends a pod that never restarts with
-//! code N after a second, `ready: "false"` is never ready, `crash: "true"` waits in CrashLoopBackOff.
+//! code N after a second, `ready: "false"` is never ready, `crash: "true"` ends with code 1 as soon as it is started, and is
+//! restarted by Kubernetes' clock (`fake/crash` stands still in CrashLoopBackOff, as the recordings have it).
+//! What a pod cannot start without, its ConfigMaps and Secrets, it waits for as on a machine ([`hold_back`]).
 
 use super::container_status::api_time;
-use super::pod::{LocalPod, Member, Role};
+use super::pod::{LocalPod, Member, Role, State};
+use super::{backoff, environment, volumes};
 use crate::object::{Object, Time};
 use crate::world::{ContainerFacts, ContainerState, Ended, PodFacts, ProbeFacts, ProbeKind, Row, Script, World};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{
-    ContainerState as ApiState, ContainerStateWaiting, ContainerStatus, PodSpec, PodStatus,
+    ConfigMapProjection, Container, ContainerState as ApiState, ContainerStateWaiting, ContainerStatus, PodSpec,
+    PodStatus, Volume, VolumeProjection,
 };
 
-/// How many restarts a pretended crash loop has had.
+/// How many restarts a crash loop that stands still has had.
 const CRASHES: i32 = 3;
+
+/// On a node: its pods start whatever they lack (`ignore`), as those of the recordings' stand-in did.
+const MISSING: &str = "kloop.dev/simulate-missing";
 
 /// How a container of this pod is to behave on a machine that pretends.
 pub fn script(pod: &Object, spec: &PodSpec, role: Role) -> Option<Script> {
@@ -39,10 +46,16 @@ pub fn pretend(world: &World, row: &Row, pod: &Object, spec: &PodSpec, status: &
     let all = init.chain(spec.containers.iter().map(|container| (container, Role::Main)));
     let all = all.map(|(container, role)| (container.name.as_str(), role));
     let added = spec.ephemeral_containers.iter().flatten().map(|container| (container.name.as_str(), Role::Ephemeral));
+    let statuses = [&status.init_container_statuses, &status.container_statuses];
     let containers = all.chain(added).map(|(name, role)| {
-        let state = state(world.now, started, script(pod, spec, role));
+        let old = statuses.into_iter().flatten().flatten().find(|status| status.name == name);
+        let began = began(world.now, started, old);
+        if role == Role::Main && annotation_of_ours(pod, "crash") == Some("true") {
+            return (name.into(), crashed(world, spec, began));
+        }
+        let state = state(world.now, began, script(pod, spec, role));
         let probes = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness, ProbeKind::PostStart];
-        let content = ProbeFacts { successes: i32::MAX, last: Some(started), ..ProbeFacts::default() };
+        let content = ProbeFacts { successes: i32::MAX, last: Some(began), ..ProbeFacts::default() };
         let probes = probes.into_iter().map(|kind| (kind, content.clone())).collect();
         (name.into(), ContainerFacts { probes, ..ContainerFacts::new(0, state) })
     });
@@ -60,10 +73,118 @@ pub fn wake(pod: &LocalPod) -> Option<Time> {
     if !pod.simulated {
         return None;
     }
-    let started = pod.status.start_time.as_ref().map_or(pod.world.now, |time| time.0);
-    let exits = pod.members.iter().filter(|member| member.lives());
-    let exits = exits.filter_map(|member| script(&pod.object, &pod.spec, member.role)?.exit);
-    exits.map(|(seconds, _)| ends(started, seconds)).min()
+    let ends = |member: &Member| {
+        let State::Running { since } = &member.state else { return None };
+        let (seconds, _) = script(&pod.object, &pod.spec, member.role)?.exit?;
+        Some(ends(*since, seconds))
+    };
+    pod.members.iter().filter_map(ends).min()
+}
+
+/// When a container's first attempt began: with the pod, unless it had to wait.
+fn began(now: Time, started: Time, old: Option<&ContainerStatus>) -> Time {
+    let Some(state) = old.and_then(|old| old.state.as_ref()) else { return started };
+    let told = |at: &Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| at.as_ref().map(|at| at.0);
+    let running = state.running.as_ref().map(|running| told(&running.started_at));
+    let ended = || state.terminated.as_ref().map(|ended| told(&ended.started_at));
+    if let Some(at) = running.or_else(ended) {
+        return at.unwrap_or(started);
+    }
+    let waits = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+    if waits == Some("CrashLoopBackOff") { started } else { api_time(now).0 }
+}
+
+/// A container that ends with code 1 in the moment in which it is started, and where its restarts have got to by now.
+fn crashed(world: &World, spec: &PodSpec, began: Time) -> ContainerFacts {
+    let ended = |at: Time| Ended {
+        code: 1,
+        signal: None,
+        reason: None,
+        message: String::new(),
+        started: Some(at),
+        finished: at,
+    };
+    let restarts = spec.restart_policy.as_deref() != Some("Never");
+    let (mut attempt, mut end, mut last) = (0, ended(began), None);
+    loop {
+        let pause = backoff::restart(&world.settings, attempt, &end, last.as_ref());
+        let due = end.finished + SignedDuration::from_secs(pause);
+        if !restarts || due > world.now {
+            return ContainerFacts { last, ..ContainerFacts::new(attempt, ContainerState::Ended(end)) };
+        }
+        (attempt, last, end) = (attempt + 1, Some(end), ended(due));
+    }
+}
+
+/// Takes back what was pretended of containers that could not have been started: something that the pod names is missing.
+pub fn hold_back(pod: &mut LocalPod) {
+    let names_any = pod.members.iter().any(|member| refers(&member.spec)) || names_volumes(&pod.spec);
+    if !names_any {
+        return;
+    }
+    let held = held(pod);
+    if !held.is_empty() && !is_carefree(pod) {
+        // Without its volumes there is no pod at all on the machine.
+        pod.facts = pod.facts.take().filter(|_| held.len() < pod.members.len());
+        held.into_iter().for_each(|place| pod.members[place].forget(pod.world.now));
+    }
+}
+
+/// The containers that could not have been started, by their place: all of them where a volume is missing.
+fn held(pod: &mut LocalPod) -> Vec<usize> {
+    let has_begun = |member: &Member| member.old.as_ref().is_some_and(|old| !waits(old));
+    if !pod.members.iter().any(has_begun) {
+        let facts = pod.facts.take();
+        let lacks_volumes = volumes::missing(pod).is_some();
+        pod.facts = facts;
+        if lacks_volumes {
+            return (0..pod.members.len()).collect();
+        }
+    }
+    let mut held = Vec::new();
+    for (place, member) in pod.members.iter().enumerate().filter(|(_, member)| !has_begun(member)) {
+        if refers(&member.spec) && environment::of(pod, member, "").is_err() {
+            held.push(place);
+            if member.role.is_init() {
+                // None of those after it has had its turn.
+                held.extend(place + 1..pod.members.len());
+                break;
+            }
+        }
+    }
+    held
+}
+
+/// Whether a container has not been started yet, as its status tells.
+fn waits(old: &ContainerStatus) -> bool {
+    let waiting = old.state.as_ref().and_then(|state| state.waiting.as_ref());
+    waiting.is_some_and(|waiting| waiting.reason.as_deref() != Some("CrashLoopBackOff"))
+}
+
+/// Whether a container's environment names ConfigMaps or Secrets.
+fn refers(container: &Container) -> bool {
+    let sources = container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref());
+    container.env_from.as_ref().is_some_and(|from| !from.is_empty())
+        || sources.into_iter().any(|from| from.config_map_key_ref.is_some() || from.secret_key_ref.is_some())
+}
+
+/// Whether a volume is made of ConfigMaps or Secrets.
+fn names_volumes(spec: &PodSpec) -> bool {
+    // Every pod mounts this one, and none waits for it.
+    let is_named = |map: &ConfigMapProjection| map.name != "kube-root-ca.crt";
+    let is_part =
+        |source: &VolumeProjection| source.secret.is_some() || source.config_map.as_ref().is_some_and(is_named);
+    let is_one = |volume: &Volume| {
+        let parts = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+        volume.config_map.is_some() || volume.secret.is_some() || parts.into_iter().any(is_part)
+    };
+    spec.volumes.iter().flatten().any(is_one)
+}
+
+/// Whether the node starts its pods whatever they lack.
+fn is_carefree(pod: &LocalPod) -> bool {
+    let node = pod.spec.node_name.as_deref().and_then(|name| pod.world.find("nodes", "", name));
+    node.is_some_and(|node| node.body().annotation(MISSING) == Some("ignore"))
 }
 
 fn state(now: Time, started: Time, script: Option<Script>) -> ContainerState {
@@ -93,7 +214,7 @@ pub fn shape(pod: &LocalPod, member: &Member, mut status: ContainerStatus) -> Co
     if annotation(&pod.object, "ready") == Some("false") {
         status.ready = false;
     }
-    if annotation(&pod.object, "crash") == Some("true") {
+    if stands_crashed(&pod.object) {
         let waiting = ContainerStateWaiting { reason: Some("CrashLoopBackOff".into()), message: None };
         status.state = Some(ApiState { waiting: Some(waiting), ..ApiState::default() });
         status.ready = false;
@@ -103,13 +224,21 @@ pub fn shape(pod: &LocalPod, member: &Member, mut status: ContainerStatus) -> Co
     status
 }
 
-/// Whether the pod pretends to crash over and over; its phase is Running all the same.
+/// Whether the pod stands still in a crash loop; its phase is Running all the same.
 pub fn crashes(pod: &LocalPod) -> bool {
-    pod.simulated && annotation(&pod.object, "crash") == Some("true")
+    pod.simulated && stands_crashed(&pod.object)
+}
+
+fn stands_crashed(pod: &Object) -> bool {
+    pod.annotation("fake/crash") == Some("true")
+}
+
+fn annotation_of_ours<'a>(pod: &'a Object, name: &str) -> Option<&'a str> {
+    pod.annotation(&format!("kloop.dev/simulate-{name}"))
 }
 
 fn annotation<'a>(pod: &'a Object, name: &str) -> Option<&'a str> {
-    pod.annotation(&format!("kloop.dev/simulate-{name}")).or_else(|| pod.annotation(&format!("fake/{name}")))
+    annotation_of_ours(pod, name).or_else(|| pod.annotation(&format!("fake/{name}")))
 }
 
 #[cfg(test)]
@@ -131,12 +260,7 @@ mod tests {
             (json!({"kloop.dev/simulate-exit": "2"}), "Never", "Failed c=Error/0", "PodFailed"),
             (json!({"fake/exit": "2"}), "Always", "Running c+=running/0", "True"),
             (json!({"fake/ready": "false"}), "Always", "Running c=running/0", "ContainersNotReady"),
-            (
-                json!({"kloop.dev/simulate-crash": "true"}),
-                "Always",
-                "Running c=CrashLoopBackOff/3",
-                "ContainersNotReady",
-            ),
+            (json!({"fake/crash": "true"}), "Always", "Running c=CrashLoopBackOff/3", "ContainersNotReady"),
         ];
         for (annotations, policy, expected, ready) in cases {
             let mut machine = Machine::simulated(simulated(annotations.clone(), policy));
@@ -165,6 +289,66 @@ mod tests {
         assert_eq!(machine.summary(), "Succeeded i+=Completed/0 c=Completed/0");
         assert_eq!(machine.container("c")["containerID"], "fake://c");
         assert_eq!(machine.container("c")["state"]["terminated"]["finishedAt"], "2023-11-14T22:13:21Z");
+    }
+
+    #[test]
+    fn a_crash_loop_goes_by_kubernetes_clock() {
+        let crash = json!({"kloop.dev/simulate-crash": "true"});
+        let mut machine = Machine::simulated(simulated(crash.clone(), "Always"));
+        machine.settle();
+        for (second, restarts, pause) in [(5, 1, "10s"), (15, 2, "20s"), (65, 3, "40s"), (1000, 8, "5m0s")] {
+            machine.run_to(second);
+            assert_eq!(machine.summary(), format!("Running c=CrashLoopBackOff/{restarts}"), "{second}");
+            let message = format!("back-off {pause} restarting failed container=c pod=p_default(uid-p)");
+            assert_eq!(machine.container("c")["state"]["waiting"]["message"], message);
+        }
+        assert_eq!(machine.container("c")["lastState"]["terminated"]["exitCode"], 1);
+        assert_eq!(machine.condition("Ready"), "ContainersNotReady");
+        let mut once = Machine::simulated(simulated(crash, "Never"));
+        once.run_to(100);
+        assert_eq!(once.summary(), "Failed c=Error/0");
+    }
+
+    #[test]
+    fn what_a_pod_names_and_nobody_has_made_is_waited_for() {
+        let key = json!({"name": "K", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "k"}}});
+        let volume = json!({"name": "v", "secret": {"secretName": "s"}});
+        let container = json!({"name": "c", "image": "a"});
+        let init = json!([{"name": "i", "image": "a", "env": [key]}]);
+        for (spec, waits, told) in [
+            (
+                json!({"containers": [{"name": "c", "image": "a", "env": [key]}, {"name": "d", "image": "a"}]}),
+                "Pending c=CreateContainerConfigError/0 d+=running/0",
+                "Failed Error: configmap \"cm\" not found",
+            ),
+            (
+                json!({"containers": [container], "initContainers": init}),
+                "Pending i=CreateContainerConfigError/0 c=PodInitializing/0",
+                "Failed Error: configmap \"cm\" not found",
+            ),
+            (
+                json!({"containers": [container], "volumes": [volume]}),
+                "Pending c=ContainerCreating/0",
+                "FailedMount MountVolume.SetUp failed for volume \"v\" : secret \"s\" not found",
+            ),
+        ] {
+            let mut machine = Machine::simulated(pod(spec));
+            machine.run_to(50);
+            assert_eq!(machine.summary(), waits);
+            let events: Vec<String> =
+                machine.events.iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
+            assert_eq!(events, [told]);
+            let meta = |name: &str| json!({"name": name, "namespace": "default", "uid": name});
+            machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"k": "v"}}));
+            machine.put("secrets", json!({"metadata": meta("s")}));
+            machine.settle();
+            assert!(machine.summary().starts_with("Running "), "{}", machine.summary());
+            assert_eq!(machine.condition("Ready"), "True");
+            let started = machine.container("c")["state"]["running"]["startedAt"].clone();
+            assert_eq!(started, "2023-11-14T22:14:10Z", "not before it could be");
+            machine.run_to(500);
+            assert_eq!(machine.container("c")["state"]["running"]["startedAt"], started);
+        }
     }
 
     #[test]

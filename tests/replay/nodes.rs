@@ -40,7 +40,7 @@ fn node(name: &str, cpu: &str, memory: &str, zone: &str, ssd: bool) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": labels, "annotations": {
-            "kloop.dev/runtime": "simulated", "node.alpha.kubernetes.io/ttl": "0",
+            "kloop.dev/runtime": "simulated", "kloop.dev/simulate-missing": "ignore", "node.alpha.kubernetes.io/ttl": "0",
         }},
         "status": {
             "addresses": [{"type": "InternalIP", "address": "10.0.0.97"}, {"type": "Hostname", "address": name}],

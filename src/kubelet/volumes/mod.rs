@@ -43,8 +43,13 @@ pub fn missing(pod: &LocalPod) -> Option<Unready> {
     if pod.facts.is_some() {
         return None;
     }
+    // A machine that only pretends has every kind of volume.
+    let lacks = |volume: &Volume| match pod.simulated {
+        true => files::of(pod, volume)?.err(),
+        false => source(pod, volume).err(),
+    };
     pod.spec.volumes.iter().flatten().find_map(|volume| {
-        let what = source(pod, volume).err()?;
+        let what = lacks(volume)?;
         let message = format!("MountVolume.SetUp failed for volume {:?} : {what}", volume.name);
         Some(Unready { reason: "FailedMount", message })
     })
