@@ -3,6 +3,7 @@
 use super::filter;
 use super::nodes::{self, Candidate};
 use super::score::{self, Ranked};
+use super::volumes::BINDING;
 pub use super::volumes::{ELSEWHERE, NONE_LEFT};
 use super::wants::Wants;
 use crate::object::{Key, Str};
@@ -24,6 +25,15 @@ pub fn explain(world: &World, key: &Key) -> Vec<Verdict> {
     let Some(row) = world.get(key) else { return Vec::new() };
     let (wants, candidates) = (Wants::of(world, row), nodes::candidates(world).collect::<Vec<_>>());
     let asks = filter::Asks::of(world, row, &wants);
+    if let Err(problem) = &asks.storage {
+        // Kubernetes does not come to look at nodes then (VolumeBinding: `PreFilter`).
+        let verdict = |node: &Candidate<'_>| Verdict {
+            node: node.row.key.name.clone(),
+            refused: Some((BINDING, vec![problem.clone()])),
+            scores: Vec::new(),
+        };
+        return candidates.iter().map(verdict).collect();
+    }
     let refused: Vec<_> = candidates.iter().map(|node| filter::refused_by(&asks, node)).collect();
     let fitting = candidates.iter().zip(&refused).filter(|(_, refused)| refused.is_none()).map(|(node, _)| node);
     let fitting: Vec<Ranked> = fitting.map(|node| Ranked::new(node.slot, score::merits(&asks, node))).collect();

@@ -3,6 +3,7 @@
 use super::neighbours::Neighbours;
 use super::nodes::Candidate;
 use super::spread::Spread;
+use super::volume_limits::{self, LIMITS};
 use super::volumes::{self, Storage};
 use super::wants::Wants;
 use super::{affinity, profile_of, tolerations};
@@ -121,6 +122,7 @@ type SurroundingsPlugin = fn(&Asks<'_>, usize) -> Option<Refusal>;
 /// They come after the others.
 const OF_SURROUNDINGS: &[(&str, SurroundingsPlugin)] = &[
     (volumes::RESTRICTIONS, volume_in_use),
+    (LIMITS, volume_limits),
     (volumes::BINDING, volume_binding),
     (volumes::ZONE, volume_zone),
     ("PodTopologySpread", spread),
@@ -182,6 +184,13 @@ fn named_nodes(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
 /// VolumeRestrictions.
 fn volume_in_use(asks: &Asks<'_>, _slot: usize) -> Option<Refusal> {
     asks.storage.as_ref().ok()?.in_use().map(|reason| Refusal::new(reason.into(), false))
+}
+
+/// NodeVolumeLimits.
+fn volume_limits(asks: &Asks<'_>, slot: usize) -> Option<Refusal> {
+    let node = asks.world.fleet().get(slot)?;
+    let is_full = asks.has_claims() && volume_limits::exceeds(asks.world, asks.row, &node.row);
+    is_full.then(|| Refusal::new(volume_limits::TOO_MANY.into(), false))
 }
 
 /// VolumeBinding.

@@ -6,6 +6,7 @@
 
 use super::filter::{self, Asks};
 use super::nodes;
+use super::volume_limits::{self, LIMITS};
 use super::volumes::{BINDING, RESTRICTIONS, ZONE};
 use super::wants::{Wants, Wish};
 use crate::object::Str;
@@ -49,6 +50,7 @@ pub fn wakers(hold: &Hold) -> Vec<&'static str> {
             ],
             BINDING => &["a claim is made or bound", "a volume is made or freed", "a node gets other labels"],
             ZONE => &["a node gets other labels"],
+            LIMITS => &["a pod ends", "a CSINode allows more"],
             RESTRICTIONS => &["the pod that uses its claim ends"],
             _ => &[],
         }
@@ -87,6 +89,9 @@ pub fn is_other(change: Change<'_>) -> bool {
 pub fn helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> bool {
     let Some(row) = change.after.or(change.before) else { return false };
     let held_by = |plugin: &str| hold.causes.contains(plugin);
+    if held_by(LIMITS) && volume_limits::MINDS.contains(&row.key.resource.0) {
+        return true;
+    }
     match row.key.resource.0 {
         "nodes" => node_helps(world, hold, waiting, change),
         "pods" => pod_helps(world, hold, waiting, change),
@@ -150,7 +155,7 @@ fn pod_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> b
         |terms: &[Term], row: Option<&Row>| row.is_some_and(|row| terms.iter().any(|term| term.selects(world, row)));
     hold.causes.iter().any(|cause| match *cause {
         "NodeResourcesFit" => makes_room(world, waiting, change),
-        "NodePorts" => left.is_some(),
+        "NodePorts" | LIMITS => left.is_some(),
         RESTRICTIONS => left.is_some_and(|row| row.key.namespace == waiting.key.namespace),
         "PodTopologySpread" => {
             let leaving = change.after.filter(|row| is.is_some() && row.is_deleting());

@@ -19,6 +19,7 @@ mod preemption;
 mod score;
 mod spread;
 mod tolerations;
+mod volume_limits;
 mod volumes;
 mod wants;
 

@@ -2,7 +2,7 @@
 //!
 //! Claims of a class that waits for its first consumer are met where the pod goes: with a volume that can be had there and fulfils
 //! them, or else with one that is made for them. What was chosen is written together with the binding, so that no two pods take the same
-//! volume. How many volumes a driver can attach to a node is not counted.
+//! volume.
 
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
@@ -370,6 +370,30 @@ mod tests {
             let told = outcome(&documents);
             assert!(told.starts_with(wanted), "{case}: {told}");
         }
+    }
+
+    #[test]
+    fn a_node_takes_no_more_volumes_than_its_drivers_can_attach() {
+        let claims = ["d", "e", "f"].map(|name| claim(name, "1Gi", "made", ""));
+        let limit = |node: &str, most: u32| {
+            format!(
+                "{{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {{name: {node}}}, spec: {{drivers: [{{name: any, nodeID: {node}, allocatable: {{count: {most}}}}}]}}}}"
+            )
+        };
+        let other = |claim: &str| pod(&format!("of-{claim}"), &[claim], ", nodeName: a");
+        let asked = |more: Vec<String>| {
+            let told = [claims.to_vec(), more, vec![pod("p", &["d"], "")]].concat();
+            outcome(&told)
+        };
+        assert_eq!(asked(vec![limit("a", 1), limit("b", 0)]), "d@a a");
+        assert_eq!(asked(vec![limit("a", 1), limit("b", 0), other("d")]), "d@a a", "one volume is attached once");
+        let told = asked(vec![limit("a", 2), limit("b", 0), other("e"), other("f")]);
+        assert!(told.starts_with("2 node(s) exceed max volume count."), "{told}");
+        assert_eq!(
+            asked(vec![limit("a", 2), other("e"), other("f")]),
+            "d@b b",
+            "a node that says nothing has no limit"
+        );
     }
 
     #[test]
