@@ -44,6 +44,18 @@ impl Started<'_> {
     fn start(&self) -> Option<Time> {
         self.object.time(&["status", "startTime"]).or(self.row.created)
     }
+
+    /// Whether the CronJob knows it as one that runs.
+    fn is_listed(&self, cron_job: &Object) -> bool {
+        cron_job.items(&["status", "active"]).iter().any(|active| active["uid"] == *self.row.uid)
+    }
+
+    /// Whether it was started for a time of the schedule. What somebody made by hand is the CronJob's to keep or to delete when it
+    /// has ended, and counts for nothing while it runs (`syncCronJob`: `UnexpectedJob`).
+    fn is_of_schedule(&self, cron_job: &Row) -> bool {
+        let scheduled = self.object.annotation(SCHEDULED).and_then(|text| text.parse::<Time>().ok());
+        scheduled.is_some_and(|at| *self.row.key.name == *name(cron_job, at))
+    }
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
@@ -56,14 +68,20 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut new = status::of(&object);
     tell_ended(row, &object, &jobs, &mut new, &mut plan);
     trim(row, &object, &jobs, &mut plan);
+    let own = |job: &Started| job.is_listed(&object) || job.is_of_schedule(row);
+    let (own, foreign): (Vec<Started>, Vec<Started>) = jobs.into_iter().partition(own);
+    for job in foreign.iter().filter(|job| job.end().is_none()) {
+        let message = format!("Saw a job that the controller did not create or forgot: {}", job.row.key.name);
+        plan.event(row, EventType::Warning, "UnexpectedJob", message);
+    }
     if object.at(&["spec", "suspend"]) == Some(&Value::Bool(true)) {
         plan.wait("the CronJob is suspended");
     } else if let Some(due) = due(world, row, &object, &mut plan)
-        && start(world, &owner, &object, &jobs, due, &mut plan)
+        && start(world, &owner, &object, &own, due, &mut plan)
     {
         new.insert("lastScheduleTime".into(), time::rfc3339(due).into());
     }
-    note_active(&object, &jobs, &mut new);
+    note_active(&object, &own, &mut new);
     status::write(&mut plan, object, new.into(), "its Jobs changed");
     plan
 }
@@ -166,10 +184,15 @@ fn newest(schedule: &Schedule, zone: &TimeZone, since: Time, now: Time) -> Optio
     }
 }
 
+/// What the Job of a time is called.
+fn name(cron_job: &Row, at: Time) -> String {
+    format!("{}-{}", cron_job.key.name, at.as_second().div_euclid(60))
+}
+
 /// Starts the Job of a time. True when that time is answered.
 fn start(world: &World, owner: &Owner, object: &Object, jobs: &[Started], due: Time, plan: &mut Plan) -> bool {
     let row = owner.row;
-    let name = format!("{}-{}", row.key.name, due.as_second().div_euclid(60));
+    let name = name(row, due);
     if world.find(JOBS, &row.key.namespace, &name).is_some() {
         return true;
     }
@@ -269,6 +292,34 @@ spec:
             assert_eq!(cluster.count("jobs.batch"), jobs, "{policy}");
             assert_eq!(cluster.object("cronjobs.batch", "tick").items(&["status", "active"]).len(), jobs, "{policy}");
         }
+    }
+
+    #[test]
+    fn a_job_that_somebody_made_by_hand_is_told_of_and_counts_for_nothing_while_it_runs() {
+        let mut cluster = tick("concurrencyPolicy: Forbid", "fake/stay: ''");
+        cluster.settle();
+        let uid = cluster.value("cronjobs.batch", "tick", "/metadata/uid");
+        let template = json!({"metadata": {"annotations": {"fake/stay": ""}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}});
+        cluster.create(json!({
+            "apiVersion": "batch/v1", "kind": "Job", "spec": {"template": template},
+            "metadata": {
+                "name": "by-hand", "namespace": "default",
+                "annotations": {"cronjob.kubernetes.io/instantiate": "manual"},
+                "ownerReferences": [{
+                    "apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": uid, "controller": true,
+                }],
+            },
+        }));
+        cluster.settle();
+        assert!(cluster.logged("event: UnexpectedJob Saw a job that the controller did not create or forgot: by-hand"));
+        let active = cluster.value("cronjobs.batch", "tick", "/status/active");
+        assert!(active.is_null(), "{active}");
+        cluster.pass(301);
+        assert_eq!(cluster.count("jobs.batch"), 2, "it holds up nobody");
+        let active = cluster.object("cronjobs.batch", "tick");
+        let names: Vec<_> = active.items(&["status", "active"]).iter().map(|one| &one["name"]).collect();
+        assert_eq!(names.len(), 1);
+        assert_ne!(names[0], "by-hand");
     }
 
     #[test]
