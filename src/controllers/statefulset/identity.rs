@@ -46,6 +46,12 @@ fn claim_name(owner: &Owner, template: &Value, ordinal: i64) -> String {
     format!("{}-{}-{ordinal}", template.as_str().unwrap_or_default(), owner.row.key.name)
 }
 
+/// What the claims of an ordinal are called.
+pub(super) fn claim_names(owner: &Owner, set: &Object, ordinal: i64) -> Vec<String> {
+    let templates = set.items(&["spec", "volumeClaimTemplates"]).iter();
+    templates.map(|template| claim_name(owner, &template["metadata"]["name"], ordinal)).collect()
+}
+
 /// The claims of an ordinal. They outlive their pod; with `whenDeleted: Delete` they go with the set (KEP-1847).
 pub(super) fn claims(owner: &Owner, set: &Object, ordinal: i64) -> Vec<Object> {
     let go_along = set.text(&["spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted"]) == Some("Delete");

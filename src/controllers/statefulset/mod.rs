@@ -1,7 +1,8 @@
 //! StatefulSets keep pods with names, storage and an order: `db-0`, `db-1`, ... each made when those before it are ready.
 //!
-//! What a pod and its claims look like is in `identity`, the status in `tally`. Start reading at [`Set::act`].
+//! What a pod and its claims look like is in `identity`, when claims go is in `claims`, the status in `tally`. Start reading at [`Set::act`].
 
+mod claims;
 mod identity;
 mod tally;
 #[cfg(test)]
@@ -77,6 +78,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 
 impl<'w> Set<'w> {
     fn think(mut self) -> Plan {
+        self.keep_claims();
         self.act();
         self.clean_up();
         self.count()
@@ -139,6 +141,9 @@ impl<'w> Set<'w> {
     }
 
     fn make(&mut self, ordinal: i64) {
+        if self.awaits_claims(ordinal) {
+            return;
+        }
         let revision = self.revision_for(ordinal);
         let pod = identity::pod(&self.owner, &self.object, &revision, ordinal);
         let (set, name) = (self.owner.row.key.name.clone(), pod.name().to_owned());

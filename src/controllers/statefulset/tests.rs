@@ -141,3 +141,39 @@ fn several_may_be_unavailable_at_once() {
         }
     }
 }
+
+#[test]
+fn claims_go_with_the_pods_that_are_scaled_away_or_with_the_set() {
+    let owners = |cluster: &Cluster, name: &str| {
+        let claim = cluster.object("persistentvolumeclaims", name);
+        let kinds = claim.items(&["metadata", "ownerReferences"]).iter();
+        kinds.map(|owner| owner["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let retention = |scaled: &str, deleted: &str| json!({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenScaled": scaled, "whenDeleted": deleted}}});
+    for (scaled, deleted, of_set, left, at_the_end) in [
+        ("Retain", "Retain", "", 3, 3),
+        ("Retain", "Delete", "StatefulSet", 3, 0),
+        ("Delete", "Retain", "", 1, 1),
+        ("Delete", "Delete", "StatefulSet", 1, 0),
+    ] {
+        let mut cluster = cluster(DB);
+        cluster.settle();
+        // The policy may change at any time.
+        cluster.patch("statefulsets.apps", "db", retention(scaled, deleted));
+        cluster.settle();
+        assert_eq!(owners(&cluster, "data-db-2"), of_set, "{scaled} {deleted}");
+        cluster.patch("statefulsets.apps", "db", json!({"spec": {"replicas": 1}}));
+        cluster.settle();
+        assert_eq!(cluster.count("persistentvolumeclaims"), left, "{scaled} {deleted}");
+        cluster.patch("statefulsets.apps", "db", json!({"spec": {"replicas": 3}}));
+        cluster.pass(10);
+        assert_eq!(images(&cluster), "db-0=pg:1 db-1=pg:1 db-2=pg:1", "{scaled} {deleted}");
+        assert_eq!(cluster.count("persistentvolumeclaims"), 3);
+        assert_eq!(owners(&cluster, "data-db-2"), of_set, "{scaled} {deleted}");
+        cluster.patch("statefulsets.apps", "db", json!({"spec": {"replicas": 1}}));
+        cluster.settle();
+        cluster.delete("statefulsets.apps", "db", Default::default());
+        cluster.pass(10);
+        assert_eq!(cluster.count("persistentvolumeclaims"), at_the_end, "{scaled} {deleted}");
+    }
+}

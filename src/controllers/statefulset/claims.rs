@@ -1,0 +1,72 @@
+//! What becomes of a pod's claims when it is scaled away, or its set is deleted: they go with whom they are owned by (KEP-1847).
+
+use super::{Set, identity};
+use crate::object::OwnerRef;
+use crate::world::{Row, Verb};
+use jiff::SignedDuration;
+use std::sync::Arc;
+
+const CLAIMS: &str = "persistentvolumeclaims";
+
+/// How soon it is looked again whether the claims of an earlier pod are gone.
+const SOON: SignedDuration = SignedDuration::from_secs(1);
+
+impl Set<'_> {
+    /// Gives the claims of its pods the owners that the retention policy asks for
+    /// (`stateful_set_utils.go`: `updateClaimOwnerRefForSetAndPod`).
+    pub(super) fn keep_claims(&mut self) {
+        let goes =
+            |when: &str| self.object.text(&["spec", "persistentVolumeClaimRetentionPolicy", when]) == Some("Delete");
+        let (when_scaled, when_deleted) = (goes("whenScaled"), goes("whenDeleted"));
+        let pods: Vec<(i64, &Arc<Row>)> = self.pods.iter().map(|(ordinal, pod)| (*ordinal, *pod)).collect();
+        for (ordinal, pod) in pods {
+            let with_pod = when_scaled && !self.is_wanted(ordinal);
+            let with_set = when_deleted && !with_pod;
+            for name in identity::claim_names(&self.owner, &self.object, ordinal) {
+                self.keep_claim(&name, pod, with_set, with_pod);
+            }
+        }
+    }
+
+    fn keep_claim(&mut self, name: &str, pod: &Row, with_set: bool, with_pod: bool) {
+        let set = self.owner.row;
+        let Some(claim) = self.world.find(CLAIMS, &set.key.namespace, name) else { return };
+        let is_owned_by = |uid: &str| claim.owners.iter().any(|owner| *owner.uid == *uid);
+        let is_as_asked = is_owned_by(&set.uid) == with_set && is_owned_by(&pod.uid) == with_pod;
+        let is_anothers = claim.controller().is_some_and(|owner| ![&*set.uid, &*pod.uid].contains(&&*owner.uid));
+        if is_as_asked || is_anothers || claim.is_deleting() {
+            return;
+        }
+        let mut object = claim.object();
+        let mut owners = object.items(&["metadata", "ownerReferences"]).to_vec();
+        owners.retain(|owner| owner["uid"] != *set.uid && owner["uid"] != *pod.uid);
+        owners.extend(with_set.then(|| self.owner.reference().to_value()));
+        owners.extend(with_pod.then(|| OwnerRef::controller("v1", "Pod", &pod.key.name, &pod.uid).to_value()));
+        if owners.is_empty() {
+            object.unset(&["metadata", "ownerReferences"]);
+        } else {
+            object.set(&["metadata", "ownerReferences"], owners);
+        }
+        let whom = match (with_set, with_pod) {
+            (_, true) => "its pod, which is scaled away",
+            (true, _) => "its StatefulSet",
+            _ => "nobody",
+        };
+        self.plan.write(Verb::Update(object), format!("the claim goes with {whom}"));
+    }
+
+    /// Whether the claims of an ordinal are those of a pod that was scaled away, and are still to go (`PodClaimIsStale`).
+    pub(super) fn awaits_claims(&mut self, ordinal: i64) -> bool {
+        let names = identity::claim_names(&self.owner, &self.object, ordinal);
+        let is_of_the_past =
+            |claim: &Row| claim.is_deleting() || claim.controller().is_some_and(|owner| owner.kind == "Pod");
+        let stale = names.iter().find(|name| {
+            let claim = self.world.find(CLAIMS, &self.owner.row.key.namespace, name);
+            claim.is_some_and(|claim| is_of_the_past(claim))
+        });
+        let Some(stale) = stale else { return false };
+        self.plan.wait(format!("waiting for the claim {stale} of the pod before to go"));
+        self.plan.wake_at(self.world.now + SOON);
+        true
+    }
+}
