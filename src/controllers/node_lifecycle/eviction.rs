@@ -17,7 +17,8 @@ pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan)
     let mut evicted = 0;
     for pod in world.pods_on(&node.key.name).filter(|pod| !pod.is_deleting()) {
         let body = pod.object();
-        let Some(deadline) = deadline(&taints, body.items(&["spec", "tolerations"]), world.now) else { continue };
+        let tolerations = body.items(&["spec", "tolerations"]);
+        let Some(deadline) = deadline(&taints, tolerations, bound(&body), world.now) else { continue };
         if world.now < deadline {
             plan.wake_at(deadline);
         } else if evicted < BURST {
@@ -31,16 +32,24 @@ pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan)
     date_taints(world, object, plan);
 }
 
-/// When a pod has to go; none when it tolerates everything for ever.
-fn deadline(taints: &[&Value], tolerations: &[Value], now: Time) -> Option<Time> {
+/// When a pod came to its node, as far as it says so.
+fn bound(pod: &Object) -> Option<Time> {
+    let scheduled = pod.items(&["status", "conditions"]).iter().find(|one| one["type"] == "PodScheduled");
+    let since = scheduled.filter(|one| one["status"] == "True").and_then(|one| one["lastTransitionTime"].as_str());
+    since.and_then(|since| since.parse().ok()).or_else(|| pod.created())
+}
+
+/// When a pod has to go; none when it tolerates everything for ever. What it tolerates for a while it tolerates from when it and the
+/// taint met: one that came later has its time too (`handlePodUpdate`), and is not put out at once, again and again.
+fn deadline(taints: &[&Value], tolerations: &[Value], bound: Option<Time>, now: Time) -> Option<Time> {
     let limit = |taint: &&Value| {
         let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
         if matching.peek().is_none() {
             return Some(now);
         }
         let seconds = matching.filter_map(|toleration| toleration["tolerationSeconds"].as_i64()).min()?;
-        let since = taint["timeAdded"].as_str().and_then(|text| text.parse().ok()).unwrap_or(now);
-        Some(after(since, seconds.max(0)))
+        let since: Time = taint["timeAdded"].as_str().and_then(|text| text.parse().ok()).unwrap_or(now);
+        Some(after(bound.map_or(since, |bound| since.max(bound)), seconds.max(0)))
     };
     taints.iter().filter_map(limit).min()
 }
@@ -113,8 +122,12 @@ mod tests {
         let forever = json!({"key": "k", "operator": "Exists"});
         let mut a_while = forever.clone();
         a_while["tolerationSeconds"] = 90.into();
-        assert_eq!(deadline(&[&taint], &[], now), Some(now));
-        assert_eq!(deadline(&[&taint], &[forever], now), None);
-        assert_eq!(deadline(&[&taint], &[a_while], now), Some("2026-01-01T00:01:30Z".parse().unwrap()));
+        let at = |text: &str| Some(text.parse::<Time>().unwrap());
+        let (before, since) = (at("2025-12-31T00:00:00Z"), at("2026-01-01T00:00:50Z"));
+        assert_eq!(deadline(&[&taint], &[], before, now), Some(now));
+        assert_eq!(deadline(&[&taint], &[], since, now), Some(now));
+        assert_eq!(deadline(&[&taint], &[forever], before, now), None);
+        assert_eq!(deadline(&[&taint], std::slice::from_ref(&a_while), before, now), at("2026-01-01T00:01:30Z"));
+        assert_eq!(deadline(&[&taint], &[a_while], since, now), at("2026-01-01T00:02:20Z"), "it came after the taint");
     }
 }
