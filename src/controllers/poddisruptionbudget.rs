@@ -2,7 +2,7 @@
 
 use super::{percent, status};
 use crate::object::{Key, Object, Time};
-use crate::world::{Loop, Plan, Row, World};
+use crate::world::{EventType, Loop, Plan, Row, World};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -35,6 +35,9 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(fields) = row.workload() else { return plan };
     let object = row.object();
     let pods = world.pods_matching(&key.namespace, &fields.selector);
+    if pods.is_empty() {
+        plan.event(row, EventType::Normal, "NoPods", "No matching pods found");
+    }
     let disrupted = disrupted(world, &object, &pods, &mut plan);
     let (expected, desired) = expectations(world, &object, &pods);
     let healthy = |pod: &&&Arc<Row>| {
