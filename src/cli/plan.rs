@@ -64,6 +64,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             Err(failure) => failures.push(failure),
         }
     }
+    if applied.is_empty() && !failures.is_empty() {
+        // Nothing came to be tried: that it converges would be said of nothing.
+        return Failure::all(failures);
+    }
     let is_quiet = printer.is_some();
     let mut show = |shot: Shot| {
         if !is_quiet {

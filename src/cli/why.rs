@@ -5,7 +5,8 @@ use super::targets::{self, Scope, Which};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::key_of;
 use crate::apiserver::front::NETWORK;
-use crate::object::{Str, Time, time};
+use crate::apiserver::read;
+use crate::object::{Key, Resource, Str, Time, time};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::watch::HEARD;
 use crate::reconcile::why::{Answer, Deed, Limited, Link, Plane, Standing, explain, unmet};
@@ -71,6 +72,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         }
     };
     let namespace = Some(context.namespace().to_owned()).filter(|_| !args.all_namespaces);
+    if let Some(name) = namespace.as_ref().filter(|_| nothing_named && context.globals.namespace.is_some()) {
+        // That all is well in a namespace that is not there would be true of every typing error.
+        let key = Key::new(Resource("namespaces"), "", name);
+        context.look(|ledger| read::exact(ledger, &key))?;
+    }
     let mut answers = Vec::new();
     if let Some(api) = context.existing()? {
         let (mut world, plane) = look(api.store())?;
@@ -167,16 +173,39 @@ fn with_throttling(mut answer: Answer, store: &Store) -> Answer {
     answer
 }
 
-/// Adds who has the ports that containers want in vain: a program that listens on every address takes its port from every pod.
+/// Adds who has the ports that containers want in vain: a program that listens on every address takes its port from every pod, and a
+/// container takes its own from the others of its pod.
 fn with_ports(mut answer: Answer) -> Answer {
     for link in &mut answer.links {
-        let Some((port, holder)) = link.ports.iter().find_map(|port| Some((port, ports::holder(*port)?))) else {
+        let said = link.more.iter().find_map(|line| in_use(line.strip_prefix("log: ")?));
+        let wanted = link.ports.iter().copied().chain(said.flatten());
+        let Some((port, holder)) = wanted.into_iter().find_map(|port| Some((port, ports::holder(port)?))) else {
+            if let Some(port) = said {
+                let port = port.map_or_else(|| "the port".to_owned(), |port| format!("port {port}"));
+                link.next = Some(format!(
+                    "let it listen elsewhere: its log says that {port} is in use, and the containers of a pod share one address \
+                     (see what the pod's other containers listen at)"
+                ));
+            }
             continue;
         };
         link.more.insert(0, format!("port {port}: {holder} listens there on every address of this machine"));
         link.next = Some(format!("end {holder}, or let one of the two listen at another port than {port}"));
     }
     answer
+}
+
+/// Whether a line of a log says that a port is in use, and which: the last number of the line that could be one. (The number of the
+/// error, 48 or 98, is none that a program would listen at.)
+fn in_use(line: &str) -> Option<Option<u16>> {
+    let lower = line.to_lowercase();
+    let words = ["address already in use", "eaddrinuse", "port is already in use", "port already in use"];
+    if !words.iter().any(|word| lower.contains(word)) {
+        return None;
+    }
+    let mut numbers =
+        lower.split(|letter: char| !letter.is_ascii_digit()).filter_map(|number| number.parse::<u16>().ok());
+    Some(numbers.rfind(|port| ![0, 48, 98].contains(port)))
 }
 
 /// Adds the last lines of the logs that tell more.
@@ -204,7 +233,9 @@ pub fn page(answer: &Answer, now: Time) -> String {
         let is_cause = cause.is_some_and(|cause| std::ptr::eq(cause, link));
         let mark = if is_cause { ">" } else { " " };
         text.push_str(&format!("{mark} {:10} {:width$}  {}\n", link.standing.word(), link.what, sentence(link, now)));
-        let last = link.last.as_ref().map(|deed| last(deed, now));
+        // What the line says already is not said again.
+        let is_news = |deed: &&Deed| link.error.as_deref() != Some(&*deed.message);
+        let last = link.last.as_ref().filter(is_news).map(|deed| last(deed, now));
         last.iter().chain(&link.more).for_each(|line| text.push_str(&format!("{:14}{line}\n", "")));
     }
     format!("{}next: {}\n", crate::show::escape::text(&text), crate::show::escape::text(&answer.next()))
@@ -252,4 +283,22 @@ pub fn of(answer: &Answer, now: Time) -> Value {
         "about": answer.about, "standing": answer.standing().word(), "cause": answer.cause().map(|link| &link.what),
         "next": answer.next(), "links": answer.links.iter().map(link).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_use;
+
+    #[test]
+    fn a_log_that_tells_of_a_port_in_use_is_understood() {
+        for (line, expected) in [
+            ("listen tcp :8080: bind: address already in use", Some(Some(8080))),
+            ("Error: listen EADDRINUSE: address already in use :::3000", Some(Some(3000))),
+            ("OSError: [Errno 98] Address already in use", Some(None)),
+            ("nginx: [emerg] bind() to 0.0.0.0:80 failed (98: Address already in use)", Some(Some(80))),
+            ("listening on :8080", None),
+        ] {
+            assert_eq!(in_use(line), expected, "{line}");
+        }
+    }
 }

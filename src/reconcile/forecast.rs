@@ -178,6 +178,7 @@ impl Forecast {
             let Some(pause) = self.simulation.pause() else { return Ok(()) };
             let pause = pause.max(SignedDuration::from_millis(1));
             if self.simulation.now() + pause > end {
+                self.simulation.pass(end.duration_since(self.simulation.now()).max(SignedDuration::ZERO));
                 return Ok(());
             }
             self.simulation.pass(pause);

@@ -15,11 +15,11 @@ pub struct Fault {
     pub next: Option<String>,
 }
 
-/// Everything that is wrong, the worst first.
+/// Everything that is wrong, the worst first; nothing of one that is left to another controller.
 pub fn faults(world: &World, row: &Row) -> Vec<Fault> {
     let ingress = row.body();
     if !is_served(world, &ingress) {
-        return vec![of_class(world, &ingress)];
+        return Vec::new();
     }
     let mut faults: Vec<Fault> =
         backends(&ingress).filter_map(|(place, backend)| of_backend(world, row, &place, backend)).collect();
@@ -34,15 +34,19 @@ pub fn faults(world: &World, row: &Row) -> Vec<Fault> {
     faults
 }
 
-fn of_class(world: &World, ingress: &Object) -> Fault {
+/// To whom an Ingress is left whose class is not ours, in words.
+pub fn left_to(world: &World, row: &Row) -> Option<String> {
+    let ingress = row.body();
+    if is_served(world, &ingress) {
+        return None;
+    }
     let class = ingress.text(&["spec", "ingressClassName"]).or_else(|| ingress.annotation(CLASS_ANNOTATION));
     let class = class.unwrap_or_default();
     let described = world.find(CLASSES, "", class).map(|class| class.body());
     let controller = described.as_ref().and_then(|class| class.text(&["spec", "controller"])).unwrap_or_default();
-    Fault {
-        what: format!("its class {class:?} is left to the controller {controller}, which is not kloop's"),
-        next: Some(format!("take spec.ingressClassName out, or name a class whose controller is {CONTROLLER}")),
-    }
+    Some(format!(
+        "its class {class:?} is left to the controller {controller}, which is not kloop's ({CONTROLLER}): nothing here serves it"
+    ))
 }
 
 /// Every backend with the place that leads to it.

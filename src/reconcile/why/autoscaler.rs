@@ -1,8 +1,8 @@
 //! HorizontalPodAutoscalers: whether they can scale, and have.
 
-use super::chain::in_namespace;
+use super::chain::{in_namespace, target};
 use super::{Link, Plane, Standing, name};
-use crate::object::{Object, Time};
+use crate::object::{Object, Selector, Time};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -30,6 +30,14 @@ pub fn link(world: &World, row: &Row, of: &Plane) -> Link {
     match unable(&object) {
         Some(unable) if unable["reason"] == "ScalingDisabled" => Link { seen: text(unable, "message"), ..link },
         Some(unable) if of.pretends && is_unmeasured(unable) => {
+            if let Some((resource, container, pod)) = unasked(world, row, &object) {
+                let error = format!(
+                    "FailedGetResourceMetric: missing request for {resource} in container {container} of Pod {pod}"
+                );
+                let next =
+                    format!("say resources.requests.{resource} of container {container}: its use is measured by that");
+                return Link { error: Some(error), ..link }.stuck(next);
+            }
             Link { seen: format!("{current} pods; what pretended pods use is not known"), ..link }
         }
         Some(unable) => {
@@ -41,6 +49,31 @@ pub fn link(world: &World, row: &Row, of: &Plane) -> Link {
         None if current != desired => Link { standing: Standing::Converging, ..link },
         None => link,
     }
+}
+
+/// A container of which nobody can say how much of its request it uses, because it has none: the resource, the container, its pod.
+fn unasked(world: &World, row: &Row, scaler: &Object) -> Option<(String, String, String)> {
+    let target = target(world, row)?.object();
+    let selector = Selector::from_label_selector(target.at(&["spec", "selector"])?).ok()?;
+    let pods = world.pods_matching(&row.key.namespace, &selector);
+    let metrics = scaler.items(&["spec", "metrics"]).iter().filter_map(|metric| {
+        let (metric, only) = match metric["type"].as_str()? {
+            "Resource" => (&metric["resource"], None),
+            "ContainerResource" => (&metric["containerResource"], metric["containerResource"]["container"].as_str()),
+            _ => return None,
+        };
+        (metric["target"]["type"] == "Utilization").then_some((metric["name"].as_str()?, only))
+    });
+    metrics.into_iter().find_map(|(resource, only)| {
+        pods.iter().filter(|pod| pod.is_active_pod()).find_map(|pod| {
+            let body = pod.body();
+            let lacks = |one: &&Value| {
+                one["resources"]["requests"].get(resource).is_none() && only.is_none_or(|only| one["name"] == only)
+            };
+            let name = body.items(&["spec", "containers"]).iter().find(lacks)?["name"].as_str()?.to_owned();
+            Some((resource.to_owned(), name, pod.key.name.to_string()))
+        })
+    })
 }
 
 fn text(condition: &Value, field: &str) -> String {

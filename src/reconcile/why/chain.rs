@@ -121,6 +121,12 @@ fn standing(chain: &[Link]) -> Standing {
 
 /// What an object leads to.
 fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
+    if row.is_deleting() && row.finalizers.iter().any(|one| **one == *"foregroundDeletion") {
+        // It goes after those that hold it, whatever kind they are.
+        let holds =
+            |other: &&Arc<Row>| other.owners.iter().any(|owner| owner.block_owner_deletion && *owner.uid == *row.uid);
+        return world.dependents(&row.uid).filter(holds).cloned().collect();
+    }
     match row.key.resource.0 {
         "deployments.apps" => workload::newest_set(world, row).into_iter().collect(),
         "replicasets.apps" | "statefulsets.apps" | "daemonsets.apps" | "jobs.batch" | "replicationcontrollers" => {
@@ -153,7 +159,7 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
 }
 
 /// What an autoscaler scales.
-fn target(world: &World, row: &Row) -> Option<Arc<Row>> {
+pub fn target(world: &World, row: &Row) -> Option<Arc<Row>> {
     let object = row.object();
     let kind = crate::kinds::by_kind(
         object.text(&["spec", "scaleTargetRef", "apiVersion"])?,

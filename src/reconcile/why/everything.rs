@@ -20,7 +20,10 @@ const BY_CHAIN: [&str; 6] = [
 pub fn unmet(world: &mut World, namespace: Option<&str>, of: &Plane) -> Vec<Answer> {
     let is_meant = |key: &Key| namespace.is_none_or(|namespace| [namespace, ""].contains(&&*key.namespace));
     let judged = convergence::unmet(world).into_iter().map(|unmet| unmet.key).filter(is_meant);
-    let mut answers: Vec<Answer> = judged.filter_map(|key| explain(world, &key, of)).collect();
+    let judged =
+        judged.filter(|key| !BY_CHAIN.contains(&key.resource.0) || world.get(key).is_some_and(|row| row.is_deleting()));
+    let judged: Vec<Key> = judged.collect();
+    let mut answers: Vec<Answer> = judged.iter().filter_map(|key| explain(world, key, of)).collect();
     let rows = BY_CHAIN.iter().flat_map(|resource| world.list(resource)).filter(|row| !row.is_deleting());
     let others: Vec<Key> = rows.map(|row| row.key.clone()).filter(is_meant).collect();
     for key in others {

@@ -2,13 +2,16 @@
 
 use super::chain::in_namespace;
 use super::{Link, Plane, Standing};
-use crate::network::ingress::faults::faults;
+use crate::network::ingress::faults::{faults, left_to};
 use crate::world::{Row, World};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// The link of an Ingress: what of it is not served as it is written, and whether anybody listens.
 pub fn link(world: &World, row: &Row, plane: &Plane) -> Link {
+    if let Some(seen) = left_to(world, row) {
+        return Link { wanted: "there".into(), seen, ..Link::of(row) };
+    }
     let faults = faults(world, row);
     let link = Link { wanted: "all that it leads to answers".into(), ..Link::of(row) };
     let more: Vec<String> = faults.iter().skip(1).map(|fault| fault.what.clone()).collect();
@@ -50,8 +53,11 @@ fn places(row: &Row) -> Vec<String> {
     places.collect()
 }
 
-/// The Services that an Ingress leads to.
+/// The Services that an Ingress leads to, where it is ours to serve.
 pub fn behind(world: &World, ingress: &Row) -> Vec<Arc<Row>> {
+    if left_to(world, ingress).is_some() {
+        return Vec::new();
+    }
     let object = ingress.object();
     let rules = object.items(&["spec", "rules"]).iter();
     let paths = rules.flat_map(|rule| rule["http"]["paths"].as_array().into_iter().flatten());

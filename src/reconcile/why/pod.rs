@@ -130,7 +130,7 @@ fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: &Plane
     let verdicts = explain(world, &row.key);
     let prospect = rehearsal::prospect(world, &row.key);
     let refusal = prospect.waits.iter().find_map(|wait| wait.strip_prefix("Unschedulable: "));
-    let more: Vec<String> = verdicts.iter().map(line).collect();
+    let more = lines(&verdicts);
     match refusal {
         // The first control plane brings this machine along as a node.
         Some(_) if verdicts.is_empty() && !of.runs => {
@@ -153,6 +153,21 @@ fn queued(hold: &Hold, of: &Plane) -> String {
         format!("in the scheduler's queue of unschedulable pods until {wakers}; looked at again after 5m in any case")
     } else {
         format!("in no queue, because no scheduler runs: one that starts looks at it at once, and then when {wakers}")
+    }
+}
+
+/// The verdicts on all nodes, in one line where all are refused for the same.
+fn lines(verdicts: &[Verdict]) -> Vec<String> {
+    match verdicts {
+        [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|one| one.refused == first.refused) => {
+            match &first.refused {
+                Some((plugin, reasons)) => {
+                    vec![format!("all {} nodes: {plugin}: {}", verdicts.len(), reasons.join(", "))]
+                }
+                None => verdicts.iter().map(line).collect(),
+            }
+        }
+        _ => verdicts.iter().map(line).collect(),
     }
 }
 

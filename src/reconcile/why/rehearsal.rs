@@ -28,7 +28,9 @@ pub fn responsible(row: &Row) -> &'static str {
     let all = loops::all();
     let of_root = all.iter().find(|each| each.root == row.key.resource.0).map(|each| each.name);
     match row.pod() {
-        _ if row.is_deleting() && row.pod().is_none() => "garbage-collector-controller",
+        _ if row.is_deleting() && row.pod().is_none() && row.key.resource != "namespaces" => {
+            "garbage-collector-controller"
+        }
         Some(pod) if pod.node.is_none() => scheduler::LOOP.name,
         Some(_) => kubelet::LOOP.name,
         None => of_root.unwrap_or("apiserver"),

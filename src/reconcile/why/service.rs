@@ -2,11 +2,11 @@
 
 use super::chain::{in_namespace, with_prospect};
 use super::deed::port_unavailable;
-use super::{Link, Standing};
-use crate::object::{Object, Selector};
+use super::{Link, Standing, name};
+use crate::object::Selector;
+use crate::reconcile::convergence::reach::{self, Silence};
 use crate::world::{Row, World};
 use serde_json::Value;
-use std::sync::Arc;
 
 /// The link of a Service.
 pub fn link(world: &mut World, row: &Row) -> Link {
@@ -22,42 +22,37 @@ fn behind_it(world: &mut World, row: &Row) -> Link {
         let seen = format!("a name for {}", object.text(&["spec", "externalName"]).unwrap_or_default());
         return Link { wanted: "there".into(), seen, ..link };
     }
-    let selector: Vec<String> =
-        object.pairs(&["spec", "selector"]).map(|(key, value)| format!("{key}={value}")).collect();
-    if selector.is_empty() {
+    if !reach::is_about_pods(&object) {
         return Link { wanted: "there".into(), seen: "no selector: its endpoints are set by hand".into(), ..link };
     }
-    let pods: Vec<&Arc<Row>> =
-        world.list_in("pods", &row.key.namespace).filter(|pod| pod.is_active_pod() && row.selects(pod)).collect();
+    if let Some(idle) = reach::idle(world, row, &object) {
+        let seen = format!("no pods: {} is scaled to none", name(&idle.key));
+        return Link { wanted: "there".into(), seen, ..link };
+    }
+    let pods = reach::pods(world, row);
     let ready = pods.iter().filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count();
     let seen = format!("{ready} of {} pods are ready", pods.len());
-    if pods.is_empty() {
-        let seen = format!("no pod has the labels {}", selector.join(","));
-        let next = format!(
-            "apply pods with these labels, or correct spec.selector: kloop edit service/{}{}",
-            row.key.name,
-            in_namespace(&row.key)
-        );
-        return Link { seen, ..link }.stuck(next);
-    }
-    if let Some(port) = unnamed_port(&object, &pods) {
-        let seen = format!("{seen}; no container names a port {port:?}");
-        let next = format!("name a containerPort {port:?}, or correct targetPort");
-        return Link { seen, ..link }.stuck(next);
-    }
-    let standing = if ready == 0 { Standing::Converging } else { Standing::Converged };
-    with_prospect(world, row, Link { seen, standing, ..link })
-}
-
-/// A port that is named by the Service and by no container of its pods.
-fn unnamed_port(service: &Object, pods: &[&Arc<Row>]) -> Option<String> {
-    let pod = pods.first()?.body();
-    let containers = pod.items(&["spec", "containers"]);
-    let named = |name: &str| {
-        containers.iter().any(|one| one["ports"].as_array().into_iter().flatten().any(|port| port["name"] == name))
+    let standing = match reach::silence(world, row) {
+        Some(Silence::Nobody) => {
+            let selector: Vec<String> =
+                object.pairs(&["spec", "selector"]).map(|(key, value)| format!("{key}={value}")).collect();
+            let seen = format!("no pod has the labels {}", selector.join(","));
+            let next = format!(
+                "apply pods with these labels, or correct spec.selector: kloop edit service/{}{}",
+                row.key.name,
+                in_namespace(&row.key)
+            );
+            return Link { seen, ..link }.stuck(next);
+        }
+        Some(Silence::UnnamedPort(port)) => {
+            let seen = format!("{seen}; no container names a port {port:?}");
+            let next = format!("name a containerPort {port:?}, or correct targetPort");
+            return Link { seen, ..link }.stuck(next);
+        }
+        Some(Silence::NoneReady) => Standing::Converging,
+        None => Standing::Converged,
     };
-    let targets = service.items(&["spec", "ports"]).iter().filter_map(|port| port["targetPort"].as_str());
-    targets.into_iter().find(|name| !named(name)).map(str::to_owned)
+    with_prospect(world, row, Link { seen, standing, ..link })
 }
 
 /// The link of a NetworkPolicy: the pods that it is about, and what it says of them.

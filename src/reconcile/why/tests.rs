@@ -168,12 +168,6 @@ fn each_cause_is_found_and_told_what_to_do() {
             "kloop create secret tls none",
         ),
         (
-            vec![foreign, led(json!({"ingressClassName": "nginx", "defaultBackend": to("s", 80)}))],
-            "ingress/i",
-            "ingress/i",
-            "take spec.ingressClassName out",
-        ),
-        (
             vec![service(json!({"app": "nobody"})), led(json!({"defaultBackend": to("s", 80)}))],
             "ingress/i",
             "service/s",
@@ -192,6 +186,10 @@ fn each_cause_is_found_and_told_what_to_do() {
             "install it",
         ),
     ];
+    let left = [foreign, led(json!({"ingressClassName": "nginx", "defaultBackend": to("s", 80)}))];
+    let answer = ask(&left, "ingress/i", true);
+    assert_eq!(answer.standing(), Standing::Converged, "what is another's to serve is not missing here: {answer:#?}");
+    assert!(answer.links[1].seen.contains("left to the controller k8s.io/ingress-nginx"), "{answer:#?}");
     for (objects, about, cause, next) in table {
         let answer = ask(&objects, about, true);
         assert_eq!(answer.standing(), Standing::Stuck, "{answer:#?}");
@@ -280,18 +278,33 @@ fn finalizers_hold_what_is_deleted() {
 }
 
 #[test]
+fn what_holds_a_deletion_in_the_foreground_is_named() {
+    let mut owner = deployment(json!({}), json!({"observedGeneration": 1}));
+    owner["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    owner["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    let held = |name: &str, blocks: bool| {
+        let reference = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "Deployment-d", "blockOwnerDeletion": blocks});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "name": name, "finalizers": ["x.dev/hold"], "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [reference]}})
+    };
+    let answer = ask(&[owner, held("free", false), held("child", true)], "deployment/d", true);
+    assert_eq!(answer.cause().map(|link| &*link.what), Some("configmap/child"), "{answer:#?}");
+}
+
+#[test]
 fn each_node_is_told_with_the_plugin_that_refused_it_or_its_scores() {
     let mut small = node("True");
     small["metadata"]["name"] = "small".into();
     small["status"]["allocatable"]["cpu"] = "1".into();
-    let asks = json!({
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}],
-        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}],
-    });
-    let answer = ask(&[node("True"), small, pod(asks, Value::Null)], "pod/p", true);
+    let mut asks = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}]});
+    let answer = ask(&[node("True"), small.clone(), pod(asks.clone(), Value::Null)], "pod/p", true);
     let more = &answer.links[1].more;
     assert!(more[0].starts_with("node/n: fits, score ") && more[0].contains("NodeResourcesFit "), "{more:?}");
     assert_eq!(more[1], "node/small: NodeResourcesFit: Insufficient cpu");
+    asks["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]);
+    let answer = ask(&[node("True"), small, pod(asks, Value::Null)], "pod/p", true);
+    let more = &answer.links[1].more;
+    assert_eq!(more[0], "all 2 nodes: VolumeBinding: persistentvolumeclaim \"none\" not found", "none of them fits");
     assert_eq!(answer.cause().unwrap().what, "persistentvolumeclaim/none");
 }
 

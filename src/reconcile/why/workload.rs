@@ -2,6 +2,7 @@
 
 use super::super::convergence;
 use super::chain::{advice, in_namespace, with_prospect};
+use super::rehearsal::prospect;
 use super::{Link, Standing, name};
 use crate::controllers::revisions::REVISION_HASH;
 use crate::object::{Object, Str};
@@ -27,8 +28,21 @@ pub fn link(world: &mut World, row: &Row) -> Link {
     let missing = convergence::missing_of(row.key.resource, &object).is_some();
     let link = Link { standing: if missing { Standing::Converging } else { Standing::Converged }, ..link };
     let link = with_prospect(world, row, link);
+    let link = scheduled(world, row, &object, link);
     let link = outdated(world, row, &object, link);
     refused(row, &object, held(world, row, &object, link))
+}
+
+/// A CronJob says when it starts its next Job, or what keeps it.
+fn scheduled(world: &mut World, row: &Row, object: &Object, link: Link) -> Link {
+    let is_suspended = object.at(&["spec", "suspend"]).is_some_and(|value| value == true);
+    if row.key.resource != "cronjobs.batch" || is_suspended || link.standing != Standing::Converged {
+        return link;
+    }
+    let waits = prospect(world, &row.key).waits;
+    let running = object.items(&["status", "active"]).len();
+    let seen = if running == 0 { waits.join("; ") } else { format!("{running} running; {}", waits.join("; ")) };
+    Link { seen, ..link }
 }
 
 /// The ReplicaSet that has the Deployment's template; the newest while there is none.

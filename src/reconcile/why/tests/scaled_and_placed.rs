@@ -38,6 +38,39 @@ fn an_autoscaler_that_holds_its_size_is_as_it_was_asked_for() {
 }
 
 #[test]
+fn an_autoscaler_whose_pods_ask_for_nothing_is_found_before_anybody_has_measured_them() {
+    let message = "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API";
+    let scaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+        "spec": {
+            "maxReplicas": 5, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}],
+        },
+        "status": {"currentReplicas": 1, "desiredReplicas": 1, "conditions": [
+            {"type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric", "message": message}]},
+    });
+    for (requests, expected) in
+        [(json!({"memory": "1Gi"}), Standing::Stuck), (json!({"cpu": "1m"}), Standing::Converged)]
+    {
+        let containers = json!([{"name": "c", "image": "x", "resources": {"requests": requests}}]);
+        let mut pod = pod(json!({"containers": containers}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
+        pod["metadata"]["labels"] = json!({"app": "d"});
+        let status = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1});
+        let mut world = world(&[node("True"), scaler.clone(), deployment(json!({}), status), pod]);
+        let key = Key::new(crate::object::Resource("horizontalpodautoscalers.autoscaling"), "default", "h");
+        let answer = explain(&mut world, &key, &Plane { runs: true, pretends: true, ..Plane::default() }).unwrap();
+        let link = &answer.links[1];
+        assert_eq!(link.standing, expected, "{answer:#?}");
+        if expected == Standing::Stuck {
+            let error = "FailedGetResourceMetric: missing request for cpu in container c of Pod p";
+            assert_eq!(link.error.as_deref(), Some(error));
+            let next = link.next.as_deref().unwrap_or_default();
+            assert!(next.contains("resources.requests.cpu"), "{next}");
+        }
+    }
+}
+
+#[test]
 fn a_pod_that_waits_for_a_node_that_is_down_or_cordoned_is_told_which() {
     let named = |name: &str, ready: &str| {
         let mut node = node(ready);
@@ -149,4 +182,18 @@ fn a_pod_that_is_updated_when_it_is_deleted_is_named_and_nothing_is_due() {
     assert_eq!(link.wanted, "1 available");
     let told = "1 pod has an older template (OnDelete); to update one: kloop delete pod s-0";
     assert!(link.more.iter().any(|line| line == told), "{answer:#?}");
+}
+
+#[test]
+fn a_cron_job_says_when_it_starts_the_next_job() {
+    let cron_job = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"},
+        "spec": {
+            "schedule": "30 9 * * *", "timeZone": "Asia/Kathmandu", "concurrencyPolicy": "Allow",
+            "jobTemplate": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}}},
+        },
+    });
+    let answer = ask(&[cron_job], "cronjob/tick", true);
+    assert_eq!(answer.standing(), Standing::Converged);
+    assert_eq!(answer.links[1].seen, "the next Job is due at 2026-01-01T03:45:00Z");
 }

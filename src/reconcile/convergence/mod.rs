@@ -1,5 +1,7 @@
 //! Has the world become what was asked for? It looks at the World and says what is missing, object by object.
 
+pub mod reach;
+
 use crate::object::{Key, Object, Resource, Time};
 use crate::store::{Read, StoreError};
 use crate::world::{Row, World};
@@ -24,7 +26,7 @@ pub fn unmet_in(read: &dyn Read, now: Time) -> Result<Vec<Unmet>, StoreError> {
 /// Everything that is not as asked for; empty means converged.
 ///
 /// A workload is when its status has reached its spec; a Job when it has ended well or runs as asked; a pod when it is Ready or
-/// has succeeded. What another object owns is left to that object's line, unless it is a pod that says why.
+/// has succeeded; a Service when somebody answers for it. What another object owns is left to that object's line, unless it is a pod that says why.
 pub fn unmet(world: &World) -> Vec<Unmet> {
     world.all().filter_map(|row| Some(Unmet { key: row.key.clone(), why: missing(world, row)? })).collect()
 }
@@ -42,7 +44,10 @@ fn missing(world: &World, row: &Row) -> Option<String> {
         "jobs.batch" | "daemonsets.apps" => false,
         _ => row.controller().is_some(),
     };
-    if told_by_owner || !is_judged(row.key.resource) {
+    if !is_judged(row.key.resource) {
+        return reach::missing(world, row);
+    }
+    if told_by_owner {
         return None;
     }
     let why = missing_of(row.key.resource, &row.object())?;
@@ -230,6 +235,38 @@ mod tests {
     fn a_deployment_converges_when_all_replicas_are_available() {
         assert_eq!(unmet(&world(&[deployment(3)])), []);
         assert_eq!(unmet(&world(&[deployment(1)]))[0].why, "readyReplicas is 1 of 3");
+    }
+
+    #[test]
+    fn a_service_converges_when_somebody_answers_or_nobody_is_to() {
+        let service = |selector: Value, port: Value| {
+            let spec = json!({"selector": selector, "ports": [{"port": 80, "targetPort": port}]});
+            ("services", json!({"metadata": {"name": "s", "namespace": "default", "uid": "s"}, "spec": spec}))
+        };
+        let pod = |ready: &str| {
+            let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+            let meta = json!({"name": "p", "namespace": "default", "uid": "p", "labels": {"app": "web"}});
+            ("pods", json!({"metadata": meta, "spec": {"containers": [{"name": "c"}]}, "status": status}))
+        };
+        let web = json!({"app": "web"});
+        let mut idle = deployment(0);
+        idle.1["spec"] = json!({"replicas": 0, "template": {"metadata": {"labels": {"app": "web"}}}});
+        idle.1["status"] = json!({"observedGeneration": 2});
+        for (objects, expected) in [
+            (vec![service(web.clone(), 80.into())], Some("no pod has the labels that it selects")),
+            (vec![service(web.clone(), 80.into()), idle], None),
+            (vec![service(Value::Null, 80.into())], None),
+            (vec![service(web.clone(), 80.into()), pod("True")], None),
+            (
+                vec![service(web.clone(), "http".into()), pod("True")],
+                Some("no container of its pods names a port \"http\""),
+            ),
+            (vec![service(web, 80.into()), pod("False")], Some("none of its pods is ready")),
+        ] {
+            let missing = unmet(&world(&objects));
+            let told = missing.iter().find(|one| one.key.resource == "services");
+            assert_eq!(told.map(|one| &*one.why), expected);
+        }
     }
 
     #[test]

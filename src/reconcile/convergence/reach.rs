@@ -1,0 +1,87 @@
+//! Services, Ingresses and claims: whether anybody answers, and whether there is what they ask for. What they wait for only on the way
+//! counts as missing, too: it is not as it was asked for yet.
+
+use crate::network::ingress::faults::faults;
+use crate::object::Object;
+use crate::world::{Row, World, storage};
+use std::sync::Arc;
+
+/// Why nobody answers for a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// No pod has its labels, and nothing that is there would make one.
+    Nobody,
+    /// Its pods do not name the port that it leads to.
+    UnnamedPort(String),
+    /// None of its pods is ready.
+    NoneReady,
+}
+
+/// The pods of a Service.
+pub fn pods<'w>(world: &'w World, service: &'w Row) -> Vec<&'w Arc<Row>> {
+    let namespace = world.list_in("pods", &service.key.namespace);
+    namespace.filter(|pod| pod.is_active_pod() && service.selects(pod)).collect()
+}
+
+/// Whether a Service is about pods at all: the others are names, or have endpoints that somebody writes.
+pub fn is_about_pods(service: &Object) -> bool {
+    service.text(&["spec", "type"]) != Some("ExternalName") && service.pairs(&["spec", "selector"]).next().is_some()
+}
+
+/// Why nobody answers for a Service; none when somebody does, or nobody is to.
+pub fn silence(world: &World, row: &Row) -> Option<Silence> {
+    let service = row.object();
+    if !is_about_pods(&service) {
+        return None;
+    }
+    let pods = pods(world, row);
+    if pods.is_empty() {
+        return idle(world, row, &service).is_none().then_some(Silence::Nobody);
+    }
+    let unnamed = unnamed_port(&service, &pods).map(Silence::UnnamedPort);
+    let is_ready = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.ready);
+    unnamed.or_else(|| (!pods.iter().any(is_ready)).then_some(Silence::NoneReady))
+}
+
+/// The workload that would make a Service's pods, and is asked for none.
+pub fn idle<'w>(world: &'w World, row: &'w Row, service: &Object) -> Option<&'w Arc<Row>> {
+    let workloads = ["deployments.apps", "statefulsets.apps", "replicasets.apps", "replicationcontrollers"];
+    let mut rows = workloads.into_iter().flat_map(|resource| world.list_in(resource, &row.key.namespace));
+    rows.find(|workload| {
+        let workload = workload.body();
+        let label = |key: &str| workload.text(&["spec", "template", "metadata", "labels", key]);
+        let is_meant = service.pairs(&["spec", "selector"]).all(|(key, value)| label(key) == Some(value));
+        is_meant && workload.int(&["spec", "replicas"]) == Some(0)
+    })
+}
+
+/// A port that is named by the Service and by no container of its pods.
+fn unnamed_port(service: &Object, pods: &[&Arc<Row>]) -> Option<String> {
+    let pod = pods.first()?.body();
+    let containers = ["containers", "initContainers"].map(|list| pod.items(&["spec", list]));
+    let named = |name: &str| {
+        let mut ports = containers.into_iter().flatten().flat_map(|one| one["ports"].as_array().into_iter().flatten());
+        ports.any(|port| port["name"] == name)
+    };
+    let targets = service.items(&["spec", "ports"]).iter().filter_map(|port| port["targetPort"].as_str());
+    targets.into_iter().find(|name| !named(name)).map(str::to_owned)
+}
+
+/// What is missing of a Service, an Ingress or a claim.
+pub fn missing(world: &World, row: &Row) -> Option<String> {
+    match row.key.resource.0 {
+        "services" => silence(world, row).map(|silence| match silence {
+            Silence::Nobody => "no pod has the labels that it selects".to_owned(),
+            Silence::UnnamedPort(port) => format!("no container of its pods names a port {port:?}"),
+            Silence::NoneReady => "none of its pods is ready".to_owned(),
+        }),
+        "ingresses.networking.k8s.io" => faults(world, row).into_iter().next().map(|fault| fault.what),
+        storage::CLAIMS => {
+            let claim = row.body();
+            let phase = claim.text(&["status", "phase"]).unwrap_or("Pending");
+            let waits = phase == "Pending" && storage::awaiting_class(world, &claim).is_some();
+            (phase != "Bound" && !waits).then(|| format!("is {phase}"))
+        }
+        _ => None,
+    }
+}
