@@ -76,6 +76,7 @@ fn settles(scene: &mut Scene) {
         .collect();
     assert!(unmet.is_empty(), "C1: not converged: {unmet:?}");
     scene.witness.endpoints();
+    scene.witness.tidy();
     told::once_and_not_too_often(scene);
     let known = scene.sim.world();
     let strangers: Vec<_> = scene.sim.machine.pods().filter(|uid| known.by_uid(uid).is_none()).collect();

@@ -1,6 +1,6 @@
 //! The witness: reads the store's log and nothing else, and says what must never be seen in it.
 
-use kloop::object::{Key, Object};
+use kloop::object::{Key, Object, Selector};
 use kloop::reconcile::simulate::Simulation;
 use kloop::store::{Change, LogEntry, Read};
 use kloop::world::{Row, World};
@@ -31,6 +31,9 @@ pub struct Witness {
     started: HashSet<(String, String)>,
     /// Pods of StatefulSets ever seen, by uid.
     identities: HashMap<String, Key>,
+    /// Owners, by uid, that were deleted in the foreground, and those whose dependents are to be kept.
+    foreground: HashSet<String>,
+    orphaned: HashSet<String>,
     /// A node was deleted: its pods go when the control plane comes to it.
     node_gone: bool,
 }
@@ -49,6 +52,8 @@ impl Default for Witness {
             deleted_by_users: BTreeSet::new(),
             started: HashSet::new(),
             identities: HashMap::new(),
+            foreground: HashSet::new(),
+            orphaned: HashSet::new(),
             node_gone: false,
         }
     }
@@ -114,6 +119,15 @@ impl Witness {
                 }
                 let managers = now.owners().iter().filter(|owner| owner.controller).count();
                 assert!(managers <= 1, "C7: {key} has {managers} controllers");
+                if before.as_ref().is_some_and(|before| before.controller().is_none()) {
+                    self.adopted(&key, &now);
+                }
+                for (finalizer, owners) in
+                    [("foregroundDeletion", &mut self.foreground), ("orphan", &mut self.orphaned)]
+                {
+                    let is_asked = now.deletion().is_some() && now.finalizers().contains(&finalizer);
+                    owners.extend(is_asked.then(|| now.uid().to_owned()));
+                }
                 self.pods_made += usize::from(before.is_none() && key.resource == "pods");
                 self.world.put(key.clone(), stored.body.clone());
             }
@@ -121,6 +135,7 @@ impl Witness {
                 let before = before.unwrap_or_else(|| panic!("{key} was removed and was not there"));
                 assert!(before.finalizers.is_empty() || now.finalizers().is_empty(), "{key} left with finalizers");
                 self.removed_rightly(&before);
+                self.dependents_are_seen_to(&before);
                 self.gone.insert(stored.uid.to_string());
                 self.world.remove(&key);
             }
@@ -135,9 +150,92 @@ impl Witness {
         if let Some(time) = time.filter(|_| key.resource == "jobs.batch") {
             let fresh = self.started.insert((owner.uid.clone(), time.to_owned()));
             assert!(fresh, "C9: {key} is the second Job of {time}");
+            self.runs_alone(key, &owner.uid);
         }
         if owner.kind == "StatefulSet" && key.resource == "pods" {
             self.identities.insert(now.uid().to_owned(), key.clone());
+            self.has_its_turn(key, &owner.uid);
+        }
+    }
+
+    /// C9: Forbid and Replace are kept: beside a new Job none runs that is not on its way out.
+    fn runs_alone(&self, key: &Key, owner: &str) {
+        let Some(cron_job) = self.world.by_uid(owner).map(|row| row.object()) else { return };
+        if !matches!(cron_job.text(&["spec", "concurrencyPolicy"]), Some("Forbid" | "Replace")) {
+            return;
+        }
+        let runs = |row: &Row| {
+            let conditions = row.object();
+            let mut ended = conditions.items(&["status", "conditions"]).iter();
+            !row.is_deleting() && !ended.any(|one| matches!(one["type"].as_str(), Some("Complete" | "Failed")))
+        };
+        let other = self.world.controlled("jobs.batch", owner).find(|row| runs(row)).map(|row| &row.key);
+        assert!(other.is_none(), "C9: {key} was started beside {other:?}");
+    }
+
+    /// C10: a pod of an ordered StatefulSet is made when all before it are ready.
+    fn has_its_turn(&self, key: &Key, owner: &str) {
+        let Some(row) = self.world.by_uid(owner) else { return };
+        let set = row.object();
+        if set.text(&["spec", "podManagementPolicy"]) == Some("Parallel") {
+            return;
+        }
+        let ordinal = key.name.rsplit('-').next().and_then(|text| text.parse::<i64>().ok()).expect("an ordinal");
+        let first = set.int(&["spec", "ordinals", "start"]).unwrap_or(0);
+        for before in first..ordinal {
+            let name = format!("{}-{before}", row.key.name);
+            let pod = self.world.find("pods", &key.namespace, &name).and_then(|row| row.pod());
+            assert!(pod.is_some_and(|pod| pod.ready), "C10: {key} was made before {name} was ready");
+        }
+    }
+
+    /// C7: only what a living owner of the namespace selects is adopted.
+    fn adopted(&self, key: &Key, now: &Object) {
+        let Some(owner) = now.controller() else { return };
+        let row = self.world.by_uid(&owner.uid);
+        let row = row.unwrap_or_else(|| panic!("C7: {key} was adopted by {} that is not there", owner.name));
+        assert!(!row.is_deleting(), "C7: {key} was adopted by {}, which goes", row.key);
+        assert_eq!(row.key.namespace, key.namespace, "C7: {key} was adopted by {}", row.key);
+        let selector = row.object().at(&["spec", "selector"]).map(Selector::from_label_selector);
+        let selects = selector.is_some_and(|selector| selector.is_ok_and(|one| one.matches(|label| now.label(label))));
+        assert!(selects || key.resource != "pods", "C7: {key} was adopted by {}, which does not select it", row.key);
+    }
+
+    /// C12: what is deleted in the foreground goes after those that hold it, and what is to be orphaned when nobody names it any more.
+    fn dependents_are_seen_to(&self, owner: &Row) {
+        let holds = |row: &Arc<Row>, only_blocking: bool| {
+            let object = row.object();
+            let mut references = object.items(&["metadata", "ownerReferences"]).iter();
+            references.any(|one| one["uid"] == *owner.uid && (!only_blocking || one["blockOwnerDeletion"] == true))
+        };
+        // In a namespace that goes, everything goes.
+        let namespace = self.world.find("namespaces", "", &owner.key.namespace);
+        if namespace.is_some_and(|namespace| namespace.is_deleting()) {
+            return;
+        }
+        for (owners, only_blocking) in [(&self.foreground, true), (&self.orphaned, false)] {
+            if owners.contains(&*owner.uid) {
+                let left = self.world.dependents(&owner.uid).find(|row| holds(row, only_blocking));
+                assert!(left.is_none(), "C12: {} went before {:?}", owner.key, left.map(|row| &row.key));
+            }
+        }
+    }
+
+    /// C12: once all is calm, nothing is left whose owners are all gone. C6: of a Deployment one set is in use, and no more old ones are
+    /// kept than it asks for.
+    pub fn tidy(&self) {
+        for row in self.world.all().filter(|row| !row.owners.is_empty() && row.key.resource != "events") {
+            let lives = row.owners.iter().any(|owner| self.world.by_uid(&owner.uid).is_some());
+            assert!(lives, "C12: {} is left, and its owners are gone", row.key);
+        }
+        for row in self.world.list("deployments.apps") {
+            let sets: Vec<&Arc<Row>> = self.world.controlled("replicasets.apps", &row.uid).collect();
+            let size = |set: &&&Arc<Row>| set.workload().is_some_and(|fields| fields.replicas > 0);
+            let used = sets.iter().filter(size).count();
+            assert!(used <= 1, "C6: {}: {used} ReplicaSets are in use", row.key);
+            let limit = row.object().int(&["spec", "revisionHistoryLimit"]).unwrap_or(10);
+            let old = sets.len() as i64 - 1;
+            assert!(old <= limit.max(0), "C6: {}: {old} old ReplicaSets are kept, {limit} asked for", row.key);
         }
     }
 
@@ -194,6 +292,13 @@ impl Witness {
             for set in &sets {
                 let fresh = templates.insert(set.workload().unwrap().template);
                 assert!(fresh, "C6: {}: two ReplicaSets of one template", row.key);
+            }
+            let mut revisions = HashSet::new();
+            for set in &sets {
+                let object = set.object();
+                let Some(revision) = object.annotation("deployment.kubernetes.io/revision") else { continue };
+                let fresh = revisions.insert(revision.to_owned());
+                assert!(fresh, "C6: {}: two ReplicaSets are revision {revision}", row.key);
             }
             self.at_most(row, &object, &sets);
             self.recreates(row, &object, &sets);
@@ -291,6 +396,12 @@ impl Witness {
                 all.any(|one| one["type"] == kind && one["status"] == "True")
             };
             assert!(!(holds("Complete") && holds("Failed")), "C8: {key} is complete and failed");
+            let mut indexes = HashSet::new();
+            for pod in self.pods_of(row).filter(|pod| pod.is_active_pod()) {
+                let object = pod.object();
+                let Some(index) = object.annotation("batch.kubernetes.io/job-completion-index") else { continue };
+                assert!(indexes.insert(index.to_owned()), "C8: {key}: two pods have index {index}");
+            }
         }
     }
 
@@ -398,6 +509,13 @@ fn compare(key: &Key, before: &Object, now: &Object) {
             for field in ["succeeded", "failed"] {
                 let count = |object: &Object| object.int(&["status", field]).unwrap_or(0);
                 assert!(count(now) >= count(before), "C8: {key}: status.{field} fell");
+            }
+            for kind in ["Complete", "Failed"] {
+                let holds = |object: &Object| {
+                    let mut all = object.items(&["status", "conditions"]).iter();
+                    all.any(|one| one["type"] == kind && one["status"] == "True")
+                };
+                assert!(holds(now) || !holds(before), "C8: {key} was {kind} and is not any more");
             }
         }
         _ => {}
