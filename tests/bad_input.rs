@@ -168,6 +168,33 @@ fn text_that_is_no_manifest() {
     ]);
 }
 
+/// The largest text that is read, in the shapes that take most memory. A limit on memory ends a program that takes more.
+#[test]
+fn a_large_text_takes_little_memory() {
+    let within = |open: &str, part: &str, close: &str| {
+        let room = 3 * 1024 * 1024 - 100 - open.len() - close.len();
+        format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, {open}{}{close}}}", part.repeat(room / part.len()))
+    };
+    let keys: String = (0..220_000).map(|key| format!("k{key}: 1, ")).collect();
+    let rows = [
+        (within("data: [", "{},", "]"), "cannot be handled as a ConfigMap: json: cannot unmarshal"),
+        (within("data: [", "1,", "]"), "too many values"),
+        (within("data: [", "{a: {b: 1}},", "]"), "too many values"),
+        (within("x: &x {a: b}, data: [", "*x,", "]"), "excessive aliasing"),
+        (within("data: {a: ", "x", "}"), "Too long"),
+        (format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, {keys}}}"), "unknown field"),
+        ("a: 1\n---\n".repeat(349_000), "too many documents"),
+    ];
+    let cluster = cluster();
+    let before = fs::read(cluster.home().join("state.db")).expect("state");
+    for (stdin, expected) in rows {
+        let mut command = cluster.program("sh");
+        command.args(["-c", "ulimit -d 262144; exec \"$0\" apply -f -", env!("CARGO_BIN_EXE_kloop")]);
+        let said = cluster.run_program(&mut command, &stdin);
+        assert_eq!(wrong(&cluster, &before, &said, 1, expected), "", "{}", head(&stdin));
+    }
+}
+
 #[test]
 fn bytes_that_are_no_text() {
     let cluster = cluster();

@@ -38,15 +38,24 @@ pub struct Cluster {
 impl Cluster {
     /// An empty one; nothing runs yet.
     pub fn new() -> Cluster {
-        Cluster { home: tempfile::tempdir().expect("a folder"), planes: RefCell::default(), user: None }
+        Cluster::within(&std::env::temp_dir()).expect("a folder")
+    }
+
+    /// An empty one with its folder in this one.
+    pub fn within(folder: &Path) -> std::io::Result<Cluster> {
+        Ok(Cluster { home: tempfile::tempdir_in(folder)?, planes: RefCell::default(), user: None })
     }
 
     /// An empty one that belongs to this user, and whose programs it runs. Only root can make one.
     pub fn of_user(user: u32) -> Cluster {
-        let mut cluster = Cluster::new();
-        cluster.user = Some(user);
-        cluster.owns(&cluster.home());
-        cluster
+        Cluster::new().given_to(user)
+    }
+
+    /// The same as this user's. Only root can give it away.
+    pub fn given_to(mut self, user: u32) -> Cluster {
+        self.user = Some(user);
+        self.owns(&self.home());
+        self
     }
 
     /// Gives a folder that a test has made, and what is in it, to the cluster's user.

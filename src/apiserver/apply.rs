@@ -64,6 +64,8 @@ pub fn apply(
         warnings.push(missing_annotation(kind, live.name()));
     }
     let change = three_way(kind, original.as_ref(), &modified, &live, overwrite)?;
+    // It may be large, and what is made of the patch is as large.
+    drop(modified);
     if change.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(Applied { outcome: Outcome::Unchanged, object: live, warnings });
     }
@@ -101,13 +103,14 @@ pub fn three_way(
 
 /// The manifest with the annotation that remembers it: compact JSON of the manifest without that annotation, ended by a newline.
 pub fn with_last_applied(manifest: &Object) -> Object {
-    let mut remembered = manifest.clone();
-    if !remembered.at(&["metadata", "annotations"]).is_some_and(Value::is_object) {
-        remembered.set(&["metadata", "annotations"], json!({}));
+    let mut modified = manifest.clone();
+    if !modified.at(&["metadata", "annotations"]).is_some_and(Value::is_object) {
+        modified.set(&["metadata", "annotations"], json!({}));
     }
-    remembered.unset(&["metadata", "annotations", LAST_APPLIED]);
-    let mut modified = remembered.clone();
-    modified.set(&["metadata", "annotations", LAST_APPLIED], format!("{}\n", yaml::to_json(&remembered.0)));
+    modified.unset(&["metadata", "annotations", LAST_APPLIED]);
+    let mut remembered = yaml::to_json(&modified.0);
+    remembered.push('\n');
+    modified.set(&["metadata", "annotations", LAST_APPLIED], remembered);
     modified
 }
 

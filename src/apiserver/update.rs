@@ -85,11 +85,12 @@ fn with_ephemeral(
     Ok(object)
 }
 
-/// The pod with new resources of its containers, checked as those of a new one are.
+/// The pod with new resources of its containers, checked as a whole. With itself for the old one: whatever else differs is refused
+/// before, and a pod that has been there for a while may have what a new one may not (containers for debugging).
 fn resized(kind: &Kind, body: &Object, old: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Object> {
     let decoded = decode(kind, body, options, warnings)?;
     let (object, mut errors) = resize::resized(&decoded, old);
-    errors.extend((kind.validate)(&object, None));
+    errors.extend((kind.validate)(&object, Some(&object)));
     if errors.is_empty() {
         return Ok(object);
     }

@@ -56,14 +56,24 @@ pub struct Manifest {
 impl Manifest {
     /// The line of a field of the object.
     pub fn line_of(&self, path: &str) -> Option<usize> {
+        self.document.line_of(&self.outside(path))
+    }
+
+    /// The path of a field in the document.
+    fn outside(&self, path: &str) -> String {
         let separator = if self.inside.is_empty() || path.starts_with('[') { "" } else { "." };
-        self.document.line_of(&format!("{}{separator}{path}", self.inside))
+        format!("{}{separator}{path}", self.inside)
     }
 
     /// Where the fields stand that a refusal calls unknown, and what was probably meant.
     pub fn hints(&self, status: &Status) -> Vec<String> {
-        let hint = |(path, nearest): &(String, Option<&'static str>)| {
-            let line = self.line_of(path).unwrap_or(self.line);
+        let paths: Vec<String> = status.unknown.iter().map(|(path, _)| self.outside(path)).collect();
+        let lines = match &paths[..] {
+            [] => Vec::new(),
+            paths => self.document.lines_of(&paths.iter().map(String::as_str).collect::<Vec<_>>()),
+        };
+        let hint = |((path, nearest), line): (&(String, Option<&'static str>), Option<usize>)| {
+            let line = line.unwrap_or(self.line);
             let meant = nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
             format!("hint: {}:{line}: there is no field {path:?}{meant}", self.source)
         };
@@ -71,7 +81,7 @@ impl Manifest {
             let line = self.line_of(path).unwrap_or(self.line);
             format!("hint: {}:{line}: the value of {path:?} is not of its type", self.source)
         });
-        status.unknown.iter().map(hint).chain(misfit).collect()
+        status.unknown.iter().zip(lines).map(hint).chain(misfit).collect()
     }
 
     /// Keys written twice: path and line.
@@ -187,7 +197,7 @@ fn parse(
         Err(error) => return failures.push(refuse(error)),
     };
     let (documents, error) = yaml::documents_before_error(&text);
-    for document in documents {
+    for mut document in documents {
         if !document.value.is_object() {
             let what = if document.value.is_array() { "a list" } else { "a single value" };
             let line = document.line;
@@ -199,8 +209,9 @@ fn parse(
             failures.push(Failure::plain(text));
             continue;
         }
-        let document = Rc::new(document);
-        add(&document, &document.value, String::new(), source, folder.as_deref(), manifests);
+        // The object is the document's value itself: a copy would double what a large file takes.
+        let value = document.value.take();
+        add(&Rc::new(document), value, String::new(), source, folder.as_deref(), manifests);
     }
     failures.extend(error.map(refuse));
 }
@@ -208,22 +219,22 @@ fn parse(
 /// Adds an object, or the items of a list.
 fn add(
     document: &Rc<Document>,
-    value: &Value,
+    mut value: Value,
     inside: String,
     source: &str,
     folder: Option<&Path>,
     manifests: &mut Vec<Manifest>,
 ) {
     let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value["items"].is_array();
-    if is_list {
-        for (index, item) in value["items"].as_array().into_iter().flatten().enumerate() {
+    if is_list && let Value::Array(items) = value["items"].take() {
+        for (index, item) in items.into_iter().enumerate() {
             let inside = if inside.is_empty() { format!("items[{index}]") } else { format!("{inside}.items[{index}]") };
             add(document, item, inside, source, folder, manifests);
         }
         return;
     }
     manifests.push(Manifest {
-        object: Object(value.clone()),
+        object: Object(value),
         source: source.to_owned(),
         folder: folder.map(Path::to_owned),
         line: document.line,

@@ -1,12 +1,11 @@
 //! From JSON to the typed view of a kind and back: one decode and one encode per kind, so that they are compiled once.
 
-use super::read::{ReadError, Reader, UnknownField};
+use super::read::{ReadError, Reader, Unknown, UnknownField};
 use super::{Errors, FieldError};
 use crate::object::Object;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::cell::RefCell;
 use std::fmt;
 
 /// A kind's typed form and its rules. Implemented for the types of `k8s-openapi`, one file of `kinds/` each.
@@ -44,7 +43,7 @@ impl std::error::Error for DecodeError {}
 
 /// Decodes a body; unknown fields are reported by path.
 pub fn decode<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<T, DecodeError> {
-    let unknown = RefCell::new(unknown);
+    let unknown = Unknown::new(unknown);
     let error = |error: ReadError| DecodeError { path: error.path, message: error.message };
     T::deserialize(Reader::new(body, &unknown)).map_err(error)
 }

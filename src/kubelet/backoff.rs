@@ -4,8 +4,8 @@ use crate::object::Time;
 use crate::world::{Ended, Settings};
 use jiff::SignedDuration;
 
-/// For so long a refused image shows its error, before the pause until the next try shows.
-const IMAGE_ERROR_SHOWS: SignedDuration = SignedDuration::from_secs(2);
+/// For so long the error of a refused image, or of a container that cannot be started, shows, before the pause until the next try shows.
+const ERROR_SHOWS: SignedDuration = SignedDuration::from_secs(2);
 
 /// An attempt that ran for so long starts the pauses over, whatever their cap (Kubernetes, KEP-4603).
 const RESET_SECONDS: i64 = 600;
@@ -30,9 +30,9 @@ pub fn image(settings: &Settings, refusals: u32) -> i64 {
     doubled(settings, refusals.saturating_sub(1))
 }
 
-/// When the error of a refused image gives way to its pause.
-pub fn image_error_fades(at: Time) -> Option<Time> {
-    at.checked_add(IMAGE_ERROR_SHOWS).ok()
+/// When such an error gives way to its pause.
+pub fn error_fades(at: Time) -> Option<Time> {
+    at.checked_add(ERROR_SHOWS).ok()
 }
 
 /// The pause that follows one of (at least) so many seconds.

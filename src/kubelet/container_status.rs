@@ -76,6 +76,11 @@ fn tell(pod: &LocalPod, member: &Member, step: &Step) -> Told {
             last: ended.or(member.last.clone()),
             waits_after_end,
         },
+        (Step::BackOff { .. }, State::Ended(ended)) if shows_start_error(pod, ended) => {
+            // Kubernetes: what the last try to start it said, until the pause is met.
+            let state = waiting("RunContainerError", Some(ended.message.clone()));
+            Told { attempt, state, last: Some(ended.clone()), waits_after_end }
+        }
         (Step::BackOff { seconds }, _) => {
             let what = format!("failed container={} pod={}", member.spec.name, pod.full_name());
             let message = format!("back-off {} restarting {what}", in_minutes(*seconds));
@@ -101,6 +106,10 @@ fn tell(pod: &LocalPod, member: &Member, step: &Step) -> Told {
             told(attempt, ContainerState { terminated, ..Default::default() }, member.last.clone())
         }
     }
+}
+
+fn shows_start_error(pod: &LocalPod, ended: &Ended) -> bool {
+    ended.is_start_error() && backoff::error_fades(ended.finished).is_some_and(|fades| pod.world.now < fades)
 }
 
 fn is_ready(member: &Member, step: &Step) -> bool {
@@ -133,7 +142,7 @@ fn refused(pod: &LocalPod, member: &Member, reason: &str, message: &str, at: Tim
         // Kubernetes waits in silence and tells it in events; they are made from this message.
         return waiting("ContainerCreating", Some(message.to_owned()));
     }
-    let fades = backoff::image_error_fades(at);
+    let fades = backoff::error_fades(at);
     if reason != "ErrImagePull" || fades.is_none_or(|fades| pod.world.now < fades) {
         return waiting(reason, Some(message.to_owned()));
     }
@@ -219,7 +228,10 @@ mod tests {
     #[test]
     fn a_program_that_cannot_be_run_has_ended() {
         let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
-        machine.act("c", Act::Refuse("StartError")).run_to(5);
+        machine.act("c", Act::Refuse("StartError")).run_to(1);
+        assert_eq!(machine.summary(), "Running c=RunContainerError/1");
+        assert_eq!(machine.container("c")["state"]["waiting"]["message"], "write it otherwise");
+        machine.run_to(5);
         assert_eq!(machine.summary(), "Running c=CrashLoopBackOff/1");
         let last = machine.container("c")["lastState"]["terminated"].clone();
         assert_eq!((&last["exitCode"], &last["reason"]), (&json!(128), &json!("StartError")));

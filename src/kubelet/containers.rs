@@ -165,7 +165,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
         State::Refused { at, .. } => {
             let refusals = member.facts.as_ref().map_or(1, |facts| facts.refusals);
             let due = *at + SignedDuration::from_secs(backoff::image(settings, refusals));
-            order.wakes.extend(backoff::image_error_fades(*at).filter(|fades| *fades > now));
+            order.wakes.extend(backoff::error_fades(*at).filter(|fades| *fades > now));
             // What is said of the image is another thing now: nobody waits for the end of the pause.
             let tried = member.facts.as_ref().map_or("", |facts| &facts.image);
             let is_new = image::state(pod, member.spec.image.as_deref().unwrap_or_default()) != tried;
@@ -184,6 +184,8 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
             let due = ended.finished + SignedDuration::from_secs(seconds);
             if due > now {
                 order.steps[place] = Step::BackOff { seconds };
+                let shows = backoff::error_fades(ended.finished).filter(|_| ended.is_start_error());
+                order.wakes.extend(shows.filter(|fades| *fades > now));
                 order.wakes.push(due);
             } else {
                 start(pod, place, member.attempt + 1, order);

@@ -1,7 +1,7 @@
 //! Events of a pod, each told once: when the status that is about to be written differs from the one that stands.
 
 use super::containers::{Order, Step};
-use super::pod::{LocalPod, Member, Role, State};
+use super::pod::{LocalPod, Member, Role, State, waits_for_next};
 use super::{conditions, deadlines, eviction, hooks, message, ports, probes, resources, security, volumes};
 use crate::kinds::pod::unsupported;
 use crate::world::facts::Throttled;
@@ -171,9 +171,8 @@ impl Teller<'_, '_> {
         let Some(old) = &self.member.old else { return false };
         let same = u32::try_from(old.restart_count) == Ok(self.member.attempt);
         let state = old.state.clone().unwrap_or_default();
-        let waits_after_end = waiting_reason(old)
-            .is_some_and(|reason| matches!(reason.as_str(), "CrashLoopBackOff" | "CreateContainerConfigError"))
-            && self.member.ended().is_some();
+        let waits_after_end =
+            waiting_reason(old).is_some_and(|reason| waits_for_next(&reason)) && self.member.ended().is_some();
         same && (state.running.is_some() || state.terminated.is_some() || waits_after_end)
     }
 

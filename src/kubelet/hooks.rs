@@ -42,6 +42,14 @@ pub fn comes_before_the_end(member: &Member) -> bool {
     of(&member.spec, ProbeKind::PreStop).is_some()
 }
 
+/// Whether it has one that is still to be asked for: a sidecar's comes when its pod begins to end, although its own end waits for the
+/// containers (Kubernetes' killContainer runs the hook before it waits for the container's turn).
+pub fn comes_ahead(pod: &LocalPod, member: &Member, grace: i64) -> bool {
+    let runs = matches!(member.state, State::Running { .. });
+    let is_new = member.probe(ProbeKind::PreStop).is_none_or(|hook| hook.since.is_none());
+    !pod.simulated && grace > 0 && runs && is_new && comes_before_the_end(member)
+}
+
 /// Whether it runs and its postStart hook has not succeeded yet.
 pub fn is_starting(member: &Member) -> bool {
     let runs = matches!(member.state, State::Running { .. });

@@ -282,11 +282,16 @@ fn from_status(now: Time, old: Option<&ContainerStatus>) -> (u32, State, Option<
         }
         return (attempt, State::Ended(ended), last);
     }
-    let waits_for_next = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
-    match (waits_for_next, last) {
-        (Some("CrashLoopBackOff" | "CreateContainerConfigError"), Some(last)) => (attempt, State::Ended(last), None),
+    let reason = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+    match (reason, last) {
+        (Some(reason), Some(last)) if waits_for_next(reason) => (attempt, State::Ended(last), None),
         (_, last) => (attempt, State::New, last),
     }
+}
+
+/// Whether a container that waits for this reason may have ended before: its next attempt is what it waits for.
+pub fn waits_for_next(reason: &str) -> bool {
+    matches!(reason, "CrashLoopBackOff" | "CreateContainerConfigError" | "RunContainerError")
 }
 
 /// Nobody knows how it ended: never success.

@@ -64,7 +64,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
 }
 
 /// What the pod's containers call the machine: its node's name on the node's network, else what the spec says.
-fn hostname(pod: &LocalPod) -> Str {
+pub fn hostname(pod: &LocalPod) -> Str {
     match full_name(pod) {
         _ if pod.spec.host_network == Some(true) => pod.spec.node_name.as_deref().unwrap_or_default().into(),
         Some(full) if pod.spec.set_hostname_as_fqdn == Some(true) && !overrides(pod) => full.as_str().into(),

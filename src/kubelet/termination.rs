@@ -1,5 +1,5 @@
-//! How a pod ends: containers first, then sidecars in reverse order, each with what is left of the grace; then nothing is left of
-//! it on the machine; then it leaves the store.
+//! How a pod ends: containers first, then sidecars in reverse order, each with what is left of the grace, preStop hooks ahead of all
+//! of that; then nothing is left of it on the machine; then it leaves the store.
 
 use super::containers::{Order, Step, restarts};
 use super::pod::{LocalPod, Member, Role};
@@ -45,7 +45,7 @@ pub fn decide(pod: &LocalPod, order: &mut Order) {
         None => pod.grace_seconds(),
     };
     for (place, member) in pod.members.iter().enumerate() {
-        if member.lives() && has_turn(pod, place) {
+        if member.lives() && (has_turn(pod, place) || hooks::comes_ahead(pod, member, grace)) {
             stop(pod, place, member, grace, order);
         }
     }
@@ -208,6 +208,21 @@ mod tests {
         machine.run_to(100);
         let stops: Vec<_> = machine.told().into_iter().filter(|line| line.contains("stop")).collect();
         assert_eq!(stops, ["10 stop c in 30", "10 stop s2 in 30", "10 stop s1 in 30"]);
+    }
+
+    #[test]
+    fn the_hooks_of_sidecars_come_at_once_and_their_ends_in_turn() {
+        let mut pod = with_sidecars();
+        pod["spec"]["initContainers"][0]["lifecycle"] = json!({"preStop": {"exec": {"command": ["true"]}}});
+        let mut machine = Machine::new(pod);
+        machine.act("c", Act::Stubborn).run_to(10);
+        machine.told();
+        machine.delete(8);
+        machine.run_to(100);
+        let expected = ["10 prestop ok", "10 stop c in 8", "18 c ends 137", "18 stop s1 in 2", "18 stop s2 in 2"];
+        assert_eq!(machine.told()[..5], expected);
+        let killing = machine.events.iter().filter(|event| event.reason == "Killing");
+        assert_eq!(killing.count(), 3, "each is told once");
     }
 
     #[test]

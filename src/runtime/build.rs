@@ -9,7 +9,7 @@
 
 use super::image::{Environment, Refusal};
 use super::{folder, spawn, wire};
-use crate::object::Str;
+use crate::object::{Str, Time};
 use crate::world::Report;
 use crate::world::facts::{BuildStage, Built};
 use crate::world::plan::{Build, Image, Start};
@@ -230,6 +230,22 @@ fn last_lines(log: &[u8]) -> String {
     let last = lines[lines.len().saturating_sub(TOLD.0)..].join("\n");
     let cut = last.char_indices().map(|(at, _)| at).find(|at| last.len() - at <= TOLD.1).unwrap_or(0);
     last[cut..].to_owned()
+}
+
+/// Whether a container's attempt is the first to run what was built while the one before it ran, which is what its log begins with then.
+pub fn is_news(state: &Path, image: &str, start: &Start) -> bool {
+    let pod = folder::pod(state, &start.pod_uid);
+    let known = folder::read_record(&pod).and_then(|mut record| record.containers.remove(&*start.container));
+    let Some(before) = known.filter(|known| known.attempt.checked_add(1) == Some(start.attempt)) else { return false };
+    let began = match before.state {
+        wire::State::Running { since, .. } => Some(since),
+        wire::State::Ended(end) => end.started,
+        wire::State::Refused { .. } => None,
+    };
+    let built = fs::metadata(place(state, image).join("done")).and_then(|done| done.modified());
+    let built = built.ok().and_then(|built| Time::try_from(built).ok());
+    let is_later = began.zip(built).is_some_and(|(began, built)| wire::moment(began) < built);
+    is_later && !pod.join(folder::log(&start.container, start.attempt)).exists()
 }
 
 /// Puts what the build has written into the log of a container that waited for it.

@@ -6,7 +6,7 @@
 //! A container that sets `command` needs its image only to be well-formed. Start reading at [`resolve`], then [`find`].
 
 use super::wire::{Launch, View};
-use super::{folder, process, user};
+use super::{folder, process, user, view};
 use crate::kinds::image::pattern::is_path;
 use crate::kinds::image::reference;
 use crate::world::plan::{Image, Start};
@@ -189,8 +189,8 @@ fn own(start: &Start, beside: Option<String>) -> Vec<String> {
     own
 }
 
-/// Paths in the machine's `/tmp` that a container with a view of its own was started with: folders that belong to it, and whatever
-/// a word of its command names, also behind a `=`.
+/// Paths in the machine's `/tmp` and `/dev/shm` that a container with a view of its own was started with: folders that belong to it,
+/// and whatever a word of its command names, also behind a `=`.
 fn shown(start: &Start, found: &Found, env: &[(String, String)]) -> Vec<String> {
     let value = |wanted: &str| env.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
     let of_image = start.brought.as_ref().and_then(|image| image.folder.as_deref());
@@ -198,7 +198,7 @@ fn shown(start: &Start, found: &Found, env: &[(String, String)]) -> Vec<String> 
     let path = value("PATH").unwrap_or_default().split(':');
     let words = found.argv.iter().flat_map(|word| [word.as_str(), word.split_once('=').map_or("", |(_, value)| value)]);
     let mut shown: Vec<String> =
-        folders.chain(path).chain(words).filter(|path| path.starts_with("/tmp/")).map(str::to_owned).collect();
+        folders.chain(path).chain(words).filter(|path| view::is_in_own(path)).map(str::to_owned).collect();
     shown.sort();
     shown.dedup();
     shown

@@ -213,7 +213,7 @@ pub struct View {
     pub mounts: Vec<Mount>,
     /// Folders of the machine that it sees, and changes, as they are.
     pub own: Vec<String>,
-    /// Paths that it finds in its own `/tmp` when they are in the machine's.
+    /// Paths that it finds in its own `/tmp` and `/dev/shm` when they are in the machine's.
     #[serde(default)]
     pub shown: Vec<String>,
     /// Whether it can write in its volumes only.

@@ -4,30 +4,70 @@ use serde_json::Value;
 
 /// `fmt.Sprint`: `map[a:b]`, `[a b]`.
 pub fn plain(value: &Value) -> String {
+    let mut text = String::new();
+    add_plain(&mut text, value);
+    text
+}
+
+fn add_plain(out: &mut String, value: &Value) {
     match value {
-        Value::Null => "<nil>".into(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let entries: Vec<String> = map.iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
-            format!("map[{}]", entries.join(" "))
+        Value::Null => out.push_str("<nil>"),
+        Value::String(text) => out.push_str(text),
+        Value::Array(items) => {
+            let each = |out: &mut String, item| add_plain(out, item);
+            within(out, ["[", " ", "]"], items, each);
         }
-        other => other.to_string(),
+        Value::Object(map) => {
+            let each = |out: &mut String, (key, value): (&String, &Value)| {
+                out.extend([key, ":"]);
+                add_plain(out, value);
+            };
+            within(out, ["map[", " ", "]"], map, each);
+        }
+        other => out.push_str(&other.to_string()),
     }
 }
 
 /// `%#v`: `map[string]interface {}{"a":"b"}`.
 pub fn literal(value: &Value) -> String {
+    let mut text = String::new();
+    add_literal(&mut text, value);
+    text
+}
+
+fn add_literal(out: &mut String, value: &Value) {
     match value {
-        Value::Null => "interface {}(nil)".into(),
-        Value::String(text) => format!("{text:?}"),
+        Value::Null => out.push_str("interface {}(nil)"),
+        Value::String(text) => out.push_str(&format!("{text:?}")),
         Value::Array(items) => {
-            format!("[]interface {{}}{{{}}}", items.iter().map(literal).collect::<Vec<_>>().join(", "))
+            let each = |out: &mut String, item| add_literal(out, item);
+            within(out, ["[]interface {}{", ", ", "}"], items, each);
         }
         Value::Object(map) => {
-            let entries: Vec<String> = map.iter().map(|(key, value)| format!("{key:?}:{}", literal(value))).collect();
-            format!("map[string]interface {{}}{{{}}}", entries.join(", "))
+            let each = |out: &mut String, (key, value): (&String, &Value)| {
+                out.push_str(&format!("{key:?}:"));
+                add_literal(out, value);
+            };
+            within(out, ["map[string]interface {}{", ", ", "}"], map, each);
         }
-        other => other.to_string(),
+        other => out.push_str(&other.to_string()),
     }
 }
+
+/// Items between brackets; into one text, because there may be a million of them.
+fn within<T>(
+    out: &mut String,
+    [open, between, close]: [&str; 3],
+    items: impl IntoIterator<Item = T>,
+    each: impl Fn(&mut String, T),
+) {
+    out.push_str(open);
+    for (place, item) in items.into_iter().enumerate() {
+        if place > 0 {
+            out.push_str(between);
+        }
+        each(out, item);
+    }
+    out.push_str(close);
+}
+

@@ -39,6 +39,7 @@ fn replicas_do_not_meet_and_the_machine_does_not_change() {
             cluster.until("it has written", || cluster.log(&pod, "main") == expected);
             let hosts = cluster.ok(&format!("exec {pod} -- cat /etc/hosts"));
             assert!(hosts.contains("Kubernetes-managed") && hosts.contains(&format!("\t{pod}\n")), "{hosts}");
+            assert_eq!(cluster.ok(&format!("exec {pod} -- cat /etc/hostname")), format!("{pod}\n"));
         }
         assert!(!Path::new(&mark).exists());
         assert_eq!(fs::read_to_string(cluster.home().join("note")).expect("there"), "the machine's\n");
@@ -133,6 +134,37 @@ fn what_a_command_names_in_tmp_is_there_and_stays_as_it_was() {
         assert_eq!(fs::read_to_string(at("site/page")).expect("there"), "the page\n");
         cluster.ok("delete pods --all");
         cluster.nothing_is_left();
+    }
+}
+
+/// A tmpfs of the machine's; gone with this.
+struct Mount(tempfile::TempDir);
+
+impl Mount {
+    fn in_tmp() -> Option<Mount> {
+        let mount = Mount(tempfile::Builder::new().prefix("kloop-mount-").tempdir_in("/tmp").ok()?);
+        let made = Command::new("mount").args(["-t", "tmpfs", "kloop-test"]).arg(mount.0.path()).status();
+        made.is_ok_and(|status| status.success()).then_some(mount)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(self.0.path()).status());
+    }
+}
+
+#[test]
+fn what_is_hidden_is_not_laid_out() {
+    // A folder with something mounted in it is made anew by an ordinary user, entry by entry.
+    let Some(_mount) = Mount::in_tmp() else { return eprintln!("SKIPPED: nothing can be mounted in /tmp here") };
+    let _hidden = tempfile::Builder::new().prefix("kloop-hidden-").tempfile_in("/tmp").expect("a file");
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let script = "grep -c -e kloop-hidden- -e kloop-mount- /proc/self/mountinfo; exit 0";
+        cluster.apply(&pod("looks", "Never", 1, script));
+        cluster.until_reads("pod/looks", "{.status.phase}", "Succeeded");
+        assert_eq!(cluster.log("looks", "main"), "0\n");
     }
 }
 

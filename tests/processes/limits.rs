@@ -282,6 +282,8 @@ fn a_running_container_is_resized_in_place() {
     let change = r#"{"spec":{"containers":[{"name":"main","resources":{"requests":{"memory":"96Mi"},"limits":{"memory":"96Mi"}}}]}}"#;
     let refused = cluster.run(&["patch", "pod", "web", "-p", change], "");
     assert!(refused.err.contains("pod updates may not change fields other than"), "{}", refused.err);
+    // Whoever looks into it meanwhile stands in nobody's way.
+    cluster.ok("debug web --image busybox -c peek -- sleep 1000");
     let said = cluster.run(&["patch", "pod", "web", "--subresource", "resize", "-p", change], "");
     assert_eq!((said.code, &*said.out), (0, "pod/web patched\n"), "{}", said.err);
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].resources.limits.memory}", "96Mi");

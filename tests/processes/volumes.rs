@@ -276,6 +276,42 @@ fn devices_and_the_last_words_are_the_containers_own() {
 }
 
 #[test]
+fn a_cluster_may_live_in_shared_memory() {
+    let is_root = rustix::process::geteuid().is_root();
+    for user in [None, Some(65534)].into_iter().filter(|user| user.is_none() || is_root) {
+        let Ok(cluster) = Cluster::within(Path::new("/dev/shm")) else {
+            return eprintln!("SKIPPED: /dev/shm is not to be written to here");
+        };
+        let cluster = user.into_iter().fold(cluster, Cluster::given_to);
+        let _plane = cluster.watch();
+        let page = cluster.home().join("page");
+        fs::write(&page, "the page\n").expect("written");
+        cluster.owns(&cluster.home());
+        let script = format!(
+            "cat /conf/x {0}; echo changed > {0}; cat {0}; ls -A /dev/shm; touch /dev/shm/own; echo x > /v/y; cat /v/y",
+            page.display()
+        );
+        let mounts = "volumeMounts: [{name: conf, mountPath: /conf}, {name: v, mountPath: /v}]";
+        let spec = format!("{ONCE}, volumes: [{{name: conf, configMap: {{name: conf}}}}, {{name: v, emptyDir: {{}}}}]");
+        cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: conf}, data: {x: \"read\\n\"}}");
+        cluster.apply(&pod_with("shared", &spec, mounts, &script));
+        cluster.until_reads("pod/shared", "{.status.phase}", "Succeeded");
+        let entry = cluster.home().file_name().expect("a name").to_string_lossy().into_owned();
+        assert_eq!(cluster.log("shared", "main"), format!("read\nthe page\nchanged\n{entry}\nx\n"));
+        assert_eq!(fs::read_to_string(&page).expect("there"), "the page\n");
+        assert!(!Path::new("/dev/shm/own").exists());
+        // A volume may take the place, too.
+        let spec = format!("{ONCE}, volumes: [{{name: m, emptyDir: {{medium: Memory}}}}]");
+        let mounts = "volumeMounts: [{name: m, mountPath: /dev/shm}]";
+        cluster.apply(&pod_with("volume", &spec, mounts, "touch /dev/shm/own; ls /dev/shm"));
+        cluster.until_reads("pod/volume", "{.status.phase}", "Succeeded");
+        assert_eq!(cluster.log("volume", "main"), "own\n");
+        cluster.ok("delete pods --all");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
 fn a_program_beside_its_manifest_works_in_its_own_folder() {
     for cluster in clusters() {
         let _plane = cluster.watch();

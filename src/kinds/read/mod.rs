@@ -10,7 +10,7 @@ use guess::Guess;
 use serde::de::value::StringDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 /// What does not fit, in Go's words.
@@ -61,8 +61,30 @@ impl UnknownField {
     }
 }
 
+/// So many fields are told of one body at most (sigs.k8s.io/json: strict errors beyond that are dropped).
+const MOST_UNKNOWN: usize = 100;
+/// No field's name is nearly as long; to compare what is would take its time.
+const LONGEST_NAME: usize = 100;
+
 /// Told of each field that the typed form does not know.
-pub type Unknown<'u> = RefCell<&'u mut dyn FnMut(UnknownField)>;
+pub struct Unknown<'u> {
+    tell: RefCell<&'u mut dyn FnMut(UnknownField)>,
+    told: Cell<usize>,
+}
+
+impl<'u> Unknown<'u> {
+    /// One that has not been told of any.
+    pub fn new(tell: &'u mut dyn FnMut(UnknownField)) -> Unknown<'u> {
+        Unknown { tell: RefCell::new(tell), told: Cell::new(0) }
+    }
+
+    fn tell(&self, field: impl FnOnce() -> UnknownField) {
+        if self.told.get() < MOST_UNKNOWN {
+            self.told.set(self.told.get() + 1);
+            (self.tell.borrow_mut())(field());
+        }
+    }
+}
 
 /// The known name that is closest to one that is not, if any is close enough to be meant.
 fn nearest(name: &str, known: &'static [&'static str]) -> Option<&'static str> {
@@ -357,11 +379,13 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        let nearest = match self.at {
-            Step::Field { known, name, .. } => nearest(name, known),
-            _ => None,
-        };
-        (self.unknown.borrow_mut())(UnknownField { path: self.at.path(), nearest });
+        self.unknown.tell(|| {
+            let nearest = match self.at {
+                Step::Field { known, name, .. } if name.len() <= LONGEST_NAME => nearest(name, known),
+                _ => None,
+            };
+            UnknownField { path: self.at.path(), nearest }
+        });
         visitor.visit_unit()
     }
 }

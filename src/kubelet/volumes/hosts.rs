@@ -1,4 +1,4 @@
-//! `/etc/hosts` and `/etc/resolv.conf` of a pod.
+//! `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf` of a pod.
 
 use super::super::pod::LocalPod;
 use super::super::start;
@@ -16,6 +16,10 @@ pub fn of(pod: &LocalPod, ip: &str) -> (Volume, Vec<Mount>) {
     // On the machine's network the machine's own file tells the names.
     if pod.spec.host_network != Some(true) || pod.spec.host_aliases.iter().flatten().next().is_some() {
         files.push(("hosts", hosts(pod, ip)));
+    }
+    if pod.spec.host_network != Some(true) {
+        // Container runtimes write it; on the machine's network the machine's own is right.
+        files.push(("hostname", format!("{}\n", start::hostname(pod))));
     }
     files.extend(resolver(pod).map(|text| ("resolv.conf", text)));
     let mount = |name: &str| Mount {
@@ -145,7 +149,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_pod_or_of_the_machine() {
-        let hosts = |spec| files(spec).into_iter().find_map(|(path, text)| (path == "hosts").then_some(text));
+        let file = |name: &str, spec| files(spec).into_iter().find_map(|(path, text)| (path == name).then_some(text));
+        let hosts = |spec| file("hosts", spec);
         let line = |spec| {
             hosts(spec)
                 .expect("laid out")
@@ -161,5 +166,7 @@ mod tests {
         assert_eq!(line(json!({"hostname": "h", "subdomain": "s"})), "h.s.default.svc.cluster.local h");
         assert_eq!(line(json!({"hostname": "h", "subdomain": "s", "hostnameOverride": "o"})), "o");
         assert_eq!(hosts(json!({"hostNetwork": true})), None);
+        assert_eq!(file("hostname", json!({"hostname": "h"})).as_deref(), Some("h\n"));
+        assert_eq!(file("hostname", json!({"hostNetwork": true})), None);
     }
 }

@@ -35,6 +35,15 @@ impl YamlError {
         YamlError { line, message: format!("exceeded max depth of {}", super::MAX_DEPTH) }
     }
 
+    pub(super) fn too_much(line: usize) -> YamlError {
+        let message = "the document holds too many values to be read; write the items of a list as documents of their own";
+        YamlError { line, message: message.into() }
+    }
+
+    pub(super) fn too_many(line: usize) -> YamlError {
+        YamlError { line, message: "the text holds too many documents for its size to be read at once; part it".into() }
+    }
+
     /// go-yaml's account of what the parser found.
     ///
     /// Its scanner counts lines from 1 and its parser from 0, so the latter names the line before: kept, for kubectl's

@@ -22,6 +22,13 @@ use serde_json::Value;
 /// The largest document, in bytes of text: what the API server takes as one request.
 pub const MAX_BYTES: usize = 3 * 1024 * 1024;
 
+/// Bytes that the documents of one text may take in memory, besides so many for each byte of text: a large file has large documents,
+/// a small one must not be able to fill the memory with thousands of tiny ones.
+const ALL_DOCUMENTS: usize = 96 * 1024 * 1024;
+const FOR_EACH_BYTE: usize = 16;
+/// What a document takes besides its value.
+const DOCUMENT: usize = 512;
+
 /// The deepest nesting: JSON that is nested deeper than 128 levels would not be read back from the store, and lists and
 /// `managedFields` add some to the object's own.
 pub const MAX_DEPTH: usize = 110;
@@ -44,7 +51,13 @@ impl Document {
     ///
     /// Looked up by reading the text again: lines are wanted only when something is wrong.
     pub fn line_of(&self, path: &str) -> Option<usize> {
-        read::line_of(&self.source.text, path).map(|line| line + self.source.lines_before)
+        self.lines_of(&[path]).pop().flatten()
+    }
+
+    /// The same of several fields, for which the text is read once.
+    pub fn lines_of(&self, paths: &[&str]) -> Vec<Option<usize>> {
+        let lines = read::lines_of(&self.source.text, paths).into_iter();
+        lines.map(|line| line.map(|line| line + self.source.lines_before)).collect()
     }
 }
 
@@ -56,29 +69,36 @@ pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
     }
 }
 
-/// Reads documents up to the first that cannot be read: kubectl still applies the ones before.
+/// Reads documents up to the first that cannot be read: kubectl still applies the ones before. Of a text with too many it reads none.
 pub fn documents_before_error(text: &str) -> (Vec<Document>, Option<YamlError>) {
-    let mut documents = Vec::new();
+    let (mut documents, mut weight) = (Vec::new(), 0);
+    let most = ALL_DOCUMENTS.saturating_add(text.len().saturating_mul(FOR_EACH_BYTE));
     for chunk in split::chunks(text) {
         match chunk.and_then(|chunk| read_chunk(chunk, &mut documents)) {
-            Ok(()) => {}
+            Ok(more) if weight + more > most => {
+                return (Vec::new(), Some(YamlError::too_many(documents.last().map_or(0, |last| last.line))));
+            }
+            Ok(more) => weight += more,
             Err(error) => return (documents, Some(error)),
         }
     }
     (documents, None)
 }
 
-fn read_chunk(chunk: split::Chunk<&str>, documents: &mut Vec<Document>) -> Result<(), YamlError> {
+/// Adds what a text holds; what that takes in memory.
+fn read_chunk(chunk: split::Chunk<&str>, documents: &mut Vec<Document>) -> Result<usize, YamlError> {
     if chunk.text.len() > MAX_BYTES {
         let message = format!("the document is larger than {MAX_BYTES} bytes");
         return Err(YamlError { line: chunk.lines_before + 1, message });
     }
     let (roots, text) = read::roots(chunk.text).map_err(|error| error.after(chunk.lines_before))?;
     let text: Str = text.into();
+    let mut weight = 0;
     for root in roots {
         if root.value.is_null() {
             continue;
         }
+        weight += root.weight + DOCUMENT;
         let line_in_file = |(path, line)| (path, line + chunk.lines_before);
         documents.push(Document {
             value: root.value,
@@ -87,7 +107,7 @@ fn read_chunk(chunk: split::Chunk<&str>, documents: &mut Vec<Document>) -> Resul
             source: split::Chunk { text: text.clone(), lines_before: chunk.lines_before },
         });
     }
-    Ok(())
+    Ok(weight)
 }
 
 #[cfg(test)]

@@ -10,9 +10,18 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag}
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// Bytes that anchored and aliased values may take together; a node counts as [`NODE`] bytes besides its text.
-const ALIAS_BUDGET: usize = 8 * 1024 * 1024;
-const NODE: usize = 16;
+/// Bytes that the values of a text may take in memory: small nodes take many times the room of what is written (a map of one key
+/// takes that of eleven), and whoever reads them makes copies.
+const BUDGET: usize = 48 * 1024 * 1024;
+/// Bytes that anchored and aliased values may take together.
+const ALIAS_BUDGET: usize = 16 * 1024 * 1024;
+/// What a node takes besides its text.
+const NODE: usize = size_of::<Value>();
+/// What a map takes that is not empty: the first node of its tree.
+const MAP: usize = 11 * (size_of::<String>() + size_of::<Value>());
+/// So far the parser looks for the end of a key. go-yaml has no limit on one line, and JSON's keys may be long; but whatever lies in
+/// between is held as tokens of a hundred bytes each, and what begins with a bracket could be a key, too.
+const LONGEST_KEY: usize = 64 * 1024;
 const MAX_DUPLICATES: usize = 100;
 const MAX_REPAIRS: usize = 16;
 
@@ -21,6 +30,8 @@ pub(super) struct Root {
     pub value: Value,
     pub line: usize,
     pub duplicates: Vec<(String, usize)>,
+    /// Bytes that it takes in memory, about.
+    pub weight: usize,
 }
 
 /// Reads a text; there is one document in it unless `...` parts it. Gives the text as it could be read, too.
@@ -93,13 +104,13 @@ fn without_escaped_apostrophes(text: &str, at: usize) -> Option<String> {
     found.then_some(repaired)
 }
 
-/// The line of a field, or of the nearest around it.
-pub(super) fn line_of(text: &str, path: &str) -> Option<usize> {
+/// The lines of fields, or of the nearest around each.
+pub(super) fn lines_of(text: &str, paths: &[&str]) -> Vec<Option<usize>> {
     let mut reader = Reader::new(text);
-    reader.search = Some(Search { path: normal_path(path), best: 0, line: None });
+    reader.searches = paths.iter().map(|path| Search { path: normal_path(path), best: 0, line: None }).collect();
     // A text that has been read once can be read again; were it not so, what was found until then still counts.
     let _ = reader.run();
-    reader.search?.line
+    reader.searches.into_iter().map(|search| search.line).collect()
 }
 
 /// Not printable in YAML 1.1.
@@ -160,10 +171,12 @@ struct Reader<'a> {
     text: &'a str,
     stack: Vec<Open>,
     anchors: HashMap<usize, (Value, usize)>,
+    /// Bytes that are left for values, and of these for anchors and aliases.
     budget: usize,
+    alias_budget: usize,
     roots: Vec<Root>,
     duplicates: Vec<(String, usize)>,
-    search: Option<Search>,
+    searches: Vec<Search>,
 }
 
 impl<'a> Reader<'a> {
@@ -172,16 +185,16 @@ impl<'a> Reader<'a> {
             text,
             stack: Vec::new(),
             anchors: HashMap::new(),
-            budget: ALIAS_BUDGET,
+            budget: BUDGET,
+            alias_budget: ALIAS_BUDGET,
             roots: Vec::new(),
             duplicates: Vec::new(),
-            search: None,
+            searches: Vec::new(),
         }
     }
 
     fn run(&mut self) -> Result<(), Failure> {
-        // go-yaml has no limit on the length of a key on one line; JSON's keys may be long too.
-        let options = granit_parser::options! { simple_key_max_lookahead: super::MAX_BYTES };
+        let options = granit_parser::options! { simple_key_max_lookahead: LONGEST_KEY };
         for event in Parser::new_from_str_with_options(self.text, options) {
             let (event, span) = event.map_err(|error| self.failure(&error))?;
             self.event(event, span)?;
@@ -211,6 +224,7 @@ impl<'a> Reader<'a> {
                     return Ok(());
                 }
                 let weight = NODE + text.len();
+                self.pay(weight, line)?;
                 let value = scalar(&text, style, tag.as_deref()).map_err(|message| YamlError { line, message })?;
                 self.finish(value, anchor, weight, line)
             }
@@ -242,6 +256,7 @@ impl<'a> Reader<'a> {
         if self.stack.len() >= super::MAX_DEPTH {
             return Err(YamlError::too_deep(line));
         }
+        self.pay(NODE, line)?;
         self.visit_item(line);
         self.stack.push(Open { items, anchor, weight: NODE, line });
         Ok(())
@@ -250,20 +265,31 @@ impl<'a> Reader<'a> {
     fn alias(&mut self, anchor: usize, span: Span) -> Result<(), YamlError> {
         let line = span.start.line();
         let name = || alias_name(span.slice(self.text).unwrap_or_default());
-        let Some((value, weight)) = self.anchors.get(&anchor) else {
+        let known = self.anchors.get(&anchor).map(|(_, weight)| *weight);
+        let Some(weight) = known else {
             return Err(YamlError { line, message: format!("anchor '{}' value contains itself", name()) });
         };
-        let weight = *weight;
-        self.budget = self.budget.checked_sub(weight).ok_or_else(|| excessive(line))?;
-        let value = value.clone();
+        self.pay_for_copy(weight, line)?;
+        let value = self.anchors.get(&anchor).map(|(value, _)| value.clone()).unwrap_or_default();
         self.finish(value, 0, weight, line)
+    }
+
+    fn pay(&mut self, weight: usize, line: usize) -> Result<(), YamlError> {
+        self.budget = self.budget.checked_sub(weight).ok_or_else(|| YamlError::too_much(line))?;
+        Ok(())
+    }
+
+    /// What stands once in the text and is kept more than once.
+    fn pay_for_copy(&mut self, weight: usize, line: usize) -> Result<(), YamlError> {
+        self.alias_budget = self.alias_budget.checked_sub(weight).ok_or_else(|| excessive(line))?;
+        self.pay(weight, line)
     }
 
     /// Puts a complete node where it belongs.
     fn finish(&mut self, value: Value, anchor: usize, weight: usize, line: usize) -> Result<(), YamlError> {
         if anchor != 0 {
             // A copy is kept for aliases: nested anchors keep several of the same text, so these are paid for too.
-            self.budget = self.budget.checked_sub(weight).ok_or_else(|| excessive(line))?;
+            self.pay_for_copy(weight, line)?;
             self.anchors.insert(anchor, (value.clone(), weight));
         }
         if self.wants_key() {
@@ -275,7 +301,7 @@ impl<'a> Reader<'a> {
         }
         let Some(open) = self.stack.last_mut() else {
             let duplicates = std::mem::take(&mut self.duplicates);
-            self.roots.push(Root { value, line, duplicates });
+            self.roots.push(Root { value, line, duplicates, weight });
             return Ok(());
         };
         open.weight += weight;
@@ -295,24 +321,26 @@ impl<'a> Reader<'a> {
         let Some(Open { items: Items::Map { entries, .. }, weight: sum, .. }) = self.stack.last_mut() else {
             return Ok(());
         };
-        *sum += weight;
+        let more = if entries.is_empty() { MAP } else { 0 };
+        *sum += weight + more;
         let twice = entries.contains_key(&name);
+        self.pay(more, line)?;
         self.set_key(Key::Named(name));
         if twice && self.duplicates.len() < MAX_DUPLICATES {
             self.duplicates.push((self.path(), line));
         }
-        if self.search.is_some() {
+        if !self.searches.is_empty() {
             let path = self.path();
-            self.search.iter_mut().for_each(|search| search.visit(&path, line));
+            self.searches.iter_mut().for_each(|search| search.visit(&path, line));
         }
         Ok(())
     }
 
-    /// Tells the search, if there is one, about the list item that begins here.
+    /// Tells the searches about the list item that begins here.
     fn visit_item(&mut self, line: usize) {
-        if self.search.is_some() && matches!(self.stack.last(), Some(Open { items: Items::List(_), .. })) {
+        if !self.searches.is_empty() && matches!(self.stack.last(), Some(Open { items: Items::List(_), .. })) {
             let path = self.path();
-            self.search.iter_mut().for_each(|search| search.visit(&path, line));
+            self.searches.iter_mut().for_each(|search| search.visit(&path, line));
         }
     }
 

@@ -141,6 +141,15 @@ fn hostile_texts_are_refused_quickly() {
     let many = format!("a: &a {{b: c}}\nl: [{}]", "*a, ".repeat(20_000));
     assert_eq!(one(&many)["l"].as_array().unwrap().len(), 20_000);
 
+    // A map of one key takes the room of eleven.
+    let maps = format!("[{}]", "{a: 1},".repeat(MAX_BYTES / 7 - 1));
+    assert!(error(&maps).contains("too many values"));
+    assert!(error(&"a: 1\n---\n".repeat(MAX_BYTES / 9)).contains("too many documents"));
+    let namespaces = "{apiVersion: v1, kind: Namespace, metadata: {name: n}}\n---\n".repeat(10_000);
+    assert_eq!(documents(&namespaces).unwrap().len(), 10_000);
+    let key = "k".repeat(60_000);
+    assert_eq!(one(&format!("{{\"{key}\": 1}}"))[&key], 1);
+
     let large = format!("a: {}", "x".repeat(MAX_BYTES));
     assert_eq!(error(&large), format!("yaml: line 1: the document is larger than {MAX_BYTES} bytes"));
 }

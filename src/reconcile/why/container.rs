@@ -124,7 +124,7 @@ impl One<'_> {
                 let failed = told(self.world, self.row, "FailedMount").map(|deed| deed.message);
                 Link { standing: Standing::Converging, error: failed, ..link }
             }
-            "CrashLoopBackOff" => self.crashed(link, &self.status["lastState"]["terminated"]),
+            "CrashLoopBackOff" | "RunContainerError" => self.crashed(link, &self.status["lastState"]["terminated"]),
             "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
                 let (message, next) = split_advice(message);
                 let link = Link { error: Some(message), ..link };

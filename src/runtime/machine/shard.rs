@@ -315,14 +315,14 @@ impl Shard {
         let built = start.brought.as_ref().and_then(|image| Some((image, image.build.as_ref()?)));
         let place = (start.pod_uid.clone(), start.container.clone());
         let context = &self.context;
-        let Some((image, _)) = built.filter(|(image, build)| !build::is_done(&context.state, &image.name, build))
-        else {
-            // Somebody else's build went well meanwhile: that is what the log has to tell.
-            if self.unbuilt.remove(&place) {
+        let Some((image, build)) = built else { return false };
+        if build::is_done(&context.state, &image.name, build) {
+            // Somebody else's build went well meanwhile, or it was built ahead of this start: that is what the log has to tell.
+            if self.unbuilt.remove(&place) || build::is_news(&context.state, &image.name, start) {
                 let _ = build::tell(&context.state, context.epoch, start);
             }
             return false;
-        };
+        }
         if self.building.insert(place, start.attempt) == Some(start.attempt) {
             return true;
         }

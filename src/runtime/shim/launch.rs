@@ -138,7 +138,7 @@ pub fn prepare(
     let lines = Lines::lay(launch.tty, launch.stdin).map_err(|error| format!("cannot make a pipe: {error}"))?;
     let place = match &launch.view {
         Some(view) => {
-            view::check_parts(pod, view, &launch.volumes)
+            view::check_mounts(pod, view, &launch.volumes)
                 .map_err(|message| Refused { reason: "CreateContainerConfigError", message })?;
             fs::write(&message, "").map_err(|error| format!("cannot make {}: {error}", message.display()))?;
             let message = (&*message, &*launch.message_path);

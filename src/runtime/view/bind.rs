@@ -4,7 +4,7 @@ use super::compose::Wanted;
 use super::{path_of, said};
 use crate::runtime::volumes;
 use crate::runtime::wire::View;
-use crate::world::volume::Volume;
+use crate::world::volume::{Mount, Volume};
 use rustix::fs::StatVfsMountFlags;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatvfs, mkdirat, openat, openat2};
 use rustix::io::Errno;
@@ -23,25 +23,32 @@ pub struct Bind {
     is_folder: bool,
 }
 
-/// Whether every part of a volume that a container wants can be had; made as a folder when it is not there.
-pub fn check_parts(pod: &Path, view: &View, volumes: &[Volume]) -> Result<(), String> {
-    for mount in view.mounts.iter().filter(|mount| !mount.sub_path.is_empty()) {
-        let root = open(&volumes::root_of(pod, &mount.volume, volumes));
-        let found = root.and_then(|root| part(&root, &mount.sub_path));
-        found.map_err(|why| format!("failed to prepare subPath for volumeMount {:?}: {why}", &*mount.volume))?;
+/// Whether everything that a container mounts can be had; a part of a volume is made as a folder when it is not there.
+pub fn check(pod: &Path, view: &View, volumes: &[Volume]) -> Result<(), String> {
+    for mount in &view.mounts {
+        let root = open_volume(pod, mount, volumes)?;
+        if !mount.sub_path.is_empty() {
+            let failed = |why| format!("failed to prepare subPath for volumeMount {:?}: {why}", &*mount.volume);
+            part(&root, &mount.sub_path).map_err(failed)?;
+        }
     }
     Ok(())
+}
+
+fn open_volume(pod: &Path, mount: &Mount, volumes: &[Volume]) -> Result<OwnedFd, String> {
+    let failed =
+        |why| format!("failed to prepare volume {:?} for mount path {:?}: {why}", &*mount.volume, mount.path);
+    open(&volumes::root_of(pod, &mount.volume, volumes)).map_err(failed)
 }
 
 /// Every mount of a container. Sources are opened before the old root is left.
 pub fn all(pod: &Path, view: &View, volumes: &[Volume]) -> Result<Vec<Bind>, String> {
     let mut binds = Vec::new();
     for mount in &view.mounts {
-        let root = volumes::root_of(pod, &mount.volume, volumes);
         let of = |why: String| {
             format!("failed to prepare volume {:?} for mount path {:?}: {why}", &*mount.volume, mount.path)
         };
-        let root = open(&root).map_err(of)?;
+        let root = open_volume(pod, mount, volumes)?;
         let source = if mount.sub_path.is_empty() { root } else { part(&root, &mount.sub_path).map_err(of)? };
         let bind = Bind::new(source, Path::new("/").join(&mount.path), mount.read_only).map_err(of)?;
         let is_ours = volumes.iter().any(|volume| volume.name == mount.volume && volume.source.follows());

@@ -6,7 +6,7 @@
 
 use super::layer::Layers;
 use super::mounted::{self, Mounted};
-use super::tmp::Tmp;
+use super::own::{Own, SHM};
 use super::{bind, devices, path_of, services};
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{mount_bind, mount_bind_recursive};
@@ -57,26 +57,25 @@ const WRITABLE: [&str; 4] = ["/var/cache", "/var/lib", "/var/log", "/var/tmp"];
 const NOBODY: u32 = 65534;
 
 struct Composer<'a> {
-    base: &'a Path,
     root: PathBuf,
     mounts: Vec<Mounted>,
     wanted: Vec<Wanted>,
     layers: Layers<'a>,
     is_root: bool,
-    tmp: Option<Tmp>,
+    own: &'a [Own],
 }
 
 /// Lays the machine's files, with these mounts, out below `base`, a fresh tmpfs, and opens the new root. The container `lives` in
-/// these folders, and `tmp` is its own `/tmp`; without one that is laid out as everything is.
+/// these folders, and has these of its `own`.
 pub fn compose(
     base: &Path,
     mounts: Vec<Mounted>,
     wanted: &[Wanted],
     lives: [&Path; 2],
-    tmp: Option<Tmp>,
+    own: &[Own],
 ) -> Result<OwnedFd, String> {
     let is_root = is_machines_root();
-    let is_seen = |wanted: &&Wanted| tmp.as_ref().is_none_or(|tmp| !tmp.hides(&wanted.path));
+    let is_seen = |wanted: &&Wanted| !own.iter().any(|own| own.hides(&wanted.path));
     let mut places: Vec<Wanted> = wanted.iter().filter(is_seen).filter_map(missing).collect();
     if !is_root {
         let writable = WRITABLE.iter().map(Path::new).filter(|path| path.is_dir());
@@ -85,13 +84,13 @@ pub fn compose(
     }
     let root = base.join("root");
     let layers = Layers { base, count: 0, is_root };
-    let mut composer = Composer { base, root: root.clone(), mounts, wanted: places, layers, is_root, tmp };
+    let mut composer = Composer { root: root.clone(), mounts, wanted: places, layers, is_root, own };
     make(&root, 0o755)?;
     composer.lay(Path::new("/"))?;
     let opened = openat(CWD, &root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| format!("cannot open the new root: {error}"))?;
-    if let Some(tmp) = &composer.tmp {
-        tmp.cover(&base.join("tmp"), &opened)?;
+    for own in own {
+        own.cover(base, &opened)?;
     }
     Ok(opened)
 }
@@ -164,7 +163,11 @@ impl Composer<'_> {
             } else {
                 self.bind(folder)?
             }
-            return devices::add_own(&self.base.join("shm"), &self.target(folder));
+            let shm = Path::new(SHM);
+            if self.own.iter().any(|own| own.is_at(shm) && own.shows_any()) {
+                self.lay(shm)?;
+            }
+            return devices::add_terminals(&self.target(folder));
         }
         let services = self.is_root && folder == Path::new(SERVICES);
         let special = self.is_special(folder) && !services;
@@ -180,7 +183,7 @@ impl Composer<'_> {
 
     /// Whether what the machine has there is not seen anyway.
     fn hides(&self, path: &Path) -> bool {
-        self.tmp.as_ref().is_some_and(|tmp| tmp.hides(path))
+        self.own.iter().any(|own| own.hides(path))
     }
 
     /// Whether something is missing below a folder.
@@ -246,6 +249,13 @@ impl Composer<'_> {
         for entry in entries.flatten() {
             let path = entry.path();
             let place = self.target(&path);
+            if self.hides(&path) {
+                // What lies in a folder of the container's own costs nothing; where such a folder comes, a place is needed.
+                if self.own.iter().any(|own| own.is_at(&path)) {
+                    make(&place, 0o755)?;
+                }
+                continue;
+            }
             match entry.file_type() {
                 Ok(kind) if kind.is_symlink() => {
                     let _ = fs::read_link(&path).map(|to| symlink(to, &place));
@@ -267,9 +277,6 @@ impl Composer<'_> {
     /// An entry of a folder that was made anew. Below the top only what asks for it gets a layer, so that a folder with
     /// thousands of entries stays cheap; below `/run` and its like even less, because of the sockets there.
     fn lay_entry(&mut self, path: &Path) -> Result<(), String> {
-        if self.hides(path) {
-            return Ok(());
-        }
         let at_top = path.parent() == Some(Path::new("/"));
         let special = path.parent().is_some_and(|parent| self.is_special(parent));
         if at_top && !self.wants(path) && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {

@@ -1,11 +1,11 @@
-//! A container's own `/dev`: the machine's devices without its terminals and disks, terminals and shared memory of its own.
+//! A container's own `/dev`: the machine's devices without its terminals and disks, and terminals of its own.
 
 use super::compose::make;
 use super::{bind, path_of, said};
 use rustix::fs::{Access, CWD, FileType, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// What no container needs, and the terminals that it gets anew, by the beginning of the name.
@@ -28,6 +28,10 @@ pub fn lay() -> Result<(), String> {
         }
     }
     make(&place.join("shm"), 0o755)?;
+    if fs::symlink_metadata(path_of(&machine).join("shm")).is_ok_and(|found| found.is_dir()) {
+        // The container's own covers it; but the cluster's folder may lie in it, and what the container was started with.
+        lay_one(&path_of(&machine).join("shm"), &place.join("shm"));
+    }
     make(&place.join("pts"), 0o755)?;
     let _ = symlink("pts/ptmx", place.join("ptmx"));
     let _ = fs::write(MESSAGE, "");
@@ -52,12 +56,9 @@ fn lay_one(path: &Path, place: &Path) {
     }
 }
 
-/// What a container does not share, in a `/dev` that was laid out. Terminals of its own, as container runtimes do: those of the
-/// machine can be opened by root alone through a path in `/dev/pts`. `fresh` is where a folder can be made.
-pub fn add_own(fresh: &Path, place: &Path) -> Result<(), String> {
-    make(fresh, 0o777)?;
-    let _ = fs::set_permissions(fresh, fs::Permissions::from_mode(0o1777));
-    mount_bind(fresh, place.join("shm")).map_err(said("lay out /dev/shm"))?;
+/// Terminals of a container's own, in a `/dev` that was laid out, as container runtimes do: those of the machine can be opened by root
+/// alone through a path in `/dev/pts`.
+pub fn add_terminals(place: &Path) -> Result<(), String> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let options = Some(c"newinstance,ptmxmode=0666,mode=0620");
     mount("devpts", place.join("pts"), "devpts", flags, options).map_err(said("mount terminals"))

@@ -4,7 +4,7 @@
 //! that maps the user to itself), so it ends with the container and nothing is left to unmount. Everything that is written lies in
 //! one tmpfs: a restart starts fresh. Never: changes a file of the machine, or a mount that anybody else sees.
 //! Start reading at [`enter`]; `ground` is what all of them begin with, `compose` lays the machine's files out below the new root,
-//! `layer` takes what is written, `tmp` is what they do not share of the machine's, `bind` puts the volumes there.
+//! `layer` takes what is written, `own` are the folders that they do not share with it, `bind` puts the volumes there.
 
 mod bind;
 mod compose;
@@ -13,17 +13,19 @@ pub mod ground;
 mod layer;
 mod mounted;
 mod name;
+mod own;
 mod services;
-mod tmp;
 
-pub use bind::check_parts;
+pub use bind::check as check_mounts;
 pub use ground::Ground;
 pub use name::call_it;
+pub use own::is_within as is_in_own;
 
 use super::folder;
 use super::wire::View;
 use crate::world::volume::Volume;
 use mounted::Mounted;
+use own::Own;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_move};
 use rustix::process::{Pid, PidfdFlags, chdir, chroot, fchdir, getegid, geteuid, pidfd_open};
@@ -32,7 +34,6 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use tmp::Tmp;
 
 /// The namespaces that a container may have of its own, by their names in `/proc`.
 const SPACES: [(&str, ThreadNameSpaceType); 3] = [
@@ -83,9 +84,9 @@ pub fn enter(
     mount("tmpfs", &base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
         .map_err(said("mount a tmpfs"))?;
     let mounts = mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
-    let shown = view.shown.iter().map(Path::new).chain([pod, cwd]);
-    let tmp = Tmp::with(shown, binds.iter().map(|bind| &*bind.target));
-    let root = compose::compose(&base, mounts, &wanted, lives, tmp)?;
+    let shown: Vec<&Path> = view.shown.iter().map(Path::new).chain([pod, cwd]).collect();
+    let targets: Vec<&Path> = binds.iter().map(|bind| &*bind.target).collect();
+    let root = compose::compose(&base, mounts, &wanted, lives, &Own::all(&shown, &targets))?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     if view.read_only {
         // What cannot be made is told when it is mounted.
