@@ -173,7 +173,10 @@ fn text_that_is_no_manifest() {
 fn a_large_text_takes_little_memory() {
     let within = |open: &str, part: &str, close: &str| {
         let room = 3 * 1024 * 1024 - 100 - open.len() - close.len();
-        format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, {open}{}{close}}}", part.repeat(room / part.len()))
+        format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, {open}{}{close}}}",
+            part.repeat(room / part.len())
+        )
     };
     let keys: String = (0..220_000).map(|key| format!("k{key}: 1, ")).collect();
     let rows = [

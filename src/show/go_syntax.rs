@@ -70,4 +70,3 @@ fn within<T>(
     }
     out.push_str(close);
 }
-

@@ -36,7 +36,8 @@ impl YamlError {
     }
 
     pub(super) fn too_much(line: usize) -> YamlError {
-        let message = "the document holds too many values to be read; write the items of a list as documents of their own";
+        let message =
+            "the document holds too many values to be read; write the items of a list as documents of their own";
         YamlError { line, message: message.into() }
     }
 

@@ -36,8 +36,7 @@ pub fn check(pod: &Path, view: &View, volumes: &[Volume]) -> Result<(), String> 
 }
 
 fn open_volume(pod: &Path, mount: &Mount, volumes: &[Volume]) -> Result<OwnedFd, String> {
-    let failed =
-        |why| format!("failed to prepare volume {:?} for mount path {:?}: {why}", &*mount.volume, mount.path);
+    let failed = |why| format!("failed to prepare volume {:?} for mount path {:?}: {why}", &*mount.volume, mount.path);
     open(&volumes::root_of(pod, &mount.volume, volumes)).map_err(failed)
 }
 
