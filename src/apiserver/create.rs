@@ -38,7 +38,7 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
     check(kind, &object, None)?;
-    if let Some(existing) = ledger.get(&key)? {
+    if let Some(existing) = ledger.see(&key)? {
         let mut status = Status::already_exists(kind.resource, object.name());
         if existing.deletion().is_some() {
             status.message = format!("object is being deleted: {}", status.message);

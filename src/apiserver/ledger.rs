@@ -11,6 +11,11 @@ pub trait Ledger {
     /// One object.
     fn get(&self, key: &Key) -> Result<Option<Object>>;
 
+    /// The same, to be looked at only: not copied where the ledger has it at hand.
+    fn see(&self, key: &Key) -> Result<Option<Arc<Object>>> {
+        Ok(self.get(key)?.map(Arc::new))
+    }
+
     /// The objects of a resource, in one namespace or in all, ordered by namespace and name.
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>>;
 

@@ -25,7 +25,7 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
 
 /// Few pods have any, and the others are not decoded for that.
 fn has_some(row: &Row) -> bool {
-    row.mentions("\"ephemeral\":{")
+    row.pod().is_some_and(|pod| pod.has_claims)
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
@@ -35,7 +35,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     };
     let owner = Owner { row, api_version: "v1", kind: "Pod" };
-    for volume in row.object().items(&["spec", "volumes"]) {
+    for volume in row.body().items(&["spec", "volumes"]) {
         let template = &volume["ephemeral"]["volumeClaimTemplate"];
         let name = format!("{}-{}", row.key.name, volume["name"].as_str().unwrap_or_default());
         if template.is_object() && world.find(CLAIMS, &row.key.namespace, &name).is_none() {

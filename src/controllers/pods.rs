@@ -6,8 +6,11 @@ use crate::world::{EventType, Plan, Row, Verb, World};
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Kubernetes makes or deletes at most this many pods of one owner at a time.
+/// Kubernetes makes or deletes at most this many objects of one owner at a time.
 pub const BURST: usize = 500;
+
+/// So many pods of one owner are made or given up by one plan: so many that the same beat can also place and start them.
+pub const BATCH: usize = 64;
 
 /// The letters of generated names: no vowels and nothing that looks like another (apimachinery `rand`).
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";

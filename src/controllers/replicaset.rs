@@ -1,7 +1,7 @@
 //! ReplicaSets keep a number of pods: they make missing ones, give up the least useful, and count the rest.
 
 use super::claim::Owner;
-use super::pods::{self, Allowance, BURST};
+use super::pods::{self, Allowance, BATCH};
 use super::status;
 use crate::object::{Key, Object, Time};
 use crate::world::{EventType, Loop, Phase, Plan, PodFields, Row, Verb, World};
@@ -61,7 +61,7 @@ fn scale(
     let wanted = usize::try_from(object.int(&["spec", "replicas"]).unwrap_or(1)).unwrap_or(0);
     if active.len() > wanted {
         let mut ranked = ranked(world, owner.row, active);
-        ranked.truncate((active.len() - wanted).min(BURST));
+        ranked.truncate((active.len() - wanted).min(BATCH));
         for pod in ranked {
             plan.event(owner.row, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", pod.key.name));
             pods::delete(plan, pod, format!("{} pods are active, {wanted} are wanted", active.len()));
@@ -75,7 +75,7 @@ fn scale(
     if matches!(allowance, Allowance::All) && known {
         allowance = Allowance::One;
     }
-    create(world, owner, object, allowance.limit(wanted - active.len()).min(BURST), active.len(), plan);
+    create(world, owner, object, allowance.limit(wanted - active.len()).min(BATCH), active.len(), plan);
     allowance.tell(owner.row, plan);
     match allowance {
         Allowance::None(message) => Some(message),
@@ -273,18 +273,18 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
     }
 
     #[test]
-    fn makes_at_most_500_at_once() {
+    fn makes_at_most_one_batch_at_once() {
         let mut cluster = cluster("");
         cluster.add(&WEB.replace("replicas: 3", "replicas: 1200"));
         let plan = plan(&cluster.world, &Key::new(Resource(ROOT), "default", "web"));
         let made = plan.writes.iter().filter(|write| matches!(write.verb, Verb::Create(_))).count();
-        assert_eq!(made, 500);
+        assert_eq!(made, BATCH);
         let names: std::collections::BTreeSet<&str> = plan
             .writes
             .iter()
             .filter_map(|write| if let Verb::Create(pod) = &write.verb { Some(pod.name()) } else { None })
             .collect();
-        assert_eq!(names.len(), 500);
+        assert_eq!(names.len(), BATCH);
     }
 
     #[test]

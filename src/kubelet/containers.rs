@@ -300,7 +300,8 @@ mod tests {
             assert_eq!(plan.effects.len(), starts, "{env}");
             for write in plan.writes {
                 if let Verb::Status(object) = write.verb {
-                    machine.world.stage(key("p"), Some(object));
+                    let staged = machine.with_status(&object);
+                    machine.world.stage(key("p"), Some(staged));
                 }
             }
             let again = (LOOP.plan)(&machine.world, &key("p"));

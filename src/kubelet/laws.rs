@@ -126,7 +126,7 @@ fn an_attempt_whose_order_was_lost_is_ordered_again_under_its_number() {
     assert!(matches!(&plan.writes[1].verb, Verb::Attempt { attempt: 0, .. }), "committed with the status");
     assert!(object.text(&["status", "podIP"]).is_some(), "and with the address");
     // The control plane dies between the commit and the start.
-    machine.put("pods", object.0);
+    machine.put("pods", machine.with_status(&object).0);
     machine.settle();
     assert_eq!(machine.told(), ["0 start c#0"]);
     assert_eq!(machine.summary(), "Running c+=running/0");
@@ -137,7 +137,8 @@ fn what_is_staged_in_this_beat_is_not_ordered_twice() {
     let mut machine = Machine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
     let plan = (LOOP.plan)(&machine.world, &key("p"));
     let Verb::Status(object) = plan.writes[0].verb.clone() else { panic!("{plan:?}") };
-    machine.world.stage(key("p"), Some(object));
+    let staged = machine.with_status(&object);
+    machine.world.stage(key("p"), Some(staged));
     let again = (LOOP.plan)(&machine.world, &key("p"));
     assert!(again.is_empty(), "{again:?}");
     assert!(again.wake.is_some());

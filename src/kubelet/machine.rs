@@ -153,6 +153,13 @@ impl Machine {
         all.find(|one| one["name"] == name).unwrap_or_default()
     }
 
+    /// The pod with the status that is to be written.
+    pub fn with_status(&self, status: &Object) -> Object {
+        let mut pod = self.pod();
+        pod.set(&["status"], status.0["status"].clone());
+        pod
+    }
+
     /// A condition: `True`, or its reason.
     pub fn condition(&self, kind: &str) -> String {
         let status = self.status();

@@ -14,8 +14,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 pub const LOOP: Loop = Loop { name: "hostport-controller", root: "pods", concerns, plan };
 
 fn concerns(_world: &World, row: &Row) -> Vec<Key> {
-    let wants = row.key.resource == "pods" && row.mentions("hostPort");
-    if wants { vec![row.key.clone()] } else { Vec::new() }
+    if wants(row) { vec![row.key.clone()] } else { Vec::new() }
+}
+
+fn wants(row: &Row) -> bool {
+    row.pod().is_some_and(|pod| pod.has_host_ports)
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
@@ -34,7 +37,7 @@ fn wanted(world: &World, row: &Row) -> Vec<HostPort> {
     let pod = row.pod();
     let node = pod.and_then(|pod| pod.node.as_ref()).and_then(|node| world.facts.nodes.get(node));
     let is_here = node.is_some_and(|node| node.ours && !node.simulated);
-    if !is_here || !row.mentions("hostPort") {
+    if !is_here || !wants(row) {
         return Vec::new();
     }
     let object = row.body();

@@ -6,7 +6,7 @@
 use super::deeds::{Deeds, Warnings};
 use super::events::Recorder;
 use super::ledger::Overlay;
-use super::queue::{Item, Queue};
+use super::queue::{Among, Item, Queue, Rank};
 use super::{Line, Narrator, Weight, tail};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::metadata;
@@ -15,7 +15,7 @@ use crate::apiserver::{Ledger, Options, create};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
-use crate::world::{Effect, Loop, Plan, Row, Verb, World};
+use crate::world::{Effect, Loop, Plan, Row, Verb, World, Write};
 use jiff::SignedDuration;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -28,10 +28,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A loop that does nothing and yet wants to look again at once waits for so long: nothing may spin.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 
+/// How long a beat may hold the write lock to get on with pods that it has begun to write.
+const LONGEST_HOLD: Duration = Duration::from_millis(50);
+
+/// So many objects are freed sooner than a thread is started for it.
+const FEW: usize = 32;
+
 /// How much one beat may do.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// How long it may hold the write lock.
+    /// How long it may hold the write lock to begin something.
     pub hold: Duration,
     /// How many plans it may ask for, and how many rows it may write.
     pub rows: usize,
@@ -89,6 +95,8 @@ struct Wishes {
     restarts: bool,
     /// What is to be told once it is committed.
     deeds: Deeds,
+    /// Writes that were staged.
+    spent: Vec<Write>,
 }
 
 /// Why a beat could not be.
@@ -151,12 +159,19 @@ impl Beat<'_> {
         let mut planned = 0;
         let mut later = Vec::new();
         let mark = self.queue.mark();
-        while planned < self.budget.rows && start.elapsed() < self.budget.hold {
+        while planned < self.budget.rows && start.elapsed() < self.budget.hold.max(LONGEST_HOLD) {
             let world = &*self.world;
-            let priority = |key: &Key| world.get(key).and_then(|row| row.pod()).map_or(0, |pod| pod.priority);
-            // A process that is missing waits for the commit, but not for what others make of the news.
-            let mark = wishes.restarts.then_some(mark);
-            let Some(item) = self.queue.pop(world.now, mark, priority) else { break };
+            // A pod that is made, bound and started by one beat is one row of the log instead of three.
+            let rank = |key: &Key| {
+                let pod = world.get(key).and_then(|row| row.pod());
+                Rank { priority: pod.map_or(0, |pod| pod.priority), begun: pod.is_some() && world.is_staged(key) }
+            };
+            let among = Among {
+                // A process that is missing waits for the commit, but not for what others make of the news.
+                mark: wishes.restarts.then_some(mark),
+                begun: start.elapsed() >= self.budget.hold,
+            };
+            let Some(item) = self.queue.pop(world.now, among, rank) else { break };
             if wishes.acting.contains(&item) {
                 later.push(item);
                 continue;
@@ -203,6 +218,7 @@ impl Beat<'_> {
             let before = self.world.before(&key).cloned();
             tail::concern(self.world, self.loops, self.queue, before.as_ref(), &key, now);
         }
+        self.world.keep_plan();
         wishes.attempts.extend(mine);
         wishes.deeds.note(each.name, &item.1, &plan);
         self.recorder.extend(each.name, plan.events, now);
@@ -212,11 +228,13 @@ impl Beat<'_> {
         }
         wishes.restarts |= plan.effects.iter().any(restarts);
         wishes.effects.extend(plan.effects);
+        let writes = plan.writes.len();
+        wishes.spent.extend(plan.writes);
         if let Some(at) = plan.wake {
-            let soonest = if plan.writes.is_empty() && acts_not { now + MOMENT } else { now };
+            let soonest = if writes == 0 && acts_not { now + MOMENT } else { now };
             self.queue.add(item, at.max(soonest));
         }
-        plan.writes.len()
+        writes
     }
 
     fn stage(
@@ -241,6 +259,7 @@ impl Beat<'_> {
         let now = self.world.now;
         let mut ledger = Overlay { world: self.world, revision, last: &mut wishes.last, chance: self.chance };
         self.recorder.flush(&mut ledger, now);
+        self.world.keep_plan();
     }
 
     /// Writes the last state of every staged row, in order of their first change.
@@ -288,7 +307,8 @@ impl Beat<'_> {
         for line in std::mem::take(&mut wishes.deeds).lines(self.world, &undone, self.warnings) {
             (self.narrator)(&line);
         }
-        self.world.keep_staged(written);
+        let old = self.world.keep_staged(written);
+        free(old, std::mem::take(&mut wishes.spent));
         self.world.revision = revision;
         Ok((revision - begin) as usize)
     }
@@ -298,6 +318,14 @@ impl Beat<'_> {
 /// the sooner done the fewer commits there are.
 fn restarts(effect: &Effect) -> bool {
     matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
+}
+
+/// Frees what a beat is done with. An object is hundreds of small parts: for more than a few the next beat does not wait. Where no
+/// thread is to be had they are freed here.
+fn free(old: Vec<Arc<Row>>, spent: Vec<Write>) {
+    if old.len() + spent.len() > FEW {
+        drop(std::thread::Builder::new().name("free".into()).spawn(move || drop((old, spent))));
+    }
 }
 
 /// Stages one write of a plan in the World, through the API server's whole pipeline. Attempts are no objects: nothing is staged.

@@ -23,10 +23,15 @@ impl Ledger for Overlay<'_> {
         Ok(self.world.get(key).map(|row| row.object()))
     }
 
+    fn see(&self, key: &Key) -> Result<Option<Arc<Object>>> {
+        Ok(self.world.get(key).map(|row| row.shared()))
+    }
+
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>> {
-        let rows = self.world.list(resource.0);
-        let wanted = rows.filter(|row| namespace.is_none_or(|namespace| &*row.key.namespace == namespace));
-        Ok(wanted.map(|row| row.object()).collect())
+        Ok(match namespace {
+            Some(namespace) => self.world.list_in(resource.0, namespace).map(|row| row.object()).collect(),
+            None => self.world.list(resource.0).map(|row| row.object()).collect(),
+        })
     }
 
     fn exists(&self, key: &Key) -> Result<bool> {

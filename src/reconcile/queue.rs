@@ -1,7 +1,7 @@
 //! What is due: keys by loop, each at most once, with delays and a backoff for keys that fail.
 //!
-//! Of what is due the more important comes first (pods by their priority, as in the scheduler's queue of Kubernetes), then what was
-//! due earlier.
+//! Of what is due the more important comes first (pods by their priority, as in the scheduler's queue of Kubernetes), then what has
+//! begun, then what was due earlier.
 
 use super::waiting::Waiting;
 use crate::object::{Key, Time};
@@ -18,13 +18,31 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(1000);
 /// A key of a loop; the loop by its place in the table.
 pub type Item = (usize, Key);
 
+/// How soon a key is looked at among those that are due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// The priority of a pod.
+    pub priority: i32,
+    /// It is written by this beat anyway: whatever else becomes of it now is the same row and the same commit.
+    pub begun: bool,
+}
+
+/// Which of the keys that are due are meant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Among {
+    /// Those up to a mark, when there is one.
+    pub mark: Option<u64>,
+    /// Those alone that have begun.
+    pub begun: bool,
+}
+
 /// Keys to look at, ordered by when.
 #[derive(Default)]
 pub struct Queue {
     order: BTreeSet<(Time, u64, Item)>,
     places: HashMap<Item, (Time, u64)>,
     /// What was found to be due, the most important first.
-    due: BTreeSet<(Reverse<i32>, Time, u64, Item)>,
+    due: BTreeSet<(Reverse<Rank>, Time, u64, Item)>,
     failures: HashMap<Item, u32>,
     /// Pods that no node could take.
     pub waiting: Waiting,
@@ -65,17 +83,21 @@ impl Queue {
         self.sequence
     }
 
-    /// The most important key that is due, taken out; of those up to a mark when there is one.
-    pub fn pop(&mut self, now: Time, mark: Option<u64>, importance: impl Fn(&Key) -> i32) -> Option<Item> {
+    /// The most important key that is due, taken out, if it is among those that are meant.
+    pub fn pop(&mut self, now: Time, among: Among, rank: impl Fn(&Key) -> Rank) -> Option<Item> {
         while let Some((at, sequence, item)) = self.order.pop_first() {
             if at > now {
                 self.order.insert((at, sequence, item));
                 break;
             }
-            self.due.insert((Reverse(importance(&item.1)), at, sequence, item));
+            self.due.insert((Reverse(rank(&item.1)), at, sequence, item));
         }
-        let is_up_to = |sequence: u64| mark.is_none_or(|mark| sequence <= mark);
-        let first = self.due.iter().find(|(_, _, sequence, _)| is_up_to(*sequence))?.clone();
+        let is_up_to = |sequence: u64| among.mark.is_none_or(|mark| sequence <= mark);
+        let first = self.due.iter().find(|(_, _, sequence, _)| is_up_to(*sequence))?;
+        if among.begun && !first.0.0.begun {
+            return None;
+        }
+        let first = first.clone();
         self.due.remove(&first);
         let (_, _, _, item) = first;
         self.places.remove(&item);
@@ -108,6 +130,16 @@ mod tests {
         (0, Key::new(Resource("pods"), "default", name))
     }
 
+    const ALL: Among = Among { mark: None, begun: false };
+
+    fn any(_: &Key) -> Rank {
+        Rank::default()
+    }
+
+    fn rank(key: &Key) -> Rank {
+        Rank { priority: i32::from(key.name.ends_with('9')), begun: key.name.starts_with("begun") }
+    }
+
     fn at(seconds: i64) -> Time {
         Time::from_second(seconds).unwrap()
     }
@@ -120,10 +152,10 @@ mod tests {
         queue.add(item("a"), at(20));
         queue.add(item("b"), at(7));
         assert_eq!(queue.next(), Some(at(5)));
-        assert_eq!(queue.pop(at(4), None, |_| 0), None);
-        assert_eq!(queue.pop(at(30), None, |_| 0), Some(item("a")));
-        assert_eq!(queue.pop(at(30), None, |_| 0), Some(item("b")));
-        assert_eq!(queue.pop(at(30), None, |_| 0), None);
+        assert_eq!(queue.pop(at(4), ALL, any), None);
+        assert_eq!(queue.pop(at(30), ALL, any), Some(item("a")));
+        assert_eq!(queue.pop(at(30), ALL, any), Some(item("b")));
+        assert_eq!(queue.pop(at(30), ALL, any), None);
     }
 
     #[test]
@@ -132,14 +164,13 @@ mod tests {
         for (name, due) in [("a", 1), ("b9", 2), ("c", 3), ("d9", 20)] {
             queue.add(item(name), at(due));
         }
-        let importance = |key: &Key| if key.name.ends_with('9') { 9 } else { 0 };
         let mut order: Vec<Item> = Vec::new();
-        order.extend(queue.pop(at(10), None, importance));
+        order.extend(queue.pop(at(10), ALL, rank));
         // What is added while others are due takes its place among them; what is due already keeps its own.
         queue.add(item("e9"), at(10));
         queue.add(item("a"), at(0));
         assert!(queue.is_due(at(0)) && queue.next() == Some(at(1)));
-        order.extend(std::iter::from_fn(|| queue.pop(at(10), None, importance)));
+        order.extend(std::iter::from_fn(|| queue.pop(at(10), ALL, rank)));
         assert_eq!(order, ["b9", "e9", "a", "c"].map(item));
         assert_eq!(queue.next(), Some(at(20)));
     }
@@ -149,12 +180,22 @@ mod tests {
         let mut queue = Queue::default();
         queue.add(item("a"), at(1));
         queue.add(item("b"), at(1));
-        let mark = Some(queue.mark());
-        let importance = |key: &Key| if key.name.ends_with('9') { 9 } else { 0 };
+        let before = Among { mark: Some(queue.mark()), ..ALL };
         queue.add(item("c9"), at(1));
-        let order: Vec<Item> = std::iter::from_fn(|| queue.pop(at(2), mark, importance)).collect();
+        let order: Vec<Item> = std::iter::from_fn(|| queue.pop(at(2), before, rank)).collect();
         assert_eq!(order, ["a", "b"].map(item));
-        assert_eq!(queue.pop(at(2), None, importance), Some(item("c9")));
+        assert_eq!(queue.pop(at(2), ALL, rank), Some(item("c9")));
+    }
+
+    #[test]
+    fn what_has_begun_comes_first_among_equals_and_may_be_asked_for_alone() {
+        let mut queue = Queue::default();
+        for (name, due) in [("new", 1), ("begun", 3), ("important9", 4)] {
+            queue.add(item(name), at(due));
+        }
+        let begun = Among { begun: true, ..ALL };
+        let order = [ALL, begun, begun, ALL].map(|among| queue.pop(at(9), among, rank));
+        assert_eq!(order, [Some(item("important9")), Some(item("begun")), None, Some(item("new"))]);
     }
 
     #[test]
@@ -164,7 +205,7 @@ mod tests {
         queue.add(item("b"), at(3));
         queue.hurry(at(5));
         assert_eq!(
-            [queue.pop(at(5), None, |_| 0), queue.pop(at(5), None, |_| 0), queue.pop(at(5), None, |_| 0)],
+            [queue.pop(at(5), ALL, any), queue.pop(at(5), ALL, any), queue.pop(at(5), ALL, any)],
             [Some(item("b")), Some(item("a")), None]
         );
     }
@@ -176,7 +217,7 @@ mod tests {
             .map(|_| {
                 queue.add_failed(item("a"), at(0));
                 let next = queue.next().unwrap();
-                queue.pop(next, None, |_| 0);
+                queue.pop(next, ALL, any);
                 next.as_nanosecond() / 1_000_000
             })
             .collect();

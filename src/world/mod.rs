@@ -145,7 +145,9 @@ pub struct World {
     memory: memory::Memory,
     /// Live uids, for the garbage collector.
     uids: HashMap<Str, Key>,
-    /// What each staged write replaced, newest last; empty when no stage is open.
+    /// What was staged, in order.
+    staged: Vec<Key>,
+    /// What each write of the plan that is being staged replaced, newest last.
     undo: Vec<(Key, Option<Arc<Row>>)>,
     /// Staged rows as they were before the stage was opened.
     originals: HashMap<Key, Option<Arc<Row>>>,
@@ -172,6 +174,7 @@ impl World {
             select: select::Index::default(),
             memory: memory::Memory::default(),
             uids: HashMap::new(),
+            staged: Vec::new(),
             undo: Vec::new(),
             originals: HashMap::new(),
         }

@@ -34,7 +34,10 @@ pub struct Row {
     body: Body,
 }
 
-/// Compact text at rest; the parsed form only for rows staged in this beat, which are written soon.
+/// What is looked at whenever a pod is made. There are few of them: they are kept parsed.
+const SEEN_WITH_EACH_POD: [&str; 3] = ["namespaces", "serviceaccounts", "priorityclasses.scheduling.k8s.io"];
+
+/// Compact text at rest; the parsed form only for rows staged in this beat, which are written soon, and for a few kinds.
 enum Body {
     Text(Str),
     Parsed(Arc<Object>),
@@ -116,6 +119,10 @@ pub struct PodFields {
     pub requests: Requests,
     /// The ports of its node that it takes: address, protocol, number.
     pub host_ports: Vec<(Str, Str, i64)>,
+    /// Whether it has volumes that are claims, by name or of its own.
+    pub has_claims: bool,
+    /// Whether any of its containers is to be reached at a port of its node.
+    pub has_host_ports: bool,
     /// What it says to the scheduler, as long as that is to find it a node.
     pub wishes: Option<Str>,
     /// The terms by which it requires that some pods are not near it, as written.
@@ -159,11 +166,19 @@ impl Row {
     /// The row of a stored body, kept as text: what rows are at rest.
     pub fn at_rest(key: Key, text: Str) -> Row {
         let object = Object(serde_json::from_str(&text).unwrap_or(Value::Null));
-        Row { body: Body::Text(text), ..Row::new(key, object) }
+        let row = Row::new(key, object);
+        if row.is_kept_parsed() { row } else { Row { body: Body::Text(text), ..row } }
+    }
+
+    fn is_kept_parsed(&self) -> bool {
+        SEEN_WITH_EACH_POD.contains(&self.key.resource.0)
     }
 
     /// The row of a staged object after its commit: the same but for its text and revision.
     pub fn settled(&self, text: Str, revision: u64) -> Row {
+        if self.is_kept_parsed() {
+            return Row::at_rest(self.key.clone(), text);
+        }
         Row {
             key: self.key.clone(),
             uid: self.uid.clone(),
@@ -184,6 +199,14 @@ impl Row {
         match &self.body {
             Body::Parsed(object) => Cow::Borrowed(object),
             Body::Text(text) => Cow::Owned(Object(serde_json::from_str(text).unwrap_or(Value::Null))),
+        }
+    }
+
+    /// The whole object, to be read and kept. Costs a parse for rows at rest.
+    pub fn shared(&self) -> Arc<Object> {
+        match &self.body {
+            Body::Parsed(object) => object.clone(),
+            Body::Text(_) => Arc::new(self.object()),
         }
     }
 
@@ -278,6 +301,8 @@ fn pod_fields(pod: &Object) -> PodFields {
         restarts: restarts.max().unwrap_or(0),
         requests: Requests::of_pod(pod),
         host_ports: wishes::host_ports(pod),
+        has_claims: pod.items(&["spec", "volumes"]).iter().any(wishes::is_claim),
+        has_host_ports: ["initContainers", "containers"].iter().any(|list| wishes::ports(pod, list).next().is_some()),
         shuns: Sort::Shuns.said_by(pod),
         likes: Sort::Likes.said_by(pod),
     }

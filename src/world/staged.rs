@@ -11,6 +11,7 @@ impl World {
         let row = object.map(|object| Arc::new(Row::new(key.clone(), object)));
         let before = self.replace(key.clone(), row);
         self.originals.entry(key.clone()).or_insert_with(|| before.clone());
+        self.staged.push(key.clone());
         self.undo.push((key, before));
     }
 
@@ -22,7 +23,12 @@ impl World {
     /// The keys that were staged more than once.
     pub fn staged_again(&self) -> HashSet<Key> {
         let mut seen = HashSet::new();
-        self.undo.iter().map(|(key, _)| key).filter(|key| !seen.insert(*key)).cloned().collect()
+        self.staged.iter().filter(|key| !seen.insert(*key)).cloned().collect()
+    }
+
+    /// Whether it was written since the last commit or rollback.
+    pub fn is_staged(&self, key: &Key) -> bool {
+        self.originals.contains_key(key)
     }
 
     /// The row as it was before the stage was opened.
@@ -33,47 +39,61 @@ impl World {
         }
     }
 
-    /// The commit succeeded: these are the texts that were written, with their revisions, and the picture holds them from now on.
-    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) {
+    /// The plan that was staged stands with those before it: it is undone with all of them, or not at all.
+    pub fn keep_plan(&mut self) {
         self.undo.clear();
-        self.originals.clear();
+    }
+
+    /// The commit succeeded: these are the texts that were written, with their revisions, and the picture holds them from now on.
+    /// Gives the rows that it holds no longer.
+    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) -> Vec<Arc<Row>> {
+        self.staged.clear();
+        self.undo.clear();
+        let mut old: Vec<Arc<Row>> = self.originals.drain().filter_map(|(_, before)| before).collect();
         for (key, text, revision) in written {
             let row = self.rows.get_mut(&key.resource).and_then(|rows| rows.get_mut(&(key.namespace, key.name)));
             if let Some(row) = row {
                 // What loops search by is as it was staged; only the text and the revision are new.
-                *row = Arc::new(row.settled(text, revision));
+                let settled = Arc::new(row.settled(text, revision));
+                old.push(std::mem::replace(row, settled));
             }
         }
+        old
     }
 
     /// The commit failed: the picture is again what it was.
     pub fn drop_staged(&mut self) {
-        self.undo_to(0);
+        self.undo.clear();
+        for key in std::mem::take(&mut self.staged) {
+            if let Some(before) = self.originals.remove(&key) {
+                self.replace(key, before);
+            }
+        }
         self.originals.clear();
     }
 
     /// A mark in the open stage, to undo to or to list from.
     pub fn stage_mark(&self) -> usize {
-        self.undo.len()
+        self.staged.len()
     }
 
     /// How many writes are staged.
     pub fn staged_count(&self) -> usize {
-        self.undo.len()
+        self.staged.len()
     }
 
     /// The keys staged since a mark, each once.
     pub fn staged_since(&self, mark: usize) -> Vec<Key> {
         let mut seen = HashSet::new();
-        self.undo[mark..].iter().map(|(key, _)| key).filter(|key| seen.insert(*key)).cloned().collect()
+        self.staged[mark..].iter().filter(|key| seen.insert(*key)).cloned().collect()
     }
 
-    /// Undoes what was staged since a mark.
+    /// Undoes what was staged since a mark, as far as it belongs to the plan that is being staged.
     pub fn undo_to(&mut self, mark: usize) {
-        while self.undo.len() > mark {
-            if let Some((key, before)) = self.undo.pop() {
-                self.replace(key, before);
-            }
+        while self.staged.len() > mark {
+            let Some((key, before)) = self.undo.pop() else { return };
+            self.staged.pop();
+            self.replace(key, before);
         }
     }
 }

@@ -48,7 +48,7 @@ pub fn volume_of(claim: &Object) -> Option<&str> {
 
 /// The claims that a pod uses, as far as they are there.
 pub fn used_by<'a>(world: &'a World, pod: &Row) -> impl Iterator<Item = &'a Arc<Row>> {
-    let may_use = pod.mentions("persistentVolumeClaim") || pod.mentions("\"ephemeral\":{");
+    let may_use = pod.pod().is_some_and(|pod| pod.has_claims);
     let names = may_use.then(|| claims_of(&pod.key.name, pod.body().items(&["spec", "volumes"])));
     let namespace = pod.key.namespace.clone();
     names.into_iter().flatten().filter_map(move |name| world.get(&key(&namespace, &name)))

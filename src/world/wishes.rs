@@ -28,8 +28,8 @@ pub fn wishes(pod: &Object) -> Object {
         let containers = pod.items(&["spec", field]).iter();
         keep(field, containers.map(|container| json!({"image": container["image"]})).collect());
     }
-    let claims = |volume: &&Value| volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object();
-    keep("volumes", pod.items(&["spec", "volumes"]).iter().filter(claims).cloned().collect());
+    let claims = pod.items(&["spec", "volumes"]).iter().filter(|volume| is_claim(volume));
+    keep("volumes", claims.cloned().collect());
     Object(json!({"metadata": {"namespace": pod.namespace()}, "spec": spec}))
 }
 
@@ -38,13 +38,20 @@ pub(super) fn text(pod: &Object) -> Str {
     wishes(pod).0.to_string().into()
 }
 
+/// Whether a volume is a claim, by name or of the pod's own.
+pub(super) fn is_claim(volume: &Value) -> bool {
+    volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object()
+}
+
+/// The ports of the node that these containers of a pod are reached at, each with its number.
+pub(super) fn ports<'a>(pod: &'a Object, list: &str) -> impl Iterator<Item = (&'a Value, i64)> {
+    let ports = pod.items(&["spec", list]).iter().flat_map(|one| one["ports"].as_array().into_iter().flatten());
+    ports.filter_map(|port| Some((port, port["hostPort"].as_i64().filter(|number| *number > 0)?)))
+}
+
 /// The ports of its node that a pod takes: address, protocol, number.
 pub(super) fn host_ports(pod: &Object) -> Vec<(Str, Str, i64)> {
-    let ports = pod.items(&["spec", "containers"]).iter().flat_map(|one| one["ports"].as_array().into_iter().flatten());
     let text = |value: &Value, default: &str| Str::from(value.as_str().unwrap_or(default));
-    let port = |port: &Value| {
-        let number = port["hostPort"].as_i64().filter(|number| *number > 0)?;
-        Some((text(&port["hostIP"], ""), text(&port["protocol"], "TCP"), number))
-    };
-    ports.filter_map(port).collect()
+    let taken = |(port, number): (&Value, i64)| (text(&port["hostIP"], ""), text(&port["protocol"], "TCP"), number);
+    ports(pod, "containers").map(taken).collect()
 }

@@ -118,16 +118,10 @@ impl Lab {
     fn run(&mut self, what: &str, mut done: impl FnMut(&World) -> bool) {
         let (start, mut told, mut asked) = (Instant::now(), Instant::now(), Instant::now());
         let mut pause_of_asking = Duration::ZERO;
-        let mut chance = kloop::apiserver::front::random;
         loop {
             let now = Time::now();
             self.heart.keep_time(now);
-            let pulse = Pulse { now, epoch: self.epoch, budget: Budget::default(), chance: &mut chance };
-            let busy = match self.heart.beat(self.api.store_mut(), pulse, &mut |_| {}) {
-                Ok((_, busy)) => busy,
-                Err(Failed::Store(error)) => panic!("{error}"),
-                Err(_) => panic!("the commit failed"),
-            };
+            let busy = self.beat(now);
             if told.elapsed() > Duration::from_secs(20) {
                 told = Instant::now();
                 eprintln!("  {what}: after {:.0} s {}", start.elapsed().as_secs_f64(), standing(&self.heart.world));
@@ -151,16 +145,24 @@ impl Lab {
     /// Beats until nothing is left to do.
     fn rest(&mut self) -> Duration {
         let start = Instant::now();
+        while self.beat(Time::now()) {}
+        start.elapsed()
+    }
+
+    /// One beat; what it came to is made durable as `reconcile --watch` does. Whether there may be more to do at once.
+    fn beat(&mut self, now: Time) -> bool {
         let mut chance = kloop::apiserver::front::random;
-        loop {
-            let now = Time::now();
-            let pulse = Pulse { now, epoch: self.epoch, budget: Budget::default(), chance: &mut chance };
-            match self.heart.beat(self.api.store_mut(), pulse, &mut |_| {}) {
-                Ok((_, true)) => {}
-                Ok(_) => return start.elapsed(),
-                Err(_) => panic!("the commit failed"),
-            }
+        let pulse = Pulse { now, epoch: self.epoch, budget: Budget::default(), chance: &mut chance };
+        let busy = match self.heart.beat(self.api.store_mut(), pulse, &mut |_| {}) {
+            Ok((_, busy)) => busy,
+            Err(Failed::Store(error)) => panic!("{error}"),
+            Err(_) => panic!("the commit failed"),
+        };
+        let store = self.api.store_mut();
+        if store.unsynced_since().is_some_and(|since| !busy || since.elapsed() >= Duration::from_millis(20)) {
+            store.sync().expect("synced");
         }
+        busy
     }
 }
 
@@ -320,12 +322,14 @@ fn whole(pods: usize, nodes: usize) {
     lab.load();
     lab.rest();
     let deployments = pods.div_ceil(150);
-    let span = Span::begin();
+    let (span, before) = (Span::begin(), lab.heart.world.revision);
     lab.create("deployments.apps", (0..deployments).map(|number| a_deployment(number, pods / deployments)));
     let wanted = pods / deployments * deployments;
     lab.run("running", |world| all_run(world, wanted));
     tell(&format!("from apply to Running, {deployments} Deployments"), wanted, nodes, &span);
-    println!("  at rest {:.2} s later, {}", lab.rest().as_secs_f64(), memory());
+    let rest = lab.rest().as_secs_f64();
+    let written = (lab.heart.world.revision - before) as f64 / wanted as f64;
+    println!("  {written:.2} entries of the log a pod, events too; at rest {rest:.2} s later, {}", memory());
 }
 
 /// One Deployment gets another image.

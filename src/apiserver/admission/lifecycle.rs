@@ -12,7 +12,7 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
     }
     let name = request.object.namespace();
     let namespaces = Resource("namespaces");
-    let Some(namespace) = ledger.get(&Key::new(namespaces, "", name))? else {
+    let Some(namespace) = ledger.see(&Key::new(namespaces, "", name))? else {
         return Err(Status::not_found(namespaces, name));
     };
     if namespace.deletion().is_none() {

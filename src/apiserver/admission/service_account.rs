@@ -21,7 +21,7 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
     let name = request.object.text(&["spec", "serviceAccountName"]).unwrap_or_default().to_owned();
     request.object.set(&["spec", "serviceAccount"], name.as_str());
     let namespace = request.object.namespace().to_owned();
-    let account = ledger.get(&Key::new(Resource("serviceaccounts"), &namespace, &name))?;
+    let account = ledger.see(&Key::new(Resource("serviceaccounts"), &namespace, &name))?;
     // The controller makes `default` in every namespace; a pod need not wait for a controller that does not run yet.
     if account.is_none() && name != "default" {
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");

@@ -1,7 +1,7 @@
 //! How many pods a Job wants now, and what they look like.
 
 use super::{INDEX, Job, LOOP, TRACKING, end_of, has_succeeded, index_of, policy};
-use crate::controllers::pods::{self, Allowance, BURST, from_template};
+use crate::controllers::pods::{self, Allowance, BATCH, BURST, from_template};
 use crate::object::{Object, Time};
 use crate::world::{EventType, Phase, Row, Verb};
 use jiff::SignedDuration;
@@ -24,7 +24,7 @@ impl<'w> Job<'w> {
         let waiting_for = if self.spec.replace_only_failed { self.terminating() as i64 } else { 0 };
         let missing = wanted - waiting_for - (active.len() - excess.len()) as i64;
         if missing > 0 && !self.spec.suspended {
-            self.make(usize::try_from(missing).unwrap_or(0).min(BURST));
+            self.make(usize::try_from(missing).unwrap_or(0).min(BATCH));
         }
         let (succeeded, all) = (self.all_succeeded(), self.spec.completions);
         let goal = all.map_or("one".to_owned(), |all| all.to_string());

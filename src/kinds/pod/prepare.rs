@@ -11,15 +11,17 @@ use std::collections::BTreeMap;
 /// A new pod is Pending, of the QoS class that its resources give it; label keys of spreading and affinity become
 /// selectors on this pod's own labels (KEP-3243, KEP-3633).
 pub fn create(new: &mut Object) {
-    let Ok(mut pod) = typed::view::<Pod>(new) else { return };
-    let gated = !new.items(&["spec", "schedulingGates"]).is_empty();
-    let mut status = json!({"phase": "Pending"});
-    let Some(spec) = &mut pod.spec else { return };
-    status["qosClass"] = facts::qos_class(spec).into();
-    if gated {
+    let Some(qos_class) = qos_class(new) else { return };
+    let mut status = json!({"phase": "Pending", "qosClass": qos_class});
+    if !new.items(&["spec", "schedulingGates"]).is_empty() {
         status["conditions"] = json!([gated_condition(new.at(&["metadata", "creationTimestamp"]))]);
     }
     new.set(&["status"], status);
+    if ["topologySpreadConstraints", "affinity"].iter().all(|field| new.at(&["spec", field]).is_none()) {
+        return;
+    }
+    let Ok(mut pod) = typed::view::<Pod>(new) else { return };
+    let Some(spec) = &mut pod.spec else { return };
     let labels = pod.metadata.labels.unwrap_or_default();
     let mut selects = false;
     for constraint in spec.topology_spread_constraints.iter_mut().flatten() {
@@ -34,6 +36,21 @@ pub fn create(new: &mut Object) {
     if let (true, Ok(spec)) = (selects, serde_json::to_value(spec)) {
         new.set(&["spec"], spec);
     }
+}
+
+/// From nothing but the resources of the pod and its containers, which is less to read than the pod.
+fn qos_class(pod: &Object) -> Option<&'static str> {
+    let spec = pod.at(&["spec"])?;
+    let containers = |list: &str| -> Value {
+        let all = pod.items(&["spec", list]).iter();
+        all.map(|one| json!({"name": one["name"], "resources": one["resources"]})).collect()
+    };
+    let alone = json!({"spec": {
+        "resources": spec["resources"],
+        "containers": containers("containers"), "initContainers": containers("initContainers"),
+    }});
+    let pod: Pod = typed::view(&Object(alone)).ok()?;
+    pod.spec.as_ref().map(facts::qos_class)
 }
 
 fn gated_condition(since: Option<&Value>) -> Value {
