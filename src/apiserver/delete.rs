@@ -1,7 +1,7 @@
 //! Delete: graceful for pods, through finalizers for all kinds.
 
 use super::ledger::Ledger;
-use super::{Reply, Result, read};
+use super::{Reply, Result};
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Status, time};
 use crate::world::Propagation;
@@ -25,12 +25,12 @@ const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Deletes an object, or marks it: `changed` in the answer is false when it only was marked further.
 pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteOptions) -> Result<Reply> {
-    let old = read::exact(ledger, key)?;
+    let old = ledger.see(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     check_preconditions(kind, &old, options)?;
     if kind.resource == "namespaces" && PROTECTED.contains(&&*key.name) {
         return Err(Status::forbidden(kind.resource, &key.name, "this namespace may not be deleted"));
     }
-    let mut object = old.clone();
+    let mut object = Object::clone(&old);
     add_finalizer(&mut object, options.propagation);
     let grace = grace_of(kind, &object, options);
     let first = object.deletion().is_none();
@@ -42,7 +42,7 @@ pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteO
     if is_due(kind, &object) {
         return Ok(Reply::changed(ledger.remove(key, object)?, Vec::new()));
     }
-    if object == old {
+    if object == *old {
         return Ok(Reply::unchanged(old, Vec::new()));
     }
     Ok(Reply::changed(ledger.put(key, object)?, Vec::new()))

@@ -313,7 +313,7 @@ impl Ledger for Looking<'_> {
         Err(read_only(key))
     }
 
-    fn remove(&mut self, key: &Key, _last: Object) -> Result<Object> {
+    fn remove(&mut self, key: &Key, _last: Object) -> Result<Arc<Object>> {
         Err(read_only(key))
     }
 
@@ -364,13 +364,13 @@ impl Ledger for Writing<'_> {
         Ok(Arc::new(object))
     }
 
-    fn remove(&mut self, key: &Key, mut last: Object) -> Result<Object> {
+    fn remove(&mut self, key: &Key, mut last: Object) -> Result<Arc<Object>> {
         let body = |revision: u64| last.text_at(revision);
         let revision = self.txn.remove(key, body, &self.actor, self.now).map_err(|error| refused(&error))?;
         last.set(&["metadata", "resourceVersion"], revision.to_string());
         self.wrote = true;
         self.hold(key, None);
-        Ok(last)
+        Ok(Arc::new(last))
     }
 
     fn now(&self) -> Time {

@@ -24,6 +24,11 @@ pub trait Ledger {
         Ok(self.get(key)?.is_some())
     }
 
+    /// The revision of an object; cheaper than reading it.
+    fn revision(&self, key: &Key) -> Result<Option<u64>> {
+        Ok(self.see(key)?.map(|object| object.revision()))
+    }
+
     /// A label of an object, where it and its object are there; cheaper than reading the object.
     fn label(&self, key: &Key, label: &str) -> Result<Option<String>> {
         Ok(self.get(key)?.and_then(|object| object.label(label).map(str::to_owned)))
@@ -43,7 +48,7 @@ pub trait Ledger {
     fn put(&mut self, key: &Key, object: Object) -> Result<Arc<Object>>;
 
     /// Takes an object away; `last` is its last state, which watchers are told.
-    fn remove(&mut self, key: &Key, last: Object) -> Result<Object>;
+    fn remove(&mut self, key: &Key, last: Object) -> Result<Arc<Object>>;
 
     /// The time that goes into the objects.
     fn now(&self) -> Time;

@@ -29,7 +29,7 @@ pub enum Part {
 /// Replaces an object, or its status.
 pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, options: &Options) -> Result<Reply> {
     let key = key_of(kind, body);
-    let Some(old) = ledger.get(&key)? else {
+    let Some(old) = ledger.see(&key)? else {
         if kind.create_on_update && part == Part::Main {
             return create(ledger, kind, body, options);
         }
@@ -38,7 +38,7 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     check_preconditions(kind, body, &old)?;
     let mut warnings = Vec::new();
     let object = match part {
-        Part::Status => return keep_status(ledger, kind, (&key, body, old), options),
+        Part::Status => return keep_status(ledger, kind, (&key, body, Arc::unwrap_or_clone(old)), options),
         Part::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
         Part::Resize => resized(kind, body, &old, options, &mut warnings)?,
         _ => whole(ledger, kind, body, &old, part, options, &mut warnings)?,
@@ -127,7 +127,7 @@ fn keep(
     kind: &Kind,
     key: &Key,
     mut object: Object,
-    old: Object,
+    old: Arc<Object>,
     warnings: Vec<String>,
 ) -> Result<Reply> {
     if kind.generation && (metadata::spec_differs(&object, &old) || annotations_count(kind, &object, &old)) {

@@ -5,10 +5,9 @@ use super::containers::Order;
 use super::pod::{LocalPod, Role};
 use super::{address, conditions, deadlines, eviction, phase};
 use crate::kinds::pod::qos_class;
-use crate::object::Object;
 use crate::world::{Plan, Verb};
 use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 /// The status to be: what is the node's to say, over what others have said.
 pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
@@ -72,15 +71,9 @@ pub fn write(pod: &LocalPod, status: PodStatus, order: &Order, plan: &mut Plan) 
         return;
     }
     let why = why(&pod.status, &status);
-    plan.write(Verb::Status(alone(&pod.object, encoded(&status))), why);
-}
-
-/// A pod's status with what names the pod: a write of the status is about nothing else.
-fn alone(pod: &Object, status: Value) -> Object {
-    let of_metadata = |name| (String::from(name), pod.0["metadata"][name].clone());
-    let metadata: Map<String, Value> =
-        ["name", "namespace", "uid", "resourceVersion"].map(of_metadata).into_iter().collect();
-    Object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}))
+    let mut object = pod.object.status_alone();
+    object.set(&["status"], encoded(&status));
+    plan.write(Verb::Status(object), why);
 }
 
 /// As Go writes it: the time of the last probe of a condition, which pods do not have, is null and not left out.

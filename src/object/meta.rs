@@ -172,6 +172,16 @@ impl Object {
         serde_json::to_string(&place).unwrap_or_default()
     }
 
+    /// Its status, and what names it: all that a write of the status is about.
+    pub fn status_alone(&self) -> Object {
+        let part = |name: &str, of: &Value| (name.to_owned(), of[name].clone());
+        let names = ["name", "namespace", "uid", "resourceVersion"];
+        let metadata: Map<String, Value> = names.iter().map(|name| part(name, &self.0["metadata"])).collect();
+        let parts = ["apiVersion", "kind", "status"].iter().map(|name| part(name, &self.0));
+        let parts = parts.chain([("metadata".to_owned(), metadata.into())]);
+        Object(Value::Object(parts.collect()))
+    }
+
     /// `metadata.generation`; 0 for kinds without one.
     pub fn generation(&self) -> i64 {
         self.int(&["metadata", "generation"]).unwrap_or(0)

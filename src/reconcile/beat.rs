@@ -4,7 +4,7 @@
 //! staged in the World; it is never half-applied, because its writes are undone when one of them is refused.
 
 use super::deeds::{Deeds, Warnings};
-use super::events::Recorder;
+use super::events::{Recorder, Teller};
 use super::ledger::Overlay;
 use super::queue::{Among, Item, Queue, Rank};
 use super::{Line, Narrator, Weight, tail};
@@ -86,7 +86,7 @@ struct Wishes {
     attempts: Vec<Attempt>,
     effects: Vec<Effect>,
     /// The last states of what is removed.
-    last: HashMap<Key, Object>,
+    last: HashMap<Key, Arc<Object>>,
     /// What was planned.
     planned: Vec<Item>,
     /// What of that has effects: they are facts only after the commit, and a second plan before it would order, and tell, them twice.
@@ -221,7 +221,8 @@ impl Beat<'_> {
         self.world.keep_plan();
         wishes.attempts.extend(mine);
         wishes.deeds.note(each.name, &item.1, &plan);
-        self.recorder.extend(each.name, plan.events, now);
+        let profile = self.world.get(&item.1).and_then(|row| row.pod()).map(|pod| pod.scheduler.clone());
+        self.recorder.extend(&Teller { by: each.name, profile }, plan.events, now);
         let acts_not = plan.effects.is_empty();
         if !acts_not {
             wishes.acting.insert(item.clone());
@@ -241,7 +242,7 @@ impl Beat<'_> {
         &mut self,
         verb: &Verb,
         attempts: &mut Vec<Attempt>,
-        last: &mut HashMap<Key, Object>,
+        last: &mut HashMap<Key, Arc<Object>>,
     ) -> Result<(), Status> {
         if let Verb::Attempt { pod_uid, container, attempt } = verb {
             attempts.push(Attempt {
@@ -273,7 +274,7 @@ impl Beat<'_> {
             let after = self.world.get(&key);
             // A name that went and came back within this beat has two rows in the log: another uid is another object.
             if let Some(before) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
-                let last = wishes.last.get(&key).map_or_else(|| before.body(), Cow::Borrowed);
+                let last = wishes.last.get(&key).map_or_else(|| before.body(), |last| Cow::Borrowed(&**last));
                 revision = txn.remove(&key, |revision| last.text_at(revision), ACTOR, now)?;
             }
             // Made and gone within this beat: nobody saw it.
@@ -332,7 +333,7 @@ fn free(old: Vec<Arc<Row>>, spent: Vec<Write>) {
 pub fn stage(
     world: &mut World,
     verb: &Verb,
-    last: &mut HashMap<Key, Object>,
+    last: &mut HashMap<Key, Arc<Object>>,
     chance: &mut dyn FnMut() -> u64,
 ) -> Result<(), Status> {
     let revision = world.revision + world.staged_count() as u64;

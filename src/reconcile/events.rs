@@ -5,7 +5,7 @@
 use crate::apiserver::update::{Part, update};
 use crate::apiserver::{Ledger, Options, create};
 use crate::kinds;
-use crate::object::{Key, Object, Resource, Time, time};
+use crate::object::{Key, Object, Resource, Str, Time, time};
 use crate::world::{Event, EventType};
 use hashlink::LruCache;
 use jiff::SignedDuration;
@@ -37,9 +37,18 @@ type Identity = (Key, String, String, &'static str, String);
 /// Of so many events, groups and sources it is remembered what was told of them (client-go: `maxLruCacheEntries`).
 const REMEMBERED: usize = 4096;
 
+/// Who tells events.
+#[derive(Clone)]
+pub struct Teller {
+    /// The loop.
+    pub by: &'static str,
+    /// The scheduler that the pod asked for, when they are about what becomes of a pod.
+    pub profile: Option<Str>,
+}
+
 /// Collects events and writes them.
 pub struct Recorder {
-    waiting: VecDeque<(&'static str, Event, Time)>,
+    waiting: VecDeque<(Teller, Event, Time)>,
     known: LruCache<Identity, Key>,
     similar: LruCache<(Key, &'static str, &'static str), Similar>,
     tokens: LruCache<(Key, &'static str), (i64, Time)>,
@@ -60,10 +69,10 @@ impl Default for Recorder {
 
 impl Recorder {
     /// Takes events of a loop.
-    pub fn extend(&mut self, by: &'static str, events: Vec<Event>, now: Time) {
+    pub fn extend(&mut self, teller: &Teller, events: Vec<Event>, now: Time) {
         for event in events {
-            if self.may_tell(by, &event, now) {
-                self.waiting.push_back((by, event, now));
+            if self.may_tell(teller.by, &event, now) {
+                self.waiting.push_back((teller.clone(), event, now));
             }
         }
     }
@@ -81,8 +90,8 @@ impl Recorder {
     /// Writes what waits, up to a batch. An event that the API server refuses (its namespace is going) is dropped.
     pub fn flush(&mut self, ledger: &mut dyn Ledger, now: Time) {
         for _ in 0..BATCH.min(self.waiting.len()) {
-            if let Some((by, event, at)) = self.waiting.pop_front() {
-                self.write(ledger, by, event, at.max(now));
+            if let Some((teller, event, at)) = self.waiting.pop_front() {
+                self.write(ledger, &teller, event, at.max(now));
             }
         }
     }
@@ -100,7 +109,8 @@ impl Recorder {
         *tokens >= 0
     }
 
-    fn write(&mut self, ledger: &mut dyn Ledger, by: &'static str, event: Event, at: Time) {
+    fn write(&mut self, ledger: &mut dyn Ledger, teller: &Teller, event: Event, at: Time) {
+        let by = teller.by;
         let uid = event.uid.to_string();
         let mut identity = (event.about.clone(), uid, event.field_path.clone(), event.reason, event.message.clone());
         let mut message = event.message.clone();
@@ -120,7 +130,7 @@ impl Recorder {
         let suffix = format!("{:x}", at.as_nanosecond() as u64 + self.counter);
         let mut object = event_object(by, &event, &message, &suffix, at);
         if by == SCHEDULER {
-            into_newer_form(&mut object, ledger, &event.about, at);
+            into_newer_form(&mut object, teller, ledger.revision(&event.about).ok().flatten(), at);
         }
         let Some(kind) = kinds::by_kind("v1", "Event") else { return };
         if let Ok(reply) = create::create(ledger, kind, &object, &Options::default()) {
@@ -175,7 +185,7 @@ fn count_again(ledger: &mut dyn Ledger, key: &Key, message: Option<&String>, at:
 }
 
 /// What client-go's newer recorder makes of an event (`tools/events`).
-fn into_newer_form(object: &mut Object, ledger: &dyn Ledger, about: &Key, at: Time) {
+fn into_newer_form(object: &mut Object, teller: &Teller, revision: Option<u64>, at: Time) {
     let action = match object.text(&["reason"]) {
         Some("Scheduled") => "Binding",
         Some("Preempted") => "Preempting",
@@ -184,9 +194,8 @@ fn into_newer_form(object: &mut Object, ledger: &dyn Ledger, about: &Key, at: Ti
     let host = rustix::system::uname();
     object.set(&["action"], action);
     object.set(&["eventTime"], time::micro(at));
-    let pod = ledger.get(about).ok().flatten();
     // The profile that the pod asked for; who is preempted may have asked for another one than who preempts.
-    let named = pod.as_ref().and_then(|pod| pod.text(&["spec", "schedulerName"])).filter(|name| !name.is_empty());
+    let named = teller.profile.as_deref().filter(|name| !name.is_empty());
     let profile = named.filter(|_| action != "Preempting").unwrap_or(SCHEDULER);
     object.set(&["reportingComponent"], profile);
     object.set(&["reportingInstance"], format!("{profile}-{}", host.nodename().to_string_lossy()));
@@ -194,8 +203,8 @@ fn into_newer_form(object: &mut Object, ledger: &dyn Ledger, about: &Key, at: Ti
     for old in ["count", "firstTimestamp", "lastTimestamp"] {
         object.unset(&[old]);
     }
-    if let Some(now) = pod {
-        object.set(&["involvedObject", "resourceVersion"], now.revision().to_string());
+    if let Some(revision) = revision {
+        object.set(&["involvedObject", "resourceVersion"], revision.to_string());
     }
 }
 

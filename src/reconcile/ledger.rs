@@ -13,7 +13,7 @@ pub struct Overlay<'a> {
     /// Revision given to the last staged write; the real one is given at the commit.
     pub revision: u64,
     /// The last states of what this beat removes.
-    pub last: &'a mut HashMap<Key, Object>,
+    pub last: &'a mut HashMap<Key, Arc<Object>>,
     /// Chance.
     pub chance: &'a mut dyn FnMut() -> u64,
 }
@@ -38,6 +38,10 @@ impl Ledger for Overlay<'_> {
         Ok(self.world.get(key).is_some())
     }
 
+    fn revision(&self, key: &Key) -> Result<Option<u64>> {
+        Ok(self.world.get(key).map(|row| row.revision))
+    }
+
     fn label(&self, key: &Key, label: &str) -> Result<Option<String>> {
         Ok(self.world.get(key).and_then(|row| row.label(label).map(str::to_owned)))
     }
@@ -50,7 +54,8 @@ impl Ledger for Overlay<'_> {
         Ok(object)
     }
 
-    fn remove(&mut self, key: &Key, last: Object) -> Result<Object> {
+    fn remove(&mut self, key: &Key, last: Object) -> Result<Arc<Object>> {
+        let last = Arc::new(last);
         self.revision += 1;
         self.world.stage(key.clone(), None::<Object>);
         self.last.insert(key.clone(), last.clone());

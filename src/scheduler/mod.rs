@@ -200,7 +200,7 @@ fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Held<'_>) {
         "observedGeneration": pod.generation(), "lastProbeTime": null,
         "lastTransitionTime": since.unwrap_or_else(|| time::rfc3339(world.now).into()),
     });
-    let mut changed = pod.into_owned();
+    let mut changed = pod.status_alone();
     put_condition(&mut changed, condition);
     match promised {
         Some(node) => changed.set(&["status", "nominatedNodeName"], node),
@@ -221,7 +221,7 @@ fn make_room(world: &World, row: &Row, choice: &Choice<'_>, plan: &mut Plan) {
     }
     let loses = |other: &&Arc<Row>| other.key != row.key && other.pod().is_some_and(|pod| pod.priority < own);
     for other in world.promised_to(node).filter(loses) {
-        let mut changed = other.object();
+        let mut changed = other.body().status_alone();
         changed.unset(&["status", "nominatedNodeName"]);
         plan.write(Verb::Status(changed), format!("node {node} is promised to a more important pod"));
     }
@@ -230,7 +230,7 @@ fn make_room(world: &World, row: &Row, choice: &Choice<'_>, plan: &mut Plan) {
 /// A pod that says why it goes (KEP-3329).
 fn as_target(world: &World, victim: &Row, row: &Row) -> Object {
     let scheduler = row.pod().map_or(LOOP.name, |pod| &*pod.scheduler);
-    let mut changed = victim.object();
+    let mut changed = victim.body().status_alone();
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": preemption::REASON,
         "message": format!("{scheduler}: preempting to accommodate a higher priority pod"),
