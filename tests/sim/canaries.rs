@@ -271,6 +271,56 @@ fn forgets_endpoints(world: &World, key: &Key) -> Plan {
     plan
 }
 
+/// A StatefulSet does not wait for its pods in their order (kubernetes 59848, 60478: its view is of the past).
+fn forgets_order(world: &World, key: &Key) -> Plan {
+    let mut plan = (statefulset::LOOP.plan)(world, key);
+    let made = plan.writes.iter().find_map(|write| match &write.verb {
+        Verb::Create(pod) if pod.kind() == "Pod" => Some(pod.clone()),
+        _ => None,
+    });
+    if let Some(mut pod) = made {
+        let (set, ordinal) = pod.name().rsplit_once('-').expect("an ordinal");
+        let next = format!("{set}-{}", ordinal.parse::<i64>().expect("a number") + 1);
+        if world.find("pods", &key.namespace, &next).is_none() {
+            pod.set(&["metadata", "name"], &*next);
+            pod.set(&["metadata", "labels", "statefulset.kubernetes.io/pod-name"], &*next);
+            plan.write(Verb::Create(pod), "its turn comes anyway");
+        }
+    }
+    plan
+}
+
+/// Old ReplicaSets are kept for ever.
+fn never_trims(world: &World, key: &Key) -> Plan {
+    let mut plan = (deployment::LOOP.plan)(world, key);
+    plan.writes.retain(|write| !matches!(&write.verb, Verb::Delete { key, .. } if key.resource == "replicasets.apps"));
+    plan
+}
+
+/// Who lost its owners is never looked for (kubernetes 92743).
+fn leaves_orphans(world: &World, key: &Key) -> Plan {
+    let mut plan = (garbage::LOOP.plan)(world, key);
+    plan.writes.retain(|write| !matches!(write.verb, Verb::Delete { .. }));
+    plan
+}
+
+/// What is deleted in the foreground does not wait for what it owns.
+fn waits_for_nobody(world: &World, key: &Key) -> Plan {
+    let plan = (garbage::LOOP.plan)(world, key);
+    let held = |row: &&std::sync::Arc<kloop::world::Row>| row.is_deleting();
+    let Some(row) = world.get(key).filter(held) else { return plan };
+    let mut object = row.object();
+    let kept: Vec<String> =
+        object.finalizers().into_iter().filter(|one| *one != "foregroundDeletion").map(str::to_owned).collect();
+    if kept.len() == object.finalizers().len() {
+        return plan;
+    }
+    object.set(&["metadata", "finalizers"], kept);
+    let mut wrong = Plan::nothing();
+    wrong.write(Verb::Update(object), "it waits for nobody");
+    wrong
+}
+
 macro_rules! canaries {
     ($($name:ident instead of $real:expr, seed $seed:literal;)*) => {
         &[$((stringify!($name), &Loop { plan: $name, ..$real }, $seed)),*]
@@ -299,6 +349,10 @@ static CANARIES: &[(&str, &Loop, u64)] = canaries![
     fires_twice instead of cronjob::LOOP, seed 2;
     deletes_claims instead of statefulset::LOOP, seed 14;
     forgets_endpoints instead of endpointslice::LOOP, seed 70;
+    forgets_order instead of statefulset::LOOP, seed 11;
+    never_trims instead of deployment::LOOP, seed 9;
+    leaves_orphans instead of garbage::LOOP, seed 2;
+    waits_for_nobody instead of garbage::LOOP, seed 3;
 ];
 
 #[test]
