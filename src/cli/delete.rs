@@ -110,6 +110,10 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if targets.is_empty() && failures.is_empty() && selects {
         return context.say("No resources found");
     }
+    if targets.is_empty() {
+        // Nothing is written: where there is no cluster yet, none is made.
+        return Failure::all(failures);
+    }
     if args.interactive && !is_confirmed(context, &targets)? {
         return context.say("deletion is cancelled");
     }

@@ -69,6 +69,9 @@ pub struct Args {
     chunk_size: i64,
 }
 
+/// What is said when the time is over.
+const REACHED: &str = "global timeout reached";
+
 /// The pause before a refused eviction is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -100,8 +103,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     for (name, _) in &failed {
         context.tell(&format!(" {name}"));
     }
-    // Of one node each cause has its line, of several each node has.
+    // Of one node each cause has its line, of several each node has. One that is alone stands for itself.
     match &failed[..] {
+        [(_, errors)] if args.disable_eviction && errors[0].starts_with(REACHED) => {
+            context.tell(&format!("error: {}", errors[0]));
+        }
         [(_, errors)] => errors.iter().for_each(|error| context.tell(error)),
         several => several.iter().for_each(|(_, errors)| context.tell(&together(errors))),
     }
@@ -322,7 +328,7 @@ fn remove(
 /// What is said when the time is over: of each pod for itself, or once of pods that were deleted.
 fn late(args: &Args, going: &[Going], timeout: Duration) -> Vec<String> {
     let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
-    let reached = format!("global timeout reached: {}", time::format_duration(timeout));
+    let reached = format!("{REACHED}: {}", time::format_duration(timeout));
     if args.disable_eviction {
         return vec![reached];
     }
