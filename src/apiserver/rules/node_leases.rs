@@ -2,7 +2,7 @@
 //! that thousands of nodes cost one write in ten seconds.
 
 use crate::object::{Object, Resource, Time};
-use crate::world::resources::{RUNTIME, SIMULATED};
+use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
 use serde_json::json;
 
 /// The resource of leases.
@@ -18,6 +18,9 @@ pub fn of(node: &Object, heard: Time) -> Option<Object> {
     if !simulated && !runtime.starts_with("kloop://") {
         return None;
     }
+    // Of a node that is stopped nobody has heard since.
+    let stopped = node.annotation(STOPPED).and_then(|since| since.parse::<Time>().ok());
+    let heard = stopped.map_or(heard, |stopped| heard.min(stopped));
     let metadata = &node.0["metadata"];
     Some(Object(json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -49,5 +52,8 @@ mod tests {
         assert_eq!((lease.namespace(), lease.name()), ("kube-node-lease", "n"));
         assert!(of(&node(SIMULATED, ""), heard).is_some());
         assert!(of(&node("", "containerd://2"), heard).is_none());
+        let mut stopped = node(SIMULATED, "");
+        stopped.set(&["metadata", "annotations", STOPPED], "2023-11-14T22:00:00Z");
+        assert_eq!(of(&stopped, heard).unwrap().0["spec"]["renewTime"], "2023-11-14T22:00:00.000000Z");
     }
 }
