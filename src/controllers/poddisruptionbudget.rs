@@ -12,6 +12,9 @@ const ROOT: &str = "poddisruptionbudgets.policy";
 /// An eviction that did not lead to a deletion is forgotten after this long.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(2);
 
+/// So long pods of the same manifest may take to be made.
+const MOMENT: SignedDuration = SignedDuration::from_secs(10);
+
 /// The loop of PodDisruptionBudgets.
 pub const LOOP: Loop = Loop { name: "controllermanager", root: ROOT, concerns, plan };
 
@@ -35,9 +38,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(fields) = row.workload() else { return plan };
     let object = row.object();
     let pods = world.pods_matching(&key.namespace, &fields.selector);
-    if pods.is_empty() {
-        plan.event(row, EventType::Normal, "NoPods", "No matching pods found");
-    }
+    tell_without_pods(world, row, &pods, &mut plan);
     let disrupted = disrupted(world, &object, &pods, &mut plan);
     let (expected, desired) = expectations(world, &object, &pods);
     let healthy = |pod: &&&Arc<Row>| {
@@ -68,6 +69,17 @@ fn plan(world: &World, key: &Key) -> Plan {
     status::conditions(&mut new, conditions);
     status::write(&mut plan, object, new.into(), "the number of healthy pods changed");
     plan
+}
+
+/// A budget that is about nobody says so, once the pods that came with it have had time to be made.
+fn tell_without_pods(world: &World, row: &Row, pods: &[&Arc<Row>], plan: &mut Plan) {
+    if !pods.is_empty() {
+        return;
+    }
+    match row.created.and_then(|created| created.checked_add(MOMENT).ok()) {
+        Some(due) if world.now < due => plan.wake_at(due),
+        _ => plan.event(row, EventType::Normal, "NoPods", "No matching pods found"),
+    }
 }
 
 /// Evictions under way: those whose pod still lives and that are not too old.
@@ -154,5 +166,17 @@ spec: {{{budget}, selector: {{matchLabels: {{app: web}}}}}}
             };
             assert_eq!(cluster.conditions("poddisruptionbudgets.policy", "web"), wanted);
         }
+    }
+
+    #[test]
+    fn a_budget_that_is_about_nobody_says_so_after_a_moment() {
+        let selector = "selector: {matchLabels: {app: web}}";
+        let mut cluster = cluster(&format!(
+            "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: web}}\nspec: {{minAvailable: 1, {selector}}}\n"
+        ));
+        cluster.settle();
+        assert!(!cluster.logged("NoPods"));
+        cluster.pass(11);
+        assert!(cluster.logged("event: NoPods No matching pods found"));
     }
 }
