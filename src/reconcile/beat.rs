@@ -317,7 +317,7 @@ impl Beat<'_> {
 
 /// Whether a process starts again that somebody may miss; on simulated nodes nobody does. First starts come in great numbers, and are
 /// the sooner done the fewer commits there are.
-fn restarts(effect: &Effect) -> bool {
+pub fn restarts(effect: &Effect) -> bool {
     matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
 }
 

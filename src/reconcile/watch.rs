@@ -2,7 +2,7 @@
 
 pub use crate::apiserver::front::HEARD;
 
-use super::beat::{Budget, Failed};
+use super::beat::{self, Budget, Failed};
 use super::convergence::Unmet;
 use super::heart::{Heart, Pulse};
 use super::leader::Leadership;
@@ -32,6 +32,8 @@ const COMPACTED: usize = 5000;
 
 /// For so long what a busy control plane has written may be what a loss of power takes back. It would come to it again.
 const UNSYNCED: Duration = Duration::from_millis(20);
+/// And so on a slow disk.
+const LONGEST_UNSYNCED: Duration = Duration::from_secs(1);
 
 /// How a control plane is to run.
 #[derive(Clone)]
@@ -122,7 +124,7 @@ pub struct Control {
     /// The user wants it to end.
     stopping: bool,
     /// How long the last sync took.
-    sync: Duration,
+    sync_took: Duration,
     /// Which file the store is.
     place: Option<(u64, u64)>,
 }
@@ -159,7 +161,7 @@ impl Control {
             _hint: hint,
             _manifests: manifests,
             stopping: false,
-            sync: Duration::ZERO,
+            sync_took: Duration::ZERO,
             place: identity(api.store().path()),
             api,
             settings,
@@ -262,14 +264,14 @@ impl Control {
         let (now, epoch) = (Time::now(), self.leadership.epoch);
         let pulse = Pulse { now, epoch, budget: Budget::default(), chance: &mut chance };
         let (done, busy) = self.heart.beat(self.api.store_mut(), pulse, narrator)?;
-        // A process that was started without need can be ended; what was thrown away cannot be had back.
-        let is_final = |effect: &Effect| matches!(effect, Effect::Discard { .. });
-        let (last, first): (Vec<Effect>, Vec<Effect>) = done.effects.into_iter().partition(is_final);
+        // What runs again may run before the commit is durable: with the power, it would be gone itself. All else waits for the disk.
+        let goes_ahead = |effect: &Effect| beat::restarts(effect) || matches!(effect, Effect::Police { .. });
+        let (first, then): (Vec<Effect>, Vec<Effect>) = done.effects.into_iter().partition(goes_ahead);
         self.carry_out(first);
         // Where all processors are busy, whoever has been waited for goes first.
         std::thread::yield_now();
-        self.make_durable(!busy || !last.is_empty())?;
-        self.carry_out(last);
+        self.make_durable(!busy || !then.is_empty())?;
+        self.carry_out(then);
         // The first beat has planned the routes of Services.
         let network = self.heart.world.settings.network;
         self.machine.iter_mut().for_each(|machine| machine.answer_names(network));
@@ -283,10 +285,10 @@ impl Control {
     fn make_durable(&mut self, at_once: bool) -> Result<(), Failed> {
         let store = self.api.store_mut();
         let Some(since) = store.unsynced_since() else { return Ok(()) };
-        if at_once || since.elapsed() >= UNSYNCED.max(self.sync * 2) {
+        if at_once || since.elapsed() >= UNSYNCED.max(self.sync_took * 2).min(LONGEST_UNSYNCED) {
             let start = Instant::now();
             store.sync().map_err(Failed::Unknown)?;
-            self.sync = start.elapsed();
+            self.sync_took = start.elapsed();
         }
         Ok(())
     }
@@ -409,6 +411,7 @@ impl Control {
 
     fn reopen(&mut self) -> anyhow::Result<()> {
         self.api = Api::open(&self.settings.state, Access::Existing, "reconcile")?;
+        self.api.store_mut().reopen(Duration::from_secs(10))?;
         self.place = identity(self.api.store().path());
         self.load()
     }

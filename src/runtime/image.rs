@@ -159,6 +159,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         user,
         rights: start.rights.clone(),
         hostname: if start.host_network { String::new() } else { start.hostname.to_string() },
+        image: start.brought.as_ref().map(|image| image.tried()).unwrap_or_default(),
         again: start.again,
         stop_signal: process::signal_number(&start.stop_signal).unwrap_or(15),
         message_path: start.termination_message_path.clone(),

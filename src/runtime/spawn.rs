@@ -98,13 +98,17 @@ pub fn fork<'a>(
     match unsafe { libc::fork() } {
         0 => {
             drop((said, word));
+            if !dies_with(parent) {
+                // SAFETY: as below.
+                unsafe { libc::_exit(127) }
+            }
             let become_it = || match prepare() {
                 Ok(program) => {
                     let own = [&door, &say].map(AsFd::as_fd);
                     hold_only(
                         own.iter().chain(&program.stdio).chain(program.terminal.as_ref().map(AsFd::as_fd).as_ref()),
                     );
-                    match is_let_go(&door, parent) {
+                    match is_let_go(&door, parent) && rustix::io::write(&say, GOING) == Ok(1) {
                         true => explain(&program, &execute(&program)),
                         false => String::new(),
                     }
@@ -145,10 +149,18 @@ fn hold_only<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>>) {
     close(first, u32::MAX);
 }
 
-/// Waits for the word to execute. It never comes from a parent that has died: then nobody would know of what is executed.
+/// What a child says right before it executes its program.
+const GOING: &[u8] = b"!";
+
+/// Ends this process with its parent, from whom nobody else has heard of it yet. False when the parent has died already.
+fn dies_with(parent: Pid) -> bool {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_ok() && getppid() == Some(parent)
+}
+
+/// Waits for the word to execute. It never comes from a parent that has died.
 fn is_let_go(door: &OwnedFd, parent: Pid) -> bool {
-    let end_with = |signal| rustix::process::set_parent_process_death_signal(signal).is_ok();
-    if !end_with(Some(Signal::KILL)) || getppid() != Some(parent) {
+    // Other namespaces and rights may have made it void.
+    if !dies_with(parent) {
         return false;
     }
     let came = loop {
@@ -157,7 +169,7 @@ fn is_let_go(door: &OwnedFd, parent: Pid) -> bool {
             other => break other == Ok(1),
         }
     };
-    came && end_with(None)
+    came && rustix::process::set_parent_process_death_signal(None).is_ok()
 }
 
 /// A child that is about to execute its program.
@@ -177,13 +189,16 @@ impl Waiting {
     pub fn go(self) -> Result<Pid, String> {
         // One that could not prepare itself hears nothing any more, and has said why.
         let _ = rustix::io::write(&self.word, b"!");
-        let mut why = String::new();
-        let _ = std::fs::File::from(self.said).read_to_string(&mut why);
-        if why.is_empty() {
-            return Ok(self.pid);
-        }
+        let mut said = Vec::new();
+        let _ = std::fs::File::from(self.said).read_to_end(&mut said);
+        let why = match said.strip_prefix(GOING) {
+            Some([]) => return Ok(self.pid),
+            Some(why) => why,
+            None if said.is_empty() => b"it was killed before it could be executed",
+            None => &said,
+        };
         let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
-        Err(why)
+        Err(String::from_utf8_lossy(why).into_owned())
     }
 }
 

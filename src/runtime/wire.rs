@@ -139,6 +139,9 @@ pub struct Launch {
     /// Whether standard input, output and error are a terminal.
     #[serde(default)]
     pub tty: bool,
+    /// The state of its Image object and of the files that this watches; empty when there is none.
+    #[serde(default)]
+    pub image: String,
     /// Whether another attempt is likely to follow this one.
     #[serde(default)]
     pub again: Again,
@@ -155,6 +158,11 @@ impl Launch {
     /// Whether a volume of its pod is in memory.
     pub fn has_memory(&self) -> bool {
         self.volumes.iter().any(|volume| matches!(volume.source, Source::Memory { .. }))
+    }
+
+    /// Whether the memory that it uses is bounded.
+    pub fn has_memory_bound(&self) -> bool {
+        self.watched.memory.is_some() || self.groups.iter().any(|group| group.oom.is_some())
     }
 }
 

@@ -5,7 +5,8 @@
 //! Never: looks into a body, knows a kind, decides anything.
 //!
 //! The promises, each with a test in `tests/store.rs`:
-//! - Every write gets the next revision of one counter; a revision is never reused and is seen only after its commit.
+//! - Every write gets the next revision of one counter; a revision is never reused (but that a loss of power takes back what was not
+//!   yet synced, [`Txn::commit_unsynced`]) and is seen only after its commit.
 //! - The objects are always the fold of the log, also after compaction.
 //! - What [`Txn::commit`] acknowledged survives a kill and a power loss. A commit whose outcome is not known says so.
 //! - Reading the log from a kept revision gives every later entry once, in order; from before the floor it is refused.

@@ -95,10 +95,16 @@ impl Store {
     /// transaction is either there or will never be.
     ///
     /// Looking alone would not do: frames that SQLite gave up lie in the WAL until the next commit overwrites them, and
-    /// a crash before that commit would bring them back. So this commits something first.
+    /// a crash before that commit would bring them back. So this commits something first. Before that it empties the WAL: after a failed
+    /// sync it may have a hole on the disk, behind which nothing would be found again.
     pub fn reopen(&mut self, patience: Duration) -> Result<(), OpenError> {
         let path = self.path().to_owned();
         *self = Store::open(&path, Access::Existing)?;
+        self.connection.busy_timeout(patience).map_err(|error| StoreError::from_sqlite(&path, error))?;
+        let is_empty = self.empty_wal().map_err(|error| StoreError::from_sqlite(&path, error))?;
+        if !is_empty {
+            return Err(StoreError::Busy { holder_pid: None, waited: patience }.into());
+        }
         let mut txn = self.write(patience)?;
         txn.set_meta("reopened-by", &std::process::id().to_string())?;
         txn.commit().map(|_| ()).map_err(|error| StoreError::from(error).into())

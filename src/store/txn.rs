@@ -247,8 +247,8 @@ impl Txn<'_> {
         CommitError::Unknown { path: self.store.path().into(), what: "pretended".into() }
     }
 
-    /// A full disk is certain: SQLite says so before the frame that makes a commit is whole. Any other failure,
-    /// above all of the sync, leaves open what a crash would bring back.
+    /// A full disk is certain: SQLite says so before the frame that makes a commit is whole. Any other failure
+    /// leaves open what a crash would bring back.
     fn not_committed(&mut self, error: rusqlite::Error) -> CommitError {
         if let Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) = error.sqlite_error_code() {
             return CommitError::Refused(StoreError::from_sqlite(self.store.path(), error));
@@ -362,10 +362,10 @@ impl Store {
         }
         let brief = Duration::from_millis(20);
         let _ = self.connection.busy_timeout(brief);
-        let busy = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+        let is_empty = self.empty_wal();
         let _ = self.connection.busy_timeout(super::open::PATIENCE);
         // In vain: tried again when it has grown as much once more, not at every commit.
-        self.long_wal.set(if busy == Ok(0) { LONG_WAL } else { length + LONG_WAL });
+        self.long_wal.set(if is_empty == Ok(true) { LONG_WAL } else { length + LONG_WAL });
     }
 }
 

@@ -2,6 +2,9 @@
 
 use super::*;
 use kloop::world::Again;
+use kloop::world::limits::Limits;
+use kloop::world::volume::{File, Source, Volume};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A container that would be started again, and notes each of its lives in a file.
 fn noting(rig: &Rig, attempt: u32, word: &str) -> Start {
@@ -18,6 +21,14 @@ fn lives_noted(rig: &Rig) -> Vec<String> {
     fs::read_to_string(truth(rig)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
+fn send(to: i32, signal: Signal) {
+    kill_process(Pid::from_raw(to).expect("a pid"), signal).expect("sent");
+}
+
+fn kill(pid: i32) {
+    send(pid, Signal::KILL);
+}
+
 fn shim(rig: &Rig) -> i32 {
     folder::holder(&rig.pod("again")).expect("a shim").pid
 }
@@ -27,8 +38,7 @@ fn crash(rig: &mut Rig) -> i32 {
     rig.start(noting(rig, 0, "first"));
     let pid = rig.running("again", 0);
     eventually("it notes its life", || lives_noted(rig).len() == 1);
-    let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    kill(pid as i32);
     rig.ended("again", 0);
     let waiting = process::children(shim(rig));
     assert_eq!(waiting.len(), 1, "one waits before anybody asks for it");
@@ -65,6 +75,46 @@ fn another_start_than_the_expected_one_ends_it() {
 }
 
 #[test]
+fn one_that_is_killed_while_it_waits_has_not_lived() {
+    let mut rig = Rig::new();
+    let waiting = crash(&mut rig);
+    // The shim hears of the start and of the death at once.
+    send(shim(&rig), Signal::STOP);
+    kill(waiting);
+    rig.start(noting(&rig, 1, "first"));
+    eventually("it is dead", || !lives(waiting as u32));
+    send(shim(&rig), Signal::CONT);
+    let report = rig.until("again", 1, |state| Some(state.clone()));
+    assert!(matches!(report, ContainerState::Running { pid, .. } if pid != waiting as u32), "{report:?}");
+    eventually("the second life", || lives_noted(&rig) == ["first", "first"]);
+}
+
+#[test]
+fn nobody_waits_for_a_start_that_will_be_another_one() {
+    let volumes = [Volume {
+        name: "v".into(),
+        source: Source::Files(vec![File { path: "f".into(), mode: 0o644, content: b"new".as_slice().into() }]),
+    }];
+    let refresh = Effect::Refresh { pod_uid: "again".into(), volumes: volumes.into() };
+    let limits = Box::<Limits>::default();
+    let resize = Effect::Resize { pod_uid: "again".into(), container: "c".into(), attempt: 0, limits };
+    for change in [refresh, resize] {
+        let mut rig = Rig::new();
+        rig.start(noting(&rig, 0, "first"));
+        let pid = rig.running("again", 0);
+        let is_resize = matches!(change, Effect::Resize { .. });
+        rig.order(change);
+        if is_resize {
+            while !matches!(rig.next(), Report::Resized { .. }) {}
+        }
+        eventually("it is done", || is_resize || rig.pod("again").join("volumes.d/v/f").exists());
+        kill(pid as i32);
+        rig.ended("again", 0);
+        assert!(process::children(shim(&rig)).is_empty(), "resize: {is_resize}");
+    }
+}
+
+#[test]
 fn it_does_not_wait_for_ever_and_a_late_start_is_a_start_all_the_same() {
     let mut rig = Rig::new();
     let waiting = crash(&mut rig);
@@ -79,8 +129,7 @@ fn it_does_not_wait_for_ever_and_a_late_start_is_a_start_all_the_same() {
 fn it_ends_with_its_shim_and_nobody_takes_it_for_a_life() {
     let mut rig = Rig::new();
     let waiting = crash(&mut rig);
-    let shim = rustix::process::Pid::from_raw(shim(&rig)).expect("a pid");
-    rustix::process::kill_process(shim, rustix::process::Signal::KILL).expect("killed");
+    kill(shim(&rig));
     eventually("it has ended", || !lives(waiting as u32));
     assert_eq!(lives_noted(&rig), ["first"]);
     rig.start(noting(&rig, 1, "first"));

@@ -10,7 +10,7 @@ use super::lines::Lines;
 use super::log::{Log, Stream};
 use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -189,9 +189,14 @@ impl Prepared {
             Some(waiting) => waiting.go()?,
             None => spawn(&launch.argv, &surroundings(&launch, &lines, &groups))?,
         };
-        let process =
-            Identity::of(pid.as_raw_nonzero().get()).ok_or("the process cannot be seen in /proc".to_owned())?;
-        let (streams, stdin) = lines.ours(launch.stdin).map_err(|error| format!("cannot use its pipes: {error}"))?;
+        let seen = || -> Result<_, String> {
+            let process = Identity::of(pid.as_raw_nonzero().get()).ok_or("the process cannot be seen in /proc")?;
+            let (streams, stdin) =
+                lines.ours(launch.stdin).map_err(|error| format!("cannot use its pipes: {error}"))?;
+            Ok((process, streams, stdin))
+        };
+        // Nobody would know of it.
+        let (process, streams, stdin) = seen().inspect_err(|_| kill_process(pid, Signal::KILL).unwrap_or_default())?;
         Ok(Started { launch, process, since, streams, log, stdin, gate })
     }
 }

@@ -69,7 +69,11 @@ impl Shim {
                     self.tell(client, &Answer::Limited { container, attempt, limits, error });
                 }
             }
-            Request::Refresh(volumes) => drop(volumes::lay_out(&self.pod, &volumes)),
+            Request::Refresh(volumes) => {
+                drop(volumes::lay_out(&self.pod, &volumes));
+                // What is expected was what is there no more.
+                self.expect_nothing();
+            }
             Request::Exec(exec) => self.exec(client, &exec),
             Request::Session(session) => self.session(client, &session),
             Request::Attach(attach) => self.attach(client, &attach),
@@ -113,7 +117,7 @@ impl Shim {
         let name = launch.container.clone();
         let attempt = launch.attempt;
         // What the one before has written in memory would count as this one's.
-        if launch.watched.memory.is_some() || launch.groups.iter().any(|group| group.oom.is_some()) {
+        if launch.has_memory_bound() {
             self.spent.clear();
         }
         let oom_kills = group::oom_kills(&launch.groups);
@@ -195,6 +199,7 @@ impl Shim {
         if done.is_ok() {
             live.launch.groups = groups;
             live.launch.watched = watched;
+            live.next = None;
             self.next_look = self.first_look();
         }
         Some(done.err())

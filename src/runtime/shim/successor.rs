@@ -35,10 +35,12 @@ pub struct Successor {
 }
 
 impl Expected {
-    /// What follows a launch; none when nothing does, or when only the moment of the start can tell what it needs: a terminal, an
-    /// input, a volume that is mounted in memory.
+    /// What follows a launch; none when nothing does, when only the moment of the start can tell what it needs (a terminal, an input, a
+    /// volume that is mounted in memory), when preparing it takes long (a group for all of its files), or when it would have to share
+    /// the memory of what has just ended.
     pub fn after(launch: &Launch) -> Option<Box<Expected>> {
-        let is_simple = !launch.tty && !launch.stdin && !launch.has_memory();
+        let has_group = launch.user.as_ref().is_some_and(|user| user.files.is_some());
+        let is_simple = !(launch.tty || launch.stdin || launch.has_memory() || has_group || launch.has_memory_bound());
         (is_simple && launch.again != Again::Never)
             .then(|| Box::new(Expected::of(launch, launch.attempt.saturating_add(1))))
     }
@@ -60,7 +62,12 @@ impl Successor {
         self.process.pid
     }
 
-    /// How long it waits.
+    /// Whether it waits to become an attempt of this container.
+    fn is_of(&self, container: &str) -> bool {
+        self.prepared.is_some() && self.expected.launch.container == container
+    }
+
+    /// When it has waited for long enough.
     pub fn until(&self) -> Instant {
         self.until
     }
@@ -76,9 +83,8 @@ impl Successor {
 impl Shim {
     /// Prepares the next attempt of a container that has ended by itself, when its policy wants one. Whether there is one now.
     pub(super) fn prepare_successor(&mut self, ended: &mut Live, code: i32) -> bool {
-        let is_leaving = self.removing || self.told_to_leave.load(Ordering::Relaxed);
         let is_stopped = self.record.containers.get(&ended.name).is_none_or(|known| known.stopping.is_some());
-        let is_likely = !is_leaving && !is_stopped && ended.launch.again.follows(code);
+        let is_likely = !self.is_leaving() && !is_stopped && ended.launch.again.follows(code);
         let Some(expected) = ended.next.take().filter(|_| is_likely) else { return false };
         let gate = self.gate();
         // What fails now will fail again when the start comes, and is told then.
@@ -98,7 +104,7 @@ impl Shim {
 
     /// The prepared attempt that is just what is asked for. One that is something else ends.
     pub(super) fn take_successor(&mut self, launch: &Launch) -> Option<Prepared> {
-        let one = self.successors.iter_mut().find(|one| one.expected.launch.container == launch.container)?;
+        let one = self.successors.iter_mut().find(|one| one.is_of(&launch.container))?;
         if one.expected != Expected::of(launch, launch.attempt) {
             one.dismiss();
         }
@@ -110,11 +116,20 @@ impl Shim {
 
     /// Ends those that have waited long enough, and all of them when the pod goes.
     pub(super) fn dismiss_successors(&mut self) {
-        let is_leaving = self.removing || self.told_to_leave.load(Ordering::Relaxed);
-        let now = Instant::now();
+        let (is_leaving, now) = (self.is_leaving(), Instant::now());
         for one in self.successors.iter_mut().filter(|one| is_leaving || one.until <= now) {
             one.dismiss();
         }
+    }
+
+    /// The starts to come will be others than those that were expected.
+    pub(super) fn expect_nothing(&mut self) {
+        self.live.iter_mut().for_each(|live| live.next = None);
+        self.successors.iter_mut().for_each(Successor::dismiss);
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.removing || self.told_to_leave.load(Ordering::Relaxed)
     }
 
     /// A process has ended that may have been one.
