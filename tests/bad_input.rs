@@ -179,6 +179,7 @@ fn a_large_text_takes_little_memory() {
         )
     };
     let keys: String = (0..220_000).map(|key| format!("k{key}: 1, ")).collect();
+    let names: String = (0..220_000).map(|name| format!("n!{name}: a, ")).collect();
     let rows = [
         (within("data: [", "{},", "]"), "cannot be handled as a ConfigMap: json: cannot unmarshal"),
         (within("data: [", "1,", "]"), "too many values"),
@@ -186,6 +187,7 @@ fn a_large_text_takes_little_memory() {
         (within("x: &x {a: b}, data: [", "*x,", "]"), "excessive aliasing"),
         (within("data: {a: ", "x", "}"), "Too long"),
         (format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, {keys}}}"), "unknown field"),
+        (format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, data: {{{names}}}}}"), "a valid config key must"),
         ("a: 1\n---\n".repeat(349_000), "too many documents"),
     ];
     let cluster = cluster();

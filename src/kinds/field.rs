@@ -67,13 +67,18 @@ impl fmt::Display for FieldError {
     }
 }
 
+/// So many errors of one object are told; nobody reads more, and a hostile one has hundreds of thousands.
+const MOST: usize = 1000;
+
 /// Collects what is wrong; each method words one class of error.
 #[derive(Default, Debug)]
 pub struct Errors(pub Vec<FieldError>);
 
 impl Errors {
     fn push(&mut self, path: &Path, reason: &'static str, message: String) {
-        self.0.push(FieldError { field: path.to_string(), reason, message });
+        if self.0.len() < MOST {
+            self.0.push(FieldError { field: path.to_string(), reason, message });
+        }
     }
 
     fn with_detail(head: String, detail: &str) -> String {

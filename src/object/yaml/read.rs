@@ -17,8 +17,11 @@ const BUDGET: usize = 48 * 1024 * 1024;
 const ALIAS_BUDGET: usize = 16 * 1024 * 1024;
 /// What a node takes besides its text.
 const NODE: usize = size_of::<Value>();
-/// What a map takes that is not empty: the first node of its tree.
-const MAP: usize = 11 * (size_of::<String>() + size_of::<Value>());
+/// Entries that the first node of a map's tree has room for, and what that takes.
+const FIRST: usize = 11;
+const MAP: usize = FIRST * (size_of::<String>() + size_of::<Value>());
+/// What each entry beyond those takes: its share of a node, and of the allocator's for its texts.
+const ENTRY: usize = 72;
 /// So far the parser looks for the end of a key. go-yaml has no limit on one line, and JSON's keys may be long; but whatever lies in
 /// between is held as tokens of a hundred bytes each, and what begins with a bracket could be a key, too.
 const LONGEST_KEY: usize = 64 * 1024;
@@ -321,7 +324,11 @@ impl<'a> Reader<'a> {
         let Some(Open { items: Items::Map { entries, .. }, weight: sum, .. }) = self.stack.last_mut() else {
             return Ok(());
         };
-        let more = if entries.is_empty() { MAP } else { 0 };
+        let more = match entries.len() {
+            0 => MAP,
+            1..FIRST => 0,
+            _ => ENTRY,
+        };
         *sum += weight + more;
         let twice = entries.contains_key(&name);
         self.pay(more, line)?;
