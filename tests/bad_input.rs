@@ -187,7 +187,10 @@ fn a_large_text_takes_little_memory() {
         (within("x: &x {a: b}, data: [", "*x,", "]"), "excessive aliasing"),
         (within("data: {a: ", "x", "}"), "Too long"),
         (format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, {keys}}}"), "unknown field"),
-        (format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, data: {{{names}}}}}"), "a valid config key must"),
+        (
+            format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, data: {{{names}}}}}"),
+            "a valid config key must",
+        ),
         ("a: 1\n---\n".repeat(349_000), "too many documents"),
     ];
     let cluster = cluster();
