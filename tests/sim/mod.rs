@@ -5,6 +5,7 @@
 //! Start reading at [`scene`] (what happens), then [`witness`] (what must hold).
 
 mod canaries;
+mod changes;
 mod crash;
 pub mod dice;
 mod masked;
