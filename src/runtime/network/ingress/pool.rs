@@ -45,8 +45,8 @@ impl Pool {
         }
     }
 
-    /// Sends a request to the first place that takes it. A request that no server can have seen goes to the next one, and one that
-    /// asks for nothing but an answer is repeated when a kept connection was closed under it, as nginx does.
+    /// Sends a request to the first place that takes it. A request that no server can have seen goes to the next one, and so does one
+    /// that asks for nothing but an answer when its server hangs up without any, as with nginx (`proxy_next_upstream`).
     pub async fn send(
         &self,
         places: impl IntoIterator<Item = SocketAddr>,
@@ -75,7 +75,7 @@ impl Pool {
                     }
                     Err(failed) => failed,
                 };
-                let repeated = || again.as_ref().filter(|_| was_kept).map(copy);
+                let repeated = || again.as_ref().map(copy);
                 match failed.take_message().or_else(repeated) {
                     Some(unsent) => request = unsent,
                     None => return Err(failed.into_error().to_string()),
@@ -139,4 +139,40 @@ fn copy(request: &Request<Body>) -> Request<Body> {
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();
     copy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    #[test]
+    fn who_hangs_up_without_an_answer_is_followed_by_the_next() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (rude, kind) =
+                (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+            let places = [rude.local_addr().unwrap(), kind.local_addr().unwrap()];
+            tokio::spawn(async move {
+                loop {
+                    let (mut stream, _) = rude.accept().await.unwrap();
+                    let _ = stream.read(&mut [0; 512]).await;
+                }
+            });
+            tokio::spawn(async move {
+                loop {
+                    let (mut stream, _) = kind.accept().await.unwrap();
+                    let _ = stream.read(&mut [0; 512]).await;
+                    stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+                }
+            });
+            let pool = Pool::default();
+            for (method, code) in [("GET", Some(204)), ("DELETE", Some(204)), ("POST", None)] {
+                let request = Request::builder().method(method).uri("/").body(Either::Right(Empty::new())).unwrap();
+                let answer = pool.send(places, request).await;
+                assert_eq!(answer.ok().map(|answer| answer.status().as_u16()), code, "{method}");
+            }
+        });
+    }
 }
