@@ -210,7 +210,8 @@ fn what_is_connected_stays_connected_when_its_pod_leaves_the_service() {
             stream.write_all(b"GET / HTTP/1.1\r\nHost: any\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n").unwrap();
             let mut reader = BufReader::new(stream);
             let lines = reader.by_ref().lines().map(Result::unwrap);
-            assert!(lines.take_while(|line| !line.is_empty()).any(|line| line.contains("101")), "{place}");
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            assert!(head[0].contains(" 101 "), "{place}: {head:?}");
             reader
         })
         .into();
