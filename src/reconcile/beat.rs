@@ -28,16 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A loop that does nothing and yet wants to look again at once waits for so long: nothing may spin.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 
-/// How long a beat may hold the write lock to get on with pods that it has begun to write.
-const LONGEST_HOLD: Duration = Duration::from_millis(50);
-
 /// So many objects are freed sooner than a thread is started for it.
 const FEW: usize = 32;
 
 /// How much one beat may do.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// How long it may hold the write lock to begin something.
+    /// How long it may hold the write lock to begin something; pods that it writes anyway are brought as far as they come.
     pub hold: Duration,
     /// How many plans it may ask for, and how many rows it may write.
     pub rows: usize,
@@ -159,9 +156,9 @@ impl Beat<'_> {
         let mut planned = 0;
         let mut later = Vec::new();
         let mark = self.queue.mark();
-        while planned < self.budget.rows && start.elapsed() < self.budget.hold.max(LONGEST_HOLD) {
+        while planned < self.budget.rows {
             let world = &*self.world;
-            // A pod that is made, bound and started by one beat is one row of the log instead of three.
+            // A pod that is made, bound and started by one beat is one row of the log instead of three: what has begun is finished.
             let rank = |key: &Key| {
                 let pod = world.get(key).and_then(|row| row.pod());
                 Rank { priority: pod.map_or(0, |pod| pod.priority), begun: pod.is_some() && world.is_staged(key) }
