@@ -15,9 +15,18 @@ impl World {
         self.undo.push((key, before));
     }
 
-    /// The keys staged since the last commit or rollback, each once, in order of their first change.
+    /// The keys staged since the last commit or rollback, each once, in order of their first change; those that are gone are in the order
+    /// in which they went, so that nobody reads of an owner's end before that of whom it waited for.
     pub fn staged(&self) -> Vec<Key> {
-        self.staged_since(0)
+        let mut keys = self.staged_since(0);
+        let is_gone = |key: &Key| self.get(key).is_none();
+        let mut seen = HashSet::new();
+        let mut gone: Vec<&Key> = self.staged.iter().rev().filter(|key| is_gone(key) && seen.insert(*key)).collect();
+        for key in keys.iter_mut().filter(|key| is_gone(key)) {
+            let Some(next) = gone.pop() else { break };
+            key.clone_from(next);
+        }
+        keys
     }
 
     /// The keys that were staged more than once.
@@ -95,5 +104,30 @@ impl World {
             self.staged.pop();
             self.replace(key, before);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Resource, Time};
+    use serde_json::json;
+
+    #[test]
+    fn who_is_gone_is_told_after_those_who_went_before() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let key = |name: &str| Key::new(Resource("configmaps"), "default", name);
+        let object = |name: &str| {
+            Object(
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default", "uid": name}}),
+            )
+        };
+        for name in ["owner", "first", "second", "new"] {
+            world.stage(key(name), Some(object(name)));
+        }
+        for name in ["second", "first", "owner"] {
+            world.stage(key(name), None::<Object>);
+        }
+        assert_eq!(world.staged(), ["second", "first", "owner", "new"].map(key));
     }
 }
