@@ -15,7 +15,7 @@ use crate::apiserver::{Ledger, Options, create};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
-use crate::world::{Effect, Loop, Plan, Row, Verb, World, Write};
+use crate::world::{Effect, Loop, Plan, Row, Verb, World};
 use jiff::SignedDuration;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -27,9 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A loop that does nothing and yet wants to look again at once waits for so long: nothing may spin.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
-
-/// So many objects are freed sooner than a thread is started for it.
-const FEW: usize = 32;
 
 /// How much one beat may do.
 #[derive(Clone, Copy, Debug)]
@@ -92,8 +89,6 @@ struct Wishes {
     restarts: bool,
     /// What is to be told once it is committed.
     deeds: Deeds,
-    /// Writes that were staged.
-    spent: Vec<Write>,
 }
 
 /// Why a beat could not be.
@@ -227,7 +222,6 @@ impl Beat<'_> {
         wishes.restarts |= plan.effects.iter().any(restarts);
         wishes.effects.extend(plan.effects);
         let writes = plan.writes.len();
-        wishes.spent.extend(plan.writes);
         if let Some(at) = plan.wake {
             let soonest = if writes == 0 && acts_not { now + MOMENT } else { now };
             self.queue.add(item, at.max(soonest));
@@ -305,8 +299,7 @@ impl Beat<'_> {
         for line in std::mem::take(&mut wishes.deeds).lines(self.world, &undone, self.warnings) {
             (self.narrator)(&line);
         }
-        let old = self.world.keep_staged(written);
-        free(old, std::mem::take(&mut wishes.spent));
+        self.world.keep_staged(written);
         self.world.revision = revision;
         Ok((revision - begin) as usize)
     }
@@ -316,14 +309,6 @@ impl Beat<'_> {
 /// the sooner done the fewer commits there are.
 pub fn restarts(effect: &Effect) -> bool {
     matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
-}
-
-/// Frees what a beat is done with. An object is hundreds of small parts: for more than a few the next beat does not wait. Where no
-/// thread is to be had they are freed here.
-fn free(old: Vec<Arc<Row>>, spent: Vec<Write>) {
-    if old.len() + spent.len() > FEW {
-        drop(std::thread::Builder::new().name("free".into()).spawn(move || drop((old, spent))));
-    }
 }
 
 /// Stages one write of a plan in the World, through the API server's whole pipeline. Attempts are no objects: nothing is staged.
