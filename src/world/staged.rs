@@ -2,7 +2,7 @@
 
 use super::{Row, World};
 use crate::object::{Key, Object, Str};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 impl World {
@@ -15,17 +15,16 @@ impl World {
         self.undo.push((key, before));
     }
 
-    /// The keys staged since the last commit or rollback, each once, in order of their first change; those that are gone are in the order
-    /// in which they went, so that nobody reads of an owner's end before that of whom it waited for.
+    /// The keys staged since the last commit or rollback, each once: in order of their first change those that are there, then in the
+    /// order in which they went those that are gone. So nobody reads of an owner's end before he reads what it waited for.
     pub fn staged(&self) -> Vec<Key> {
-        let mut keys = self.staged_since(0);
-        let is_gone = |key: &Key| self.get(key).is_none();
-        let mut seen = HashSet::new();
-        let mut gone: Vec<&Key> = self.staged.iter().rev().filter(|key| is_gone(key) && seen.insert(*key)).collect();
-        for key in keys.iter_mut().filter(|key| is_gone(key)) {
-            let Some(next) = gone.pop() else { break };
-            key.clone_from(next);
+        let (mut keys, mut gone): (Vec<Key>, Vec<Key>) =
+            self.staged_since(0).into_iter().partition(|key| self.get(key).is_some());
+        if gone.len() > 1 {
+            let last: HashMap<&Key, usize> = self.staged.iter().enumerate().map(|(at, key)| (key, at)).collect();
+            gone.sort_by_key(|key| last.get(key).copied());
         }
+        keys.append(&mut gone);
         keys
     }
 
@@ -128,6 +127,6 @@ mod tests {
         for name in ["second", "first", "owner"] {
             world.stage(key(name), None::<Object>);
         }
-        assert_eq!(world.staged(), ["second", "first", "owner", "new"].map(key));
+        assert_eq!(world.staged(), ["new", "second", "first", "owner"].map(key));
     }
 }
