@@ -15,16 +15,18 @@ impl World {
         self.undo.push((key, before));
     }
 
-    /// The keys staged since the last commit or rollback, each once: in order of their first change those that are there, then in the
-    /// order in which they went those that are gone. So nobody reads of an owner's end before he reads what it waited for.
+    /// The keys staged since the last commit or rollback, each once: in the order in which those that are there changed first, and those
+    /// that are gone went. So nobody reads of an owner's end before he reads what it waited for.
     pub fn staged(&self) -> Vec<Key> {
-        let (mut keys, mut gone): (Vec<Key>, Vec<Key>) =
-            self.staged_since(0).into_iter().partition(|key| self.get(key).is_some());
-        if gone.len() > 1 {
-            let last: HashMap<&Key, usize> = self.staged.iter().enumerate().map(|(at, key)| (key, at)).collect();
-            gone.sort_by_key(|key| last.get(key).copied());
+        let mut keys = self.staged_since(0);
+        if keys.iter().any(|key| self.get(key).is_none()) {
+            let mut moments: HashMap<&Key, usize> = HashMap::new();
+            for (at, key) in self.staged.iter().enumerate() {
+                let moment = moments.entry(key).or_insert(at);
+                *moment = if self.get(key).is_none() { at } else { *moment };
+            }
+            keys.sort_by_key(|key| moments.get(key).copied());
         }
-        keys.append(&mut gone);
         keys
     }
 
@@ -121,12 +123,15 @@ mod tests {
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default", "uid": name}}),
             )
         };
-        for name in ["owner", "first", "second", "new"] {
+        for name in ["owner", "first", "second"] {
             world.stage(key(name), Some(object(name)));
         }
-        for name in ["second", "first", "owner"] {
+        for name in ["second", "first"] {
             world.stage(key(name), None::<Object>);
         }
-        assert_eq!(world.staged(), ["new", "second", "first", "owner"].map(key));
+        world.stage(key("new"), Some(object("new")));
+        world.stage(key("owner"), None::<Object>);
+        world.stage(key("new"), Some(object("new")));
+        assert_eq!(world.staged(), ["second", "first", "new", "owner"].map(key));
     }
 }
