@@ -25,10 +25,6 @@ fn send(to: i32, signal: Signal) {
     kill_process(Pid::from_raw(to).expect("a pid"), signal).expect("sent");
 }
 
-fn kill(pid: i32) {
-    send(pid, Signal::KILL);
-}
-
 fn shim(rig: &Rig) -> i32 {
     folder::holder(&rig.pod("again")).expect("a shim").pid
 }
@@ -43,6 +39,13 @@ fn crash(rig: &mut Rig) -> i32 {
     let waiting = process::children(shim(rig));
     assert_eq!(waiting.len(), 1, "one waits before anybody asks for it");
     waiting[0]
+}
+
+/// The start that was expected comes late.
+fn starts_again(rig: &mut Rig) {
+    rig.start(noting(rig, 1, "first"));
+    rig.running("again", 1);
+    eventually("the second life", || lives_noted(rig) == ["first", "first"]);
 }
 
 #[test]
@@ -120,9 +123,7 @@ fn it_does_not_wait_for_ever_and_a_late_start_is_a_start_all_the_same() {
     let waiting = crash(&mut rig);
     eventually("it has ended", || !lives(waiting as u32));
     assert_eq!(lives_noted(&rig), ["first"]);
-    rig.start(noting(&rig, 1, "first"));
-    rig.running("again", 1);
-    eventually("the second life", || lives_noted(&rig) == ["first", "first"]);
+    starts_again(&mut rig);
 }
 
 #[test]
@@ -132,9 +133,7 @@ fn it_ends_with_its_shim_and_nobody_takes_it_for_a_life() {
     kill(shim(&rig));
     eventually("it has ended", || !lives(waiting as u32));
     assert_eq!(lives_noted(&rig), ["first"]);
-    rig.start(noting(&rig, 1, "first"));
-    rig.running("again", 1);
-    eventually("the second life", || lives_noted(&rig) == ["first", "first"]);
+    starts_again(&mut rig);
 }
 
 #[test]

@@ -1,0 +1,282 @@
+//! Control planes, nurseries and shims die, or are not what they seem to be.
+
+use super::*;
+
+#[test]
+fn a_new_control_plane_finds_everything_as_it_is() {
+    let mut rig = Rig::new();
+    rig.start(script("stays", 0, "exec sleep 1000"));
+    rig.start(Start {
+        container: "goes".into(),
+        ..script("ends", 4, "while [ ! -e go ]; do sleep 0.01; done; exit 9")
+    });
+    let pid = rig.running("stays", 0);
+    rig.start(script("stays", 0, "exec sleep 1000"));
+    rig.machine = None;
+    fs::write(rig.pod("ends").join("goes/scratch/go"), "").expect("written");
+    eventually("its end is recorded", || {
+        folder::read_record(&rig.pod("ends"))
+            .is_some_and(|record| record.containers.values().any(|known| known.ended().is_some()))
+    });
+    let inventory = rig.replace();
+    let state = |pod: &str, container: &str| inventory[pod].containers[container].state.clone();
+    assert!(matches!(state("stays", "c"), ContainerState::Running { pid: same, .. } if same == pid));
+    assert!(matches!(state("ends", "goes"), ContainerState::Ended(end) if end.code == 9));
+    assert_eq!(inventory["ends"].containers["goes"].attempt, 4);
+    assert_eq!((&*inventory["stays"].namespace, &*inventory["stays"].name), ("default", "p"));
+    // And it is in charge: reports come to it.
+    rig.stop("stays", "c", 0, 30);
+    assert_eq!(rig.ended("stays", 0).code, 143);
+}
+
+/// The other half of the next test: a control plane that starts a pod and is then killed.
+#[test]
+fn a_control_plane_to_be_killed() {
+    let Some(state) = std::env::var_os("KLOOP_TEST_STATE") else { return };
+    let (mut machine, reports) = open(Path::new(&state), 1);
+    machine.carry_out(
+        Time::now(),
+        &Effect::Start(Box::new(script("orphan", 0, "trap 'exit 5' TERM; while :; do sleep 0.01; done"))),
+    );
+    for report in reports {
+        if let Report::Container { state: ContainerState::Running { pid, .. }, .. } = report {
+            fs::write(Path::new(&state).join("pid"), pid.to_string()).expect("written");
+        }
+    }
+}
+
+#[test]
+fn killing_the_control_plane_disturbs_nothing() {
+    let mut rig = Rig::new();
+    rig.machine = None;
+    let test = std::env::current_exe().expect("this test");
+    let mut leader = std::process::Command::new(test)
+        .args(["--exact", "runtime::a_control_plane_to_be_killed"])
+        .env("KLOOP_TEST_STATE", rig.folder.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("started");
+    let file = rig.folder.path().join("pid");
+    eventually("the pod runs", || fs::read_to_string(&file).is_ok_and(|pid| !pid.is_empty()));
+    leader.kill().expect("killed");
+    leader.wait().expect("reaped");
+    let pid: u32 = fs::read_to_string(&file).expect("there").parse().expect("a pid");
+    assert!(lives(pid));
+    let inventory = rig.replace();
+    let state = &inventory["orphan"].containers["c"].state;
+    assert!(matches!(state, ContainerState::Running { pid: same, .. } if *same == pid), "{state:?}");
+    rig.stop("orphan", "c", 0, 30);
+    let code = rig.ended("orphan", 0).code;
+    assert!(code == 5 || code == 143, "{code}");
+}
+
+#[test]
+fn a_leader_of_the_past_can_do_nothing() {
+    let mut rig = Rig::new();
+    rig.start(script("led", 0, "exec sleep 1000"));
+    let pid = rig.running("led", 0);
+    let mut old = rig.machine.take().expect("open");
+    rig.epoch += 1;
+    let (mut machine, reports) = open(rig.folder.path(), rig.epoch);
+    machine.inventory();
+    rig.machine = Some(machine);
+    rig.reports = reports;
+    let order = |machine: &mut Machine, effect: Effect| machine.carry_out(Time::now(), &effect);
+    order(&mut old, Effect::Stop { pod_uid: "led".into(), container: "c".into(), attempt: 0, grace_seconds: 0 });
+    order(&mut old, Effect::Start(Box::new(Start { container: "d".into(), ..script("led", 0, "exec sleep 1000") })));
+    order(&mut old, Effect::Start(Box::new(script("fresh", 0, "exec sleep 1000"))));
+    order(&mut old, Effect::Remove { pod_uid: "led".into() });
+    drop(old);
+    // The new leader's words come after the old one's on every shim that there is.
+    rig.start(Start { container: "e".into(), ..script("led", 0, "exec sleep 1000") });
+    let names = || folder::read_record(&rig.pod("led")).map(|record| record.containers.into_keys().collect::<Vec<_>>());
+    eventually("the new leader's container starts", || names().is_some_and(|names| names.contains(&"e".to_owned())));
+    assert_eq!(names().expect("a record"), ["c", "e"]);
+    assert!(lives(pid));
+    assert_eq!(marked(rig.folder.path()).len(), 2, "nothing else was started");
+    assert!(Machine::open(rig.folder.path(), 1, Box::new(|_| ())).is_err(), "and it cannot open the folder again");
+}
+
+/// The shim of a pod.
+fn shim_of(pid: u32) -> i32 {
+    process::stat(pid as i32).expect("it runs").parent
+}
+
+#[test]
+fn when_a_shim_dies_its_tree_is_killed_before_anything_replaces_it() {
+    let mut rig = Rig::new();
+    rig.start(script(
+        "shot",
+        0,
+        "(setsid sh -c 'trap \"\" TERM; sleep 1000' &); (env -i sleep 1000 &); trap '' TERM; sleep 1000",
+    ));
+    let pid = rig.running("shot", 0);
+    eventually("it has children", || marked(rig.folder.path()).len() >= 4);
+    kill(shim_of(pid));
+    let ended = rig.ended("shot", 0);
+    assert_eq!((ended.code, ended.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+    assert!(!lives(pid));
+    assert!(marked(rig.folder.path()).is_empty());
+    rig.start(script("shot", 1, "exec sleep 1000"));
+    let second = rig.running("shot", 1);
+    // The same while nobody watches.
+    rig.machine = None;
+    kill(shim_of(second));
+    let inventory = rig.replace();
+    assert!(matches!(&inventory["shot"].containers["c"].state, ContainerState::Ended(end) if end.code == 137));
+    assert!(matches!(&inventory["shot"].containers["c"].last, Some(end) if end.code == 137));
+    assert!(!lives(second));
+}
+
+#[test]
+fn a_dead_nursery_is_replaced_and_its_shims_live_on() {
+    let mut rig = Rig::new();
+    for number in 0..4 {
+        rig.start(script(&format!("first-{number}"), 0, "exec sleep 1000"));
+    }
+    let pids: Vec<u32> = (0..4).map(|_| rig.any_running()).collect();
+    let nursery_of = |pid: &u32| process::stat(shim_of(*pid)).map(|shim| shim.parent);
+    let nurseries: BTreeSet<i32> = pids.iter().filter_map(nursery_of).collect();
+    for nursery in nurseries {
+        let stat = process::stat(nursery).expect("it runs");
+        assert_eq!(stat.parent, std::process::id() as i32, "a child of ours and nobody else");
+        assert!(stat.identity.kill());
+    }
+    for number in 0..4 {
+        rig.start(script(&format!("second-{number}"), 0, "exec sleep 1000"));
+    }
+    (0..4).for_each(|_| assert!(lives(rig.any_running())));
+    assert!(pids.iter().all(|pid| lives(*pid)));
+}
+
+/// Pretends that a program with another language on the wire has left this shim: its record is rewritten, its processes are real.
+fn make_foreign(pod: &Path, version: Option<u32>) {
+    let path = pod.join(folder::RECORD);
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).expect("read")).expect("JSON");
+    record["version"] = version.into();
+    record["epoch"] = "of another kind".into();
+    fs::write(path, record.to_string()).expect("written");
+}
+
+#[test]
+fn a_shim_of_another_version_is_ended_with_its_tree_and_the_pod_goes_on() {
+    let mut rig = Rig::new();
+    for (at, version) in [None, Some(0), Some(4_000_000)].into_iter().enumerate() {
+        let uid = format!("old-{at}");
+        rig.start(script(&uid, 0, "(env -i setsid sleep 1000 &) ; exec sleep 1000"));
+        let pid = rig.running(&uid, 0);
+        let shim = shim_of(pid);
+        eventually("the other process runs too", || process::descendants(shim).len() == 2);
+        let tree = process::descendants(shim);
+        rig.machine = None;
+        make_foreign(&rig.pod(&uid), version);
+        let inventory = rig.replace();
+        let ContainerState::Ended(end) = &inventory[&*uid].containers["c"].state else { panic!("{inventory:?}") };
+        assert_eq!((end.code, end.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+        assert!(end.message.contains("another version of kloop"), "{}", end.message);
+        assert!(tree.iter().all(|stat| !stat.identity.lives()), "nothing of it is left");
+        rig.start(script(&uid, 1, "exec sleep 1000"));
+        assert!(lives(rig.running(&uid, 1)));
+        rig.stop(&uid, "c", 1, 0);
+        assert_eq!(rig.ended(&uid, 1).code, 137);
+    }
+}
+
+/// Holds a pod's folder as a shim does and serves its socket so; the process is to be killed.
+fn pretended_shim(pod: &Path, answer: &str) -> std::process::Child {
+    let script = r#"
+import fcntl, os, socket, sys
+lock = os.open(".", os.O_RDONLY)
+fcntl.flock(lock, fcntl.LOCK_EX)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("shim.sock")
+listener.listen(8)
+open("ready", "w").close()
+connections = open("connections", "a")
+while True:
+    connection, _ = listener.accept()
+    connections.write("x")
+    connections.flush()
+    if sys.argv[1] == "hang up":
+        connection.close()
+    else:
+        connection.sendall(sys.argv[1].encode())
+        globals().setdefault("open_ones", []).append(connection)
+"#;
+    fs::create_dir(pod).expect("made");
+    let child =
+        std::process::Command::new("python3").args(["-c", script, answer]).current_dir(pod).spawn().expect("started");
+    eventually("it serves", || pod.join("ready").exists());
+    child
+}
+
+#[test]
+fn who_answers_rubbish_on_a_shims_socket_is_ended() {
+    let mut rig = Rig::new();
+    for (uid, answer) in [("rubbish", "what?\n"), ("later", "{\"State\":{\"version\":77}}\n")] {
+        let mut child = pretended_shim(&rig.pod(uid), answer);
+        rig.stop(uid, "c", 3, 0);
+        let ended = rig.ended(uid, 3);
+        assert_eq!((ended.code, ended.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+        child.wait().expect("it was killed");
+    }
+}
+
+#[test]
+fn who_hangs_up_is_not_called_again_and_again_and_ended_in_the_end() {
+    let mut rig = Rig::new();
+    let mut child = pretended_shim(&rig.pod("rude"), "hang up");
+    rig.stop("rude", "c", 0, 0);
+    assert_eq!(rig.ended("rude", 0).code, 137);
+    child.wait().expect("it was killed");
+    let calls = fs::read(rig.pod("rude").join("connections")).expect("read").len();
+    assert!((2..20).contains(&calls), "{calls} calls");
+}
+
+#[test]
+fn records_of_another_boot_or_of_a_recycled_pid_harm_nobody() {
+    let mut rig = Rig::new();
+    let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().expect("started");
+    let identity = process::Identity::of(bystander.id() as i32).expect("it runs");
+    rig.machine = None;
+    let recycled = process::Identity { start: identity.start - 1, ..identity };
+    for (uid, boot, process) in
+        [("rebooted", "another boot".to_owned(), identity), ("recycled", process::boot_id(), recycled)]
+    {
+        let state = serde_json::json!({"Running": {"process": process, "since": 0}});
+        let record = serde_json::json!({
+            "boot": boot, "epoch": 1, "pod": {"uid": uid, "namespace": "default", "name": uid, "node": "n", "ip": ""},
+            "containers": {"c": {"attempt": 2, "state": state, "stopping": null, "last": null}},
+        });
+        fs::create_dir(rig.pod(uid)).expect("made");
+        fs::write(rig.pod(uid).join("record.json"), record.to_string()).expect("written");
+    }
+    let inventory = rig.replace();
+    for uid in ["rebooted", "recycled"] {
+        let known = &inventory[uid].containers["c"];
+        assert!(matches!(&known.state, ContainerState::Ended(end) if end.code == 137), "{known:?}");
+        assert_eq!(known.attempt, 2);
+    }
+    rig.start(script("rebooted", 3, "exit 0"));
+    assert_eq!(rig.ended("rebooted", 3).code, 0, "life goes on with the next attempt");
+    assert!(identity.lives(), "the bystander lives");
+    bystander.kill().expect("killed");
+    bystander.wait().expect("reaped");
+}
+
+#[test]
+fn an_attempt_that_may_have_run_unrecorded_is_not_run_again() {
+    let mut rig = Rig::new();
+    rig.machine = None;
+    for (uid, container, attempt) in [("first", "c", 0), ("later", "d", 4)] {
+        let folder = rig.pod(uid).join(container);
+        fs::create_dir_all(&folder).expect("made");
+        fs::write(folder.join(format!("{attempt}.log")), "").expect("written");
+    }
+    let inventory = rig.replace();
+    for (uid, container, attempt) in [("first", "c", 0), ("later", "d", 4)] {
+        let known = &inventory[uid].containers[container];
+        assert!(matches!(&known.state, ContainerState::Ended(end) if end.code == 137), "{known:?}");
+        assert_eq!(known.attempt, attempt);
+    }
+}
