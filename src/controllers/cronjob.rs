@@ -69,7 +69,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     tell_ended(row, &object, &jobs, &mut new, &mut plan);
     trim(row, &object, &jobs, &mut plan);
     let own = |job: &Started| job.is_listed(&object) || job.is_of_schedule(row);
-    let (own, foreign): (Vec<Started>, Vec<Started>) = jobs.into_iter().partition(own);
+    let (mut own, foreign): (Vec<Started>, Vec<Started>) = jobs.into_iter().partition(own);
     for job in foreign.iter().filter(|job| job.end().is_none()) {
         let message = format!("Saw a job that the controller did not create or forgot: {}", job.row.key.name);
         plan.event(row, EventType::Warning, "UnexpectedJob", message);
@@ -77,7 +77,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     if object.at(&["spec", "suspend"]) == Some(&Value::Bool(true)) {
         plan.wait("the CronJob is suspended");
     } else if let Some(due) = due(world, row, &object, &mut plan)
-        && start(world, &owner, &object, &own, due, &mut plan)
+        && start(world, &owner, &object, &mut own, due, &mut plan)
     {
         new.insert("lastScheduleTime".into(), time::rfc3339(due).into());
     }
@@ -106,7 +106,7 @@ fn tell_ended(row: &Row, object: &Object, jobs: &[Started], new: &mut serde_json
     }
 }
 
-/// Lists the Jobs that run. An entry that is known stays as it was written.
+/// Lists the Jobs that run. An entry that is known stays as it was written; who was taken off and is still going does not come back.
 fn note_active(object: &Object, jobs: &[Started], new: &mut serde_json::Map<String, Value>) {
     let known = object.items(&["status", "active"]);
     let reference = |job: &Started| {
@@ -118,7 +118,8 @@ fn note_active(object: &Object, jobs: &[Started], new: &mut serde_json::Map<Stri
             })
         })
     };
-    let active: Vec<Value> = jobs.iter().filter(|job| job.end().is_none()).map(reference).collect();
+    let runs = |job: &&Started| job.end().is_none() && (!job.row.is_deleting() || job.is_listed(object));
+    let active: Vec<Value> = jobs.iter().filter(runs).map(reference).collect();
     if active.is_empty() {
         new.remove("active");
     } else {
@@ -189,8 +190,9 @@ fn name(cron_job: &Row, at: Time) -> String {
     format!("{}-{}", cron_job.key.name, at.as_second().div_euclid(60))
 }
 
-/// Starts the Job of a time. True when that time is answered.
-fn start(world: &World, owner: &Owner, object: &Object, jobs: &[Started], due: Time, plan: &mut Plan) -> bool {
+/// Starts the Job of a time. True when that time is answered. Those that it replaces are out of `jobs` at once, so that nobody
+/// misses them (`syncCronJob`: `deleteFromActiveList`).
+fn start(world: &World, owner: &Owner, object: &Object, jobs: &mut Vec<Started>, due: Time, plan: &mut Plan) -> bool {
     let row = owner.row;
     let name = name(row, due);
     if world.find(JOBS, &row.key.namespace, &name).is_some() {
@@ -209,6 +211,7 @@ fn start(world: &World, owner: &Owner, object: &Object, jobs: &[Started], due: T
                 plan.event(row, EventType::Normal, "SuccessfulDelete", format!("Deleted job {}", job.row.key.name));
                 pods::delete(plan, job.row, "its successor is due");
             }
+            jobs.retain(|job| job.end().is_some());
         }
         _ => {}
     }
@@ -291,6 +294,7 @@ spec:
             cluster.pass(920);
             assert_eq!(cluster.count("jobs.batch"), jobs, "{policy}");
             assert_eq!(cluster.object("cronjobs.batch", "tick").items(&["status", "active"]).len(), jobs, "{policy}");
+            assert!(!cluster.logged("event: MissingJob"), "{policy}: who was replaced is not missed");
         }
     }
 
