@@ -164,6 +164,13 @@ impl Autoscaling<'_> {
         let now = self.world.now;
         self.memory.synced = Some(now);
         self.plan.wake_at(now + PERIOD);
+        if let Some(message) = self.ambiguous(scaled, pods) {
+            self.event(EventType::Warning, "AmbiguousSelector", message.clone());
+            self.event(EventType::Warning, "FailedComputeMetricsReplicas", message.clone());
+            self.say("ScalingActive", "False", "AmbiguousSelector", &message);
+            self.plan.wait(message);
+            return self.remember();
+        }
         match metrics::ask(self.world, &self.object, pods, current) {
             Err((silent, count)) => self.fail(&silent, count),
             Ok(verdict) => {
@@ -186,16 +193,28 @@ impl Autoscaling<'_> {
         self.remember();
     }
 
+    /// Whether others scale by the same pods: then nobody does (`validateAndParseSelector`).
+    fn ambiguous(&self, scaled: &Row, pods: &[Arc<Row>]) -> Option<String> {
+        let selects = |hpa: &&Arc<Row>| {
+            let target = target(self.world, &hpa.key, &hpa.object()).ok();
+            let selector = target.and_then(|target| target.workload()).map(|fields| &fields.selector);
+            selector.is_some_and(|selector| pods.iter().any(|pod| selector.matches(|key| pod.label(key))))
+        };
+        let all = self.world.list_in(ROOT, &scaled.key.namespace).filter(|hpa| !hpa.is_deleting()).filter(selects);
+        let all: Vec<String> = all.map(|hpa| format!("{}/{}", hpa.key.namespace, hpa.key.name)).collect();
+        let selector = &scaled.workload()?.selector;
+        let message = || format!("pods by selector {selector} are controlled by multiple HPAs: [{}]", all.join(" "));
+        (all.len() > 1).then(message)
+    }
+
+    /// Tells at each look what fails, as Kubernetes does: the recorder counts what is the same.
     fn fail(&mut self, silent: &metrics::Silent, count: usize) {
         let message = format!("the HPA was unable to compute the replica count: {}", silent.message);
-        let is_told = status::find(&self.conditions, "ScalingActive").is_some_and(|known| known["message"] == *message);
-        if !is_told {
-            let all = self.object.items(&["spec", "metrics"]).len();
-            let first = &silent.message;
-            self.event(EventType::Warning, silent.reason, first.clone());
-            let told = format!("invalid metrics ({count} invalid out of {all}), first error is: {first}");
-            self.event(EventType::Warning, "FailedComputeMetricsReplicas", told);
-        }
+        let all = self.object.items(&["spec", "metrics"]).len();
+        let first = &silent.message;
+        self.event(EventType::Warning, silent.reason, first.clone());
+        let told = format!("invalid metrics ({count} invalid out of {all}), first error is: {first}");
+        self.event(EventType::Warning, "FailedComputeMetricsReplicas", told);
         self.say("ScalingActive", "False", silent.reason, &message);
         self.plan.wait(message);
     }
@@ -334,6 +353,12 @@ spec: {minReplicas: 1, maxReplicas: 10, scaleTargetRef: {apiVersion: apps/v1, ki
         cluster.settle();
         assert!(cluster.conditions(hpa, "web").contains("ScalingActive=False FailedGetResourceMetric"));
         assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 2, "nothing is known of any pod");
+        let failures = |cluster: &super::super::testing::Cluster| {
+            cluster.log.iter().filter(|line| line.contains("event: FailedGetResourceMetric")).count()
+        };
+        let before = failures(&cluster);
+        cluster.pass(46);
+        assert_eq!(failures(&cluster), before + 3, "it is told at each look");
         use_cpu(&mut cluster, 100);
         cluster.pass(20);
         let said = cluster.conditions(hpa, "web");
@@ -349,5 +374,46 @@ spec: {minReplicas: 1, maxReplicas: 10, scaleTargetRef: {apiVersion: apps/v1, ki
         assert!(cluster.conditions(hpa, "web").contains("AbleToScale=True ScaleDownStabilized"));
         cluster.pass(400);
         assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 1);
+    }
+
+    #[test]
+    fn two_of_one_target_scale_nothing() {
+        let scaler = |name: &str| {
+            format!(
+                "
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {{name: {name}}}
+spec: {{minReplicas: 1, maxReplicas: 10, scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}, metrics: [{{type: Resource, resource: {{name: cpu, target: {{type: Utilization, averageUtilization: 50}}}}}}]}}
+"
+            )
+        };
+        let mut cluster = cluster(&format!(
+            "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec: {{replicas: 2, selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 100m}}}}}}]}}}}}}
+{}{}",
+            scaler("a"),
+            scaler("b")
+        ));
+        let hpa = "horizontalpodautoscalers.autoscaling";
+        cluster.settle();
+        use_cpu(&mut cluster, 100);
+        cluster.pass(40);
+        let message = "pods by selector app=web are controlled by multiple HPAs: [default/a default/b]";
+        for name in ["a", "b"] {
+            let said = cluster.conditions(hpa, name);
+            assert!(said.contains("ScalingActive=False AmbiguousSelector"), "{said}");
+        }
+        for reason in ["AmbiguousSelector", "FailedComputeMetricsReplicas"] {
+            assert!(cluster.logged(&format!("event: {reason} {message}")), "{reason}");
+        }
+        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 2);
+        cluster.delete(hpa, "b", crate::world::Propagation::Background);
+        cluster.pass(40);
+        assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 4);
     }
 }
