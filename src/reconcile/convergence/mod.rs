@@ -164,6 +164,12 @@ fn job(object: &Object) -> Option<String> {
     (ready < wanted).then(|| format!("{ready} of {wanted} pods run"))
 }
 
+/// Whether a Job has what it asked for but its end: its pods run.
+pub fn job_runs(object: &Object) -> bool {
+    let is_over = holds(object, "Complete") || holds(object, "Suspended");
+    !is_over && job(object).is_none() && object.int(&["spec", "parallelism"]) != Some(0)
+}
+
 fn pod(object: &Object) -> Option<String> {
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
     match phase {
@@ -336,6 +342,10 @@ mod tests {
         };
         assert_eq!(unmet(&world(&[job(json!({"active": 1, "ready": 1}))])), []);
         assert_eq!(unmet(&world(&[job(json!({}))]))[0].why, "0 of 1 pods run");
+        let complete = json!({"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]});
+        for (status, runs) in [(json!({"active": 1, "ready": 1}), true), (json!({}), false), (complete, false)] {
+            assert_eq!(job_runs(&Object(job(status.clone()).1)), runs, "{status}");
+        }
         let failed = json!({"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "m"}]});
         assert_eq!(unmet(&world(&[job(failed)]))[0].why, "failed: BackoffLimitExceeded: m");
     }

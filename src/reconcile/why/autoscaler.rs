@@ -43,7 +43,11 @@ pub fn link(world: &World, row: &Row, of: &Plane) -> Link {
         Some(unable) => {
             let error = format!("{}: {}", text(unable, "reason"), text(unable, "message"));
             let link = Link { error: Some(error), standing: Standing::Converging, ..link };
-            let next = format!("see to what it measures: kloop describe {}{}", name(&row.key), in_namespace(&row.key));
+            let (me, place) = (name(&row.key), in_namespace(&row.key));
+            let next = match unable["reason"] == "AmbiguousSelector" {
+                true => format!("delete all of them but one: kloop delete {me}{place}"),
+                false => format!("see to what it measures: kloop describe {me}{place}"),
+            };
             link.stuck_if(!is_new(unable, world.now), || next)
         }
         None if current != desired => Link { standing: Standing::Converging, ..link },

@@ -1,5 +1,6 @@
 //! From an object to its owners, and to what it leads to.
 
+use super::super::convergence;
 use super::{
     Answer, Link, Plane, Standing, autoscaler, container, deed, image, ingress, name, needs, node, plane, pod,
     rehearsal, service, workload,
@@ -26,9 +27,9 @@ pub fn explain(world: &mut World, key: &Key, of: &Plane) -> Option<Answer> {
 }
 
 /// The controllers above, the highest first.
-fn owners(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
-    let up = |row: &Arc<Row>| world.by_uid(&row.controller()?.uid).cloned();
-    let mut found: Vec<Arc<Row>> = std::iter::successors(up(row), up).take(DEPTH).collect();
+fn owners(world: &World, row: &Row) -> Vec<Arc<Row>> {
+    let up = |row: &Row| world.by_uid(&row.controller()?.uid).cloned();
+    let mut found: Vec<Arc<Row>> = std::iter::successors(up(row), |row| up(row)).take(DEPTH).collect();
     found.reverse();
     found
 }
@@ -44,7 +45,7 @@ fn link(world: &mut World, row: &Arc<Row>, of: &Plane) -> Link {
         "persistentvolumeclaims" => needs::claim(world, row),
         autoscaler::ROOT => autoscaler::link(world, row, of),
         crate::kinds::image::RESOURCE => image::link(world, row),
-        _ => workload::link(world, row),
+        _ => workload::link(world, row, of),
     };
     if row.is_deleting() { leaving(world, row, link) } else { link }
 }
@@ -86,7 +87,7 @@ pub fn in_namespace(key: &Key) -> String {
 fn below(world: &mut World, row: &Arc<Row>, of: &Plane, depth: usize) -> Vec<Link> {
     let own = link(world, row, of);
     let mut links = vec![own];
-    if row.key.resource == "pods" {
+    if row.key.resource == "pods" && !awaits_dependents(row) {
         links.extend(container::links(world, row));
         links.extend(needs::links(world, row));
         links.extend(image::links(world, row));
@@ -119,10 +120,14 @@ fn standing(chain: &[Link]) -> Standing {
     chain.iter().map(|link| link.standing).max().unwrap_or_default()
 }
 
+/// Whether it is deleted in the foreground, and so goes after those that hold it, whatever kind they and it are.
+fn awaits_dependents(row: &Row) -> bool {
+    row.is_deleting() && row.finalizers.iter().any(|one| **one == *"foregroundDeletion")
+}
+
 /// What an object leads to.
 fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
-    if row.is_deleting() && row.finalizers.iter().any(|one| **one == *"foregroundDeletion") {
-        // It goes after those that hold it, whatever kind they are.
+    if awaits_dependents(row) {
         let holds =
             |other: &&Arc<Row>| other.owners.iter().any(|owner| owner.block_owner_deletion && *owner.uid == *row.uid);
         return world.dependents(&row.uid).filter(holds).cloned().collect();
@@ -136,7 +141,11 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
             // The pods that a Job has used up are counted in its status.
             pods.filter(|pod| !is_job || !ended(pod)).cloned().collect()
         }
-        "cronjobs.batch" => world.controlled("jobs.batch", &row.uid).cloned().collect(),
+        "cronjobs.batch" => {
+            // That a Job of it runs is what a CronJob is for.
+            let runs = |job: &Row| !job.is_deleting() && convergence::job_runs(&job.object());
+            world.controlled("jobs.batch", &row.uid).filter(|job| !runs(job)).cloned().collect()
+        }
         "services" => {
             let pods = world.list_in("pods", &row.key.namespace).filter(|pod| pod.is_active_pod() && row.selects(pod));
             let unready = |pod: &Arc<Row>| !pod.pod().is_some_and(|pod| pod.ready);
@@ -182,7 +191,7 @@ pub fn with_prospect(world: &mut World, row: &Row, link: Link) -> Link {
     let pending = !prospect.due.is_empty();
     match prospect.refused {
         Some(message) => {
-            let next = advice(row, &message);
+            let next = advice(world, row, &message);
             Link { error: Some(message), ..link }.stuck(next)
         }
         None if pending && link.standing == Standing::Converged => {
@@ -195,14 +204,29 @@ pub fn with_prospect(world: &mut World, row: &Row, link: Link) -> Link {
     }
 }
 
-/// What to do about a refusal.
-pub fn advice(row: &Row, message: &str) -> String {
+/// What to do about a refusal. What an owner keeps as it is, is corrected in the topmost owner: it would be put back below.
+pub fn advice(world: &World, row: &Row, message: &str) -> String {
     let place = in_namespace(&row.key);
-    if message.contains("exceeded quota") {
-        return format!("raise the quota or ask for less: kloop describe quota{place}");
+    let owners = owners(world, row);
+    let top = owners.first().map_or(row, |top| top);
+    let correct = match top.key.resource.0 {
+        // The template of a Job is immutable.
+        "jobs.batch" => format!("kloop delete {}{place}, and apply it again", name(&top.key)),
+        _ => format!("kloop edit {}{place}", name(&top.key)),
+    };
+    if let Some(quota) = named(message, "exceeded quota: ") {
+        return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{place}");
+    }
+    if let Some(quota) = named(message, "failed quota: ") {
+        return format!("say what it must ({correct}), or correct the quota: kloop edit quota/{quota}{place}");
     }
     if message.contains("serviceaccount") || message.contains("service account") {
         return format!("make it: kloop create serviceaccount NAME{place}");
     }
-    format!("correct what is refused: kloop edit {}{place}", name(&row.key))
+    format!("correct what is refused: {correct}")
+}
+
+/// The name that stands in a message behind these words.
+fn named<'a>(message: &'a str, words: &str) -> Option<&'a str> {
+    message.split_once(words)?.1.split([',', ':', ' ']).next()
 }

@@ -245,27 +245,92 @@ fn a_deployment_is_held_by_people_and_by_deadlines() {
 
 #[test]
 fn what_is_refused_is_told_without_anybody_having_tried() {
-    let set = json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r", "generation": 1},
-        "spec": {
-            "replicas": 2, "selector": {"matchLabels": {"app": "r"}},
-            "template": {"metadata": {"labels": {"app": "r"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}},
-        },
-    });
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
-    let quota = json!({
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}},
-        "status": {"hard": {"pods": "0"}, "used": {"pods": "0"}},
-    });
-    let objects = [set, account, namespace, quota];
-    let mut world = world(&objects);
-    let key = Key::new(crate::object::Resource("replicasets.apps"), "default", "r");
-    let answer = explain(&mut world, &key, &Plane { runs: true, ..Plane::default() }).unwrap();
-    let error = answer.links[1].error.as_deref().unwrap_or_default();
-    assert!(error.contains("exceeded quota: q"), "{answer:#?}");
-    assert!(answer.next().contains("kloop describe quota"), "{}", answer.next());
-    assert!(world.facts.refusals.is_empty() && world.staged_count() == 0, "nothing of the rehearsal is left");
+    let owned = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "Deployment-d", "controller": true}]);
+    for (owners, hard, refused, next) in [
+        (
+            json!([]),
+            json!({"pods": "0"}),
+            "exceeded quota: q",
+            "ask for less (kloop edit replicaset/r), or raise the quota: kloop edit quota/q",
+        ),
+        (
+            owned.clone(),
+            json!({"pods": "0"}),
+            "exceeded quota: q",
+            "ask for less (kloop edit deployment/d), or raise the quota: kloop edit quota/q",
+        ),
+        (
+            owned,
+            json!({"pods": "9", "requests.cpu": "1"}),
+            "failed quota: q",
+            "say what it must (kloop edit deployment/d), or correct the quota: kloop edit quota/q",
+        ),
+    ] {
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": "r", "generation": 1, "ownerReferences": owners},
+            "spec": {
+                "replicas": 2, "selector": {"matchLabels": {"app": "r"}},
+                "template": {"metadata": {"labels": {"app": "r"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}},
+            },
+        });
+        let quota = json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard},
+            "status": {"hard": hard},
+        });
+        let deployment = deployment(json!({}), json!({"observedGeneration": 1}));
+        let mut world = world(&[set, deployment, account.clone(), namespace.clone(), quota]);
+        let key = Key::new(crate::object::Resource("replicasets.apps"), "default", "r");
+        let answer = explain(&mut world, &key, &Plane { runs: true, ..Plane::default() }).unwrap();
+        let error = answer.links[answer.place].error.as_deref().unwrap_or_default();
+        assert!(error.contains(refused), "{answer:#?}");
+        assert_eq!(answer.next(), next);
+        assert!(world.facts.refusals.is_empty() && world.staged_count() == 0, "nothing of the rehearsal is left");
+    }
+}
+
+#[test]
+fn a_job_that_runs_is_on_its_way_and_its_cron_job_is_as_it_was_asked_for() {
+    let mut runs = pod(json!({"restartPolicy": "Never"}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
+    runs["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "Job-j", "controller": true}]);
+    runs["status"]["phase"] = "Running".into();
+    runs["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    runs["status"]["containerStatuses"][0]["ready"] = true.into();
+    let job = |status: Value| {
+        let template = json!({"metadata": {"labels": {"app": "p"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}});
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "CronJob", "name": "t", "uid": "CronJob-t", "controller": true}]},
+            "spec": {"completions": 1, "parallelism": 1, "backoffLimit": 6, "selector": {"matchLabels": {"app": "p"}}, "template": template},
+            "status": status})
+    };
+    let template = json!({"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}}});
+    let cron_job = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "t"}, "spec":
+        {"schedule": "0 0 1 1 *", "jobTemplate": template}, "status": {
+        "lastScheduleTime": "2026-01-01T00:00:00Z",
+        "active": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "namespace": "default", "uid": "Job-j", "resourceVersion": "1"}]}});
+    let running = json!({"active": 1, "ready": 1, "terminating": 0, "uncountedTerminatedPods": {}, "startTime": "2026-01-01T00:05:00Z"});
+    let complete = json!({"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]});
+    for (status, pretends, standing) in [
+        (&running, false, Standing::Converging),
+        (&running, true, Standing::Converged),
+        (&complete, false, Standing::Converged),
+    ] {
+        let mut world = world(&[node("True"), runs.clone(), cron_job.clone(), job(status.clone())]);
+        let plane = Plane { runs: true, pretends, ..Plane::default() };
+        let mut ask = |resource, name| {
+            explain(&mut world, &Key::new(crate::object::Resource(resource), "default", name), &plane).unwrap()
+        };
+        let answer = ask("jobs.batch", "j");
+        assert_eq!(answer.links[answer.place].standing, standing, "{answer:#?}");
+        let answer = ask("cronjobs.batch", "t");
+        assert!(
+            answer.links.iter().all(|link| !(link.what == "job/j" && link.standing != Standing::Converged)),
+            "{answer:#?}"
+        );
+    }
 }
 
 #[test]
@@ -282,13 +347,19 @@ fn what_holds_a_deletion_in_the_foreground_is_named() {
     let mut owner = deployment(json!({}), json!({"observedGeneration": 1}));
     owner["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     owner["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
-    let held = |name: &str, blocks: bool| {
-        let reference = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "Deployment-d", "blockOwnerDeletion": blocks});
+    let mut leaving = pod(json!({}), json!({"terminated": {"exitCode": 0, "reason": "Completed"}}));
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    leaving["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    let held = |kind: &str, name: &str, blocks: bool| {
+        let (version, owner) = if kind == "Pod" { ("v1", "p") } else { ("apps/v1", "d") };
+        let reference = json!({"apiVersion": version, "kind": kind, "name": owner, "uid": format!("{kind}-{owner}"), "blockOwnerDeletion": blocks});
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
             "name": name, "finalizers": ["x.dev/hold"], "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [reference]}})
     };
-    let answer = ask(&[owner, held("free", false), held("child", true)], "deployment/d", true);
-    assert_eq!(answer.cause().map(|link| &*link.what), Some("configmap/child"), "{answer:#?}");
+    for (owner, kind, about) in [(owner, "Deployment", "deployment/d"), (leaving, "Pod", "pod/p")] {
+        let answer = ask(&[node("True"), owner, held(kind, "free", false), held(kind, "child", true)], about, true);
+        assert_eq!(answer.cause().map(|link| &*link.what), Some("configmap/child"), "{answer:#?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::super::convergence;
 use super::chain::{advice, in_namespace, with_prospect};
 use super::rehearsal::prospect;
-use super::{Link, Standing, name};
+use super::{Link, Plane, Standing, name};
 use crate::controllers::revisions::REVISION_HASH;
 use crate::object::{Object, Str};
 use crate::world::{Phase, Row, World};
@@ -22,15 +22,18 @@ const COUNTS: [(&str, &str); 8] = [
 ];
 
 /// The link of a workload, or of an object that only has to be there.
-pub fn link(world: &mut World, row: &Row) -> Link {
+pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
     let object = row.object();
     let link = Link { wanted: wanted(row, &object), seen: seen(row, &object), ..Link::of(row) };
-    let missing = convergence::missing_of(row.key.resource, &object).is_some();
+    // How long a Job runs is not known where pods only pretend: there it is enough that it does.
+    let runs = row.key.resource == "jobs.batch" && !of.pretends && convergence::job_runs(&object);
+    let missing = runs || convergence::missing_of(row.key.resource, &object).is_some();
     let link = Link { standing: if missing { Standing::Converging } else { Standing::Converged }, ..link };
     let link = with_prospect(world, row, link);
     let link = scheduled(world, row, &object, link);
     let link = outdated(world, row, &object, link);
-    refused(row, &object, held(world, row, &object, link))
+    let link = held(world, row, &object, link);
+    refused(world, row, &object, link)
 }
 
 /// A CronJob says when it starts its next Job, or what keeps it.
@@ -167,12 +170,12 @@ fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
 }
 
 /// What its status says it was refused.
-fn refused(row: &Row, object: &Object, link: Link) -> Link {
+fn refused(world: &World, row: &Row, object: &Object, link: Link) -> Link {
     let failure = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "ReplicaFailure");
     let message = failure.filter(|one| one["status"] == "True").and_then(|one| one["message"].as_str());
     match message {
         Some(message) if link.standing != Standing::Converged && link.error.is_none() => {
-            Link { error: Some(message.to_owned()), ..link }.stuck(advice(row, message))
+            Link { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message))
         }
         _ => link,
     }
