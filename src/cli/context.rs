@@ -40,6 +40,8 @@ pub struct Context {
     unmade: Option<Api>,
     /// Whether a place that has not even a folder is meant: the verb makes the cluster there.
     may_be_new: bool,
+    /// How many objects were printed, one after the other.
+    pub printed: usize,
     /// What was warned of already: each warning is told once.
     warned: Vec<String>,
     /// What [`default_namespace`] found, read at the first use.
@@ -55,6 +57,7 @@ impl Context {
             api: None,
             unmade: None,
             may_be_new: false,
+            printed: 0,
             warned: Vec::new(),
             default_namespace: OnceCell::new(),
         }

@@ -158,8 +158,9 @@ impl PrintFlags {
     /// Prints the object when a format was asked for, and the line otherwise.
     pub fn result(&self, context: &mut Context, object: &Object, line: &str) -> Outcome {
         match self.printer()? {
-            Some(mut printer) => {
-                let text = printer.object(&object.0)?;
+            Some(printer) => {
+                let text = printer.after(context.printed).object(&object.0)?;
+                context.printed += 1;
                 context.print(&text)
             }
             None => context.say(line),

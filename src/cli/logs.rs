@@ -11,6 +11,7 @@ use crate::object::selector::Selector;
 use crate::object::{Key, Object, Reason, Status, Time, time};
 use crate::runtime::logs::{self, Logs, Missing, Options};
 use jiff::SignedDuration;
+use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -265,7 +266,9 @@ fn containers(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Vec<S
 /// Opens a log; one of a container that has not been started is empty, or refused with the reason why it waits.
 fn open(folder: &Path, request: &Request, options: &Options) -> Outcome<Option<Logs>> {
     let (pod, container) = (&request.pod, &request.container);
-    match logs::open(folder, pod.local_uid(), container, options.clone()) {
+    // Of one that waits to be started again, the attempt that has ended last is both this one and the previous.
+    let previous = options.previous && !waits_after_an_end(pod, container);
+    match logs::open(folder, pod.local_uid(), container, Options { previous, ..options.clone() }) {
         Ok(logs) => Ok(Some(logs)),
         Err(Missing::Previous) => Err(previous_missing(pod, container)),
         Err(Missing::Container) if options.previous => Err(previous_missing(pod, container)),
@@ -296,15 +299,24 @@ fn previous_missing(pod: &Object, container: &str) -> Failure {
 }
 
 fn waiting_reason(pod: &Object, container: &str) -> Option<String> {
-    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-    let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
-    let status = statuses.find(|status| status["name"] == container)?;
-    let reason = status["state"]["waiting"]["reason"].as_str()?;
+    let reason = status_of(pod, container)?["state"]["waiting"]["reason"].as_str()?;
     Some(match reason {
         "ErrImagePull" => "image can't be pulled".into(),
         "ImagePullBackOff" => "trying and failing to pull image".into(),
         other => other.to_owned(),
     })
+}
+
+fn waits_after_an_end(pod: &Object, container: &str) -> bool {
+    let is_so =
+        |status: &Value| status["state"]["waiting"].is_object() && status["lastState"]["terminated"].is_object();
+    status_of(pod, container).is_some_and(is_so)
+}
+
+fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
+    statuses.find(|status| status["name"] == container)
 }
 
 /// `[pod/web/main] `, when it is wanted.

@@ -144,6 +144,11 @@ impl Printer {
         Printer { format, managed_fields, documents: 0 }
     }
 
+    /// One that has printed so many documents already.
+    pub fn after(self, documents: usize) -> Printer {
+        Printer { documents, ..self }
+    }
+
     /// One object.
     pub fn object(&mut self, object: &Value) -> Result<String, String> {
         match &mut self.format {

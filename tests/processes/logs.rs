@@ -45,6 +45,17 @@ fn following_ends_with_the_container_and_the_next_one_has_a_log_of_its_own() {
 }
 
 #[test]
+fn of_one_that_waits_to_be_started_again_the_last_end_is_the_previous_one() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let script = r#"echo x >> "$HOME/lives"; echo life $(wc -l < "$HOME/lives"); exit 1"#;
+    cluster.apply(&on_host_files(&pod("looper", "Always", 1, script)));
+    cluster.until_reads("pod/looper", "{.status.containerStatuses[0].state.waiting.reason}", "CrashLoopBackOff");
+    assert_eq!(cluster.ok("logs looper"), "life 2\n");
+    assert_eq!(cluster.ok("logs -p looper"), "life 2\n");
+}
+
+#[test]
 fn several_containers_and_pods_are_followed_together() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();

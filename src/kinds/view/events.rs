@@ -26,12 +26,12 @@ pub fn of(object: &Object, related: &dyn Related, out: &mut Describe) {
     }
 }
 
-/// The section with its table, oldest first.
+/// The section with its table, oldest first; what tells no last time comes before all that does (client-go: SortableEvents).
 fn section(out: &mut Describe, events: &mut [Object], now: Time) {
     if events.is_empty() {
         return out.field(0, "Events", "<none>");
     }
-    sort(events);
+    events.sort_by_key(|event| event.0.time("lastTimestamp"));
     out.heading(0, "Events");
     out.line(1, "Type\tReason\tAge\tFrom\tMessage");
     out.line(1, "----\t------\t----\t----\t-------");

@@ -43,16 +43,22 @@ pub fn silence(world: &World, row: &Row) -> Option<Silence> {
     unnamed.or_else(|| (!pods.iter().any(is_ready)).then_some(Silence::NoneReady))
 }
 
-/// The workload that would make a Service's pods, and is asked for none.
+/// The workload that would make pods of a Service that has none, and is asked for none. Not when another one would make some.
 pub fn idle<'w>(world: &'w World, row: &'w Row, service: &Object) -> Option<&'w Arc<Row>> {
+    if !pods(world, row).is_empty() {
+        return None;
+    }
     let workloads = ["deployments.apps", "statefulsets.apps", "replicasets.apps", "replicationcontrollers"];
-    let mut rows = workloads.into_iter().flat_map(|resource| world.list_in(resource, &row.key.namespace));
-    rows.find(|workload| {
+    let rows = workloads.into_iter().flat_map(|resource| world.list_in(resource, &row.key.namespace));
+    let is_meant = |workload: &&Arc<Row>| {
         let workload = workload.body();
         let label = |key: &str| workload.text(&["spec", "template", "metadata", "labels", key]);
-        let is_meant = service.pairs(&["spec", "selector"]).all(|(key, value)| label(key) == Some(value));
-        is_meant && workload.int(&["spec", "replicas"]) == Some(0)
-    })
+        workload.controller().is_none()
+            && service.pairs(&["spec", "selector"]).all(|(key, value)| label(key) == Some(value))
+    };
+    let meant: Vec<&Arc<Row>> = rows.filter(is_meant).collect();
+    let is_idle = |workload: &&Arc<Row>| workload.body().int(&["spec", "replicas"]) == Some(0);
+    meant.iter().all(is_idle).then(|| meant.first().copied()).flatten()
 }
 
 /// A port that is named by the Service and by no container of its pods.

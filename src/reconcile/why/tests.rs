@@ -1,6 +1,7 @@
 use super::{Answer, Plane, Standing, explain, unmet};
 use crate::kinds;
 use crate::object::{Key, Object, Time};
+use crate::reconcile::convergence::reach;
 use crate::world::World;
 use serde_json::{Value, json};
 
@@ -431,6 +432,37 @@ fn a_link_that_is_not_as_it_should_be_tells_what_was_done_last() {
     let told: Vec<_> =
         answer.links.iter().map(|link| (&*link.what, link.last.as_ref().map(|last| &*last.reason))).collect();
     assert_eq!(told, [("control plane", None), ("pod/p", Some("Scheduled")), ("container c", Some("BackOff"))]);
+}
+
+#[test]
+fn a_service_is_idle_when_all_that_would_make_its_pods_is_asked_for_none() {
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"selector": {"app": "p"}, "ports": [{"port": 80}]}});
+    let workload = |kind: &str, name: &str, replicas: i64| {
+        let template = json!({"metadata": {"labels": {"app": "p"}}});
+        json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "p"}}, "template": template}})
+    };
+    let none = workload("Deployment", "none", 0);
+    let some = workload("StatefulSet", "some", 1);
+    let mut old = workload("ReplicaSet", "old", 0);
+    let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true});
+    old["metadata"]["ownerReferences"] = json!([owner]);
+    let runs = pod(json!({}), json!({"running": {}}));
+    let table = [
+        (vec![none.clone()], true),
+        (vec![none.clone(), some], false),
+        (vec![none, runs.clone()], false),
+        (vec![old.clone()], false),
+        (vec![old, runs], false),
+        (vec![], false),
+    ];
+    for (mut objects, expected) in table {
+        objects.push(service.clone());
+        let world = world(&objects);
+        let row = world.find("services", "default", "s").expect("it is there");
+        assert_eq!(reach::idle(&world, row, &row.object()).is_some(), expected, "{objects:?}");
+    }
 }
 
 fn image(build: Value) -> Value {
