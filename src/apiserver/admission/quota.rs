@@ -21,14 +21,19 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
         if names.is_empty() {
             continue;
         }
+        // A pod that asks for nothing uses nothing, and is under the quota all the same: it is counted to see that.
+        let mut counted = quota.clone();
+        if request.kind.resource == "pods" {
+            counted.set(&["spec", "hard", "pods"], "0");
+        }
         let mut world = World::new(ledger.now());
         for object in ledger.list(request.kind.resource, Some(&namespace))? {
             world.put(key_of(request.kind, &object), object.0.to_string().into());
         }
-        let before = resourcequota::used(&world, &namespace, &quota);
+        let before = resourcequota::used(&world, &namespace, &counted);
         let key = Key::new(request.kind.resource, &namespace, request.object.name());
         world.put(key, request.object.0.to_string().into());
-        let after = resourcequota::used(&world, &namespace, &quota);
+        let after = resourcequota::used(&world, &namespace, &counted);
         if before == after {
             continue;
         }

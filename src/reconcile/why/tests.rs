@@ -264,7 +264,7 @@ fn what_is_refused_is_told_without_anybody_having_tried() {
         ),
         (
             owned,
-            json!({"pods": "9", "requests.cpu": "1"}),
+            json!({"requests.cpu": "1"}),
             "failed quota: q",
             "say what it must (kloop edit deployment/d), or correct the quota: kloop edit quota/q",
         ),
