@@ -75,7 +75,10 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
                 .split("\", \"")
                 .map(|flag| flag.trim_start_matches("--").split(' ').next().unwrap_or(""))
                 .collect();
-            format!("error: required flag(s) \"{}\" not set", names.join("\", \""))
+            match names.first() {
+                Some(argument) if argument.starts_with('<') => format!("error: {argument} is required\n{see}"),
+                _ => format!("error: required flag(s) \"{}\" not set", names.join("\", \"")),
+            }
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
             let (flag, value) = (
