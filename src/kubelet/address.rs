@@ -9,7 +9,7 @@ const THIRDS: u32 = 127;
 const FOURTHS: u32 = 254;
 
 /// Simulated pods may be more than there are addresses, and nobody listens on theirs: after so many looks they share.
-const FEW: u32 = 64;
+const FEW: u32 = 8;
 
 /// The address that the pod has, or gets now; none when all are taken.
 pub fn of(pod: &LocalPod) -> Option<Str> {
