@@ -51,7 +51,7 @@ fn killing_the_control_plane_disturbs_nothing() {
     rig.machine = None;
     let test = std::env::current_exe().expect("this test");
     let mut leader = std::process::Command::new(test)
-        .args(["--exact", "runtime::a_control_plane_to_be_killed"])
+        .args(["--exact", "runtime::deaths::a_control_plane_to_be_killed"])
         .env("KLOOP_TEST_STATE", rig.folder.path())
         .stdout(std::process::Stdio::null())
         .spawn()
