@@ -4,6 +4,7 @@ use super::{Context, Failure, Outcome};
 use crate::apiserver::Api;
 use crate::object::{Time, time, yaml};
 use crate::reconcile::convergence::{Unmet, unmet_in};
+use crate::reconcile::deeds::pods;
 use crate::reconcile::watch::Until;
 use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader};
 use crate::runtime::capacity;
@@ -258,14 +259,15 @@ fn end(
     ending: Ending,
     narrator: &mut dyn FnMut(&Line),
 ) -> Outcome {
-    let pods = control.running_pods();
+    let running = control.running_pods();
     if args.stop_on_exit {
         let stopped = control.stop_pods(narrator)?;
-        tell(narrator, format!("ended the processes of {stopped} pods"));
-    } else if ending == Ending::Stopped && pods > 0 {
+        tell(narrator, format!("ended the processes of {}", pods(stopped)));
+    } else if ending == Ending::Stopped && running > 0 {
+        let whose = pods(running);
         tell(
             narrator,
-            format!("stopped; the processes of {pods} pods go on running (kloop reconcile takes them over again)"),
+            format!("stopped; the processes of {whose} go on running (kloop reconcile takes them over again)"),
         );
     }
     match ending {

@@ -81,7 +81,7 @@ fn tell(pod: &LocalPod, member: &Member, step: &Step) -> Told {
             let state = waiting("RunContainerError", Some(ended.message.clone()));
             Told { attempt, state, last: Some(ended.clone()), waits_after_end }
         }
-        (Step::BackOff { seconds }, _) => {
+        (Step::BackOff { seconds, .. }, _) => {
             let what = format!("failed container={} pod={}", member.spec.name, pod.full_name());
             let message = format!("back-off {} restarting {what}", in_minutes(*seconds));
             let state = waiting("CrashLoopBackOff", Some(message));

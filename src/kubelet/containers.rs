@@ -35,6 +35,8 @@ pub enum Step {
     BackOff {
         /// The pause.
         seconds: i64,
+        /// When it is over.
+        due: Time,
     },
     /// Run the hook that comes before its end.
     PreStop {
@@ -183,7 +185,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
             };
             let due = ended.finished + SignedDuration::from_secs(seconds);
             if due > now {
-                order.steps[place] = Step::BackOff { seconds };
+                order.steps[place] = Step::BackOff { seconds, due };
                 let shows = backoff::error_fades(ended.finished).filter(|_| ended.is_start_error());
                 order.wakes.extend(shows.filter(|fades| *fades > now));
                 order.wakes.push(due);

@@ -4,6 +4,7 @@ use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, Role, State, waits_for_next};
 use super::{conditions, deadlines, eviction, hooks, message, ports, probes, resources, security, volumes};
 use crate::kinds::pod::unsupported;
+use crate::object::Time;
 use crate::world::facts::Throttled;
 use crate::world::{Effect, Ended, Event, EventType, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
@@ -47,7 +48,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         tell.started();
         tell.lost();
         if let Some(status) = status_of(new, member) {
-            tell.waiting(status);
+            tell.waiting(status, step);
         }
         if !pod.is_staged() {
             tell.throttled();
@@ -62,7 +63,7 @@ fn of_lacking(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut Plan) {
     of_blocked(pod, order, plan);
     for (member, step) in pod.members.iter().zip(&order.steps) {
         if let (Step::Misconfigured(_), Some(status)) = (step, status_of(new, member)) {
-            Teller { pod, member, plan }.waiting(status);
+            Teller { pod, member, plan }.waiting(status, step);
         }
     }
 }
@@ -99,6 +100,10 @@ struct Teller<'a, 'p> {
 
 impl Teller<'_, '_> {
     fn event(&mut self, kind: EventType, reason: &'static str, message: String) {
+        self.event_until(kind, reason, message, None);
+    }
+
+    fn event_until(&mut self, kind: EventType, reason: &'static str, message: String, until: Option<Time>) {
         self.plan.events.push(Event {
             about: self.pod.row.key.clone(),
             uid: self.pod.row.uid.clone(),
@@ -106,6 +111,7 @@ impl Teller<'_, '_> {
             kind,
             reason,
             message,
+            until,
         });
     }
 
@@ -176,7 +182,7 @@ impl Teller<'_, '_> {
         same && (state.running.is_some() || state.terminated.is_some() || waits_after_end)
     }
 
-    fn waiting(&mut self, status: &ContainerStatus) {
+    fn waiting(&mut self, status: &ContainerStatus, step: &Step) {
         self.unmounted(status);
         let new = waiting_reason(status);
         let Some(reason) = new.filter(|_| self.member.old.as_ref().and_then(waiting_reason) != waiting_reason(status))
@@ -216,7 +222,8 @@ impl Teller<'_, '_> {
             "CrashLoopBackOff" => {
                 let pod = self.pod.full_name();
                 let message = format!("Back-off restarting failed container {name} in pod {pod}");
-                self.event(EventType::Warning, "BackOff", message);
+                let until = if let Step::BackOff { due, .. } = step { Some(*due) } else { None };
+                self.event_until(EventType::Warning, "BackOff", message, until);
             }
             _ => {}
         }

@@ -108,6 +108,7 @@ pub fn tell_failures(pod: &LocalPod, member: &Member, plan: &mut Plan) {
                 ProbeKind::PostStart | ProbeKind::PreStop => format!("{} failed: {}", name(kind), results.message),
                 _ => format!("{} probe {}: {}", name(kind), outcome(verdict), results.message),
             },
+            until: None,
         });
         if verdict == Verdict::Failure && member.cpu_limit().is_some() {
             // It may be slow because its CPU limit holds it back: that is worth a look, and an event if it is so.

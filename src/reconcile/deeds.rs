@@ -10,7 +10,7 @@ use crate::kinds;
 use crate::object::{Key, Time};
 use crate::world::facts::BuildStage;
 use crate::world::{
-    ContainerFacts, ContainerState, Ended, Event, EventType, Facts, Plan, ProbeKind, Report, Row, Verb, Verdict, World,
+    ContainerState, Ended, Event, EventType, Facts, Plan, ProbeKind, Report, Row, Verb, Verdict, World,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ enum What {
     Status(Key, String),
     Deleted(Key, String),
     Bound(String),
-    Happened(Event, Option<Time>),
+    Happened(Event),
 }
 
 impl Deeds {
@@ -82,7 +82,7 @@ impl Deeds {
                 Verb::Attempt { .. } => {}
             }
         }
-        plan.events.iter().for_each(|event| add(What::Happened(event.clone(), plan.wake)));
+        plan.events.iter().for_each(|event| add(What::Happened(event.clone())));
     }
 
     /// The lines of a beat whose commit stands; `undone` is what stands as it did before.
@@ -93,9 +93,9 @@ impl Deeds {
             let mut tell =
                 |weight, text| lines.push(Line { at: world.now, by, about: Some(about.clone()), text, weight });
             match what {
-                What::Happened(event, wake) => {
+                What::Happened(event) => {
                     let weight = weigh(&event, warnings);
-                    tell(weight, happened(&event, wake, world.now));
+                    tell(weight, happened(&event, world.now));
                 }
                 What::Bound(node) => {
                     if world.get(&about).is_some() {
@@ -217,22 +217,26 @@ fn weigh(event: &Event, warnings: &mut Warnings) -> Weight {
     if last.as_ref() == Some(&event.message) { Weight::Detail } else { Weight::Deed }
 }
 
-fn happened(event: &Event, wake: Option<Time>, now: Time) -> String {
+fn happened(event: &Event, now: Time) -> String {
     let container = event.field_path.split_once('{').and_then(|(_, name)| name.strip_suffix('}'));
-    match (event.reason, event.kind, container, wake) {
-        (BACK_OFF, EventType::Warning, Some(container), Some(wake)) => {
-            let seconds = (wake.duration_since(now).as_millis().max(0) + 999) / 1000;
+    match (event.reason, event.kind, container, event.until) {
+        (BACK_OFF, EventType::Warning, Some(container), Some(until)) => {
+            let seconds = (until.duration_since(now).as_millis().max(0) + 999) / 1000;
             format!("{container} keeps failing; it is started again in {seconds}s")
         }
         _ => event.message.clone(),
     }
 }
 
+/// So many pods, in words.
+pub fn pods(count: usize) -> String {
+    if count == 1 { "1 pod".into() } else { format!("{count} pods") }
+}
+
 /// What is told when the machine has said what runs on it: how many pods go on, and which containers have ended while nobody looked.
 pub fn of_inventory(world: &World) -> Vec<Line> {
     let line = |about, text| Line { at: world.now, by: crate::kubelet::LOOP.name, about, text, weight: Weight::Deed };
-    let runs = |container: &ContainerFacts| matches!(container.state, ContainerState::Running { .. });
-    let running = world.facts.pods.iter().filter(|(_, pod)| pod.containers.values().any(runs)).count();
+    let running = world.facts.pods.iter().filter(|(_, pod)| pod.runs()).count();
     let mut lines: Vec<Line> = world
         .facts
         .pods
@@ -247,8 +251,8 @@ pub fn of_inventory(world: &World) -> Vec<Line> {
         .collect();
     lines.sort_by(|one, other| (&one.about, &one.text).cmp(&(&other.about, &other.text)));
     if running > 0 {
-        let pods = if running == 1 { "1 pod goes" } else { &format!("{running} pods go") };
-        lines.insert(0, line(None, format!("{pods} on running")));
+        let go = if running == 1 { "goes" } else { "go" };
+        lines.insert(0, line(None, format!("{} {go} on running", pods(running))));
     }
     lines
 }
@@ -336,7 +340,7 @@ fn end(ended: &Ended) -> String {
 mod tests {
     use super::*;
     use crate::object::{Object, Resource};
-    use crate::world::PodFacts;
+    use crate::world::{ContainerFacts, PodFacts};
     use serde_json::{Value, json};
 
     const PODS: Resource = Resource("pods");
@@ -399,6 +403,7 @@ mod tests {
             kind,
             reason,
             message: message.into(),
+            until: Some(Time::from_millisecond(9_500).unwrap()),
         };
         let mut plan = Plan::nothing();
         plan.events.push(event(EventType::Normal, "Pulled", "Container image already present on machine"));
@@ -407,7 +412,7 @@ mod tests {
         plan.events.push(event(EventType::Warning, "FailedScheduling", "no nodes"));
         plan.events.push(event(EventType::Warning, "FailedScheduling", "no nodes"));
         plan.events.push(event(EventType::Warning, BACK_OFF, "Back-off restarting failed container"));
-        plan.wake_at(Time::from_millisecond(9_500).unwrap());
+        plan.wake_at(Time::from_millisecond(1_500).unwrap());
         let expected = [
             ".Container image already present on machine",
             "Stopping container main",

@@ -332,7 +332,7 @@ impl Control {
         }
         let pods = match self.running_pods() {
             0 => String::new(),
-            pods => format!("; the processes of {pods} pods go on running"),
+            pods => format!("; the processes of {} go on running", super::deeds::pods(pods)),
         };
         let what = format!("it was removed or replaced while this control plane ran{pods}");
         Err(StoreError::Io { path: path.to_owned(), what }.into())
@@ -418,7 +418,7 @@ impl Control {
 
     /// How many pods have processes on this machine.
     pub fn running_pods(&self) -> usize {
-        self.heart.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.removing.is_none()).count()
+        self.heart.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.runs()).count()
     }
 
     /// Ends every pod of this machine: the stop signal, the pod's grace, SIGKILL. The pods stay in the store, and tell that they were

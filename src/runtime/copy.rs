@@ -63,7 +63,11 @@ impl Place {
         match kind(&from)? {
             FileType::Directory => take_folder(&from, to, &mut links)?,
             FileType::RegularFile if to.is_dir() => take_file(from, &to.join(name))?,
-            FileType::RegularFile => take_file(from, to)?,
+            FileType::RegularFile => {
+                // As kubectl does: folders of ours on the way are made.
+                to.parent().map_or(Ok(()), fs::create_dir_all)?;
+                take_file(from, to)?;
+            }
             _ => return Err(io::Error::other(format!("{}: neither a file nor a folder", path.display()))),
         }
         Ok(links)
@@ -247,6 +251,9 @@ mod tests {
         assert_eq!(fs::read_link(root.join("place/tree/link")).expect("a link"), Path::new("deep/run"));
         let links = place.take(Path::new("tree"), &out.join("back")).expect("taken");
         assert_eq!(links, [Link { at: out.join("back/link"), to: "deep/run".into() }]);
+        // Folders on the way are made.
+        place.take(Path::new("tree/deep/run"), &out.join("far/away/run")).expect("taken");
+        assert_eq!(fs::read_to_string(out.join("far/away/run")).expect("there"), "run");
         // A link by itself is no file either.
         let links = place.take(Path::new("tree/link"), &out.join("alone")).expect("taken");
         assert_eq!(links, [Link { at: out.join("alone"), to: "deep/run".into() }]);

@@ -207,6 +207,13 @@ pub struct PodFacts {
     pub volumes: Option<u64>,
 }
 
+impl PodFacts {
+    /// Whether a process of it runs.
+    pub fn runs(&self) -> bool {
+        self.containers.values().any(|one| matches!(one.state, ContainerState::Running { .. }))
+    }
+}
+
 /// What a container used over a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {

@@ -507,6 +507,8 @@ pub struct Event {
     pub reason: &'static str,
     /// The sentence.
     pub message: String,
+    /// When what it tells of is over by itself, where that is known: nothing that is stored.
+    pub until: Option<Time>,
 }
 
 /// `type` of an event.
@@ -543,6 +545,7 @@ impl Plan {
             kind,
             reason,
             message: message.into(),
+            until: None,
         });
     }
 

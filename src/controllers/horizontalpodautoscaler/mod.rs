@@ -12,7 +12,7 @@ use super::status;
 use crate::kinds;
 use crate::object::{Key, Object, time};
 use crate::world::facts::Autoscaler;
-use crate::world::{ContainerState, Effect, EventType, Loop, Plan, Row, Verb, World};
+use crate::world::{Effect, EventType, Loop, Plan, PodFacts, Row, Verb, World};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -134,10 +134,7 @@ impl Autoscaling<'_> {
         let pods: Vec<Arc<Row>> =
             self.world.pods_matching(&scaled.key.namespace, selector).into_iter().cloned().collect();
         let facts = &self.world.facts.pods;
-        let runs = |pod: &&Arc<Row>| {
-            let containers = facts.get(&pod.uid).into_iter().flat_map(|facts| facts.containers.values());
-            containers.into_iter().any(|one| matches!(one.state, ContainerState::Running { .. }))
-        };
+        let runs = |pod: &&Arc<Row>| facts.get(&pod.uid).is_some_and(PodFacts::runs);
         let running = || pods.iter().filter(runs);
         let Some(asked) = self.memory.asked.filter(|asked| *asked + PERIOD > now) else {
             let uids: Vec<_> = running().map(|pod| pod.uid.clone()).collect();
