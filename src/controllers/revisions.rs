@@ -18,18 +18,9 @@ pub struct History {
     revisions: Vec<Object>,
 }
 
-/// What became of the history.
-pub enum Kept {
-    /// The newest revision has the template.
-    Known(History),
-    /// It is being written; the rest of the thinking waits for the next look.
-    Written,
-    /// Its name is taken by another object's revision: `collisionCount` has to grow.
-    Collided,
-}
-
-/// Makes the newest revision be the one with the object's template.
-pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> Kept {
+/// Makes the newest revision be the one with the object's template. None when its name is taken by another object's revision:
+/// `collisionCount` has to grow ([`note_collision`]).
+pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> Option<History> {
     let mut template = Object(object.at(&["spec", "template"]).cloned().unwrap_or(Value::Null));
     template.set(&["$patch"], "replace");
     let data = json!({ "spec": { "template": template.0 } });
@@ -37,23 +28,24 @@ pub fn keep(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> K
     revisions.sort_by(|a, b| (number(a), a.name()).cmp(&(number(b), b.name())));
     let next = revisions.last().map_or(1, |last| number(last) + 1);
     match revisions.iter().rposition(|revision| revision.at(&["data"]) == Some(&data)) {
-        Some(at) if at + 1 == revisions.len() => Kept::Known(History { revisions }),
+        Some(at) if at + 1 == revisions.len() => {}
         Some(at) => {
-            let mut returned = revisions.swap_remove(at);
+            let mut returned = revisions.remove(at);
             returned.set(&["revision"], next);
-            plan.write(Verb::Update(returned), "an earlier template returned");
-            Kept::Written
+            plan.write(Verb::Update(returned.clone()), "an earlier template returned");
+            revisions.push(returned);
         }
         None => {
             let hash = template_hash(&data, object.int(&["status", "collisionCount"]));
             let revision = make(owner, object, data, &hash, next);
             if world.find(REVISIONS, &owner.row.key.namespace, revision.name()).is_some() {
-                return Kept::Collided;
+                return None;
             }
-            plan.write(Verb::Create(revision), "the template is new");
-            Kept::Written
+            plan.write(Verb::Create(revision.clone()), "the template is new");
+            revisions.push(revision);
         }
     }
+    Some(History { revisions })
 }
 
 /// A revision's name is taken: the next look tries another hash.

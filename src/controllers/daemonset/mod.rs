@@ -11,7 +11,7 @@ mod tests;
 
 use super::claim::Owner;
 use super::pods::{self, Allowance, BURST, from_template};
-use super::revisions::{self, History, Kept, REVISION_HASH};
+use super::revisions::{self, History, REVISION_HASH};
 use super::{percent, status};
 use crate::object::{Key, Object, Time};
 use crate::world::{EventType, Loop, Phase, Plan, Row, Verb, World};
@@ -58,13 +58,9 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let object = row.object();
-    let history = match revisions::keep(world, &owner, &object, &mut plan) {
-        Kept::Known(history) => history,
-        Kept::Written => return plan,
-        Kept::Collided => {
-            revisions::note_collision(object, &mut plan);
-            return plan;
-        }
+    let Some(history) = revisions::keep(world, &owner, &object, &mut plan) else {
+        revisions::note_collision(object, &mut plan);
+        return plan;
     };
     let mut by_node: BTreeMap<String, Vec<&Arc<Row>>> = BTreeMap::new();
     for pod in rows {

@@ -1,7 +1,7 @@
 //! StatefulSets end to end.
 
 use crate::controllers::testing::{Cluster, cluster};
-use crate::world::World;
+use crate::world::{Verb, World};
 use serde_json::{Value, json};
 
 const DB: &str = "
@@ -62,6 +62,19 @@ fn pods_come_in_order_with_names_and_claims() {
         assert!(cluster.logged("event: SuccessfulCreate Create Claim data-db-0 Pod db-0 in StatefulSet db success"));
         assert!(cluster.logged("event: SuccessfulCreate Create Pod db-0 in StatefulSet db successful"));
     }
+}
+
+/// What is applied first is placed first (`golden/pods-replaced`): the first pod does not wait for another look, which would come after
+/// those of everything else that is due.
+#[test]
+fn the_first_look_makes_the_revision_and_the_first_pod() {
+    let cluster = cluster(DB);
+    let made = (super::LOOP.plan)(&cluster.world, &cluster.key("statefulsets.apps", "db")).writes;
+    let made = made.iter().filter_map(|write| match &write.verb {
+        Verb::Create(object) => Some(object.kind().to_owned()),
+        _ => None,
+    });
+    assert_eq!(made.collect::<Vec<_>>(), ["ControllerRevision", "PersistentVolumeClaim", "Pod"]);
 }
 
 /// As `golden/rollout-sts-ds` has it: partition, undo, scale.
