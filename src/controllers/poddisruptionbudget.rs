@@ -15,6 +15,14 @@ const FORGOTTEN: SignedDuration = SignedDuration::from_mins(2);
 /// So long pods of the same manifest may take to be made.
 const MOMENT: SignedDuration = SignedDuration::from_secs(10);
 
+/// Owners whose `replicas` say how many pods are expected.
+const SCALED: [&str; 4] = ["deployments.apps", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"];
+
+/// What is told of pods that nobody manages.
+const UNMANAGED: &str = "Pods selected by this PodDisruptionBudget were found to be unmanaged. As a result, the status of the PDB cannot \
+    be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field \
+    of the PDB to an integer value.";
+
 /// The loop of PodDisruptionBudgets.
 pub const LOOP: Loop = Loop { name: "controllermanager", root: ROOT, concerns, plan };
 
@@ -25,7 +33,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         "pods" => world.selecting(ROOT, row).into_iter().map(|budget| budget.key.clone()).collect(),
         // The number of pods that is expected is their owners' `replicas`.
-        "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "replicationcontrollers" => {
+        owner if SCALED.contains(&owner) => {
             world.list_in(ROOT, &row.key.namespace).map(|budget| budget.key.clone()).collect()
         }
         _ => Vec::new(),
@@ -40,35 +48,57 @@ fn plan(world: &World, key: &Key) -> Plan {
     let pods = world.pods_matching(&key.namespace, &fields.selector);
     tell_without_pods(world, row, &pods, &mut plan);
     let disrupted = disrupted(world, &object, &pods, &mut plan);
-    let (expected, desired) = expectations(world, &object, &pods);
     let healthy = |pod: &&&Arc<Row>| {
         pod.pod().is_some_and(|pod| pod.ready) && !pod.is_deleting() && !disrupted.contains_key(&*pod.key.name)
     };
     let healthy = pods.iter().filter(healthy).count() as i64;
-    let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
+    let expectations = expectations(world, &object, &pods);
     let mut new = status::of(&object);
-    for (name, count) in [
-        ("currentHealthy", healthy),
-        ("desiredHealthy", desired),
-        ("expectedPods", expected),
-        ("disruptionsAllowed", allowed),
-        ("observedGeneration", row.generation),
-    ] {
-        new.insert(name.into(), count.into());
-    }
+    let (allowed, verdict) = match &expectations {
+        Ok(Expectations { expected, desired, .. }) => {
+            let allowed = if *expected > 0 { (healthy - desired).max(0) } else { 0 };
+            for (name, count) in [
+                ("currentHealthy", healthy),
+                ("desiredHealthy", *desired),
+                ("expectedPods", *expected),
+                ("observedGeneration", row.generation),
+            ] {
+                new.insert(name.into(), count.into());
+            }
+            (allowed, if allowed > 0 { ("True", "SufficientPods", "") } else { ("False", "InsufficientPods", "") })
+        }
+        // What cannot be counted is not disturbed.
+        Err(message) => (0, ("False", "SyncFailed", message.as_str())),
+    };
+    new.insert("disruptionsAllowed".into(), allowed.into());
     if disrupted.is_empty() {
         new.remove("disruptedPods");
     } else {
         new.insert("disruptedPods".into(), disrupted.into());
     }
-    let (value, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-    let mut condition = status::condition("DisruptionAllowed", value, reason, "", world.now);
+    let (value, reason, message) = verdict;
+    let mut condition = status::condition("DisruptionAllowed", value, reason, message, world.now);
     condition["observedGeneration"] = row.generation.into();
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     status::set(&mut conditions, condition);
     status::conditions(&mut new, conditions);
+    if status::of(&object) != new {
+        tell_uncounted(row, &expectations, &mut plan);
+    }
     status::write(&mut plan, object, new.into(), "the number of healthy pods changed");
     plan
+}
+
+/// Why the budget cannot be counted, or not rightly: told when its status changes.
+fn tell_uncounted(row: &Row, expectations: &Result<Expectations, String>, plan: &mut Plan) {
+    match expectations {
+        Ok(Expectations { unmanaged: false, .. }) => {}
+        Ok(_) => plan.event(row, EventType::Warning, "UnmanagedPods", UNMANAGED),
+        Err(message) => {
+            let message = format!("Failed to calculate the number of expected pods: {message}");
+            plan.event(row, EventType::Warning, "CalculateExpectedPodCountFailed", message);
+        }
+    }
 }
 
 /// A budget that is about nobody says so, once the pods that came with it have had time to be made.
@@ -96,29 +126,52 @@ fn disrupted(world: &World, object: &Object, pods: &[&Arc<Row>], plan: &mut Plan
     left
 }
 
-/// How many pods there should be, and how many of them healthy.
-fn expectations(world: &World, object: &Object, pods: &[&Arc<Row>]) -> (i64, i64) {
-    let scaled = |field: &str, total: i64| percent::of(object.at(&["spec", field]), total, true);
-    if let Some(value) = object.at(&["spec", "minAvailable"]).filter(|value| !value.is_null()) {
-        let expected = if value.is_string() { scale(world, pods) } else { pods.len() as i64 };
-        return (expected, scaled("minAvailable", expected).unwrap_or(0));
-    }
-    let expected = scale(world, pods);
-    let unavailable = scaled("maxUnavailable", expected).unwrap_or(0);
-    (expected, (expected - unavailable).max(0))
+/// What a budget wants of its pods.
+struct Expectations {
+    /// How many there should be.
+    expected: i64,
+    /// How many of them healthy.
+    desired: i64,
+    /// Whether the first leaves pods out that nobody manages.
+    unmanaged: bool,
 }
 
-/// The `replicas` of the pods' owners together: of the Deployment where there is one.
-fn scale(world: &World, pods: &[&Arc<Row>]) -> i64 {
+fn expectations(world: &World, object: &Object, pods: &[&Arc<Row>]) -> Result<Expectations, String> {
+    let scaled = |field: &str, total: i64| percent::of(object.at(&["spec", field]), total, true).unwrap_or(0);
+    let minimum = object.at(&["spec", "minAvailable"]).filter(|value| !value.is_null());
+    if minimum.is_some_and(|value| !value.is_string()) {
+        let expected = pods.len() as i64;
+        return Ok(Expectations { expected, desired: scaled("minAvailable", expected), unmanaged: false });
+    }
+    let (expected, unmanaged) = scale(world, pods)?;
+    let desired = match minimum {
+        Some(_) => scaled("minAvailable", expected),
+        None => (expected - scaled("maxUnavailable", expected)).max(0),
+    };
+    Ok(Expectations { expected, desired, unmanaged })
+}
+
+/// The `replicas` of the pods' owners together, of the Deployment where there is one, and whether pods without an owner were left out.
+/// An owner that has no scale makes it unknown (Kubernetes, "Specifying a Disruption Budget for your Application").
+fn scale(world: &World, pods: &[&Arc<Row>]) -> Result<(i64, bool), String> {
     let mut replicas: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut unmanaged = false;
     for pod in pods {
-        let Some(mut owner) = pod.controller().and_then(|owner| world.by_uid(&owner.uid)) else { continue };
-        if let Some(above) = owner.controller().and_then(|owner| world.by_uid(&owner.uid)) {
-            owner = above;
+        let Some(reference) = pod.controller() else {
+            unmanaged = true;
+            continue;
+        };
+        let Some(owner) = world.by_uid(&reference.uid) else {
+            return Err(format!("found no controllers for pod {:?}", &*pod.key.name));
+        };
+        let above = owner.controller().and_then(|owner| world.by_uid(&owner.uid));
+        let owner = above.filter(|above| above.key.resource == "deployments.apps").unwrap_or(owner);
+        if !SCALED.contains(&owner.key.resource.0) {
+            return Err(format!("{} does not implement the scale subresource", owner.key.resource.0));
         }
         replicas.insert(&owner.uid, owner.workload().map_or(0, |fields| fields.replicas));
     }
-    replicas.values().sum()
+    Ok((replicas.values().sum(), unmanaged))
 }
 
 #[cfg(test)]
@@ -165,6 +218,30 @@ spec: {{{budget}, selector: {{matchLabels: {{app: web}}}}}}
                 "DisruptionAllowed=False InsufficientPods"
             };
             assert_eq!(cluster.conditions("poddisruptionbudgets.policy", "web"), wanted);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_not_disturbed() {
+        let template = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c}]}}";
+        let daemons = format!(
+            "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: web}}\nspec: {{selector: {{matchLabels: {{app: web}}}}, {template}}}"
+        );
+        let alone =
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {app: web}}\nspec: {containers: [{name: c}]}";
+        let failed = "event: CalculateExpectedPodCountFailed Failed to calculate the number of expected pods: daemonsets.apps does \
+            not implement the scale subresource";
+        for (pods, budget, condition, told) in [
+            (&*daemons, "maxUnavailable: 1", "DisruptionAllowed=False SyncFailed", failed),
+            (alone, "minAvailable: 50%", "DisruptionAllowed=False InsufficientPods", "event: UnmanagedPods"),
+        ] {
+            let mut cluster = cluster(&format!(
+                "{pods}\n---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: web}}\nspec: {{{budget}, selector: {{matchLabels: {{app: web}}}}}}\n"
+            ));
+            cluster.settle();
+            assert_eq!(cluster.conditions("poddisruptionbudgets.policy", "web"), condition);
+            assert_eq!(cluster.value("poddisruptionbudgets.policy", "web", "/status/disruptionsAllowed"), 0);
+            assert!(cluster.logged(told), "{told}");
         }
     }
 
