@@ -3,9 +3,9 @@
 //! A manifest that says nothing of capabilities leaves a container what kloop itself has: a developer's program, run as root, can do
 //! what root can. One that adds or drops some is written for a container, and starts from what container runtimes leave to one.
 
-use super::pod::{LocalPod, Member};
+use super::pod::{LocalPod, Member, Role};
 use super::volumes;
-use crate::world::{EventType, Plan, Rights};
+use crate::world::{EventType, Plan, Processes, Rights};
 use k8s_openapi::api::core::v1::{Capabilities, Container, SecurityContext};
 
 /// Capabilities by the kernel's numbers (capability.h).
@@ -76,6 +76,20 @@ pub fn rights(member: &Member) -> Result<Rights, String> {
     let Some(context) = &member.spec.security_context else { return Ok(Rights::default()) };
     let said = context.capabilities.as_ref().filter(|_| context.privileged != Some(true)).filter(|said| is_said(said));
     Ok(Rights { capabilities: said.map(left).transpose()?, no_more: context.allow_privilege_escalation == Some(false) })
+}
+
+/// Whose processes a container sees (Kubernetes, "Share Process Namespace between Containers in a Pod").
+pub fn processes(pod: &LocalPod, member: &Member) -> Processes {
+    let target = || {
+        let added = pod.spec.ephemeral_containers.iter().flatten().find(|one| one.name == member.spec.name);
+        added.and_then(|one| one.target_container_name.as_deref()).filter(|name| !name.is_empty())
+    };
+    match (pod.spec.host_pid, pod.spec.share_process_namespace) {
+        (Some(true), _) => Processes::Machine,
+        (_, Some(true)) => Processes::Shared,
+        _ if member.role == Role::Ephemeral => target().map_or(Processes::Own, |name| Processes::Of(name.into())),
+        _ => Processes::Own,
+    }
 }
 
 /// Whether any container of the pod is to find the machine's files closed to it.

@@ -57,6 +57,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         limits: resources::limits(pod, member),
         user: user::of(pod, member)?,
         rights: security::rights(member)?,
+        processes: security::processes(pod, member),
         again: containers::again(pod, member),
         stop_signal: stop_signal.unwrap_or_else(|| "SIGTERM".into()),
         script: simulate::script(&pod.object, &pod.spec, member.role),

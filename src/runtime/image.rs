@@ -10,7 +10,7 @@ use super::{folder, process, user, view};
 use crate::kinds::image::pattern::is_path;
 use crate::kinds::image::reference;
 use crate::world::plan::{Image, Start};
-use crate::world::{User, volume};
+use crate::world::{Processes, User, volume};
 use rustix::fs::{Access, access};
 use std::path::{Path, PathBuf};
 
@@ -141,6 +141,8 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         own: own(start, found.folder.clone()),
         read_only: start.files.read_only,
     });
+    // Among the machine's files `/proc` tells of the machine's processes.
+    let processes = if view.is_some() { start.processes.clone() } else { Processes::Machine };
     Ok(Launch {
         container: start.container.to_string(),
         attempt: start.attempt,
@@ -158,6 +160,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         tty: start.tty,
         user,
         rights: start.rights.clone(),
+        processes,
         hostname: if start.host_network { String::new() } else { start.hostname.to_string() },
         image: start.brought.as_ref().map(|image| image.tried()).unwrap_or_default(),
         again: start.again,

@@ -32,6 +32,7 @@ pub mod session;
 mod shim;
 pub mod simulated;
 mod sources;
+mod spaces;
 mod spawn;
 pub mod usage;
 mod user;

@@ -384,6 +384,7 @@ impl Host for Simulated {
 #[doc(hidden)]
 pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
     Start {
+        processes: Default::default(),
         pod_uid: uid.into(),
         namespace: "default".into(),
         pod: "p".into(),

@@ -4,6 +4,7 @@
 //! gives a child a session of its own, default signal dispositions and an empty signal mask without code that runs between fork and exec.
 
 use super::rights;
+use super::spaces::Space;
 use crate::world::Rights;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -85,17 +86,23 @@ pub fn spawn(program: &Program) -> io::Result<Pid> {
     Pid::from_raw(pid).ok_or_else(|| io::Error::other("posix_spawn gave no pid"))
 }
 
-/// As [`spawn`], but the child first prepares itself, in a fork of this process, says then what to execute, and waits until it may. For
+/// As [`spawn`], but the child first prepares itself, in a fork of this process (in a process
+/// namespace, if one is named), says then what to execute, and waits until it may. For
 /// processes of one thread and few pages, as shims are. Errors of the child are told when it is let [go](Waiting::go), in its words.
 pub fn fork<'a>(
+    space: Option<&Space>,
     prepare: impl FnOnce() -> Result<Program<'a>, String>,
     explain: impl FnOnce(&Program, &io::Error) -> String,
 ) -> Result<Waiting, String> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("cannot make a pipe: {error}"));
     let ((said, say), (door, word)) = (pipe()?, pipe()?);
     let parent = getpid();
-    // SAFETY: a shim has one thread, so the child has whatever the parent had, in a whole state.
-    match unsafe { libc::fork() } {
+    let forked = match space {
+        Some(space) => space.fork().map_err(|error| format!("cannot fork into a process namespace: {error}"))?,
+        // SAFETY: a shim has one thread, so the child has whatever the parent had, in a whole state.
+        None => unsafe { libc::fork() },
+    };
+    match forked {
         0 => {
             drop((said, word));
             if !dies_with(parent) {
@@ -130,7 +137,7 @@ pub fn fork<'a>(
 
 /// Closes everything else that this process has of its parent's: while it waits, nobody is to miss the end of a pipe, a connection or a
 /// lock because of it.
-fn hold_only<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>>) {
+pub fn hold_only<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>>) {
     let mut kept: Vec<u32> = kept.map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
     kept.sort_unstable();
     let close = |first: u32, last: u32| {
@@ -152,9 +159,11 @@ fn hold_only<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>>) {
 /// What a child says right before it executes its program.
 const GOING: &[u8] = b"!";
 
-/// Ends this process with its parent, from whom nobody else has heard of it yet. False when the parent has died already.
+/// Ends this process with its parent, from whom nobody else has heard of it yet. False when the parent has died already; a parent in
+/// another process namespace has no name here while it lives.
 fn dies_with(parent: Pid) -> bool {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_ok() && getppid() == Some(parent)
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
+        && getppid().is_none_or(|found| found == parent)
 }
 
 /// Waits for the word to execute. It never comes from a parent that has died.

@@ -5,6 +5,7 @@
 //! CPU time counts from a process's start: two samples make a rate. Start reading at [`of_pod`].
 
 use super::process::{self, Identity};
+use super::shim::pause;
 use super::{bury, folder};
 use crate::world::usage::{Sample, Throttling};
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ fn orphans(shim: Identity) -> Vec<Identity> {
     if !shim.lives() {
         return Vec::new();
     }
-    process::children(shim.pid).into_iter().filter_map(Identity::of).collect()
+    pause::below(shim.pid).into_iter().filter_map(Identity::of).collect()
 }
 
 fn of_container(main: Identity, others: impl Iterator<Item = Identity>) -> Option<Sample> {

@@ -9,7 +9,7 @@ use crate::world::entrance::Unbound;
 use crate::world::limits::Limits;
 use crate::world::policy::Denial;
 use crate::world::volume::{Mount, Source, Volume};
-use crate::world::{Again, Rights, User};
+use crate::world::{Again, Processes, Rights, User};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -128,6 +128,9 @@ pub struct Launch {
     /// What it may do.
     #[serde(default)]
     pub rights: Rights,
+    /// Whose processes it sees.
+    #[serde(default)]
+    pub processes: Processes,
     /// What it calls the machine; empty for its own name.
     #[serde(default)]
     pub hostname: String,

@@ -15,6 +15,7 @@ mod memory;
 pub mod plan;
 pub mod policy;
 pub mod pressure;
+pub mod processes;
 pub mod profile;
 mod refusals;
 pub mod report;
@@ -38,6 +39,7 @@ pub use facts::{
 };
 pub use fleet::Place;
 pub use plan::{Again, Effect, Event, EventType, Plan, Probe, Propagation, Rights, Script, Start, User, Verb, Write};
+pub use processes::Processes;
 pub use report::Report;
 pub use resources::{Load, NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};

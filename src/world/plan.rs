@@ -458,6 +458,8 @@ pub struct Start {
     pub user: Option<User>,
     /// What it may do.
     pub rights: Rights,
+    /// Whose processes it sees.
+    pub processes: super::Processes,
     /// Whether it is started again when it ends.
     pub again: Again,
     /// The signal that asks the container to end, `SIGTERM` unless `lifecycle.stopSignal` says otherwise.

@@ -3,6 +3,7 @@
 use super::super::limits::group::{self, Entrance};
 use super::super::limits::processes;
 use super::super::network::Gate;
+use super::super::spaces::Space;
 use super::super::wire::{Launch, View, now};
 use super::super::{folder, process::Identity, pty, spawn, user, view, volumes};
 use super::attach::Inlet;
@@ -67,7 +68,7 @@ enum Place<'a> {
         volumes: &'a [Volume],
     },
     /// In the namespaces of this process.
-    Of(i32),
+    Of(view::Other),
 }
 
 /// What a program finds when it starts.
@@ -117,6 +118,7 @@ pub fn prepare(
     mut launch: Launch,
     ground: &mut view::ground::Place,
     gate: Option<Gate>,
+    space: Option<&Space>,
 ) -> Result<Prepared, Refused> {
     tell_paths(pod, &mut launch);
     let own = Path::new(&launch.container);
@@ -154,7 +156,7 @@ pub fn prepare(
     let groups = group::make(&launch.groups)?;
     let surroundings = surroundings(&launch, &lines, &groups);
     let is_plain = matches!(place, Place::Here) && gate.is_none() && surroundings.are_plain();
-    let process = if is_plain { None } else { Some(fork(&launch.argv, &surroundings, place, gate.as_ref())?) };
+    let process = if is_plain { None } else { Some(fork(&launch.argv, &surroundings, place, gate.as_ref(), space)?) };
     // What is in them may be secret, and large.
     launch.volumes.clear();
     Ok(Prepared { launch, lines, groups, gate, process })
@@ -235,8 +237,14 @@ fn forget_older(launch: &Launch) {
 }
 
 /// Runs a command in the namespaces of a process; its errors read as those of a container runtime. With a gate, it is on its pod's network.
-pub fn run(argv: &[String], surroundings: &Surroundings, process: i32, gate: Option<&Gate>) -> Result<i32, String> {
-    let pid = fork(argv, surroundings, Place::Of(process), gate)?.go()?;
+pub fn run(
+    argv: &[String],
+    surroundings: &Surroundings,
+    process: i32,
+    gate: Option<&Gate>,
+    space: Option<&Space>,
+) -> Result<i32, String> {
+    let pid = fork(argv, surroundings, Place::Of(view::Other::of(process)?), gate, space)?.go()?;
     Ok(pid.as_raw_nonzero().get())
 }
 
@@ -250,6 +258,7 @@ fn fork(
     surroundings: &Surroundings,
     place: Place,
     gate: Option<&Gate>,
+    space: Option<&Space>,
 ) -> Result<spawn::Waiting, String> {
     let enter = || {
         // Before the view is entered, in which the groups may not be seen.
@@ -261,12 +270,13 @@ fn fork(
         match place {
             Place::Here => view::call_it(&surroundings.launch.hostname),
             Place::Own { ground, pod, message, view, volumes } => {
-                let mounts = view::begin(ground, surroundings.launch.watched.pids.is_some())?;
+                let is_counted = surroundings.launch.watched.pids.is_some();
+                let mounts = view::begin(ground, is_counted, space.is_some())?;
                 let lives = [surroundings.cwd, Path::new(surroundings.variable("HOME").unwrap_or("/"))];
                 view::enter(mounts, pod, message, lives, view, volumes)?;
                 view::call_it(&surroundings.launch.hostname);
             }
-            Place::Of(process) => view::join(process)?,
+            Place::Of(other) => view::join(&other)?,
         }
         if surroundings.launch.view.is_some() {
             processes::bound(surroundings.launch.watched.pids)?;
@@ -275,7 +285,7 @@ fn fork(
         gate.into_iter().for_each(Gate::enter);
         Ok(program)
     };
-    spawn::fork(enter, not_executed)
+    spawn::fork(space, enter, not_executed)
 }
 
 fn not_executed(program: &spawn::Program, error: &io::Error) -> String {

@@ -17,6 +17,7 @@ mod launch;
 mod lines;
 mod log;
 mod nursery;
+pub mod pause;
 mod requests;
 mod successor;
 mod tree;
@@ -34,6 +35,7 @@ use attach::{Attached, Inlet, Watched};
 use bounds::Over;
 use client::Client;
 use log::{Desk, Flow, Log, Stream};
+use pause::Pause;
 use requests::Running;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -100,6 +102,8 @@ struct Shim {
     live: Vec<Live>,
     /// Processes that wait to become the next attempts of containers that have ended.
     successors: Vec<Successor>,
+    /// The first processes of the namespaces that its containers are in.
+    pauses: Vec<Pause>,
     execs: Vec<Running>,
     attached: Vec<Attached>,
     /// What its programs ask of the pod's network comes in here.
@@ -133,6 +137,7 @@ enum Source {
     Client(u64),
     Output(i32, usize),
     Exec(i32),
+    Pause(i32),
     Attached(Watched),
     Guard(RawFd, PollFlags),
 }
@@ -154,6 +159,7 @@ impl Shim {
             record,
             live: Vec::new(),
             successors: Vec::new(),
+            pauses: Vec::new(),
             execs: Vec::new(),
             attached: Vec::new(),
             guards: Vec::new(),
@@ -193,11 +199,13 @@ impl Shim {
             self.spent.retain(|(_, until)| *until > Instant::now());
             if self.removing && self.is_empty() {
                 self.spent.clear();
+                self.end_pauses();
                 volumes::remove(&self.pod);
                 self.tell_all(&Answer::Removed);
                 return Ok(());
             }
             if self.may_leave() {
+                self.end_pauses();
                 self.record.left = true;
                 self.save();
                 self.tell_all(&Answer::Leaving);
@@ -212,7 +220,9 @@ impl Shim {
     }
 
     fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.execs.is_empty() && process::children(std::process::id() as i32).is_empty()
+        let is_pause = |pid: &i32| self.pauses.iter().any(|pause| pause.pid() == *pid);
+        let children = || process::children(std::process::id() as i32);
+        self.live.is_empty() && self.execs.is_empty() && children().iter().all(is_pause)
     }
 
     fn may_leave(&self) -> bool {
@@ -240,6 +250,10 @@ impl Shim {
         for exec in self.execs.iter().filter(|exec| exec.is_open()) {
             fds.push(PollFd::new(exec.output_fd(), PollFlags::IN));
             sources.push(Source::Exec(exec.pid()));
+        }
+        for pause in &self.pauses {
+            fds.push(PollFd::new(pause.said(), PollFlags::IN));
+            sources.push(Source::Pause(pause.pid()));
         }
         for (fd, watched) in self.watch_attached() {
             fds.push(fd);
@@ -307,6 +321,7 @@ impl Shim {
             }
             Source::Client(id) => self.hear(id),
             Source::Output(pid, at) => self.pump(pid, at),
+            Source::Pause(pid) => self.hear_pause(pid),
             Source::Attached(watched) => self.serve_attached(&watched),
             Source::Guard(fd, told) => {
                 self.guards.retain_mut(|guard| guard.fd().as_raw_fd() != fd || guard.serve(told));
@@ -357,6 +372,7 @@ impl Shim {
                 let exec = self.execs.remove(at);
                 self.exec_done(exec, status);
             } else {
+                self.forget_pause(pid);
                 self.forget_successor(pid);
             }
         }

@@ -7,7 +7,8 @@ use super::super::wire::{
     Answer, Container, Envelope, Exec, ExecOutcome, Group, Launch, Request, Session, SoftBounds, State, Stopping, now,
 };
 use super::super::{pty, spawn, view, volumes};
-use super::launch::{self, Refused, Started, Surroundings};
+use super::launch::{self, Prepared, Refused, Started, Surroundings};
+use super::pause::{self, Pause};
 use super::successor::Expected;
 use super::{Live, Shim, tree};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -158,8 +159,14 @@ impl Shim {
         }
         volumes::lay_out(&self.pod, &launch.volumes).map_err(|message| Refused { reason: "FailedMount", message })?;
         let gate = self.gate();
-        let prepared = launch::prepare(&self.pod, launch, &mut self.ground, gate)?;
+        let prepared = self.prepare(launch, gate)?;
         Ok((prepared.go()?, next))
+    }
+
+    /// Prepares an attempt, in the process namespace that it belongs to.
+    pub(super) fn prepare(&mut self, launch: Launch, gate: Option<Gate>) -> Result<Prepared, Refused> {
+        let space = pause::space(&mut self.pauses, &mut self.ground, &launch.container, &launch.processes);
+        launch::prepare(&self.pod, launch, &mut self.ground, gate, space)
     }
 
     fn stop(&mut self, client: u64, name: &str, attempt: u32, grace: u64) {
@@ -292,7 +299,8 @@ impl Shim {
         }
         let groups = &group::make(&launch.groups)?;
         let surroundings = Surroundings { launch, env: &env, cwd, stdio, terminal, groups };
-        let pid = launch::run(argv, &surroundings, process.pid, gate.as_ref())?;
+        let space = self.pause_of(&self.live[at]).map(Pause::space);
+        let pid = launch::run(argv, &surroundings, process.pid, gate.as_ref(), space)?;
         self.keep_guard(gate);
         Identity::of(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }

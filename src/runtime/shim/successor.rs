@@ -6,7 +6,7 @@
 
 use super::super::process::Identity;
 use super::super::wire::Launch;
-use super::launch::{self, Prepared};
+use super::launch::Prepared;
 use super::{Live, Shim};
 use crate::world::Again;
 use crate::world::volume::{self, Source, Volume};
@@ -88,7 +88,7 @@ impl Shim {
         let Some(expected) = ended.next.take().filter(|_| is_likely) else { return false };
         let gate = self.gate();
         // What fails now will fail again when the start comes, and is told then.
-        let prepared = launch::prepare(&self.pod, expected.launch.clone(), &mut self.ground, gate).ok();
+        let prepared = self.prepare(expected.launch.clone(), gate).ok();
         let process = |prepared: &Prepared| prepared.pid().and_then(Identity::of);
         let Some((prepared, process)) = prepared.and_then(|one| process(&one).map(|process| (one, process))) else {
             return false;

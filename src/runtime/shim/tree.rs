@@ -48,10 +48,15 @@ impl Shim {
             let is_exec = self.execs.iter().any(|exec| exec.pid() == pid && !exec.is_of(&live.name));
             is_main || is_exec || self.successors.iter().any(|successor| successor.pid() == pid)
         };
-        let alone = self.live.iter().all(|other| other.end.is_some() || other.name == live.name);
+        let pause = self.pause_of(live);
+        let is_pause = |pid: i32| self.pauses.iter().any(|pause| pause.pid() == pid);
+        let inside = pause.map(|pause| process::children(pause.pid())).unwrap_or_default();
+        let alone = pause.is_some() && !Shim::shares_space(live)
+            || self.live.iter().all(|other| other.end.is_some() || other.name == live.name);
         let strangers = process::children(std::process::id() as i32)
             .into_iter()
-            .filter(|pid| !is_known(*pid))
+            .filter(|pid| !is_known(*pid) && !is_pause(*pid))
+            .chain(inside)
             .filter_map(process::stat);
         strangers.filter(|stat| alone || self.belongs(stat, live)).collect()
     }

@@ -5,11 +5,11 @@
 //! the next one who needs a ground lays a new one.
 
 use super::mounted::{self, Mounted};
-use super::{among_own_users, devices, said, separate};
+use super::{among_own_users, devices, said, separate, show_processes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, WaitOptions, geteuid, waitpid};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -40,6 +40,14 @@ impl Place {
             self.0 = Ground::lay().ok();
         }
         self.0.as_ref()
+    }
+
+    /// Takes this process where it has the rights that an ordinary user needs for namespaces.
+    pub fn enter_users(&mut self) {
+        self.now();
+        let Some(users) = self.0.as_mut().and_then(|ground| ground.users.take()) else { return };
+        // Whoever cannot get there begins namespaces without it, and is told.
+        let _ = move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User));
     }
 
     /// What a forked process makes of its parent's: it hears itself of changes from now on.
@@ -102,19 +110,24 @@ impl Ground {
     }
 
     /// Takes this process there, with mounts that nobody else has; `counted`: also with a user namespace that nobody else has, where an
-    /// ordinary user needs one at all.
-    pub fn enter(&self, counted: bool) -> Result<(), String> {
+    /// ordinary user needs one at all; `has_space`: it is in a process namespace other than the machine's.
+    pub fn enter(&self, counted: bool, has_space: bool) -> Result<(), String> {
         if let Some(users) = &self.users {
             move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))
                 .map_err(said("enter the user namespace"))?;
         }
         move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount))
             .map_err(said("enter the mount namespace"))?;
-        if counted && self.users.is_some() {
-            return among_own_users();
+        let is_counted = counted && !geteuid().is_root();
+        if has_space || !is_counted {
+            // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(said("have mounts of its own"))?;
         }
-        // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
-        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(said("have mounts of its own"))
+        if has_space {
+            // Before it is among its own users, who may not: the process namespace belongs to those that it began among.
+            show_processes()?;
+        }
+        if is_counted { among_own_users() } else { Ok(()) }
     }
 }
 

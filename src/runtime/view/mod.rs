@@ -45,14 +45,24 @@ const SPACES: [(&str, ThreadNameSpaceType); 3] = [
 pub const TRY: &str = "try-view";
 
 /// Takes this process, which has one thread and is about to become a container, among mounts of its own: those of a ground, or from
-/// nothing. `counted`: its user namespace, if it needs one, is nobody else's, so that its processes are counted apart. What is mounted
-/// on the machine.
-pub fn begin(ground: Option<&Ground>, counted: bool) -> Result<Vec<Mounted>, String> {
+/// nothing. `counted`: its user namespace, if it needs one, is nobody else's, so that its processes are counted apart. `has_space`: it is
+/// in a process namespace other than the machine's. Gives what is mounted on the machine.
+pub fn begin(ground: Option<&Ground>, counted: bool, has_space: bool) -> Result<Vec<Mounted>, String> {
     if let Some(ground) = ground {
-        return ground.enter(counted).map(|()| ground.mounts());
+        return ground.enter(counted, has_space).map(|()| ground.mounts());
     }
     let mounts = mounted::all();
-    ground::prepare().map(|()| mounts)
+    ground::prepare()?;
+    if has_space {
+        show_processes()?;
+    }
+    Ok(mounts)
+}
+
+/// Has `/proc` tell of the processes in this process's own namespace.
+fn show_processes() -> Result<(), String> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None).map_err(said("mount /proc"))
 }
 
 /// Gives this process, which has begun, its view. `message` is the file in its pod's folder that it also finds where it is to leave its
@@ -118,10 +128,24 @@ pub fn keep(process: i32) -> Option<OwnedFd> {
     (number(&theirs) != number(&ours)).then_some(theirs)
 }
 
-/// Takes this process, which has one thread, into the namespaces of another one.
-pub fn join(process: i32) -> Result<(), String> {
-    let pid = Pid::from_raw(process).ok_or("no process")?;
-    let fd = pidfd_open(pid, PidfdFlags::empty()).map_err(said("open the container's process"))?;
+/// A process whose namespaces are to be joined. A process namespace of our own may not know its number.
+pub struct Other {
+    process: i32,
+    fd: OwnedFd,
+}
+
+impl Other {
+    /// The process of this number.
+    pub fn of(process: i32) -> Result<Other, String> {
+        let pid = Pid::from_raw(process).ok_or("no process")?;
+        let fd = pidfd_open(pid, PidfdFlags::empty()).map_err(said("open the container's process"))?;
+        Ok(Other { process, fd })
+    }
+}
+
+/// Takes this process, which has one thread, into the namespaces of another one, but for that of its processes.
+pub fn join(other: &Other) -> Result<(), String> {
+    let Other { process, fd } = other;
     let space = |whose: &str, name: &str| fs::read_link(format!("/proc/{whose}/ns/{name}")).ok();
     let differs = |name: &str| space("self", name) != space(&process.to_string(), name);
     let spaces =
@@ -152,7 +176,7 @@ pub fn attempt() -> ExitCode {
 /// Mounts of its own for this process; the machine's keep coming in and none goes out.
 fn separate() -> Result<(), String> {
     // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
-    if !geteuid().is_root() || unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_err() {
+    if unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_err() {
         among_own_users()?;
     }
     let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
