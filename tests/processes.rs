@@ -28,6 +28,7 @@ mod profiles;
 mod ready_images;
 mod rollouts;
 mod security;
+mod spaces;
 mod static_pods;
 mod terminals;
 mod users;

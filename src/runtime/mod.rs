@@ -1,8 +1,8 @@
 //! The machine: processes, their logs, their probes; and a twin of it that only pretends.
 //!
 //! Knows: how an image becomes a command, how a process is started, watched, logged and ended with all that it started.
-//! Four kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
-//! the gateway (`network/gateway/`), which does too; and the containers' own. Shims are forked from a nursery, this same binary run as `kloop shim`.
+//! Five kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
+//! the gateway (`network/gateway/`), which does too; a container's pause (`shim/pause.rs`); and the containers' own. Shims are forked from a nursery, this same binary run as `kloop shim`.
 //! Files and volumes are [`volumes`] on disk and a container's [`view`] of them.
 //! The only room that touches processes, and the only one in which `unsafe` may stand.
 //! Never: decides what should run; that comes as an [`Effect`](crate::world::Effect), and what became of it goes back as a

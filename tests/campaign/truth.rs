@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// How every workload begins. Descriptor 9 holds the lock and is not passed on.
+/// How every workload begins. Descriptor 9 holds the lock and is not passed on. Its number is that of its process namespace, which the next
+/// life may have again; when it was born is known to nobody else.
 const OPENING: &str = r#"
 exec 9>>"/truth/$POD"
 flock -n 9 || echo "double $$" >&9
-echo "start $$" >&9
+read -r stat < /proc/$$/stat; set -- $stat
+echo "start $$ ${22}" >&9
 "#;
 
 /// What comes before every server, and has to: it says so in a file beside.
@@ -67,7 +69,10 @@ pub fn beginnings(cluster: &Cluster, uid: &str) -> usize {
 /// One life of a container, as it told it.
 #[derive(Debug, Default)]
 pub struct Life {
+    /// In its process namespace.
     pub pid: u32,
+    /// In ticks of the kernel.
+    pub born: u32,
     pub end: Option<i32>,
 }
 
@@ -93,7 +98,7 @@ pub fn lives(cluster: &Cluster) -> BTreeMap<String, Vec<Life>> {
                 let words: Vec<&str> = line.split(' ').collect();
                 let number = |at: usize| words[at].parse::<u32>().expect("a number");
                 match words[0] {
-                    "start" => lives.push(Life { pid: number(1), end: None }),
+                    "start" => lives.push(Life { pid: number(1), born: number(2), end: None }),
                     "end" => lives.last_mut().expect("it began").end = Some(number(2) as i32),
                     "early" => panic!("a server began before its init container: {}", path.display()),
                     _ => panic!("two processes of one container lived at once: {}\n{text}", path.display()),
@@ -104,8 +109,19 @@ pub fn lives(cluster: &Cluster) -> BTreeMap<String, Vec<Life>> {
         .collect()
 }
 
-/// Whether the process of this life still lives: the pid may belong to somebody else by now.
+/// Whether the process of this life still lives.
 pub fn still_lives(uid: &str, life: &Life) -> bool {
-    let environment = fs::read(format!("/proc/{}/environ", life.pid)).unwrap_or_default();
-    is_alive(life.pid) && String::from_utf8_lossy(&environment).contains(uid)
+    let read = |pid: u32, file: &str| {
+        String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()).into_owned()
+    };
+    let is_it = |pid: &u32| {
+        let status = read(*pid, "status");
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+        let stat = read(*pid, "stat");
+        let born = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(19)).unwrap_or_default();
+        numbers.split_whitespace().next_back() == Some(&*life.pid.to_string()) && born == life.born.to_string()
+    };
+    let everybody = fs::read_dir("/proc").expect("/proc").flatten();
+    let mut pids = everybody.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.any(|pid| is_it(&pid) && is_alive(pid) && read(pid, "environ").contains(uid))
 }

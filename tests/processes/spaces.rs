@@ -1,0 +1,76 @@
+//! Whose processes containers see, and what becomes of them all when the first one ends.
+
+use super::{on_host_files, pod_with};
+use crate::cluster::{Cluster, is_alive, signal};
+use std::fs;
+
+const STAYS: &str = "exec sleep 1000";
+
+/// One cluster of whoever runs the tests, and one of an ordinary user.
+fn clusters() -> Vec<Cluster> {
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root { vec![Cluster::new(), Cluster::of_user(65534)] } else { vec![Cluster::new()] }
+}
+
+/// Of two containers, `main` and `beside`.
+fn pod(name: &str, spec: &str) -> String {
+    let beside = "  - {name: beside, image: busybox, command: [sleep, '1000']}\n";
+    pod_with(name, &format!("terminationGracePeriodSeconds: 5{spec}"), "", STAYS) + beside
+}
+
+/// The process namespace of a container, as it tells it itself.
+fn space(cluster: &Cluster, pod: &str, container: &str) -> String {
+    cluster.ok(&format!("exec {pod} -c {container} -- readlink /proc/self/ns/pid"))
+}
+
+#[test]
+fn a_container_sees_the_processes_that_its_pod_says() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let machines = pod("files", "");
+        let manifests = [pod("own", ""), pod("shared", ", shareProcessNamespace: true"), pod("hosted", ", hostPID: true")];
+        cluster.apply(&[&manifests.join("---\n"), "---\n", &on_host_files(&machines)].concat());
+        cluster.ok("wait --for=condition=Ready pod --all --timeout=30s");
+        let machine = fs::read_link("/proc/self/ns/pid").expect("a link").display().to_string() + "\n";
+        let [main, beside] = ["main", "beside"].map(|name| space(&cluster, "own", name));
+        assert!(main != beside && main != machine && beside != machine, "{main}{beside}{machine}");
+        let [main, beside] = ["main", "beside"].map(|name| space(&cluster, "shared", name));
+        assert!(main == beside && main != machine, "{main}{beside}{machine}");
+        assert_eq!(space(&cluster, "hosted", "main"), machine);
+        assert_eq!(space(&cluster, "files", "main"), machine, "/proc is the machine's there");
+        let seen = cluster.ok("exec own -- sh -c 'cd /proc; echo [0-9]*'");
+        assert_eq!(seen.split_whitespace().count(), 3, "the pause, its program, and this shell: {seen}");
+        let seen = cluster.ok("debug own --image=busybox --target=main -q --attach -- sh -c 'readlink /proc/self/ns/pid'");
+        assert_eq!(seen.lines().last().map(|line| format!("{line}\n")), Some(space(&cluster, "own", "main")));
+    }
+}
+
+#[test]
+fn what_is_sent_to_the_first_process_reaches_the_program() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        cluster.apply(&pod("own", ""));
+        cluster.ok("wait --for=condition=Ready pod/own --timeout=30s");
+        cluster.ok("exec own -- sh -c 'kill 1'");
+        let ended = "{.status.containerStatuses[?(@.name=='main')].lastState.terminated.exitCode}";
+        cluster.until_reads("pod/own", ended, "143");
+        cluster.ok("delete pod own");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
+fn a_shim_that_dies_takes_everything_along_though_nobody_looks() {
+    for cluster in clusters() {
+        let mut plane = cluster.watch();
+        cluster.apply(&pod_with("family", "", "", "(setsid setsid sleep 1000 &) ; exec sleep 1000"));
+        cluster.ok("wait --for=condition=Ready pod/family --timeout=30s");
+        let main = cluster.pid("family");
+        let stat = fs::read_to_string(format!("/proc/{main}/stat")).expect("it runs");
+        let shim = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok()).expect("its parent");
+        plane.end("KILL");
+        signal(shim, "KILL");
+        cluster.until("its shim has gone", || !is_alive(shim));
+        cluster.until("all of it has gone", || cluster.processes().is_empty());
+    }
+}
