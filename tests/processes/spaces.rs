@@ -23,12 +23,20 @@ fn space(cluster: &Cluster, pod: &str, container: &str) -> String {
     cluster.ok(&format!("exec {pod} -c {container} -- readlink /proc/self/ns/pid"))
 }
 
+/// What a shell says that runs a script behind these words.
+fn shell(cluster: &Cluster, words: &[&str], script: &str) -> String {
+    let said = cluster.run(&[words, &["--", "sh", "-c", script]].concat(), "");
+    assert_eq!(said.code, 0, "{words:?}: {}", said.err);
+    said.out
+}
+
 #[test]
 fn a_container_sees_the_processes_that_its_pod_says() {
     for cluster in clusters() {
         let _plane = cluster.watch();
         let machines = pod("files", "");
-        let manifests = [pod("own", ""), pod("shared", ", shareProcessNamespace: true"), pod("hosted", ", hostPID: true")];
+        let manifests =
+            [pod("own", ""), pod("shared", ", shareProcessNamespace: true"), pod("hosted", ", hostPID: true")];
         cluster.apply(&[&manifests.join("---\n"), "---\n", &on_host_files(&machines)].concat());
         cluster.ok("wait --for=condition=Ready pod --all --timeout=30s");
         let machine = fs::read_link("/proc/self/ns/pid").expect("a link").display().to_string() + "\n";
@@ -38,10 +46,13 @@ fn a_container_sees_the_processes_that_its_pod_says() {
         assert!(main == beside && main != machine, "{main}{beside}{machine}");
         assert_eq!(space(&cluster, "hosted", "main"), machine);
         assert_eq!(space(&cluster, "files", "main"), machine, "/proc is the machine's there");
-        let seen = cluster.ok("exec own -- sh -c 'cd /proc; echo [0-9]*'");
+        let seen = shell(&cluster, &["exec", "own", "-c", "main"], "cd /proc; echo [0-9]*");
         assert_eq!(seen.split_whitespace().count(), 3, "the pause, its program, and this shell: {seen}");
-        let seen = cluster.ok("debug own --image=busybox --target=main -q --attach -- sh -c 'readlink /proc/self/ns/pid'");
-        assert_eq!(seen.lines().last().map(|line| format!("{line}\n")), Some(space(&cluster, "own", "main")));
+        let joining = ["debug", "own", "--image=busybox", "--target=main", "-c", "joining", "-q", "--attach=false"];
+        shell(&cluster, &joining, STAYS);
+        let runs = "{.status.ephemeralContainerStatuses[0].state.running.startedAt}";
+        cluster.until("it has joined", || !cluster.read("pod/own", runs).is_empty());
+        assert_eq!(space(&cluster, "own", "joining"), space(&cluster, "own", "main"));
     }
 }
 
@@ -51,7 +62,7 @@ fn what_is_sent_to_the_first_process_reaches_the_program() {
         let _plane = cluster.watch();
         cluster.apply(&pod("own", ""));
         cluster.ok("wait --for=condition=Ready pod/own --timeout=30s");
-        cluster.ok("exec own -- sh -c 'kill 1'");
+        shell(&cluster, &["exec", "own", "-c", "main"], "kill 1");
         let ended = "{.status.containerStatuses[?(@.name=='main')].lastState.terminated.exitCode}";
         cluster.until_reads("pod/own", ended, "143");
         cluster.ok("delete pod own");
@@ -62,7 +73,7 @@ fn what_is_sent_to_the_first_process_reaches_the_program() {
 #[test]
 fn a_shim_that_dies_takes_everything_along_though_nobody_looks() {
     for cluster in clusters() {
-        let mut plane = cluster.watch();
+        let plane = cluster.watch();
         cluster.apply(&pod_with("family", "", "", "(setsid setsid sleep 1000 &) ; exec sleep 1000"));
         cluster.ok("wait --for=condition=Ready pod/family --timeout=30s");
         let main = cluster.pid("family");
