@@ -59,7 +59,7 @@ impl Space {
                 if forked == Ok(0) {
                     return forked;
                 }
-                let _ = write(&tell, &forked.map_or_else(|error| -error.raw_os_error(), |pid| pid).to_ne_bytes());
+                let _ = write(&tell, &forked.unwrap_or_else(|error| -error.raw_os_error()).to_ne_bytes());
                 // SAFETY: ends the process without running anything that belongs to its parent.
                 unsafe { libc::_exit(0) }
             }
