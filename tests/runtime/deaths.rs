@@ -12,8 +12,10 @@ fn a_new_control_plane_finds_everything_as_it_is() {
     });
     let pid = rig.running("stays", 0);
     rig.start(script("stays", 0, "exec sleep 1000"));
+    let scratch = rig.pod("ends").join("goes/scratch");
+    eventually("the other one has its folder, too", || scratch.is_dir());
     rig.machine = None;
-    fs::write(rig.pod("ends").join("goes/scratch/go"), "").expect("written");
+    fs::write(scratch.join("go"), "").expect("written");
     eventually("its end is recorded", || {
         folder::read_record(&rig.pod("ends"))
             .is_some_and(|record| record.containers.values().any(|known| known.ended().is_some()))
