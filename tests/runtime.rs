@@ -7,7 +7,7 @@ use kloop::object::{Str, Time};
 use kloop::runtime::image::Environment;
 use kloop::runtime::simulated::a_start;
 use kloop::runtime::{Host, Machine, folder, process};
-use kloop::world::plan::Start;
+use kloop::world::start::Start;
 use kloop::world::{ContainerState, Effect, Ended, Report};
 use std::collections::BTreeSet;
 use std::fs;

@@ -5,7 +5,8 @@ use super::{command, sources, start};
 use crate::kinds::image::{Image as Stored, RESOURCE, pattern};
 use crate::kinds::typed;
 use crate::object::{Key, Object, Str};
-use crate::world::{Effect, Plan, Row, Start, World, plan};
+use crate::world::start::{Build, Image as Brought};
+use crate::world::{Effect, Plan, Row, Start, World};
 use std::cmp::Reverse;
 
 /// What one Image object says, for one container.
@@ -64,10 +65,10 @@ impl Image {
     }
 
     /// What the machine needs of it to start the container, with these variables.
-    pub fn start(&self, env: &[(String, String)]) -> plan::Image {
+    pub fn start(&self, env: &[(String, String)]) -> Brought {
         let expanded = |words: &[String]| words.iter().map(|word| command::expand(word, env)).collect();
         let spec = &self.stored.spec;
-        plan::Image {
+        Brought {
             name: self.stored.metadata.name.clone().unwrap_or_default().into(),
             state: self.state.clone(),
             entrypoint: spec.entrypoint.as_deref().map(expanded),
@@ -75,7 +76,7 @@ impl Image {
             folder: self.folder.clone(),
             user: spec.user.clone(),
             sources: Str::default(),
-            build: spec.build.as_ref().map(|build| plan::Build {
+            build: spec.build.as_ref().map(|build| Build {
                 command: expanded(&build.command),
                 folder: build.working_dir.as_deref().map(|path| self.in_folder(path)).or_else(|| self.folder.clone()),
                 env: self.env().collect(),
@@ -104,7 +105,7 @@ impl Image {
 }
 
 /// What the machine needs of the container's Image object, if there is one, with these variables.
-pub fn brought(pod: &LocalPod, image: &Image, env: &[(String, String)]) -> plan::Image {
+pub fn brought(pod: &LocalPod, image: &Image, env: &[(String, String)]) -> Brought {
     let mut brought = image.start(env);
     if let Some(sources) = sources::settled(pod.world, image.name()) {
         if let Some(build) = &mut brought.build {
@@ -170,7 +171,7 @@ pub fn with_new_sources(pod: &LocalPod, member: &Member) -> Option<String> {
 }
 
 /// What the image is now for a container whose watched files have changed, if it has to be built before the container is ended.
-fn unbuilt(pod: &LocalPod, member: &Member) -> Option<plan::Image> {
+fn unbuilt(pod: &LocalPod, member: &Member) -> Option<Brought> {
     let of_now = of(pod.world, member.spec.image.as_deref()?)?;
     let brought = brought(pod, &of_now, &[]);
     let build = brought.build.as_ref()?;

@@ -16,7 +16,7 @@ use crate::runtime::capacity::Capacity;
 use crate::runtime::image::{Environment, resolve};
 use crate::runtime::simulated::Simulated;
 use crate::store::Store;
-use crate::world::plan::Start;
+use crate::world::start::Start;
 use crate::world::{ContainerFacts, ContainerState, Ended, PodFacts, World};
 use jiff::SignedDuration;
 use serde_json::Value;

@@ -12,7 +12,7 @@ use super::{folder, spawn, wire};
 use crate::object::{Str, Time};
 use crate::world::Report;
 use crate::world::facts::{BuildStage, Built};
-use crate::world::plan::{Build, Image, Start};
+use crate::world::start::{Build, Image, Start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;

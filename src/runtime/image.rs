@@ -9,7 +9,7 @@ use super::wire::{Launch, View};
 use super::{folder, process, user, view};
 use crate::kinds::image::pattern::is_path;
 use crate::kinds::image::reference;
-use crate::world::plan::{Image, Start};
+use crate::world::start::{Image, Start};
 use crate::world::{Processes, User, volume};
 use rustix::fs::{Access, access};
 use std::path::{Path, PathBuf};

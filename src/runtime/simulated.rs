@@ -5,7 +5,8 @@
 
 use super::Host;
 use crate::object::{Str, Time};
-use crate::world::plan::{Probe, Start};
+use crate::world::plan::Probe;
+use crate::world::start::Start;
 use crate::world::{
     ContainerFacts, ContainerState, Effect, Ended, PodFacts, ProbeKind, Report, Sources, Stopping, Verdict,
 };
@@ -421,7 +422,7 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::plan::Script;
+    use crate::world::start::Script;
 
     fn at(second: i64) -> Time {
         Time::from_second(second).expect("a time")

@@ -15,7 +15,6 @@ mod memory;
 pub mod plan;
 pub mod policy;
 pub mod pressure;
-pub mod processes;
 pub mod profile;
 mod refusals;
 pub mod report;
@@ -24,6 +23,7 @@ pub mod row;
 mod select;
 mod staged;
 pub mod stance;
+pub mod start;
 pub mod storage;
 pub mod terms;
 pub mod usage;
@@ -38,13 +38,13 @@ pub use facts::{
     Stopping, Verdict, Watched,
 };
 pub use fleet::Place;
-pub use plan::{Again, Effect, Event, EventType, Plan, Probe, Propagation, Rights, Script, Start, User, Verb, Write};
-pub use processes::Processes;
+pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Verb, Write};
 pub use report::Report;
 pub use resources::{Load, NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};
 pub use select::{SERVICE_NAME, SLICES};
 pub use stance::{Sort, Stance, Strength};
+pub use start::{Again, Processes, Rights, Script, Start, User};
 pub use wishes::wishes;
 pub use workload::{Counts, WorkloadFields};
 

@@ -6,8 +6,9 @@ use super::facts::{
     Stopping, Throttled, Verdict, Watched,
 };
 use super::limits::{Limits, Storage};
-use super::plan::{Effect, Globs, Start};
+use super::plan::{Effect, Globs};
 use super::policy::Denial;
+use super::start::Start;
 use super::usage::{Sample, Usage};
 use super::volume::fingerprint;
 use crate::kinds::image::RESOURCE;

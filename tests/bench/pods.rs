@@ -6,7 +6,7 @@ use kloop::object::Time;
 use kloop::runtime::image::Environment;
 use kloop::runtime::simulated::a_start;
 use kloop::runtime::{Host, Machine};
-use kloop::world::plan::Start;
+use kloop::world::start::Start;
 use kloop::world::volume::View;
 use kloop::world::{ContainerState, Effect, Report};
 use std::path::Path;
