@@ -118,7 +118,7 @@ pub struct Watched {
 /// The last build of an image's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Built {
-    /// What it is made of ([`Build::inputs`](super::plan::Build)).
+    /// What it is made of ([`Build::inputs`](super::start::Build)).
     pub inputs: String,
     /// How far it is.
     pub stage: BuildStage,
