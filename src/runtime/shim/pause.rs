@@ -124,7 +124,9 @@ pub fn space<'a>(
         // There is nothing to join where the other one sees the machine's.
         None if matches!(processes, Processes::Of(_)) => return None,
         None => {
-            ground.enter_users();
+            if !ground.enter_users() {
+                return None;
+            }
             pauses.push(Pause::begin(of.map(str::to_owned))?);
             pauses.len() - 1
         }

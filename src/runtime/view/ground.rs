@@ -4,6 +4,7 @@
 //! A container that begins with it saves more than half of what its view costs. When something is mounted or unmounted on the machine,
 //! the next one who needs a ground lays a new one.
 
+use super::super::spaces::Space;
 use super::mounted::{self, Mounted};
 use super::{among_own_users, devices, said, separate, show_processes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +21,8 @@ pub struct Ground {
     users: Option<OwnedFd>,
     mounts: OwnedFd,
     machine: Machine,
+    /// Whether a process namespace can be had, and `/proc` tell of it.
+    has_spaces: bool,
 }
 
 /// What is mounted on the machine, and a descriptor that tells when that changes.
@@ -42,12 +45,13 @@ impl Place {
         self.0.as_ref()
     }
 
-    /// Takes this process where it has the rights that an ordinary user needs for namespaces.
-    pub fn enter_users(&mut self) {
-        self.now();
-        let Some(users) = self.0.as_mut().and_then(|ground| ground.users.take()) else { return };
-        // Whoever cannot get there begins namespaces without it, and is told.
-        let _ = move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User));
+    /// Takes this process where it has the rights that process namespaces need. False where they cannot be had.
+    pub fn enter_users(&mut self) -> bool {
+        if !self.now().is_some_and(|ground| ground.has_spaces) {
+            return false;
+        }
+        let users = self.0.as_mut().and_then(|ground| ground.users.take());
+        users.is_none_or(|users| move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User)).is_ok())
     }
 
     /// What a forked process makes of its parent's: it hears itself of changes from now on.
@@ -72,9 +76,18 @@ impl Ground {
         match unsafe { libc::fork() } {
             0 => {
                 drop((ready, release));
+                // SAFETY: a disposition that runs no code: a nursery does not wait for its children, this one does.
+                unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
                 rustix::process::umask(Mode::from_raw_mode(0o022));
-                let laid = std::panic::catch_unwind(|| prepare().is_ok()).unwrap_or(false);
-                let _ = rustix::io::write(&done, if laid { b"1" } else { b"0" });
+                let laid = std::panic::catch_unwind(|| (prepare().is_ok(), has_spaces()));
+                let _ = rustix::io::write(
+                    &done,
+                    match laid {
+                        Ok((true, true)) => b"2",
+                        Ok((true, false)) => b"1",
+                        _ => b"0",
+                    },
+                );
                 let _ = rustix::io::read(&hold, &mut [0; 1]);
                 // SAFETY: ends the child without running anything that belongs to the parent.
                 unsafe { libc::_exit(0) }
@@ -83,8 +96,10 @@ impl Ground {
                 drop((done, hold));
                 let child = Pid::from_raw(child).filter(|_| child > 0).ok_or("cannot fork")?;
                 let mut word = [0];
-                let laid = matches!(rustix::io::read(&ready, &mut word), Ok(1)) && word == *b"1";
-                let ground = if laid { Ground::of(child, machine) } else { Err("no namespace can be had".into()) };
+                let laid = matches!(rustix::io::read(&ready, &mut word), Ok(1)) && word != *b"0";
+                let has_spaces = word == *b"2";
+                let ground =
+                    if laid { Ground::of(child, machine, has_spaces) } else { Err("no namespace can be had".into()) };
                 drop(release);
                 // Where children are not waited for, as in a nursery, this only waits for its end.
                 let _ = waitpid(Some(child), WaitOptions::empty());
@@ -93,7 +108,7 @@ impl Ground {
         }
     }
 
-    fn of(process: Pid, machine: Machine) -> Result<Ground, String> {
+    fn of(process: Pid, machine: Machine, has_spaces: bool) -> Result<Ground, String> {
         let space = |name: &str| {
             let path = format!("/proc/{}/ns/{name}", process.as_raw_nonzero());
             openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(said("open a namespace"))
@@ -101,7 +116,7 @@ impl Ground {
         let users = |whose: &str| fs::read_link(format!("/proc/{whose}/ns/user")).ok();
         let has_own = users("self") != users(&process.as_raw_nonzero().to_string());
         let users = if has_own { Some(space("user")?) } else { None };
-        Ok(Ground { users, mounts: space("mnt")?, machine })
+        Ok(Ground { users, mounts: space("mnt")?, machine, has_spaces })
     }
 
     /// What is mounted where.
@@ -141,6 +156,19 @@ impl Machine {
 
 fn table() -> Result<OwnedFd, String> {
     openat(CWD, "/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(said("see the mounts"))
+}
+
+/// Whether a process namespace can be had among the mounts of this process. A sandbox may hide parts of `/proc`, and then it cannot be
+/// mounted anew.
+fn has_spaces() -> bool {
+    let Ok(child) = Space::New.fork() else { return false };
+    if child == 0 {
+        let shows = separate().and_then(|()| show_processes()).is_ok();
+        // SAFETY: ends the child without running anything that belongs to the parent.
+        unsafe { libc::_exit(if shows { 0 } else { 1 }) }
+    }
+    let ended = waitpid(Pid::from_raw(child), WaitOptions::empty()).ok().flatten();
+    ended.is_some_and(|(_, status)| status.exit_status() == Some(0))
 }
 
 /// Gives this process what a ground has: namespaces of its own, and containers' devices.
