@@ -85,3 +85,23 @@ fn a_shim_that_dies_takes_everything_along_though_nobody_looks() {
         cluster.until("all of it has gone", || cluster.processes().is_empty());
     }
 }
+
+#[test]
+fn where_proc_cannot_be_mounted_anew_containers_see_the_machines_processes() {
+    let cluster = clusters().pop().expect("an ordinary user's");
+    let hide = "mount -t tmpfs none /proc/fs";
+    let mut probe = cluster.program("unshare");
+    if !probe.args(["-r", "-m", "sh", "-c", hide]).output().is_ok_and(|done| done.status.success()) {
+        return eprintln!("SKIPPED: no namespaces can be had here");
+    }
+    let mut plane = cluster.program("unshare");
+    let begin = format!("{hide} && exec \"$0\" reconcile --watch");
+    plane.args(["-r", "-m", "sh", "-c", &begin, env!("CARGO_BIN_EXE_kloop")]);
+    cluster.apply(&pod("own", ""));
+    let _plane = cluster.background_program(plane);
+    cluster.ok("wait --for=condition=Ready pod/own --timeout=30s");
+    let machine = fs::read_link("/proc/self/ns/pid").expect("a link").display().to_string() + "\n";
+    assert_eq!(space(&cluster, "own", "main"), machine);
+    cluster.ok("delete pod own");
+    cluster.nothing_is_left();
+}
