@@ -7,7 +7,7 @@ use super::policy::{Denial, Policy};
 use super::pressure::Pressure;
 use super::refusals::Refusal;
 use super::usage::{Sample, Throttling, Usage};
-use crate::object::{Key, Object, Str, Time};
+use crate::object::{Key, Object, Resource, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -211,6 +211,48 @@ impl PodFacts {
     /// Whether a process of it runs.
     pub fn runs(&self) -> bool {
         self.containers.values().any(|one| matches!(one.state, ContainerState::Running { .. }))
+    }
+
+    /// Whether a container is held back by its CPU limit of which no event has told.
+    pub fn is_to_be_told_throttled(&self) -> bool {
+        self.containers.values().any(|known| known.throttled == Throttled::Untold)
+    }
+
+    /// The pod's key.
+    pub fn key(&self) -> Key {
+        Key::new(Resource("pods"), &self.namespace, &self.name)
+    }
+}
+
+impl ContainerFacts {
+    /// An attempt of which nothing more is known.
+    pub fn new(attempt: u32, state: ContainerState) -> ContainerFacts {
+        ContainerFacts {
+            attempt,
+            state,
+            stopping: None,
+            last: None,
+            image: String::new(),
+            refusals: 0,
+            limits: None,
+            resizing: None,
+            resize_error: None,
+            probes: Default::default(),
+            throttled: Throttled::No,
+        }
+    }
+
+    /// How the attempt ended, if it has.
+    pub fn ended(&self) -> Option<&Ended> {
+        match &self.state {
+            ContainerState::Ended(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
+    /// Whether the attempt is over, by its end or by its refusal.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, ContainerState::Ended(_) | ContainerState::Refused { .. })
     }
 }
 

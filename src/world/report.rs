@@ -409,48 +409,6 @@ impl PodFacts {
         }
         self.measured = Some(at);
     }
-
-    /// Whether a container is held back by its CPU limit of which no event has told.
-    pub fn is_to_be_told_throttled(&self) -> bool {
-        self.containers.values().any(|known| known.throttled == Throttled::Untold)
-    }
-
-    /// The pod's key.
-    pub fn key(&self) -> Key {
-        Key::new(Resource("pods"), &self.namespace, &self.name)
-    }
-}
-
-impl ContainerFacts {
-    /// An attempt of which nothing more is known.
-    pub fn new(attempt: u32, state: ContainerState) -> ContainerFacts {
-        ContainerFacts {
-            attempt,
-            state,
-            stopping: None,
-            last: None,
-            image: String::new(),
-            refusals: 0,
-            limits: None,
-            resizing: None,
-            resize_error: None,
-            probes: Default::default(),
-            throttled: Throttled::No,
-        }
-    }
-
-    /// How the attempt ended, if it has.
-    pub fn ended(&self) -> Option<&super::Ended> {
-        match &self.state {
-            ContainerState::Ended(ended) => Some(ended),
-            _ => None,
-        }
-    }
-
-    /// Whether the attempt is over, by its end or by its refusal.
-    pub fn has_ended(&self) -> bool {
-        matches!(self.state, ContainerState::Ended(_) | ContainerState::Refused { .. })
-    }
 }
 
 #[cfg(test)]
