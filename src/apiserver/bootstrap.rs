@@ -2,8 +2,8 @@
 
 use super::create::create;
 use super::ledger::Ledger;
-use super::rules::addresses;
 use super::{Options, Result};
+use crate::controllers::kubernetesservice;
 use crate::kinds::{self, persistent_volume::LOCAL_DRIVER};
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Value, json};
@@ -34,19 +34,15 @@ pub fn fill(ledger: &mut dyn Ledger) -> Result<()> {
         "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
     });
     put(ledger, class)?;
-    let ip = addresses::first_service_ip(ledger.network());
-    put(
-        ledger,
-        json!({
-            "apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
-            "spec": {"clusterIP": ip, "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
-        }),
-    )
+    let network = ledger.network();
+    create_as(ledger, kubernetesservice::service(network))
 }
 
 fn put(ledger: &mut dyn Ledger, body: Value) -> Result<()> {
-    let object = Object(body);
+    create_as(ledger, Object(body))
+}
+
+fn create_as(ledger: &mut dyn Ledger, object: Object) -> Result<()> {
     let kind = kinds::by_kind(object.api_version(), object.kind()).ok_or_else(|| {
         Status::new(Reason::InternalError, format!("kind {} is not in the catalogue; this is a bug", object.kind()))
     })?;

@@ -25,6 +25,7 @@ pub mod ephemeral_volume;
 pub mod garbage;
 pub mod horizontalpodautoscaler;
 pub mod job;
+pub mod kubernetesservice;
 pub mod namespace;
 pub mod node_lifecycle;
 pub mod pod_gc;
@@ -56,6 +57,7 @@ pub static ALL: &[&Loop] = &[
     &garbage::LOOP,
     &namespace::LOOP,
     &serviceaccount::LOOP,
+    &kubernetesservice::LOOP,
     &service_lb::LOOP,
     &node_lifecycle::LOOP,
     &pod_gc::LOOP,

@@ -153,7 +153,7 @@ mod tests {
             pod("c", "1", "Failed")
         ));
         cluster.settle();
-        let wanted = json!({"pods": "2", "requests.cpu": "450m", "limits.memory": "200Mi", "services": "0", "count/deployments.apps": "0"});
+        let wanted = json!({"pods": "2", "requests.cpu": "450m", "limits.memory": "200Mi", "services": "1", "count/deployments.apps": "0"});
         assert_eq!(cluster.value("resourcequotas", "q", "/status/used"), wanted);
         assert_eq!(cluster.value("resourcequotas", "q", "/status/hard/services"), "1");
         cluster.delete("pods", "a", Default::default());

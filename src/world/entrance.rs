@@ -88,6 +88,11 @@ pub struct Door {
     pub instead: Str,
 }
 
+/// The address of the Service `kubernetes`: the first of the Services' range.
+pub fn api_server(network: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, network, 128, 1)
+}
+
 /// Where the cluster's resolver is to be found, at port 53, where the machine lets it listen there.
 pub fn resolver(network: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, network, 255, 53)

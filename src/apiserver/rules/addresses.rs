@@ -85,11 +85,6 @@ impl Holdings {
     }
 }
 
-/// The address of the `kubernetes` Service: the first of the range.
-pub fn first_service_ip(network: u8) -> String {
-    format!("127.{network}.{}.1", SERVICES.start())
-}
-
 /// Whether an address lies in the range of Services.
 pub fn is_service_ip(network: u8, ip: &str) -> bool {
     let octets: Vec<u8> = ip.split('.').filter_map(|octet| octet.parse().ok()).collect();

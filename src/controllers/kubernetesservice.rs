@@ -1,0 +1,59 @@
+//! The Service `kubernetes`, which every cluster has: made again when it is gone, as Kubernetes' API server does.
+
+use crate::object::{Key, Object, Resource};
+use crate::world::{Loop, Plan, Row, Verb, World, entrance};
+use serde_json::json;
+
+const ROOT: &str = "namespaces";
+const NAMESPACE: &str = "default";
+const NAME: &str = "kubernetes";
+
+/// The loop, by the name of the part of the API server that does it.
+pub const LOOP: Loop = Loop { name: "kubernetesservice-controller", root: ROOT, concerns, plan };
+
+/// The Service as a new cluster with this network has it.
+pub fn service(network: u8) -> Object {
+    Object(json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "name": NAME, "namespace": NAMESPACE, "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "clusterIP": entrance::api_server(network).to_string(),
+            "ports": [{"name": "https", "port": 443, "targetPort": 6443}],
+        },
+    }))
+}
+
+fn concerns(_: &World, row: &Row) -> Vec<Key> {
+    match (row.key.resource.0, &*row.key.namespace, &*row.key.name) {
+        (ROOT, _, NAMESPACE) | ("services", NAMESPACE, NAME) => vec![Key::new(Resource(ROOT), "", NAMESPACE)],
+        _ => Vec::new(),
+    }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let is_there = world.get(key).is_some_and(|row| !row.is_deleting());
+    if is_there && *key.name == *NAMESPACE && world.find("services", NAMESPACE, NAME).is_none() {
+        plan.write(Verb::Create(service(world.settings.network)), "every cluster has the Service of its API server");
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::cluster;
+    use crate::world::Propagation;
+
+    #[test]
+    fn it_is_made_again() {
+        let mut cluster = cluster("");
+        cluster.settle();
+        assert_eq!(cluster.value("services", "kubernetes", "/spec/clusterIP"), "127.77.128.1");
+        let before = cluster.object("services", "kubernetes").uid().to_owned();
+        cluster.delete("services", "kubernetes", Propagation::Background);
+        cluster.settle();
+        assert_ne!(cluster.object("services", "kubernetes").uid(), before);
+    }
+}
