@@ -3,33 +3,39 @@
 use super::pod::{LocalPod, Member};
 use super::{command, fields};
 use crate::object::Object;
+use crate::world::Row;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, EnvVarSource};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 /// Variables in order, each name once.
 type Variables = Vec<(String, String)>;
 
 /// The environment that a container is started with; or what is missing, in Kubernetes' words.
 pub fn of(pod: &LocalPod, member: &Member, ip: &str) -> Result<Variables, String> {
-    let mut variables: Variables = services(pod).into_iter().collect();
+    let mut variables = services(pod);
     for source in member.spec.env_from.iter().flatten() {
-        for (name, value) in all_of(pod, source)? {
-            set(&mut variables, name, value);
-        }
+        variables.extend(all_of(pod, source)?);
     }
     for variable in member.spec.env.iter().flatten() {
+        // What refers to a name that was set twice means the later one.
         if let Some(value) = value_of(pod, member, variable, ip, &variables)? {
-            set(&mut variables, variable.name.clone(), value);
+            variables.push((variable.name.clone(), value));
         }
     }
-    Ok(variables)
+    Ok(each_once(variables))
 }
 
-fn set(variables: &mut Variables, name: String, value: String) {
-    variables.retain(|(known, _)| *known != name);
-    variables.push((name, value));
+/// Of those with the same name the last one, where it stands.
+fn each_once(variables: Variables) -> Variables {
+    let mut seen = HashSet::new();
+    let is_last: Vec<bool> = variables.iter().rev().map(|(name, _)| seen.insert(name.as_str())).collect();
+    if is_last.iter().all(|is_last| *is_last) {
+        return variables;
+    }
+    variables.into_iter().zip(is_last.into_iter().rev()).filter_map(|(one, is_last)| is_last.then_some(one)).collect()
 }
 
 /// The value of one variable; none when it is optional and its source is missing.
@@ -115,19 +121,42 @@ fn all_of(pod: &LocalPod, source: &EnvFromSource) -> Result<Variables, String> {
 }
 
 /// Variables that tell where Services are: those of the pod's namespace, unless it wants none, and always the API server's.
-fn services(pod: &LocalPod) -> BTreeMap<String, String> {
-    let mut variables = BTreeMap::new();
+fn services(pod: &LocalPod) -> Variables {
+    let world = pod.world;
     let namespace = &*pod.row.key.namespace;
-    let api_server = pod.world.find("services", "default", "kubernetes");
-    if let Some(service) = api_server {
-        links(&service.object(), &mut variables);
-    }
+    let mut rows: Vec<&Arc<Row>> = world.find("services", "default", "kubernetes").into_iter().collect();
     if pod.spec.enable_service_links.unwrap_or(true) {
-        for service in pod.world.list_in("services", namespace) {
-            links(&service.object(), &mut variables);
+        rows.extend(world.list_in("services", namespace));
+    }
+    world.remembering(|remembered: &mut Remembered| {
+        if !remembered.is_of(&rows) {
+            *remembered = Remembered::of(&rows);
+        }
+        remembered.variables.clone()
+    })
+}
+
+/// What the Services came to that were asked about last: most pods of a wave ask about the same ones.
+#[derive(Default)]
+struct Remembered {
+    rows: Vec<Arc<Row>>,
+    variables: Variables,
+}
+
+impl Remembered {
+    fn of(rows: &[&Arc<Row>]) -> Remembered {
+        let mut variables = BTreeMap::new();
+        rows.iter().for_each(|row| links(&row.object(), &mut variables));
+        Remembered {
+            rows: rows.iter().map(|row| Arc::clone(row)).collect(),
+            variables: variables.into_iter().collect(),
         }
     }
-    variables
+
+    /// A row that is another one tells something else.
+    fn is_of(&self, rows: &[&Arc<Row>]) -> bool {
+        self.rows.len() == rows.len() && self.rows.iter().zip(rows).all(|(known, row)| Arc::ptr_eq(known, row))
+    }
 }
 
 /// `WEB_SERVICE_HOST` and the variables of Docker's links.

@@ -12,6 +12,7 @@ use crate::kinds::image::reference;
 use crate::world::start::{Image, Start};
 use crate::world::{Processes, User, volume};
 use rustix::fs::{Access, access};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Why an attempt cannot be started.
@@ -312,10 +313,15 @@ fn of_object(asked: &Asked, object: &Image, entrypoint: &[String]) -> Result<Fou
 fn merged(environment: &Environment, start: &Start) -> Vec<(String, String)> {
     let mut env: Vec<(String, String)> = environment.0.clone();
     env.push(("HOSTNAME".into(), start.hostname.to_string()));
+    // Thousands, where there are thousands of Services.
+    let mut places: HashMap<String, usize> = env.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect();
     for (name, value) in &start.env {
-        match env.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => known.clone_from(value),
-            None => env.push((name.clone(), value.clone())),
+        match places.get(name) {
+            Some(at) => env[*at].1.clone_from(value),
+            None => {
+                places.insert(name.clone(), env.len());
+                env.push((name.clone(), value.clone()));
+            }
         }
     }
     env.retain(|(name, _)| name != folder::TERMINATION_LOG);
