@@ -3,7 +3,7 @@
 use super::{Failure, Globals, Outcome};
 use crate::apiserver::{Api, Ledger};
 use crate::kinds::{self, Kind};
-use crate::object::{Object, Status, Time};
+use crate::object::{Object, Status, Time, cause};
 use crate::store::{self, Access, OpenError};
 use anyhow::Context as _;
 use colored::Colorize;
@@ -193,7 +193,7 @@ impl Context {
         };
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(Failure::Machine(74, format!("cannot write to standard output: {error}")))
+                Err(Failure::Machine(74, format!("cannot write to standard output: {error}", error = cause(error))))
             }
             written => Ok(written?),
         }

@@ -1,6 +1,7 @@
 //! `kloop cp`: files and folders to and from containers, as these see them; neither tar nor a control plane is needed.
 
 use super::{Context, Failure, Outcome, one_pod};
+use crate::object::cause;
 use crate::runtime::copy::{Place, Refusal};
 use std::path::Path;
 
@@ -101,8 +102,7 @@ fn failed(error: std::io::Error, last: &str, context: &mut Context) -> Failure {
         context.tell(&format!("{error}\ntar: {last}\ncommand terminated with exit code 2"));
         return Failure::Code(2);
     }
-    let text = error.to_string();
-    Failure::plain(text.split(" (os error").next().unwrap_or(&text))
+    Failure::plain(cause(error))
 }
 
 /// The container, and whose it is.

@@ -4,7 +4,7 @@ use super::files::{self, FileFlags, Manifest};
 use super::{Context, Failure, Outcome, targets};
 use crate::apiserver::apply::{self, LAST_APPLIED};
 use crate::apiserver::{FieldValidation, Options};
-use crate::object::{Object, yaml};
+use crate::object::{Object, cause, yaml};
 use serde_json::{Map, Value};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,8 @@ fn show(context: &mut Context, live: &Path, merged: &Path) -> Outcome {
     let mut words = program.split_whitespace();
     let Some(name) = words.next() else { return Ok(()) };
     let done = Command::new(name).args(words).arg(live).arg(merged).output();
-    let done = done.map_err(|error| Failure::plain(format!("failed to run {program:?}: {error}")))?;
+    let done =
+        done.map_err(|error| Failure::plain(format!("failed to run {program:?}: {error}", error = cause(error))))?;
     context.print(&String::from_utf8_lossy(&done.stdout))?;
     let text = String::from_utf8_lossy(&done.stderr);
     if !text.is_empty() {

@@ -1,7 +1,7 @@
 //! How a command fails: what is said, and with which exit code.
 
 use super::files::Manifest;
-use crate::object::{Reason, Status};
+use crate::object::{Reason, Status, cause};
 use crate::store::{OpenError, StoreError};
 use std::fmt;
 
@@ -105,7 +105,7 @@ impl From<OpenError> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
-        let text = format!("{error:#}");
+        let text = cause(format!("{error:#}"));
         match error.chain().find_map(exit_code) {
             Some(code) => Failure::Machine(code, text),
             None => Failure::Plain(text),

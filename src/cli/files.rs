@@ -2,7 +2,7 @@
 
 use super::{Failure, Outcome};
 use crate::object::yaml::{self, Document};
-use crate::object::{Object, Status};
+use crate::object::{Object, Status, cause};
 use clap::Args;
 use serde_json::Value;
 use std::io::Read;
@@ -130,7 +130,7 @@ fn expand(name: &str, recursive: bool) -> Outcome<Vec<PathBuf>> {
     let missing = || Failure::plain(format!("the path {name:?} does not exist"));
     let meta = std::fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => missing(),
-        _ => Failure::plain(format!("the path {name:?} cannot be accessed: {error}")),
+        _ => Failure::plain(format!("the path {name:?} cannot be accessed: {error}", error = cause(error))),
     })?;
     if !meta.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -178,7 +178,7 @@ fn read_file(path: &Path, manifests: &mut Vec<Manifest>, failures: &mut Vec<Fail
             });
             parse(&bytes, &source, folder, manifests, failures);
         }
-        Err(error) => failures.push(Failure::plain(format!("error reading {source}: {error}"))),
+        Err(error) => failures.push(Failure::plain(format!("error reading {source}: {error}", error = cause(error)))),
     }
 }
 
@@ -190,7 +190,7 @@ fn parse(
     failures: &mut Vec<Failure>,
 ) {
     let refuse = |error: yaml::YamlError| {
-        Failure::plain(format!("error parsing {source}: error converting YAML to JSON: {error}"))
+        Failure::plain(format!("error parsing {source}: error converting YAML to JSON: {error}", error = cause(error)))
     };
     let text = match yaml::decode_bytes(bytes) {
         Ok(text) => text,

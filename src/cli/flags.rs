@@ -4,7 +4,7 @@ use super::{Context, Failure, Outcome};
 use crate::apiserver::apply::with_last_applied;
 use crate::apiserver::{FieldValidation, Options};
 use crate::kinds::Kind;
-use crate::object::{Object, time};
+use crate::object::{Object, cause, time};
 use crate::show::print::{Flags, Format, Printer};
 use clap::Args;
 use jiff::SignedDuration;
@@ -145,7 +145,8 @@ impl PrintFlags {
         };
         let flags = Flags { template: self.template.as_deref(), missing_keys, no_headers, tables };
         let mut read = |path: &str| {
-            std::fs::read_to_string(path).map_err(|error| format!("error reading --template {path}, {error}"))
+            std::fs::read_to_string(path)
+                .map_err(|error| format!("error reading --template {path}, {error}", error = cause(error)))
         };
         Ok(Some(Format::parse(self.output.as_deref().unwrap_or_default(), flags, &mut read)?))
     }

@@ -8,7 +8,7 @@ use crate::apiserver::Reply;
 use crate::apiserver::create::key_of;
 use crate::apiserver::patch::{self, PatchType};
 use crate::apiserver::update::Part;
-use crate::object::{Object, Reason, Status, yaml};
+use crate::object::{Object, Reason, Status, cause, yaml};
 use serde_json::{Value, json};
 
 /// Update fields of a resource using strategic merge patch, a JSON merge patch, or a JSON patch.
@@ -85,7 +85,7 @@ fn text(args: &Args) -> Outcome<String> {
             std::io::ErrorKind::NotFound => {
                 Failure::plain(format!("unable to read patch file: open {path}: no such file or directory"))
             }
-            _ => Failure::plain(format!("unable to read patch file: {path}: {error}")),
+            _ => Failure::plain(format!("unable to read patch file: {path}: {error}", error = cause(error))),
         }),
         _ => Err(Failure::plain("must specify --patch or --patch-file containing the contents of the patch")),
     }

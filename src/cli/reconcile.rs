@@ -2,7 +2,7 @@
 
 use super::{Context, Failure, Outcome};
 use crate::apiserver::Api;
-use crate::object::{Time, time, yaml};
+use crate::object::{Time, cause, time, yaml};
 use crate::reconcile::convergence::{Unmet, unmet_in};
 use crate::reconcile::deeds::pods;
 use crate::reconcile::watch::Until;
@@ -116,7 +116,8 @@ fn variables(wanted: &[String]) -> Outcome<Vec<(String, String)>> {
 /// The scheduler's configuration as JSON, once it is known to be in order.
 fn configuration(path: &Path) -> Outcome<String> {
     let refuse = |what: String| Failure::plain(format!("{}: {what}", path.display()));
-    let bytes = std::fs::read(path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    let bytes =
+        std::fs::read(path).map_err(|error| refuse(format!("cannot be read: {error}", error = cause(error))))?;
     let text = yaml::decode_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
     let documents = yaml::documents(&text).map_err(|error| refuse(error.to_string()))?;
     let [document] = &documents[..] else {

@@ -17,6 +17,7 @@ use crate::world::usage::Throttling;
 use crate::world::{Phase, Row, World};
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -174,22 +175,40 @@ fn with_throttling(mut answer: Answer, store: &Store) -> Answer {
 }
 
 /// Adds who has the ports that containers want in vain: a program that listens on every address takes its port from every pod, and a
-/// container takes its own from the others of its pod.
+/// container takes its own from the others of its pod. On the machine's network a node port is taken, too, and what anybody has.
 fn with_ports(mut answer: Answer) -> Answer {
     for link in &mut answer.links {
         let said = link.more.iter().find_map(|line| in_use(line.strip_prefix("log: ")?));
-        let wanted = link.ports.iter().copied().chain(said.flatten());
-        let Some((port, holder)) = wanted.into_iter().find_map(|port| Some((port, ports::holder(port)?))) else {
+        let wanted = || link.ports.iter().copied().chain(said.flatten());
+        let node_port =
+            link.node_ports.iter().flatten().find(|(port, _)| said.is_some() && wanted().any(|one| one == *port));
+        if let Some((port, service)) = node_port {
+            let line = format!("port {port}: it is the node port of {service}, for which kloop listens at 127.0.0.1");
+            link.next = Some(format!("let it listen at another port than {port}, or give {service} another node port"));
+            link.more.insert(0, line);
+            continue;
+        }
+        let on_machine = link.node_ports.is_some();
+        let holder = |port| {
+            ports::holder(port).or_else(|| {
+                let at = Ipv4Addr::LOCALHOST;
+                on_machine.then(|| ports::holder_at(at, port)).flatten()
+            })
+        };
+        let Some((port, holder)) = wanted().find_map(|port| Some((port, holder(port)?))) else {
             if let Some(port) = said {
                 let port = port.map_or_else(|| "the port".to_owned(), |port| format!("port {port}"));
-                link.next = Some(format!(
-                    "let it listen elsewhere: its log says that {port} is in use, and the containers of a pod share one address \
-                     (see what the pod's other containers listen at)"
-                ));
+                let shared = if on_machine {
+                    "a pod with hostNetwork has the ports of the machine (ss -ltnup shows who listens where)"
+                } else {
+                    "the containers of a pod share one address (see what the pod's other containers listen at)"
+                };
+                link.next = Some(format!("let it listen elsewhere: its log says that {port} is in use, and {shared}"));
             }
             continue;
         };
-        link.more.insert(0, format!("port {port}: {holder} listens there on every address of this machine"));
+        let place = if ports::holder(port).is_some() { "on every address of this machine" } else { "at 127.0.0.1" };
+        link.more.insert(0, format!("port {port}: {holder} listens there {place}"));
         link.next = Some(format!("end {holder}, or let one of the two listen at another port than {port}"));
     }
     answer

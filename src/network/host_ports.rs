@@ -121,13 +121,13 @@ mod tests {
             at: "127.0.0.1:8080".parse().unwrap(),
             is_udp: false,
             is_reserved: false,
-            why: "Address already in use".into(),
+            why: "address already in use".into(),
         };
         world.facts.take(crate::world::Report::Blocked { about: key.clone(), doors: vec![blocked] });
         let told = plan(&world, &key);
         assert_eq!(
             told.events[0].message,
-            "hostPort 127.0.0.1:8080/TCP does not lead to the pod: Address already in use"
+            "hostPort 127.0.0.1:8080/TCP does not lead to the pod: address already in use"
         );
         world.facts.ordered(&told.effects[0], Time::UNIX_EPOCH);
         assert!(plan(&world, &key).is_empty(), "told once");

@@ -5,6 +5,7 @@
 //! Never: touches a file, a socket, a clock or a database, and never knows a particular kind.
 //! Start reading at [`Object`].
 
+mod cause;
 pub mod jsonpath;
 pub mod key;
 pub mod label;
@@ -17,6 +18,7 @@ pub mod status;
 pub mod time;
 pub mod yaml;
 
+pub use cause::cause;
 pub use key::{Key, Resource};
 pub use meta::{MIRROR, Object, OwnerRef};
 pub use quantity::Quantity;

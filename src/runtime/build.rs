@@ -9,7 +9,7 @@
 
 use super::image::{Environment, Refusal};
 use super::{folder, spawn, wire};
-use crate::object::{Str, Time};
+use crate::object::{Str, Time, cause};
 use crate::world::Report;
 use crate::world::facts::{BuildStage, Built};
 use crate::world::start::{Build, Image, Start};
@@ -93,7 +93,7 @@ impl Builds {
         };
         if let Err(error) = std::thread::Builder::new().name("build".into()).spawn(work) {
             for waiting in self.take(&image.name) {
-                let message = format!("cannot start a thread: {error}");
+                let message = format!("cannot start a thread: {error}", error = cause(&error));
                 (waiting.done)(Err(Refusal { reason: "ErrImageBuild", message }));
             }
         }
@@ -136,7 +136,8 @@ fn run(
     environment: &Environment,
     mut tell: impl FnMut(Progress),
 ) -> Result<(), String> {
-    let failed = |error: io::Error| format!("cannot build image {name}: {}: {error}", place.display());
+    let failed =
+        |error: io::Error| format!("cannot build image {name}: {}: {error}", place.display(), error = cause(error));
     for folder in [place.parent().unwrap_or(place), place] {
         folder::private_folder(folder).map_err(|error| format!("{error:#}"))?;
     }
@@ -154,7 +155,8 @@ fn run(
     tell(Progress::Begun);
     let program = program(build, environment, [&lock, &log])?;
     let said = |what: String| format!("build of image {name}: {what}");
-    let pid = spawn::spawn(&program).map_err(|error| said(format!("exec {:?}: {error}", build.command[0])))?;
+    let pid = spawn::spawn(&program)
+        .map_err(|error| said(format!("exec {:?}: {error}", build.command[0], error = cause(error))))?;
     while goes_on(pid) {
         tell(Progress::Goes);
     }

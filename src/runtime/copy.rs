@@ -5,6 +5,7 @@
 //! Start reading at [`Place::of`].
 
 use super::folder;
+use crate::object::cause;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, fchmod, fchown, mkdirat, openat, openat2, stat,
     statat, symlinkat, unlinkat,
@@ -178,8 +179,9 @@ fn take_file(from: OwnedFd, to: &Path) -> io::Result<()> {
     if fs::symlink_metadata(to).is_ok_and(|known| known.is_symlink()) {
         fs::remove_file(to)?;
     }
-    let mut target =
-        File::create(to).map_err(|error| io::Error::new(error.kind(), format!("open {}: {error}", to.display())))?;
+    let mut target = File::create(to).map_err(|error| {
+        io::Error::new(error.kind(), format!("open {}: {error}", to.display(), error = cause(error)))
+    })?;
     io::copy(&mut &from, &mut target)?;
     target.set_permissions(fs::Permissions::from_mode(found.permissions().mode() & 0o777))
 }
@@ -197,6 +199,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 fn said(what: &str, path: &Path, error: Errno) -> io::Error {
+    // Tar has the kernel's words as they are.
     let error = io::Error::from(error).to_string();
     let words = error.split(" (os error").next().unwrap_or(&error);
     io::Error::other(Refusal(format!("{}: {what}: {words}", path.display())))

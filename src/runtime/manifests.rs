@@ -3,7 +3,7 @@
 //! `notify` says when to look; without it, or without the folder, the thread looks by itself. Only changed content is news.
 
 use crate::kubelet::manifests::File;
-use crate::object::yaml;
+use crate::object::{cause, yaml};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,12 @@ impl Eye {
         }
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
-            Err(error) => return vec![(self.folder.display().to_string(), Err(format!("cannot be read: {error}")))],
+            Err(error) => {
+                return vec![(
+                    self.folder.display().to_string(),
+                    Err(format!("cannot be read: {error}", error = cause(error))),
+                )];
+            }
         };
         let mut paths: Vec<PathBuf> =
             entries.flatten().map(|entry| entry.path()).filter(|path| is_manifest(path)).collect();
@@ -109,13 +114,15 @@ fn is_manifest(path: &Path) -> bool {
 }
 
 fn text(path: &Path) -> Result<String, String> {
-    let meta = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let meta = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}", error = cause(error)))?;
     if !meta.is_file() {
         return Err("is no regular file".into());
     }
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-    file.take(MOST + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}", error = cause(error)))?;
+    file.take(MOST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot be read: {error}", error = cause(error)))?;
     if bytes.len() as u64 > MOST {
         return Err(format!("is larger than {MOST} bytes"));
     }

@@ -1,7 +1,8 @@
-//! Who holds a port of the machine on every address, so that nobody else gets it anywhere.
+//! Who holds a port of the machine: on every address, so that nobody else gets it anywhere, or at one.
 
 use std::fmt;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 
 /// The state of a socket that listens, as the kernel's tables have it.
@@ -25,9 +26,17 @@ impl fmt::Display for Holder {
 
 /// Who listens at a port on every address; none when nobody does.
 pub fn holder(port: u16) -> Option<Holder> {
-    let inode = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().find_map(|file| {
+    holder_at(Ipv4Addr::UNSPECIFIED, port)
+}
+
+/// Who listens at a port of this address, or of every one; none when nobody does.
+pub fn holder_at(at: Ipv4Addr, port: u16) -> Option<Holder> {
+    // As the kernel writes them: numbers of the machine's own order.
+    let own = format!("{:08X}", u32::from_ne_bytes(at.octets()));
+    let mapped = format!("0000000000000000FFFF0000{own}");
+    let inode = [("/proc/net/tcp", own), ("/proc/net/tcp6", mapped)].into_iter().find_map(|(file, own)| {
         let table = fs::read_to_string(file).unwrap_or_default();
-        table.lines().find_map(|line| inode(line, port))
+        table.lines().find_map(|line| inode(line, &own, port))
     })?;
     let pid = pids().find(|pid| holds(*pid, inode));
     let name = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
@@ -35,11 +44,12 @@ pub fn holder(port: u16) -> Option<Holder> {
     Some(Holder { program, pid })
 }
 
-/// The inode of a line's socket, when that listens at this port of all zeroes.
-fn inode(line: &str, port: u16) -> Option<u64> {
+/// The inode of a line's socket, when that listens at this port, of this address or of all zeroes.
+fn inode(line: &str, own: &str, port: u16) -> Option<u64> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let (address, number) = fields.get(1)?.split_once(':')?;
-    let is_it = u16::from_str_radix(number, 16) == Ok(port) && address.bytes().all(|byte| byte == b'0');
+    let is_there = address == own || address.bytes().all(|byte| byte == b'0');
+    let is_it = is_there && u16::from_str_radix(number, 16) == Ok(port);
     (is_it && *fields.get(3)? == LISTENS).then(|| fields.get(9)?.parse().ok())?
 }
 
@@ -64,6 +74,10 @@ mod tests {
         let found = holder(everywhere.local_addr().unwrap().port()).expect("this process");
         assert_eq!(found.pid, Some(std::process::id()));
         let here = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert_eq!(holder(here.local_addr().unwrap().port()), None);
+        let port = here.local_addr().unwrap().port();
+        assert_eq!(holder(port), None);
+        let of_here = holder_at(Ipv4Addr::LOCALHOST, port).expect("this process");
+        assert_eq!(of_here.pid, Some(std::process::id()));
+        assert_eq!(holder_at(Ipv4Addr::new(127, 0, 0, 2), port), None);
     }
 }

@@ -5,6 +5,7 @@
 
 use super::user;
 use super::wire::Size;
+use crate::object::cause;
 use crate::world::User;
 use rustix::fs::{Uid, fchown};
 use rustix::io::Errno;
@@ -29,7 +30,7 @@ pub struct Asked<'a> {
 
 /// Makes a terminal, for this user when for another than us. The side that the program gets.
 pub fn open(asked: Asked, user: Option<&User>) -> Result<OwnedFd, String> {
-    make(asked, user).map_err(|error| format!("cannot make a terminal: {error}"))
+    make(asked, user).map_err(|error| format!("cannot make a terminal: {error}", error = cause(error)))
 }
 
 fn make(asked: Asked, user: Option<&User>) -> rustix::io::Result<OwnedFd> {

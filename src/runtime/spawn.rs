@@ -5,6 +5,7 @@
 
 use super::rights;
 use super::spaces::Space;
+use crate::object::cause;
 use crate::world::Rights;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -94,11 +95,12 @@ pub fn fork<'a>(
     prepare: impl FnOnce() -> Result<Program<'a>, String>,
     explain: impl FnOnce(&Program, &io::Error) -> String,
 ) -> Result<Waiting, String> {
-    let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("cannot make a pipe: {error}"));
+    let pipe =
+        || pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("cannot make a pipe: {error}", error = cause(error)));
     let ((said, say), (door, word)) = (pipe()?, pipe()?);
     let parent = getpid();
     let forked = match space {
-        Some(space) => space.fork().map_err(|error| format!("cannot fork into a process namespace: {error}"))?,
+        Some(space) => space.fork().map_err(|error| format!("cannot fork into a process namespace: {}", cause(error)))?,
         // SAFETY: a shim has one thread, so the child has whatever the parent had, in a whole state.
         None => unsafe { libc::fork() },
     };

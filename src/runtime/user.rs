@@ -2,6 +2,7 @@
 
 use super::spawn::Identity;
 use super::volumes;
+use crate::object::cause;
 use crate::world::User;
 use crate::world::volume::{Source, Volume};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RawDir, Uid, chmodat, chownat, openat, statat};
@@ -88,8 +89,9 @@ fn primary_group(passwd: &str, user: u32) -> Option<u32> {
 /// Gives them their scratch folder, lets them write their termination message, and gives the volumes to the group of `fsGroup`.
 pub fn own(wanted: &User, message: &Path, scratch: Option<&Path>, pod: &Path, all: &[Volume]) -> Result<(), String> {
     let who = identity(wanted);
-    let said =
-        |path: &Path, error: std::io::Error| format!("cannot give {} to user {}: {error}", path.display(), who.user);
+    let said = |path: &Path, error: std::io::Error| {
+        format!("cannot give {} to user {}: {error}", path.display(), who.user, error = cause(error))
+    };
     if let Some(scratch) = scratch {
         std::os::unix::fs::chown(scratch, Some(who.user), Some(who.group)).map_err(|error| said(scratch, error))?;
     }

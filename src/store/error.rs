@@ -1,6 +1,6 @@
 //! What can go wrong with the file, in words that a user can act on.
 
-use crate::object::Key;
+use crate::object::{Key, cause};
 use rusqlite::ErrorCode;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -196,7 +196,7 @@ impl StoreError {
         let error = error.into();
         match error.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => StoreError::Full { path: path.into() },
-            _ => StoreError::Io { path: path.into(), what: error.to_string() },
+            _ => StoreError::Io { path: path.into(), what: cause(error) },
         }
     }
 

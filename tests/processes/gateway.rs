@@ -104,7 +104,7 @@ fn ports_of_the_machine_lead_to_pods() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = taken.local_addr().unwrap();
     cluster.apply(&web("other", &format!("{{containerPort: 8080, hostPort: {}}}", there.port()), PORTS));
-    let told = format!("hostPort {there}/TCP does not lead to the pod: Address already in use");
+    let told = format!("hostPort {there}/TCP does not lead to the pod: address already in use: ");
     cluster.until("it is told", || cluster.ok("describe pod other").contains(&told));
     cluster.until("it is refused", || {
         let why = cluster.run(&["why", "pod/late"], "").out;
@@ -124,11 +124,11 @@ fn a_node_port_that_is_taken_is_told() {
         (31_000..32_000).find_map(|port| Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?))).unwrap();
     let ports = format!("type: NodePort, ports: [{{port: 8000, targetPort: 8080, nodePort: {port}}}]");
     cluster.apply(&web("web", "", &ports));
-    let told =
-        format!("the rest of the machine does not reach it at 127.0.0.1:{port}/TCP: Address already in use; pods do");
+    let told = format!("the rest of the machine does not reach it at 127.0.0.1:{port}/TCP: address already in use: ");
+    let holder = format!("(pid {}) listens there; pods do", std::process::id());
     cluster.until("an event tells", || cluster.ok("describe service web").contains(&told));
     let why = || cluster.run(&["why", "service/web"], "").out;
-    assert!(why().contains(&told), "{}", why());
+    assert!(why().contains(&told) && why().contains(&holder), "{}", why());
     drop(taken);
     let place = format!("127.0.0.1:{port}");
     cluster.until("it answers once the port is free", || fetch(&place).as_deref() == Some("web"));

@@ -1,6 +1,7 @@
 //! Where the data of config maps and secrets comes from: literals, files, folders, files of variables.
 
 use crate::cli::{Failure, Outcome};
+use crate::object::cause;
 use std::path::Path;
 
 /// Flags that say so.
@@ -65,7 +66,7 @@ fn check_keys(data: &Data, kind: &str, name: &str) -> Outcome {
 fn reading<'a>(path: &'a str) -> impl Fn(std::io::Error) -> Failure + 'a {
     move |error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::plain(format!("error reading {path}: no such file or directory")),
-        _ => Failure::plain(format!("error reading {path}: {error}")),
+        _ => Failure::plain(format!("error reading {path}: {error}", error = cause(error))),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::apiserver::patch::{PatchType, patch, patched};
 use crate::apiserver::update::Part;
 use crate::apiserver::{Options, read};
 use crate::kinds::{self, Kind};
-use crate::object::{Key, Object, yaml};
+use crate::object::{Key, Object, cause, yaml};
 use serde_json::{Map, Value, json};
 
 /// Debug cluster resources using interactive debugging containers.
@@ -225,9 +225,14 @@ fn make(pods: &'static Kind, pod: Object, context: &mut Context) -> Outcome<Obje
 /// `--custom`: what the user wants otherwise than the profile made it.
 fn customize(args: &Args, pods: &Kind, pod: &mut Object, container: &str, list: &str) -> Outcome {
     let Some(path) = &args.custom else { return Ok(()) };
-    let unread =
-        |error: String| Failure::plain(format!("must pass a container spec json file for custom profile: {error}"));
-    let text = std::fs::read_to_string(path).map_err(|error| unread(format!("open {path}: {error}")))?;
+    let unread = |error: String| {
+        Failure::plain(format!(
+            "must pass a container spec json file for custom profile: {error}",
+            error = cause(error)
+        ))
+    };
+    let text =
+        std::fs::read_to_string(path).map_err(|error| unread(format!("open {path}: {error}", error = cause(error))))?;
     let invalid = |why: String| Failure::plain(format!("{path} does not contain a valid container spec: {why}"));
     let documents = yaml::documents(&text).map_err(|error| invalid(error.to_string()))?;
     let mut custom: Map<String, Value> = match documents.into_iter().next().map(|document| document.value) {

@@ -44,7 +44,7 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str) -> Li
     if state["terminated"].is_object() {
         return one.terminated(link, &state["terminated"], runs_once, pod);
     }
-    one.waiting(link, &state["waiting"])
+    one.waiting(link, &state["waiting"], pod)
 }
 
 /// A container and where it belongs.
@@ -109,12 +109,12 @@ impl One<'_> {
             return link;
         }
         if code != 0 {
-            return self.crashed(link, state);
+            return self.crashed(link, state, pod);
         }
         Link { standing: Standing::Converging, ..link }
     }
 
-    fn waiting(&self, link: Link, state: &Value) -> Link {
+    fn waiting(&self, link: Link, state: &Value, pod: &Object) -> Link {
         let reason = state["reason"].as_str().unwrap_or_default();
         let message = state["message"].as_str().unwrap_or_default();
         let link = Link { seen: if reason.is_empty() { "not started".into() } else { reason.into() }, ..link };
@@ -124,7 +124,9 @@ impl One<'_> {
                 let failed = told(self.world, self.row, "FailedMount").map(|deed| deed.message);
                 Link { standing: Standing::Converging, error: failed, ..link }
             }
-            "CrashLoopBackOff" | "RunContainerError" => self.crashed(link, &self.status["lastState"]["terminated"]),
+            "CrashLoopBackOff" | "RunContainerError" => {
+                self.crashed(link, &self.status["lastState"]["terminated"], pod)
+            }
             "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
                 let (message, next) = split_advice(message);
                 let link = Link { error: Some(message), ..link };
@@ -143,7 +145,7 @@ impl One<'_> {
     }
 
     /// It ended badly, and will again: how, when it is tried again, and where its log is.
-    fn crashed(&self, link: Link, ended: &Value) -> Link {
+    fn crashed(&self, link: Link, ended: &Value, pod: &Object) -> Link {
         let code = ended["exitCode"].as_i64().unwrap_or(0);
         let by = ended["signal"].as_i64().map(|signal| format!(" by signal {signal}")).unwrap_or_default();
         let said = ended["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
@@ -170,8 +172,22 @@ impl One<'_> {
         let log = Some((self.row.uid.clone(), self.name.to_owned()));
         let ports = self.spec["ports"].as_array().into_iter().flatten();
         let ports = ports.filter_map(|port| u16::try_from(port["containerPort"].as_u64()?).ok()).collect();
-        Link { error: Some(error), wake, log, ports, ..link }.stuck(next)
+        let is_on_machine = pod.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
+        let node_ports = is_on_machine.then(|| node_ports(self.world));
+        Link { error: Some(error), wake, log, ports, node_ports, ..link }.stuck(next)
     }
+}
+
+/// The node ports of all Services, and whose each is.
+fn node_ports(world: &World) -> Vec<(u16, String)> {
+    let of = |row: &Row| {
+        let whose = super::name(&row.key);
+        let body = row.body();
+        let ports = body.items(&["spec", "ports"]).iter().filter_map(|port| port["nodePort"].as_u64());
+        let ports = ports.filter_map(|port| u16::try_from(port).ok().filter(|port| *port > 0));
+        ports.map(|port| (port, whose.clone())).collect::<Vec<_>>()
+    };
+    world.list("services").filter(|row| row.mentions("nodePort")).flat_map(|row| of(row)).collect()
 }
 
 fn moment(value: &Value) -> Option<Time> {

@@ -98,6 +98,8 @@ pub struct Link {
     pub log: Option<(Str, String)>,
     /// The ports that a container which ends again and again wants: somebody else may have them.
     pub ports: Vec<u16>,
+    /// For a container on the machine's network: the node ports there, and whose each is.
+    pub node_ports: Option<Vec<(u16, String)>>,
     /// The running container that a CPU limit may hold back.
     pub limited: Option<Limited>,
 }

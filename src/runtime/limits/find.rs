@@ -4,6 +4,7 @@
 //! (there, a group that holds processes may not hand controllers down). So whatever bounds this process bounds its pods.
 
 use super::{Branch, Tree};
+use crate::object::cause;
 use rustix::fs::{Access, access};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,8 @@ struct Mounted {
 pub fn tree(root: &Path, name: &str) -> Result<Tree, String> {
     let read = |file: &str| {
         let path = root.join(file);
-        fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+        fs::read_to_string(&path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display(), error = cause(error)))
     };
     let mounts = mounts(root, &read("proc/self/mountinfo")?);
     let own = read("proc/self/cgroup")?;
@@ -104,8 +106,9 @@ fn two(mounted: &Mounted, own: &str, name: &str) -> Result<Branch, String> {
                 let base = folder.join(name);
                 make(&base).map_err(|why| format!("cannot make {}: {why}", base.display()))?;
                 let enable = format!("+{}", controllers.join(" +"));
-                fs::write(base.join("cgroup.subtree_control"), enable)
-                    .map_err(|error| format!("cannot hand controllers down in {}: {error}", base.display()))?;
+                fs::write(base.join("cgroup.subtree_control"), enable).map_err(|error| {
+                    format!("cannot hand controllers down in {}: {error}", base.display(), error = cause(error))
+                })?;
                 return Ok(Branch { controllers, base });
             }
             Err(why) => last = format!("cgroup {}: {why}", folder.display()),
@@ -125,13 +128,14 @@ fn divide(folder: &Path) -> Result<Vec<&'static str>, String> {
         return Err("it has no memory controller".into());
     }
     for file in [folder.to_owned(), folder.join("cgroup.procs")] {
-        access(&file, Access::WRITE_OK).map_err(|error| format!("not delegated to this user: {error}"))?;
+        access(&file, Access::WRITE_OK)
+            .map_err(|error| format!("not delegated to this user: {error}", error = cause(error)))?;
     }
     let control = folder.join("cgroup.subtree_control");
     let enabled = read("cgroup.subtree_control");
     if !controllers.iter().all(|wanted| listed(&enabled, wanted)) {
         fs::write(&control, format!("+{}", controllers.join(" +")))
-            .map_err(|error| format!("it cannot hand controllers down: {error}"))?;
+            .map_err(|error| format!("it cannot hand controllers down: {error}", error = cause(error)))?;
     }
     Ok(controllers)
 }

@@ -2,6 +2,7 @@
 
 use super::super::process::{self, Identity};
 use super::super::wire::Group;
+use crate::object::cause;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs;
 use std::io;
@@ -22,7 +23,8 @@ impl Entrance {
     /// Takes this process in. "0" is whoever writes it.
     pub fn enter(&self) -> Result<(), String> {
         for file in &self.0 {
-            rustix::io::write(file, b"0").map_err(|error| format!("cannot enter the container's cgroup: {error}"))?;
+            rustix::io::write(file, b"0")
+                .map_err(|error| format!("cannot enter the container's cgroup: {error}", error = cause(error)))?;
         }
         Ok(())
     }
@@ -33,12 +35,14 @@ pub fn make(groups: &[Group]) -> Result<Entrance, String> {
     let mut entrance = Entrance::default();
     for group in groups {
         let folder = Path::new(&group.folder);
-        make_folder(folder).map_err(|error| format!("cannot make the cgroup {}: {error}", folder.display()))?;
+        make_folder(folder)
+            .map_err(|error| format!("cannot make the cgroup {}: {error}", folder.display(), error = cause(error)))?;
         set(group)?;
         if let Some(file) = &group.entrance {
             let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = openat(CWD, folder.join(file), flags, Mode::empty())
-                .map_err(|error| format!("cannot open the cgroup {}: {error}", folder.display()))?;
+            let file = openat(CWD, folder.join(file), flags, Mode::empty()).map_err(|error| {
+                format!("cannot open the cgroup {}: {error}", folder.display(), error = cause(error))
+            })?;
             entrance.0.push(file);
         }
     }
@@ -57,7 +61,7 @@ pub fn take_in(group: &Group, top: Identity) -> Result<(), String> {
         for one in [top].into_iter().chain(below).filter(|one| one.lives()) {
             match write(&file, &one.pid.to_string()) {
                 Err(error) if one.lives() => {
-                    return Err(format!("cannot move a process to {}: {error}", file.display()));
+                    return Err(format!("cannot move a process to {}: {error}", file.display(), error = cause(error)));
                 }
                 _ => {}
             }
@@ -72,7 +76,12 @@ pub fn set(group: &Group) -> Result<(), String> {
         let path = Path::new(&group.folder).join(&knob.file);
         match write(&path, &knob.value) {
             Err(error) if !knob.optional => {
-                return Err(format!("cannot write {} to {}: {error}", knob.value, path.display()));
+                return Err(format!(
+                    "cannot write {} to {}: {error}",
+                    knob.value,
+                    path.display(),
+                    error = cause(error)
+                ));
             }
             _ => {}
         }

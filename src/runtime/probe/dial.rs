@@ -1,6 +1,7 @@
 //! `tcpSocket`, and what all probes over the network have in common: where they go, and Go's words for not getting there.
 
 use super::Finding;
+use crate::object::cause;
 use serde_json::Value;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -34,7 +35,7 @@ pub fn error_of(authority: &str, error: &io::Error) -> String {
         io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
         io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
         io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
-        _ => format!("connect: {}", error.to_string().to_lowercase()),
+        _ => format!("connect: {}", cause(error)),
     };
     format!("dial tcp {authority}: {why}")
 }

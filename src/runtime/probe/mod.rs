@@ -3,7 +3,7 @@
 //! `exec` goes through the pod's shim, in the container's environment; `httpGet`, `tcpSocket` and `grpc` run on a few threads of their
 //! own. Never: decides what a failure means; that is for the `kubelet` room.
 
-mod dial;
+pub(super) mod dial;
 mod grpc;
 mod http;
 mod pool;

@@ -7,6 +7,7 @@
 use super::super::pty;
 use super::super::wire::{Answer, Attach, Size};
 use super::{Live, Shim};
+use crate::object::cause;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, read, write};
 use std::io;
@@ -131,8 +132,8 @@ impl Shim {
         if attach.stdin && is_closed {
             return Err(format!("standard input of container {} is not open", attach.container));
         }
-        let outlet = |fd| Pipe::new(fd).map_err(|error| error.to_string());
-        rustix::io::ioctl_fionbio(&input, true).map_err(|error| error.to_string())?;
+        let outlet = |fd| Pipe::new(fd).map_err(cause);
+        rustix::io::ioctl_fionbio(&input, true).map_err(cause)?;
         let mut attached = Attached {
             client,
             pid: live.process.pid,

@@ -1,6 +1,7 @@
 //! Connections to the shim: lines in, lines out, and nobody is ever waited for.
 
 use super::super::wire::{self, Answer, Envelope};
+use crate::object::cause;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, sockopt};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -61,9 +62,10 @@ impl Client {
         while let Some(end) = memchr::memchr(b'\n', &self.inbox) {
             match serde_json::from_slice(&self.inbox[..end]) {
                 Ok(request) => requests.push(request),
-                Err(error) => {
-                    self.tell(&Answer::Refused { why: format!("cannot read the request: {error}"), start: None })
-                }
+                Err(error) => self.tell(&Answer::Refused {
+                    why: format!("cannot read the request: {error}", error = cause(error)),
+                    start: None,
+                }),
             }
             self.inbox.drain(..=end);
         }

@@ -9,6 +9,7 @@ use super::super::{folder, process::Identity, pty, spawn, user, view, volumes};
 use super::attach::Inlet;
 use super::lines::Lines;
 use super::log::{Log, Stream};
+use crate::object::cause;
 use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process};
@@ -137,12 +138,14 @@ pub fn prepare(
     if launch.tty {
         add_term(&mut launch.env);
     }
-    let lines = Lines::lay(launch.tty, launch.stdin).map_err(|error| format!("cannot make a pipe: {error}"))?;
+    let lines = Lines::lay(launch.tty, launch.stdin)
+        .map_err(|error| format!("cannot make a pipe: {error}", error = cause(error)))?;
     let place = match &launch.view {
         Some(view) => {
             view::check_mounts(pod, view, &launch.volumes)
                 .map_err(|message| Refused { reason: "CreateContainerConfigError", message })?;
-            fs::write(&message, "").map_err(|error| format!("cannot make {}: {error}", message.display()))?;
+            fs::write(&message, "")
+                .map_err(|error| format!("cannot make {}: {error}", message.display(), error = cause(error)))?;
             let message = (&*message, &*launch.message_path);
             // Only this process and what it starts see volumes in memory.
             let ground = if launch.has_memory() { None } else { ground.now() };
@@ -193,8 +196,9 @@ impl Prepared {
         };
         let seen = || -> Result<_, String> {
             let process = Identity::of(pid.as_raw_nonzero().get()).ok_or("the process cannot be seen in /proc")?;
-            let (streams, stdin) =
-                lines.ours(launch.stdin).map_err(|error| format!("cannot use its pipes: {error}"))?;
+            let (streams, stdin) = lines
+                .ours(launch.stdin)
+                .map_err(|error| format!("cannot use its pipes: {error}", error = cause(error)))?;
             Ok((process, streams, stdin))
         };
         // Nobody would know of it.
@@ -337,7 +341,7 @@ fn reason(error: &io::Error) -> String {
         Some(libc::E2BIG) => "argument list too long".into(),
         Some(libc::ETXTBSY) => "text file busy".into(),
         Some(libc::EAGAIN) => "resource temporarily unavailable".into(),
-        _ => error.to_string(),
+        _ => cause(error),
     }
 }
 

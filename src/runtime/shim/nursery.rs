@@ -6,6 +6,7 @@
 
 use super::super::spawn::nothing;
 use super::super::view::ground::Place;
+use crate::object::cause;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::setsid;
 use std::io::{self, IoSliceMut};
@@ -51,7 +52,8 @@ fn born(folder: &[u8], leader: OwnedFd, mut ground: Place) -> io::Result<()> {
     ground.inherit();
     std::env::set_current_dir(Path::new(std::ffi::OsStr::from_bytes(folder)))?;
     // Nobody listens: what ends a shim is left where its pod's other traces are.
-    super::serve(leader, ground).inspect_err(|error| drop(std::fs::write("shim.error", format!("{error}\n"))))
+    super::serve(leader, ground)
+        .inspect_err(|error| drop(std::fs::write("shim.error", format!("{error}\n", error = cause(error)))))
 }
 
 /// Whether the children of this process wait to be reaped. Those of the nursery, the shims, do not.

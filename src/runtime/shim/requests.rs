@@ -11,6 +11,7 @@ use super::launch::{self, Prepared, Refused, Started, Surroundings};
 use super::pause::{self, Pause};
 use super::successor::Expected;
 use super::{Live, Shim, tree};
+use crate::object::cause;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitStatus};
 use std::borrow::Cow;
@@ -239,9 +240,9 @@ impl Shim {
     }
 
     fn start_exec(&mut self, client: u64, exec: &Exec) -> Result<(), String> {
-        let (pipe, output) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|error| error.to_string())?;
-        rustix::io::ioctl_fionbio(&output, false).map_err(|error| error.to_string())?;
-        let nothing = spawn::nothing().map_err(|error| error.to_string())?;
+        let (pipe, output) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(cause)?;
+        rustix::io::ioctl_fionbio(&output, false).map_err(cause)?;
+        let nothing = spawn::nothing().map_err(cause)?;
         let is_it = |at: &usize| self.live[*at].launch.attempt == exec.attempt;
         let running = self.running(&exec.container).filter(is_it);
         let missing = || format!("container {:?} does not run attempt {}", exec.container, exec.attempt);
@@ -264,7 +265,7 @@ impl Shim {
     fn start_session(&mut self, client: u64, session: &Session) -> Result<(), String> {
         let asker = self.clients.iter_mut().find(|known| known.id == client).ok_or("nobody asks")?;
         let stdio = std::mem::take(&mut asker.descriptors);
-        let nothing = spawn::nothing().map_err(|error| error.to_string())?;
+        let nothing = spawn::nothing().map_err(cause)?;
         let (stdio, terminal) = match &stdio[..] {
             [to] if session.terminal => ([&nothing; 3], Some(pty::Asked { to, size: session.size })),
             [input, output, error] if !session.terminal => ([input, output, error], None),

@@ -2,6 +2,7 @@
 
 use super::compose::Wanted;
 use super::{path_of, said};
+use crate::object::cause;
 use crate::runtime::volumes;
 use crate::runtime::wire::View;
 use crate::world::volume::{Mount, Volume};
@@ -58,14 +59,14 @@ pub fn all(pod: &Path, view: &View, volumes: &[Volume]) -> Result<Vec<Bind>, Str
 
 fn open(path: &Path) -> Result<OwnedFd, String> {
     openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| format!("{}: {error}", path.display()))
+        .map_err(|error| format!("{}: {error}", path.display(), error = cause(error)))
 }
 
 /// A part of a volume (`subPath`), made as a folder when it is not there; never anything outside the volume.
 fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
     let failed = |error: Errno| match error {
         Errno::XDEV | Errno::INVAL => format!("subPath {path:?} not within volume path"),
-        error => format!("subPath {path:?}: {error}"),
+        error => format!("subPath {path:?}: {error}", error = cause(error)),
     };
     match volumes::inside(root, path) {
         Err(Errno::NOENT) => volumes::make_folders(root, path, 0o750).map_err(failed),
@@ -75,7 +76,7 @@ fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
 
 impl Bind {
     fn new(source: OwnedFd, target: PathBuf, read_only: bool) -> Result<Bind, String> {
-        let found = fstat(&source).map_err(|error| error.to_string())?;
+        let found = fstat(&source).map_err(cause)?;
         let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
         Ok(Bind { source, target, read_only, is_ours: false, is_folder })
     }

@@ -8,6 +8,7 @@ use super::layer::Layers;
 use super::mounted::{self, Mounted};
 use super::own::{Own, SHM};
 use super::{bind, devices, path_of, services};
+use crate::object::cause;
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{mount_bind, mount_bind_recursive};
 use rustix::process::{getegid, geteuid};
@@ -88,7 +89,7 @@ pub fn compose(
     make(&root, 0o755)?;
     composer.lay(Path::new("/"))?;
     let opened = openat(CWD, &root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| format!("cannot open the new root: {error}"))?;
+        .map_err(|error| format!("cannot open the new root: {error}", error = cause(error)))?;
     for own in own {
         own.cover(base, &opened)?;
     }
@@ -107,7 +108,8 @@ pub fn close(base: &Path) -> Result<(), String> {
     let open = ["dev", "proc", "sys"].map(|name| root.join(name));
     let laid = mounted::all().into_iter().filter(|one| one.at.starts_with(&root));
     for at in laid.map(|one| one.at).filter(|at| open.iter().all(|open| !at.starts_with(open))) {
-        let failed = |error: rustix::io::Errno| format!("cannot make {} read-only: {error}", at.display());
+        let failed =
+            |error: rustix::io::Errno| format!("cannot make {} read-only: {error}", at.display(), error = cause(error));
         let opened = openat(CWD, &at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
         bind::close(&opened).map_err(failed)?;
     }
@@ -143,7 +145,7 @@ fn foreign(path: &Path) -> Option<PathBuf> {
 pub fn make(path: &Path, mode: u32) -> Result<(), String> {
     match fs::DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(format!("cannot make {}: {error}", path.display()))
+            Err(format!("cannot make {}: {error}", path.display(), error = cause(error)))
         }
         _ => Ok(()),
     }
@@ -208,7 +210,7 @@ impl Composer<'_> {
 
     fn bind(&self, path: &Path) -> Result<(), String> {
         mount_bind_recursive(path, self.target(path))
-            .map_err(|error| format!("cannot bind {}: {error}", path.display()))
+            .map_err(|error| format!("cannot bind {}: {error}", path.display(), error = cause(error)))
     }
 
     fn overlay(&mut self, folder: &Path) -> Result<(), String> {
@@ -244,8 +246,10 @@ impl Composer<'_> {
     fn one_by_one(&mut self, folder: &Path) -> Result<(), String> {
         let fresh = self.layers.fresh('f', folder)?;
         let target = self.target(folder);
-        mount_bind(&fresh, &target).map_err(|error| format!("cannot bind {}: {error}", target.display()))?;
-        let entries = fs::read_dir(folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
+        mount_bind(&fresh, &target)
+            .map_err(|error| format!("cannot bind {}: {error}", target.display(), error = cause(error)))?;
+        let entries = fs::read_dir(folder)
+            .map_err(|error| format!("cannot read {}: {error}", folder.display(), error = cause(error)))?;
         for entry in entries.flatten() {
             let path = entry.path();
             let place = self.target(&path);

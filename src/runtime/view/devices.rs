@@ -2,6 +2,7 @@
 
 use super::compose::make;
 use super::{bind, path_of, said};
+use crate::object::cause;
 use rustix::fs::{Access, CWD, FileType, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive};
 use std::fs;
@@ -16,7 +17,7 @@ const MESSAGE: &str = "/dev/termination-log";
 /// Puts the devices of containers in the place of the machine's, for this process. Every container sees the same, so nothing can be
 /// written there; places for what is its own are left.
 pub fn lay() -> Result<(), String> {
-    let entries = fs::read_dir("/dev").map_err(|error| format!("cannot read /dev: {error}"))?;
+    let entries = fs::read_dir("/dev").map_err(|error| format!("cannot read /dev: {error}", error = cause(error)))?;
     let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
     let open = || openat(CWD, "/dev", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(said("open /dev"));
     let (machine, place) = (open()?, Path::new("/dev"));

@@ -2,6 +2,7 @@
 
 use super::compose::{Wanted, make};
 use super::path_of;
+use crate::object::cause;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, fchmod, openat};
 use rustix::mount::{MountFlags, mount};
 use std::fs;
@@ -23,7 +24,9 @@ impl Layers<'_> {
     /// Lays one over a folder and mounts both at `target`. Places that are wanted in it are made in the layer, where a user who could
     /// not make them in the folder itself can.
     pub fn lay(&mut self, folder: &Path, target: &Path, wanted: &[Wanted]) -> Result<(), String> {
-        let failed = |error: &dyn std::fmt::Display| format!("cannot lay a layer over {}: {error}", folder.display());
+        let failed = |error: &dyn std::fmt::Display| {
+            format!("cannot lay a layer over {}: {error}", folder.display(), error = cause(error))
+        };
         let (upper, work) = (self.fresh('u', folder)?, self.base.join(format!("w{}", self.count)));
         make(&work, 0o700)?;
         for wanted in wanted.iter().filter(|wanted| wanted.path.starts_with(folder)) {
@@ -61,7 +64,8 @@ impl Layers<'_> {
                 make(&above, 0o755)?;
                 self.alike(&below, &above);
             } else {
-                fs::write(&above, "").map_err(|error| format!("cannot make {}: {error}", above.display()))?;
+                fs::write(&above, "")
+                    .map_err(|error| format!("cannot make {}: {error}", above.display(), error = cause(error)))?;
             }
         }
         Ok(())

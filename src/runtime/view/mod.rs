@@ -23,6 +23,7 @@ pub use own::is_within as is_in_own;
 
 use super::folder;
 use super::wire::View;
+use crate::object::cause;
 use crate::world::volume::Volume;
 use mounted::Mounted;
 use own::Own;
@@ -193,11 +194,11 @@ fn among_own_users() -> Result<(), String> {
     write("setgroups", "deny".into())
         .and_then(|()| write("uid_map", map(user)))
         .and_then(|()| write("gid_map", map(group)))
-        .map_err(|error| format!("cannot map the user to itself: {error}"))
+        .map_err(|error| format!("cannot map the user to itself: {error}", error = cause(error)))
 }
 
 fn said<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
-    move |error| format!("cannot {what}: {error}")
+    move |error| format!("cannot {what}: {error}", error = cause(error))
 }
 
 /// The path of an open file, for calls that take no descriptor.

@@ -5,6 +5,7 @@
 //! started with: its working folder, the manifest's, its program, a file or folder that a word of its command names.
 
 use super::path_of;
+use crate::object::cause;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2};
 use rustix::mount::{mount_bind, mount_bind_recursive};
 use std::collections::BTreeSet;
@@ -64,7 +65,8 @@ impl Own {
             openat2(within, path, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
         };
         let Ok(place) = open(root, self.at) else { return Ok(()) };
-        let failed = |error: rustix::io::Errno| format!("cannot lay out {}: {error}", self.at.display());
+        let failed =
+            |error: rustix::io::Errno| format!("cannot lay out {}: {error}", self.at.display(), error = cause(error));
         let fresh = &base.join(self.at.file_name().unwrap_or_default());
         super::compose::make(fresh, 0o777)?;
         let _ = fs::set_permissions(fresh, fs::Permissions::from_mode(0o1777));

@@ -1,5 +1,6 @@
 //! Volumes in memory: a tmpfs that only the pod's shim and what it starts can see, and that goes with the last of them.
 
+use crate::object::cause;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::ffi::CString;
@@ -14,9 +15,9 @@ pub fn mount_at(folder: &Path, most: Option<i64>) -> Result<(), String> {
     }
     separate()?;
     let size = most.map_or(String::new(), |most| format!(",size={most}"));
-    let options = CString::new(format!("mode=0777{size}")).map_err(|error| error.to_string())?;
+    let options = CString::new(format!("mode=0777{size}")).map_err(cause)?;
     mount("tmpfs", folder, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str()))
-        .map_err(|error| format!("cannot mount a tmpfs: {error}"))
+        .map_err(|error| format!("cannot mount a tmpfs: {error}", error = cause(error)))
 }
 
 fn is_mounted(folder: &Path) -> bool {
@@ -33,9 +34,10 @@ fn separate() -> Result<(), String> {
     }
     // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
-        .map_err(|error| format!("cannot have mounts of its own: {error}"))?;
+        .map_err(|error| format!("cannot have mounts of its own: {error}", error = cause(error)))?;
     let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    mount_change("/", quietly).map_err(|error| format!("cannot part from the machine's mounts: {error}"))
+    mount_change("/", quietly)
+        .map_err(|error| format!("cannot part from the machine's mounts: {error}", error = cause(error)))
 }
 
 /// Unmounts those below a folder.

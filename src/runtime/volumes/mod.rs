@@ -9,6 +9,7 @@ mod safely;
 
 pub use safely::{inside, make_folders};
 
+use crate::object::cause;
 use crate::world::volume::{Source, Volume};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
@@ -28,7 +29,7 @@ pub fn lay_out(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
     if volumes.is_empty() {
         return Ok(());
     }
-    let root = folder(CWD, pod).and_then(|pod| make_folder(&pod, FOLDER)).map_err(|error| error.to_string())?;
+    let root = folder(CWD, pod).and_then(|pod| make_folder(&pod, FOLDER)).map_err(cause)?;
     for volume in volumes {
         lay_out_one(pod, &root, volume)
             .map_err(|why| format!("MountVolume.SetUp failed for volume {:?} : {why}", &*volume.name))?;
@@ -37,7 +38,7 @@ pub fn lay_out(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
 }
 
 fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String> {
-    let failed = |error: Errno| error.to_string();
+    let failed = |error: Errno| cause(error);
     match &volume.source {
         Source::Empty => empty(root, &volume.name).map_err(failed),
         Source::Memory { most } => {
@@ -125,7 +126,7 @@ fn check_host(path: &Path, kind: &str) -> Result<(), String> {
         "FileOrCreate" if !path.exists() => fs::OpenOptions::new().write(true).create_new(true).open(path).map(drop),
         _ => Ok(()),
     };
-    made.map_err(|error| format!("cannot make {shown}: {error}"))?;
+    made.map_err(|error| format!("cannot make {shown}: {error}", error = cause(error)))?;
     let found = fs::metadata(path).map(|found| found.file_type());
     let is = |test: fn(&fs::FileType) -> bool| found.as_ref().is_ok_and(test);
     let (right, word) = match kind {
@@ -136,7 +137,8 @@ fn check_host(path: &Path, kind: &str) -> Result<(), String> {
         "BlockDevice" => (is(FileTypeExt::is_block_device), "block device"),
         // Docker made a folder of what is not there, and so do the runtimes after it.
         _ if found.is_err() => {
-            return fs::create_dir_all(path).map_err(|error| format!("cannot make {shown}: {error}"));
+            return fs::create_dir_all(path)
+                .map_err(|error| format!("cannot make {shown}: {error}", error = cause(error)));
         }
         _ => (true, ""),
     };

@@ -8,11 +8,11 @@
 mod datagrams;
 pub mod outside;
 
-use super::super::relay;
+use super::super::{ports, relay};
 use super::hands::Hands;
 use super::routes;
 use super::tables::Tables;
-use crate::object::Key;
+use crate::object::{Key, cause};
 use crate::world::entrance::{Blocked, HostPort};
 use crate::world::plan::Route;
 use std::cell::{Cell, RefCell};
@@ -184,6 +184,20 @@ impl Doors {
         is_any
     }
 
+    /// Why a place could not be opened. Who has it was looked for once: that is a walk through all processes of the machine.
+    fn unopened(&self, place: &Place, error: &io::Error) -> String {
+        let is_reserved = error.kind() == io::ErrorKind::PermissionDenied;
+        let is_it = |one: &&Blocked| (one.at, one.is_udp, one.is_reserved) == (place.at, place.is_udp, is_reserved);
+        if let Some(known) = self.blocked.iter().find(is_it) {
+            return known.why.clone();
+        }
+        let is_taken = error.kind() == io::ErrorKind::AddrInUse && !place.is_udp;
+        match is_taken.then(|| ports::holder_at(*place.at.ip(), place.at.port())).flatten() {
+            Some(holder) => format!("{}: {holder} listens there", cause(error)),
+            None => cause(error),
+        }
+    }
+
     /// Opens what is wanted, or leads it to where it is wanted to lead; gives those that could not be opened.
     async fn open(&mut self, means: &Means) -> Vec<Blocked> {
         let mut blocked = Vec::new();
@@ -198,7 +212,7 @@ impl Doors {
                     at: place.at,
                     is_udp: place.is_udp,
                     is_reserved: error.kind() == io::ErrorKind::PermissionDenied,
-                    why: error.to_string().split(" (os error").next().unwrap_or_default().to_owned(),
+                    why: self.unopened(place, &error),
                 }),
             }
         }

@@ -1,0 +1,50 @@
+//! What the machine says when it refuses something, in the words that users of Kubernetes know: those of Go's programs, which are the
+//! kernel's without their number and in lower case (`open x: no such file or directory`).
+
+use std::fmt::Display;
+
+/// What Rust writes behind the kernel's words.
+const NUMBER: &str = " (os error ";
+
+/// An error of the machine, maybe with words before it, for people.
+pub fn cause(error: impl Display) -> String {
+    let mut text = error.to_string();
+    while let Some(at) = text.find(NUMBER) {
+        let end = text[at..].find(')').map_or(text.len(), |end| at + end + 1);
+        text.replace_range(at..end, "");
+        let start = text[..at].rfind(": ").map_or(0, |colon| colon + 2);
+        let mut letters = text[start..].chars();
+        let is_word = matches!((letters.next(), letters.next()), (Some(first), Some(second))
+            if first.is_ascii_uppercase() && !second.is_ascii_uppercase());
+        if is_word && let Some(first) = text.get_mut(start..=start) {
+            first.make_ascii_lowercase();
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cause;
+    use std::io::Error;
+
+    #[test]
+    fn the_kernels_words_have_no_number() {
+        let table = [
+            (2, "no such file or directory"),
+            (13, "permission denied"),
+            (98, "address already in use"),
+            (111, "connection refused"),
+            (18, "invalid cross-device link"),
+        ];
+        for (number, expected) in table {
+            let error = Error::from_raw_os_error(number);
+            assert_eq!(cause(&error), expected);
+            assert_eq!(cause(format!("open /tmp/x: {error}")), format!("open /tmp/x: {expected}"));
+            assert_eq!(cause(format!("open: {error}; bind: {error}")), format!("open: {expected}; bind: {expected}"));
+        }
+        for text in ["", "Deployment \"web\": not found", "IO: 3", "unexpected end of file"] {
+            assert_eq!(cause(text), text);
+        }
+    }
+}
