@@ -2,16 +2,20 @@
 //!
 //! Knows: where each connection goes is asked for at that moment, so that it never goes to whoever was there before. All connections
 //! of a thread are read into the same bytes: what the other side takes at once, which is nearly everything, is kept nowhere.
+//! A connection that a thread has to itself is looked at for a moment without sleeping when something has passed: to fall asleep and to
+//! be woken twice for each request is most of what a relay costs then. Where that was in vain it is left off for a while.
 //! Never: looks into a byte.
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use std::cell::RefCell;
+use super::probe::dial;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socket_with};
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
@@ -19,7 +23,18 @@ use tokio::task::spawn_local;
 /// So much is read at once.
 const AT_ONCE: usize = 64 << 10;
 
+/// How long somebody who has just spoken is listened to without sleep; about what one answer of a quick server takes.
+const ALERT: Duration = Duration::from_micros(40);
+/// So many times in a row, before all else that the thread has to do gets its turn.
+const IN_A_ROW: usize = 32;
+/// After so many times in vain it is left off,
+const HOPES: u8 = 3;
+/// and tried again when so much has passed.
+const FORGIVEN: u8 = 64;
+
 thread_local! {
+    /// How many connections a thread carries.
+    static CARRIED: Cell<usize> = const { Cell::new(0) };
     /// Where a thread reads to.
     static BYTES: RefCell<Box<[u8]>> = RefCell::new(vec![0; AT_ONCE].into());
 }
@@ -65,7 +80,7 @@ pub async fn carry(mut client: TcpStream, places: Vec<SocketAddr>) -> Result<(),
                 let _ = both_ways(&mut client, &mut server).await;
                 return Ok(());
             }
-            Err(error) => why = format!("dial tcp {place}: {error}"),
+            Err(error) => why = dial::error_of(&place.to_string(), &error),
         }
     }
     let _ = client.set_zero_linger();
@@ -81,7 +96,7 @@ async fn connect(place: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::from_std(socket.into());
     match connected {
         Ok(()) => stream,
-        Err(rustix::io::Errno::INPROGRESS) => {
+        Err(Errno::INPROGRESS) => {
             let stream = stream?;
             stream.writable().await?;
             stream.take_error()?.map_or(Ok(stream), Err)
@@ -92,14 +107,83 @@ async fn connect(place: SocketAddr) -> io::Result<TcpStream> {
 
 async fn both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::Result<()> {
     let (mut there, mut back) = (Way::default(), Way::default());
+    let (mut hope, _carried) = (Hope::new(), Carried::new());
     poll_fn(|context| {
-        let there = there.advance(context, Pin::new(client), Pin::new(server))?;
-        let back = back.advance(context, Pin::new(server), Pin::new(client))?;
-        ready!(there);
-        ready!(back);
-        Poll::Ready(Ok(()))
+        let passed = there.passed + back.passed;
+        for _ in 0..IN_A_ROW {
+            let there_is = there.advance(context, Pin::new(client), Pin::new(server))?;
+            let back_is = back.advance(context, Pin::new(server), Pin::new(client))?;
+            if there_is.is_ready() && back_is.is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            let has_passed = there.passed + back.passed > passed;
+            // Who was woken for nothing is not awake for long.
+            if !has_passed || CARRIED.get() > 1 || !hope.is_any() {
+                return Poll::Pending;
+            }
+            let is_more = BYTES.with_borrow_mut(|bytes| {
+                let until = Instant::now() + ALERT;
+                loop {
+                    if there.look(bytes, client, server)? | back.look(bytes, server, client)? {
+                        return Ok(true);
+                    }
+                    if Instant::now() >= until {
+                        return Ok::<_, io::Error>(false);
+                    }
+                }
+            })?;
+            hope.learn(is_more);
+            if !is_more {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
     })
     .await
+}
+
+/// One of the connections that this thread carries.
+struct Carried;
+
+impl Carried {
+    fn new() -> Carried {
+        CARRIED.set(CARRIED.get() + 1);
+        Carried
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        CARRIED.set(CARRIED.get() - 1);
+    }
+}
+
+/// Whether it is worth while to look instead of sleeping.
+struct Hope {
+    left: u8,
+    /// How often there was none.
+    without: u8,
+}
+
+impl Hope {
+    /// None where whoever is waited for would need this very processor.
+    fn new() -> Hope {
+        let is_room = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+        Hope { left: if is_room { HOPES } else { 0 }, without: if is_room { 0 } else { FORGIVEN } }
+    }
+
+    fn is_any(&mut self) -> bool {
+        if self.left == 0 && self.without < FORGIVEN {
+            self.without += 1;
+            self.left = u8::from(self.without == FORGIVEN);
+        }
+        self.left > 0
+    }
+
+    fn learn(&mut self, is_more: bool) {
+        (self.left, self.without) = if is_more { (HOPES, 0) } else { (self.left - 1, 0) };
+    }
 }
 
 /// One direction of a connection.
@@ -111,6 +195,8 @@ struct Way {
     /// Whether nothing more comes, and whether that was passed on.
     has_ended: bool,
     is_over: bool,
+    /// How often something was passed on.
+    passed: usize,
 }
 
 impl Way {
@@ -147,16 +233,39 @@ impl Way {
     ) -> Poll<io::Result<()>> {
         let mut read = ReadBuf::new(bytes);
         ready!(from.poll_read(context, &mut read))?;
-        let read = read.filled();
+        Poll::Ready(self.hand_on(read.filled(), |read| match to.poll_write(context, read) {
+            Poll::Ready(taken) => taken,
+            Poll::Pending => Ok(0),
+        }))
+    }
+
+    /// Passes on what has come, without waiting for anything. Whether something has.
+    fn look(&mut self, bytes: &mut [u8], from: &TcpStream, to: &TcpStream) -> io::Result<bool> {
+        if self.has_ended || self.at < self.left.len() {
+            return Ok(false);
+        }
+        // Past the runtime, which would not know of it before it has asked the kernel for news.
+        let length = match rustix::net::recv(from, &mut *bytes, RecvFlags::DONTWAIT) {
+            Ok((length, _)) => length,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        self.hand_on(&bytes[..length], |read| match to.try_write(read) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            taken => taken,
+        })?;
+        Ok(true)
+    }
+
+    /// Hands on what was read, and keeps what is not taken; nothing was read at the end.
+    fn hand_on(&mut self, read: &[u8], write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+        self.passed += 1;
         self.has_ended = read.is_empty();
         if !self.has_ended {
-            let taken = match to.poll_write(context, read) {
-                Poll::Ready(taken) => taken?,
-                Poll::Pending => 0,
-            };
+            let taken = write(read)?;
             self.left.extend_from_slice(&read[taken..]);
         }
-        Poll::Ready(Ok(()))
+        Ok(())
     }
 }
 
