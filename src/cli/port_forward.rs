@@ -6,12 +6,12 @@ use super::{flags, targets};
 use crate::apiserver::Api;
 use crate::apiserver::read::{self, Wanted};
 use crate::kinds::{self, Kind};
-use crate::object::{Key, Object, Reason, Resource, Status};
+use crate::object::{Key, Object, Reason, Resource, Status, cause};
 use crate::runtime::relay;
 use serde_json::Value;
 use std::future::ready;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -98,7 +98,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             return Err(Failure::plain("timed out waiting for the condition"));
         }
     }
-    let plain = |error: std::io::Error| Failure::plain(error.to_string());
+    let plain = |error: std::io::Error| Failure::plain(cause(error));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(plain)?;
     LocalSet::new().block_on(&runtime, forward(Rc::new(target), pairs, addresses))
 }
@@ -119,42 +119,100 @@ fn pair(word: &str) -> Outcome<Pair> {
     Ok(Pair { local: local.map(number).transpose()?, remote: remote.to_owned() })
 }
 
-fn addresses(words: &[String]) -> Outcome<Vec<IpAddr>> {
-    let read = |word: &String| match word.as_str() {
-        "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
-        word => word.parse().map_err(|_| Failure::plain(format!("{word} is not a valid IP"))),
-    };
-    words.iter().map(read).collect()
+/// Where to listen. Of `localhost`, which is two addresses, one is enough.
+struct Place {
+    at: IpAddr,
+    is_one_of_two: bool,
 }
 
-async fn forward(target: Rc<Target>, pairs: Vec<Pair>, addresses: Vec<IpAddr>) -> Outcome {
-    let mut open = Vec::new();
-    for pair in &pairs {
-        let remote = target.remote(&pair.remote)?;
-        for address in &addresses {
-            let wanted = SocketAddr::new(*address, pair.local.unwrap_or(remote));
-            let bound = TcpListener::bind(wanted).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
-            let (here, listener) = bound.map_err(|error| {
-                Failure::plain(format!(
-                    "unable to listen on port {}: listen tcp {wanted}: bind: {error}",
-                    wanted.port()
-                ))
-            })?;
-            say(&format!("Forwarding from {here} -> {remote}"));
-            let (target, port) = (target.clone(), pair.remote.clone());
-            let places = move |_| {
-                say(&format!("Handling connection for {}", here.port()));
-                ready(target.place(&port).into_iter().collect())
-            };
-            let failed = move |why: &str| {
-                let _ = writeln!(std::io::stderr(), "an error occurred forwarding {} -> {remote}: {why}", here.port());
-            };
-            open.push(spawn_local(relay::serve(listener, places, failed)));
+fn addresses(words: &[String]) -> Outcome<Vec<Place>> {
+    let mut places: Vec<Place> = Vec::new();
+    for word in words {
+        let found = match word.as_str() {
+            "localhost" => vec![IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)],
+            word => vec![word.parse().map_err(|_| Failure::plain(format!("{word} is not a valid IP")))?],
+        };
+        let is_one_of_two = found.len() > 1;
+        // The same twice would be in its own way.
+        for at in found {
+            match places.iter_mut().find(|known| known.at == at) {
+                Some(known) => known.is_one_of_two |= is_one_of_two,
+                None => places.push(Place { at, is_one_of_two }),
+            }
         }
+    }
+    Ok(places)
+}
+
+/// A port of this machine and the pod's port that it leads to.
+struct Asked {
+    local: u16,
+    remote: u16,
+    /// The remote one as it was written.
+    word: String,
+}
+
+async fn forward(target: Rc<Target>, pairs: Vec<Pair>, places: Vec<Place>) -> Outcome {
+    let asked = |pair: Pair| {
+        let remote = target.remote(&pair.remote)?;
+        Ok(Asked { local: pair.local.unwrap_or(remote), remote, word: pair.remote })
+    };
+    let asked: Vec<Asked> = pairs.into_iter().map(asked).collect::<Outcome<_>>()?;
+    let mut open = Vec::new();
+    for one in &asked {
+        match listen(one, &places).await {
+            Ok(listeners) => {
+                open.extend(listeners.into_iter().map(|(here, listener)| serve(&target, one, here, listener)))
+            }
+            Err(why) => drop(writeln!(std::io::stderr(), "Unable to listen on port {}: {why}", one.local)),
+        }
+    }
+    if open.is_empty() {
+        let all: Vec<String> = asked.iter().map(|one| format!("{{{} {}}}", one.local, one.remote)).collect();
+        return Err(Failure::plain(format!("unable to listen on any of the requested ports: [{}]", all.join(" "))));
     }
     target.lost().await;
     open.iter().for_each(JoinHandle::abort);
     Err(Failure::plain("lost connection to pod"))
+}
+
+/// Listens at a port of all places; what kubectl says when that cannot be.
+async fn listen(asked: &Asked, places: &[Place]) -> Result<Vec<(SocketAddr, TcpListener)>, String> {
+    let (mut open, mut errors, mut is_vital) = (Vec::new(), Vec::new(), false);
+    let mut port = asked.local;
+    for place in places {
+        let wanted = SocketAddr::new(place.at, port);
+        match TcpListener::bind(wanted).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
+            Ok((here, listener)) => {
+                // All of them get the port that the first one was given.
+                port = here.port();
+                say(&format!("Forwarding from {here} -> {}", asked.remote));
+                open.push((here, listener));
+            }
+            Err(error) => {
+                let family = if wanted.is_ipv4() { "tcp4" } else { "tcp6" };
+                errors
+                    .push(format!("unable to create listener: Error listen {family} {wanted}: bind: {}", cause(error)));
+                is_vital |= !place.is_one_of_two;
+            }
+        }
+    }
+    if is_vital || open.is_empty() {
+        return Err(format!("Listeners failed to create with the following errors: [{}]", errors.join(" ")));
+    }
+    Ok(open)
+}
+
+fn serve(target: &Rc<Target>, asked: &Asked, here: SocketAddr, listener: TcpListener) -> JoinHandle<()> {
+    let (target, word, remote) = (target.clone(), asked.word.clone(), asked.remote);
+    let places = move |_| {
+        say(&format!("Handling connection for {}", here.port()));
+        ready(target.place(&word).into_iter().collect())
+    };
+    let failed = move |why: &str| {
+        let _ = writeln!(std::io::stderr(), "an error occurred forwarding {} -> {remote}: {why}", here.port());
+    };
+    spawn_local(relay::serve(listener, places, failed))
 }
 
 /// Whoever listened may be gone; the connections go on.

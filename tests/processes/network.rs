@@ -242,6 +242,65 @@ fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
 }
 
 #[test]
+fn a_port_that_cannot_be_forwarded_is_told_as_kubectl_does() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&web(1));
+    cluster.ready_pods("app=web", 1);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let said = cluster.kloop(&format!("port-forward --address 127.0.0.1 service/web {port}:80"));
+    let expected = format!(
+        "Unable to listen on port {port}: Listeners failed to create with the following errors: [unable to create listener: Error \
+         listen tcp4 127.0.0.1:{port}: bind: address already in use]\nerror: unable to listen on any of the requested ports: \
+         [{{{port} 8080}}]\n"
+    );
+    assert_eq!((said.code, said.err), (1, expected));
+    // One that can be had is enough.
+    let forward =
+        cluster.background(&["port-forward", "service/web", "--address", "127.0.0.1", &format!("{port}:80"), ":80"]);
+    forward.until_says("Forwarding from 127.0.0.1:");
+    let said = forward.said();
+    let line = said.lines().find(|line| line.starts_with("Forwarding")).unwrap();
+    assert!(line.ends_with(" -> 8080"), "{said}");
+    assert!(fetch(line.split_whitespace().nth(2).unwrap()).is_some(), "{said}");
+}
+
+#[test]
+fn the_service_of_the_api_server_comes_back() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let (uid, ip) = ("{.metadata.uid}", "{.spec.clusterIP}");
+    let before = [uid, ip].map(|path| cluster.read("service/kubernetes", path));
+    cluster.ok("delete service kubernetes");
+    cluster.until("there is another", || {
+        let now = cluster.run(&["get", "service/kubernetes", "-o", &format!("jsonpath={uid}")], "");
+        now.code == 0 && now.out != before[0]
+    });
+    assert_eq!(cluster.read("service/kubernetes", ip), before[1]);
+}
+
+#[test]
+fn a_pod_on_the_machines_network_meets_a_node_port() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&web(1).replace("ports: [{port: 80,", "type: NodePort, ports: [{port: 8000,"));
+    let port = cluster.read("service/web", "{.spec.ports[0].nodePort}");
+    cluster.until("it answers", || fetch(&format!("127.0.0.1:{port}")).is_some());
+    let script = serde_json::Value::from(format!("import socket; socket.create_server((\"\", {port}))"));
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: late}}, spec: {{hostNetwork: true, containers: [{{name: main, image: python3, \
+         command: [python3, -c, {script}], ports: [{{containerPort: {port}}}]}}]}}}}"
+    ));
+    let told = format!("port {port}: it is the node port of service/web");
+    let next = format!("let it listen at another port than {port}, or give service/web another node port");
+    cluster.until("it is explained", || {
+        let why = cluster.run(&["why", "pod/late"], "").out;
+        why.contains(&told) && why.contains(&next)
+    });
+}
+
+#[test]
 fn a_port_that_the_machine_has_is_explained() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
