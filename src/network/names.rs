@@ -7,10 +7,12 @@
 use crate::object::{Key, Str};
 use crate::world::plan::{Member, Route, RoutePort};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Below it all names of the cluster stand.
 const DOMAIN: &str = ".cluster.local";
+/// The version of Kubernetes' DNS specification by which names are given, as `dns-version.cluster.local` tells it.
+const VERSION: &str = "1.1.0";
 /// The most addresses told at once: they fit into a datagram of the old length.
 const MOST: usize = 24;
 
@@ -33,6 +35,8 @@ pub enum Kind {
     Srv,
     /// A name for an address.
     Ptr,
+    /// Words.
+    Txt,
     /// Something that no name here has.
     Other,
 }
@@ -42,10 +46,12 @@ pub enum Kind {
 pub enum Record {
     /// An address.
     A(Ipv4Addr),
-    /// A host and a port on it.
-    Srv(String, u16),
+    /// A host, a port on it, and its address.
+    Srv(String, u16, Option<Ipv4Addr>),
     /// A name.
     Ptr(String),
+    /// Words.
+    Txt(&'static str),
 }
 
 /// The answer to a question.
@@ -107,6 +113,12 @@ impl Directory {
     fn find(&self, name: &str, kind: Kind) -> Option<Reply> {
         let labels: Vec<&str> = name.split('.').collect();
         match labels[..] {
+            ["dns-version"] => {
+                Some(Reply::Records(if kind == Kind::Txt { vec![Record::Txt(VERSION)] } else { Vec::new() }))
+            }
+            // What other names stand below is there, and has nothing itself.
+            ["svc" | "pod"] => Some(Reply::Records(Vec::new())),
+            [namespace, "svc" | "pod"] if self.has_namespace(namespace) => Some(Reply::Records(Vec::new())),
             [address, namespace, "pod"] => {
                 let address: Ipv4Addr = address.replace('-', ".").parse().ok()?;
                 let there = self.pods.get(&address).is_some_and(|known| **known == *namespace);
@@ -114,9 +126,20 @@ impl Directory {
             }
             [service, namespace, "svc"] => Some(self.service(service, namespace)?.addresses(kind, full(&[name]))),
             [host, service, namespace, "svc"] => {
-                let members = &self.service(service, namespace)?.0.members;
-                let found: Vec<Ipv4Addr> = members.iter().filter(|one| *one.hostname == *host).filter_map(ip).collect();
-                (!found.is_empty()).then(|| addresses(kind, found))
+                let found = self.service(service, namespace)?;
+                let at: Vec<Ipv4Addr> = found.named(host);
+                match kind {
+                    _ if at.is_empty() => None,
+                    Kind::Srv => {
+                        let ports = found.0.ports.iter();
+                        let is_it = |record: &Record| matches!(record, Record::Srv(_, _, Some(ip)) if at.contains(ip));
+                        let below = full(&[service, namespace, "svc"]);
+                        Some(Reply::Records(
+                            ports.flat_map(|port| found.members(port, &below)).filter(is_it).take(MOST).collect(),
+                        ))
+                    }
+                    _ => Some(addresses(kind, at)),
+                }
             }
             [port, protocol, service, namespace, "svc"] => {
                 let (port, protocol) = (port.strip_prefix('_')?, protocol.strip_prefix('_')?);
@@ -128,6 +151,12 @@ impl Directory {
             }
             _ => None,
         }
+    }
+
+    /// Whether anything that has a name is in a namespace.
+    fn has_namespace(&self, namespace: &str) -> bool {
+        let first = self.services.range((Str::from(namespace), Str::from(""))..).next();
+        first.is_some_and(|((of, _), _)| **of == *namespace) || self.pods.values().any(|of| **of == *namespace)
     }
 
     fn service(&self, name: &str, namespace: &str) -> Option<Found<'_>> {
@@ -147,12 +176,10 @@ impl Directory {
             if route.address.parse() == Ok(address) {
                 return Some(full(&[service, namespace, "svc"]));
             }
-            let named = |one: &&Member| !one.hostname.is_empty() && ip(one) == Some(address);
-            let member = route.members.iter().find(named)?;
-            Some(full(&[&member.hostname, service, namespace, "svc"]))
+            let member = route.members.iter().find(|one| ip(one) == Some(address))?;
+            Some(full(&[&host(member), service, namespace, "svc"]))
         };
-        let dashed = address.to_string().replace('.', "-");
-        let of_pod = || self.pods.get(&address).map(|namespace| full(&[&dashed, namespace, "pod"]));
+        let of_pod = || self.pods.get(&address).map(|namespace| full(&[&dashed(address), namespace, "pod"]));
         self.at.get(&address).into_iter().flatten().find_map(of_service).or_else(of_pod)
     }
 }
@@ -176,15 +203,44 @@ impl Found<'_> {
     /// Where a port is: at the Service's address, or at each of its members.
     fn hosts(&self, port: &RoutePort, name: &str) -> Vec<Record> {
         if !self.0.address.is_empty() {
-            return vec![Record::Srv(name.to_owned(), port.port)];
+            return vec![Record::Srv(name.to_owned(), port.port, self.0.address.parse().ok())];
         }
-        let member = |one: &Member| {
-            let host = if one.hostname.is_empty() { one.address.replace('.', "-") } else { one.hostname.to_string() };
-            let endpoint = port.endpoints.iter().find_map(|to| to.strip_prefix(&*one.address)?.strip_prefix(':'))?;
-            Some(Record::Srv(format!("{host}.{name}"), endpoint.parse().ok()?))
-        };
-        self.0.members.iter().filter_map(member).take(MOST).collect()
+        self.members(port, name)
     }
+
+    /// Where a port is at each of those that have an endpoint of it.
+    fn members(&self, port: &RoutePort, name: &str) -> Vec<Record> {
+        let known = |at: &Ipv4Addr| self.0.members.iter().find(|one| ip(one) == Some(*at));
+        let member = |to: &Str| {
+            let to: SocketAddrV4 = to.parse().ok()?;
+            let host = known(to.ip()).map_or_else(|| dashed(*to.ip()), host);
+            Some(Record::Srv(format!("{host}.{name}"), to.port(), Some(*to.ip())))
+        };
+        port.endpoints.iter().filter_map(member).take(MOST).collect()
+    }
+
+    /// The addresses of those that have this name in the Service: their hostname or, without one, their address with dashes.
+    fn named(&self, name: &str) -> Vec<Ipv4Addr> {
+        let members: Vec<Ipv4Addr> = self.0.members.iter().filter(|one| host(one) == name).filter_map(ip).collect();
+        if !members.is_empty() || self.0.address.is_empty() {
+            return members;
+        }
+        let ports = self.0.ports.iter().flat_map(|port| &port.endpoints);
+        let found = ports.filter_map(|to| to.parse::<SocketAddrV4>().ok()).map(|to| *to.ip());
+        let mut found: Vec<Ipv4Addr> = found.filter(|at| dashed(*at) == name).collect();
+        found.dedup();
+        found.truncate(1);
+        found
+    }
+}
+
+/// What an endpoint is called in its Service.
+fn host(member: &Member) -> String {
+    if member.hostname.is_empty() { member.address.replace('.', "-") } else { member.hostname.to_string() }
+}
+
+fn dashed(address: Ipv4Addr) -> String {
+    address.to_string().replace('.', "-")
 }
 
 fn addresses(kind: Kind, found: impl IntoIterator<Item = Ipv4Addr>) -> Reply {
@@ -222,6 +278,7 @@ mod tests {
             port: number,
             node_port: None,
             sticky: false,
+            is_h2: false,
             endpoints: endpoints.clone(),
         };
         directory.lead(
@@ -238,14 +295,16 @@ mod tests {
 
     #[test]
     fn names_and_what_they_mean() {
-        use Kind::{A, Other, Ptr, Srv};
+        use Kind::{A, Other, Ptr, Srv, Txt};
         let a =
             |addresses: &[&str]| Reply::Records(addresses.iter().map(|ip| Record::A(ip.parse().unwrap())).collect());
-        let srv = |hosts: &[(&str, u16)]| {
-            Reply::Records(
-                hosts.iter().map(|(host, port)| Record::Srv(format!("{host}.cluster.local"), *port)).collect(),
-            )
+        let srv = |hosts: &[(&str, u16, &str)]| {
+            let record = |(host, port, ip): &(&str, u16, &str)| {
+                Record::Srv(format!("{host}.cluster.local"), *port, Some(ip.parse().unwrap()))
+            };
+            Reply::Records(hosts.iter().map(record).collect())
         };
+        let nothing = Reply::Records(Vec::new());
         let ptr = |name: &str| Reply::Records(vec![Record::Ptr(name.into())]);
         let web = a(&["127.9.128.7"]);
         let cases = [
@@ -261,8 +320,24 @@ mod tests {
             ("db-0.db", A, a(&["127.9.1.5"])),
             ("db-1.db.shop.svc.cluster.local", A, Reply::NoSuchName),
             ("out", A, Reply::Alias("example.com".into())),
-            ("_sql._tcp.web", Srv, srv(&[("web.shop.svc", 80)])),
-            ("_sql._tcp.db", Srv, srv(&[("db-0.db.shop.svc", 5432), ("127-9-1-6.db.shop.svc", 5432)])),
+            ("_sql._tcp.web", Srv, srv(&[("web.shop.svc", 80, "127.9.128.7")])),
+            (
+                "_sql._tcp.db",
+                Srv,
+                srv(&[("db-0.db.shop.svc", 5432, "127.9.1.5"), ("127-9-1-6.db.shop.svc", 5432, "127.9.1.6")]),
+            ),
+            ("_sql._tcp.db-0.db.shop.svc.cluster.local", Srv, Reply::NoSuchName),
+            ("db-0.db.shop.svc.cluster.local", Srv, srv(&[("db-0.db.shop.svc", 5432, "127.9.1.5")])),
+            ("127-9-1-6.db.shop.svc.cluster.local", A, a(&["127.9.1.6"])),
+            ("127-9-1-5.db.shop.svc.cluster.local", A, Reply::NoSuchName),
+            ("127-9-1-5.web.shop.svc.cluster.local", A, a(&["127.9.1.5"])),
+            ("127-9-1-9.web.shop.svc.cluster.local", A, Reply::NoSuchName),
+            ("dns-version.cluster.local", Txt, Reply::Records(vec![Record::Txt("1.1.0")])),
+            ("dns-version.cluster.local", A, nothing.clone()),
+            ("shop.svc.cluster.local", A, nothing.clone()),
+            ("svc.cluster.local", A, nothing.clone()),
+            ("nowhere.svc.cluster.local", A, Reply::NoSuchName),
+            ("nothing.cluster.local", A, Reply::NoSuchName),
             ("_sql._udp.db.shop.svc.cluster.local", Srv, Reply::NoSuchName),
             ("127-9-1-4.shop.pod.cluster.local", A, a(&["127.9.1.4"])),
             ("127-9-1-9.shop.pod.cluster.local", A, Reply::NoSuchName),

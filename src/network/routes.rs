@@ -11,6 +11,9 @@ pub const LOOP: Loop = Loop { name: "kube-proxy", root: SERVICES, concerns, plan
 
 const SERVICES: &str = "services";
 
+/// What `appProtocol` says of those who speak HTTP/2 without TLS: Kubernetes' own word, and what Istio and others write for gRPC.
+const H2: [&str; 3] = ["kubernetes.io/h2c", "grpc", "h2c"];
+
 fn concerns(_world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         SERVICES => vec![row.key.clone()],
@@ -82,7 +85,8 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
         let number = |field: &str| u16::try_from(port[field].as_i64()?).ok();
         let node_port = number("nodePort").filter(|port| *port > 0);
         let endpoints = endpoints(&slices, &name);
-        Some(RoutePort { name, protocol, port: number("port")?, node_port, sticky, endpoints })
+        let is_h2 = H2.contains(&port["appProtocol"].as_str().unwrap_or_default());
+        Some(RoutePort { name, protocol, port: number("port")?, node_port, sticky, is_h2, endpoints })
     };
     let route = Route {
         address: address.into(),

@@ -308,6 +308,9 @@ pub struct RoutePort {
     pub node_port: Option<u16>,
     /// Whether a client comes to the same endpoint each time (`sessionAffinity: ClientIP`).
     pub sticky: bool,
+    /// Whether its endpoints speak HTTP/2 from the first byte on (`appProtocol: kubernetes.io/h2c`, KEP-3726).
+    #[serde(default)]
+    pub is_h2: bool,
     /// `address:port` of all that may be connected to, ordered.
     pub endpoints: Vec<Str>,
 }

@@ -63,7 +63,7 @@ fn for_an_ordinary_user_as_well() {
             let place = places(&cluster, "shop", 1).remove(0);
             assert!(!place.ends_with(":80"), "{place}");
             let described = cluster.ok("describe ingress shop");
-            let told = format!("answers at http://{place}/ (port 80: Permission denied");
+            let told = format!("answers at http://{place}/ (port 80: permission denied");
             assert!(described.contains(&told), "{described}");
             let port = place.split_once(':').unwrap().1;
             assert!(cluster.ok("get ingress shop").contains(&format!(" {port} ")), "{port}");
@@ -338,6 +338,76 @@ fn second(place: &str, name: &str, trusted: &CertificateDer<'static>) -> Option<
         assert_eq!(said[0], said[1]);
         said.pop()
     })
+}
+
+/// A server as those of gRPC are: HTTP/2 from the first byte on, and how it went is told after the body. It says what it was asked.
+async fn serve_second(listener: tokio::net::TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((request, mut answer))) = connection.accept().await {
+                let te = request.headers().get("te").map_or("-", |te| te.to_str().unwrap()).to_owned();
+                let said = format!("{} {} {te}", request.method(), request.uri());
+                tokio::spawn(async move {
+                    let mut body = request.into_body();
+                    while let Some(Ok(bytes)) = body.data().await {
+                        let _ = body.flow_control().release_capacity(bytes.len());
+                    }
+                    let mut stream = answer.send_response(hyper::Response::new(()), false).unwrap();
+                    stream.send_data(said.into(), false).unwrap();
+                    let status = hyper::HeaderMap::from_iter([("grpc-status".parse().unwrap(), "0".parse().unwrap())]);
+                    stream.send_trailers(status).unwrap();
+                });
+            }
+        });
+    }
+}
+
+/// What a client of gRPC is told at a place, and the status after it.
+async fn call(place: &str, host: &str) -> Option<(String, String)> {
+    let stream = tokio::net::TcpStream::connect(place).await.ok()?;
+    let (mut sender, connection) = h2::client::handshake(stream).await.ok()?;
+    let _connection = tokio::spawn(connection);
+    let request = hyper::Request::post(format!("http://{host}/shop.Cart/Add")).header("te", "trailers");
+    let (answer, mut body) = sender.send_request(request.body(()).ok()?, false).ok()?;
+    body.send_data("one".into(), true).ok()?;
+    let mut body = answer.await.ok()?.into_body();
+    let mut said = Vec::new();
+    while let Some(bytes) = body.data().await {
+        said.extend_from_slice(&bytes.ok()?);
+    }
+    let status = body.trailers().await.ok()??.get("grpc-status")?.to_str().ok()?.to_owned();
+    Some((String::from_utf8(said).ok()?, status))
+}
+
+#[test]
+fn servers_of_grpc_are_spoken_to_in_http_2() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    runtime.spawn(serve_second(listener));
+    let ports = "ports: [{name: grpc, port: 50051, appProtocol: kubernetes.io/h2c}]";
+    let labels = "labels: {kubernetes.io/service-name: cart}";
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Service, metadata: {{name: cart}}, spec: {{{ports}}}}}\n---\n{{apiVersion: discovery.k8s.io/v1, kind: \
+         EndpointSlice, metadata: {{name: cart-1, {labels}}}, addressType: IPv4, ports: [{{name: grpc, port: {port}}}], endpoints: \
+         [{{addresses: [127.0.0.1]}}]}}"
+    ));
+    let rule = path("/", "Prefix", "cart", "name: grpc");
+    cluster.apply(&ingress("cart", &format!("{{rules: [{{host: cart.example, http: {{paths: [{rule}]}}}}]}}")));
+    let place = places(&cluster, "cart", 1).remove(0);
+    let wanted = ("POST http://cart.example/shop.Cart/Add trailers".to_owned(), "0".to_owned());
+    cluster.until("the call is answered, with its status", || {
+        runtime.block_on(call(&place, "cart.example")).as_ref() == Some(&wanted)
+    });
+    // Who speaks the older protocol is answered as well.
+    let (code, said) = runtime.block_on(async {
+        let place = place.clone();
+        tokio::task::spawn_blocking(move || get(&place, "cart.example", "/plain")).await.unwrap().unwrap()
+    });
+    assert_eq!((code, &*said), (200, "GET http://cart.example/plain -"));
 }
 
 #[test]

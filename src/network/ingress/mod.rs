@@ -179,7 +179,7 @@ fn tell(world: &World, row: &Row, entrance: Option<&Entrance>, plan: &mut Plan) 
     plan.write(with_status(&ingress, json!({"ingress": status})), text);
 }
 
-/// `http://127.9.255.1:8080 (port 80: Permission denied)`.
+/// `http://127.9.255.1:8080 (port 80: permission denied)`.
 fn place(scheme: &str, address: &str, door: &Door) -> String {
     match (&*door.instead, door.port) {
         ("", 80 | 443) => format!("{scheme}://{address}/"),

@@ -89,9 +89,9 @@ fn rules_become_an_entrance_once() {
 
 #[test]
 fn the_status_says_where_it_answers() {
-    let refused = "port 80: Permission denied";
+    let refused = "port 80: permission denied";
     let table =
-        [(80, "", "http://127.9.255.1/"), (8080, refused, "http://127.9.255.1:8080/ (port 80: Permission denied)")];
+        [(80, "", "http://127.9.255.1/"), (8080, refused, "http://127.9.255.1:8080/ (port 80: permission denied)")];
     for (port, instead, place) in table {
         let mut world = world();
         let mut object = ingress(simple());

@@ -7,7 +7,7 @@ use super::{act, routes};
 use crate::network::names::{Directory, Kind, Record, Reply};
 use crate::world::entrance;
 use crate::world::plan::{Route, RoutePort};
-use simple_dns::rdata::{A, CNAME, PTR, RData, SRV};
+use simple_dns::rdata::{A, CNAME, PTR, RData, SOA, SRV, TXT};
 use simple_dns::{CLASS, Name, PacketFlag, QTYPE, Question, RCODE, ResourceRecord, TYPE};
 use simple_dns::{Packet, SimpleDnsError};
 use std::io;
@@ -60,6 +60,7 @@ fn lead(state: &Path, socket: &UdpSocket) -> io::Result<()> {
         port: routes::DNS_PORT,
         node_port: None,
         sticky: false,
+        is_h2: false,
         endpoints: vec![socket.local_addr()?.to_string().into()],
     };
     routes::write(state, &Route { address: routes::DNS.into(), ports: vec![port], ..Route::default() })
@@ -104,6 +105,7 @@ fn answer(bytes: &[u8], client: SocketAddr, directory: &Shared) -> Option<Said> 
         QTYPE::TYPE(TYPE::A) => Kind::A,
         QTYPE::TYPE(TYPE::SRV) => Kind::Srv,
         QTYPE::TYPE(TYPE::PTR) => Kind::Ptr,
+        QTYPE::TYPE(TYPE::TXT) => Kind::Txt,
         _ => Kind::Other,
     };
     let directory = directory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,13 +139,41 @@ fn reply(asked: &Packet, code: RCODE, alias: Option<&str>, records: &[Record]) -
         let data = match record {
             Record::A(address) => RData::A(A { address: (*address).into() }),
             Record::Ptr(name) => RData::PTR(PTR(Name::new(name)?)),
-            Record::Srv(host, port) => {
-                RData::SRV(SRV { priority: 0, weight: 100, port: *port, target: Name::new(host)? })
+            Record::Txt(words) => RData::TXT(TXT::new().with_string(words)?),
+            Record::Srv(host, port, address) => {
+                let target = Name::new(host)?;
+                if let Some(address) = address {
+                    let a = RData::A(A { address: (*address).into() });
+                    packet.additional_records.push(ResourceRecord::new(target.clone(), CLASS::IN, HOLDS, a));
+                }
+                RData::SRV(SRV { priority: 0, weight: share(records.len()), port: *port, target })
             }
         };
         packet.answers.push(ResourceRecord::new(owner.clone(), CLASS::IN, HOLDS, data));
     }
+    if packet.answers.is_empty() && code != RCODE::ServerFailure {
+        packet.name_servers.push(authority()?);
+    }
     packet.build_bytes_vec_compressed()
+}
+
+/// What each of so many has of a hundred (CoreDNS).
+fn share(many: usize) -> u16 {
+    u16::try_from(100 / many.max(1)).unwrap_or_default().max(1)
+}
+
+/// Who says that there is nothing, and for how long that may be believed: without it a client asks again each time.
+fn authority() -> Result<ResourceRecord<'static>, SimpleDnsError> {
+    let soa = SOA {
+        mname: Name::new("ns.dns.cluster.local")?,
+        rname: Name::new("hostmaster.cluster.local")?,
+        serial: 1,
+        refresh: 7200,
+        retry: 1800,
+        expire: 86400,
+        minimum: HOLDS,
+    };
+    Ok(ResourceRecord::new(Name::new("cluster.local")?, CLASS::IN, HOLDS, RData::SOA(soa)))
 }
 
 fn start_of_reply<'a>(asked: &Packet, question: &Question<'a>, code: RCODE) -> Packet<'a> {
@@ -214,4 +244,42 @@ fn from(server: IpAddr, question: &[u8]) -> Option<Vec<u8>> {
     bytes.truncate(length);
     // The number of the question is what an answer is known by.
     (bytes.get(..2) == question.get(..2)).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(name: &str, kind: TYPE) -> Packet<'_> {
+        let mut packet = Packet::new_query(7);
+        packet.questions.push(Question::new(Name::new(name).unwrap(), kind.into(), CLASS::IN.into(), false));
+        packet
+    }
+
+    #[test]
+    fn hosts_share_a_hundred_and_come_with_their_addresses() {
+        let host = |number: u8| {
+            Record::Srv(format!("db-{number}.db.shop.svc.cluster.local"), 5432, Some([127, 9, 1, number].into()))
+        };
+        let question = asked("_sql._tcp.db.shop.svc.cluster.local", TYPE::SRV);
+        let bytes = reply(&question, RCODE::NoError, None, &[host(0), host(1), host(2)]).unwrap();
+        let said = Packet::parse(&bytes).unwrap();
+        let weights = said.answers.iter().map(|record| match &record.rdata {
+            RData::SRV(srv) => srv.weight,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(weights.collect::<Vec<_>>(), [33, 33, 33]);
+        assert_eq!((said.additional_records.len(), said.name_servers.len()), (3, 0));
+        assert_eq!((share(0), share(1), share(1000)), (100, 100, 1));
+    }
+
+    #[test]
+    fn nothing_is_said_by_whoever_knows_and_may_be_remembered() {
+        for code in [RCODE::NameError, RCODE::NoError] {
+            let bytes = reply(&asked("no.shop.svc.cluster.local", TYPE::A), code, None, &[]).unwrap();
+            let said = Packet::parse(&bytes).unwrap();
+            assert_eq!((said.rcode(), said.answers.len()), (code, 0));
+            assert!(matches!(&said.name_servers[..], [ResourceRecord { rdata: RData::SOA(_), .. }]), "{said:?}");
+        }
+    }
 }

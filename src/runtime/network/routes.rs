@@ -185,6 +185,7 @@ mod tests {
                 port,
                 node_port: Some(30_080),
                 sticky: false,
+                is_h2: false,
                 endpoints,
             };
             let text = text(&Route { ports: vec![port], ..Route::default() });

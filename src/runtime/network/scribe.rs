@@ -134,6 +134,7 @@ mod tests {
             port: 80,
             node_port: None,
             sticky: false,
+            is_h2: false,
             endpoints: vec!["127.9.1.4:8080".into()],
         };
         let route = Route { address: "127.9.128.7".into(), ports: vec![port], ..Route::default() };

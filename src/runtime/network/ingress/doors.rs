@@ -5,6 +5,7 @@ use super::super::super::relay;
 use super::super::hands::Hands;
 use super::forward::{self, Visit};
 use super::{Shared, Tell, tls};
+use crate::object::cause;
 use crate::world::Report;
 use crate::world::entrance::{self, Door};
 use crate::world::plan::{Route, RoutePort};
@@ -101,6 +102,7 @@ impl Doors {
             port,
             node_port: None,
             sticky: false,
+            is_h2: false,
             endpoints: vec![format!("{address}:{}", door.port).into()],
         };
         let both = [(HTTP[0], &doors.http), (HTTPS[0], &doors.https)].into_iter();
@@ -128,7 +130,7 @@ async fn open(
                 let port = listener.local_addr().ok()?.port();
                 return Some((Door { port, instead: instead.into() }, serve(listener, port)));
             }
-            Err(error) if instead.is_empty() => instead = format!("port {port}: {error}"),
+            Err(error) if instead.is_empty() => instead = format!("port {port}: {error}", error = cause(error)),
             Err(_) => {}
         }
     }
@@ -136,6 +138,9 @@ async fn open(
 }
 
 /// Serves a listener until its task is aborted; connections that it has taken go on.
+/// How a client of HTTP/2 begins (RFC 9113, 3.4).
+const PREFACE: &[u8; 14] = b"PRI * HTTP/2.0";
+
 fn serve<F: Future<Output = ()> + 'static>(
     listener: TcpListener,
     hands: &Rc<RefCell<Hands>>,
@@ -151,7 +156,22 @@ fn serve<F: Future<Output = ()> + 'static>(
 }
 
 fn plain(shared: Arc<Shared>, port: u16) -> impl Fn(TcpStream, SocketAddr) -> Conversation + Clone + Send + 'static {
-    move |stream, client| Box::pin(talk(stream, Visit::new(shared.clone(), client, "http", port)))
+    move |stream, client| {
+        let visit = Visit::new(shared.clone(), client, "http", port);
+        Box::pin(async move {
+            match begins_second(&stream).await {
+                true => many(stream, visit, PATIENCE).await,
+                false => talk(stream, visit).await,
+            }
+        })
+    }
+}
+
+/// Whether a client speaks HTTP/2 without having asked, as those of gRPC do: its first word is none that a request could begin with.
+async fn begins_second(stream: &TcpStream) -> bool {
+    let mut first = [0; PREFACE.len()];
+    let seen = tokio::time::timeout(PATIENCE, stream.peek(&mut first)).await;
+    matches!(seen, Ok(Ok(length)) if length >= 3 && PREFACE.starts_with(&first[..length]))
 }
 
 fn secure(

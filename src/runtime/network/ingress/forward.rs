@@ -2,6 +2,7 @@
 
 use super::pool::Body;
 use super::{Shared, Way};
+use crate::object::cause;
 use http_body_util::{Either, Empty, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -23,6 +24,9 @@ const OF_NEIGHBOURS: [HeaderName; 7] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
 ];
+
+/// What `TE` says of a client that takes what comes after the body.
+const TRAILERS: &str = "trailers";
 
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -62,20 +66,21 @@ async fn lead(mut request: Request<Incoming>, visit: &Visit) -> Result<Answer, A
     let host = value.to_str().unwrap_or_default();
     let (uri, is_head) = (request.uri().clone(), request.method() == Method::HEAD);
     let refuse = |code, why: &str| refusal(code, &format!("{host}{}: {why}", uri.path()), is_head);
-    let places: Vec<SocketAddr> = match visit.shared.way(host, uri.path(), visit.client.ip()) {
+    let (places, is_h2): (Vec<SocketAddr>, bool) = match visit.shared.way(host, uri.path(), visit.client.ip()) {
         Way::Nowhere => return Err(refuse(StatusCode::NOT_FOUND, "no Ingress has a rule for it")),
         Way::Nobody(why) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &why)),
-        Way::Endpoints(places) => places.into_iter().map(SocketAddr::V4).collect(),
+        Way::Endpoints(places, is_h2) => (places.into_iter().map(SocketAddr::V4).collect(), is_h2),
         Way::Outside(name, port) => match tokio::net::lookup_host((name.as_str(), port)).await {
-            Ok(places) => places.collect(),
-            Err(error) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("{name}: {error}"))),
+            Ok(places) => (places.collect(), false),
+            Err(error) => return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, &format!("{name}: {}", cause(error)))),
         },
     };
     let upgrade = upgrade(request.headers());
     let client = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
-    let request = outgoing(request, &value, upgrade.as_ref(), visit)
+    let request = outgoing(request, &value, upgrade.as_ref().filter(|_| !is_h2), visit)
+        .and_then(|request| if is_h2 { as_second(request, host) } else { Some(request) })
         .ok_or_else(|| refuse(StatusCode::BAD_REQUEST, "no request that can be passed on"))?;
-    let mut response = match visit.shared.pool().send(places, request).await {
+    let mut response = match visit.shared.pool().send(places, request, is_h2).await {
         Ok(response) => response,
         Err(why) => return Err(refuse(StatusCode::BAD_GATEWAY, &why)),
     };
@@ -115,7 +120,12 @@ fn outgoing(
     let (mut parts, body) = request.into_parts();
     parts.uri = Uri::from(parts.uri.path_and_query().filter(|_| parts.method != Method::CONNECT)?.clone());
     parts.version = Version::HTTP_11;
+    let wants_trailers = parts.headers.get(header::TE).is_some_and(|value| value == TRAILERS);
     strip(&mut parts.headers);
+    if wants_trailers {
+        // The one word of it that HTTP/2 knows, without which gRPC takes no request.
+        parts.headers.insert(header::TE, HeaderValue::from_static(TRAILERS));
+    }
     join_cookies(&mut parts.headers);
     if let Some(protocol) = upgrade {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -137,6 +147,16 @@ fn outgoing(
     }
     let body = if body.is_end_stream() { Either::Right(Empty::new()) } else { Either::Left(body) };
     Some(Request::from_parts(parts, body))
+}
+
+/// The request as an endpoint gets it that speaks HTTP/2: the host is in its first line.
+fn as_second(mut request: Request<Body>, host: &str) -> Option<Request<Body>> {
+    let path = request.uri().path_and_query()?.clone();
+    let authority = if host.is_empty() { "localhost" } else { host };
+    *request.uri_mut() = Uri::builder().scheme("http").authority(authority).path_and_query(path).build().ok()?;
+    *request.version_mut() = Version::HTTP_2;
+    request.headers_mut().remove(header::HOST);
+    Some(request)
 }
 
 /// Takes out what is between neighbours, and what `Connection` says is.

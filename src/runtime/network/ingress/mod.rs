@@ -72,8 +72,8 @@ enum Way {
     Nowhere,
     /// There is a rule, and at this moment nobody behind it: why.
     Nobody(String),
-    /// To the first of these that takes it.
-    Endpoints(Vec<SocketAddrV4>),
+    /// To the first of these that takes it, who may speak HTTP/2.
+    Endpoints(Vec<SocketAddrV4>, bool),
     /// To a host outside (a Service of type ExternalName).
     Outside(String, u16),
 }
@@ -195,7 +195,7 @@ impl Known {
         };
         match routes::in_order(places.clone(), port.sticky, client, routes::chance()) {
             endpoints if endpoints.is_empty() => Way::Nobody(format!("Service {name:?} has no ready endpoint")),
-            endpoints => Way::Endpoints(endpoints),
+            endpoints => Way::Endpoints(endpoints, port.is_h2),
         }
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         match known.behind(&backend, IpAddr::V4(Ipv4Addr::LOCALHOST), ALIASES) {
             Way::Nowhere => "nowhere".into(),
             Way::Nobody(why) => why,
-            Way::Endpoints(places) => format!("{places:?}"),
+            Way::Endpoints(places, _) => format!("{places:?}"),
             Way::Outside(name, port) => format!("{name}:{port}"),
         }
     }
@@ -233,7 +233,7 @@ mod tests {
         let alias = |name: &str| Route { alias: name.into(), ..Route::default() };
         let route = |port: u16, endpoints: Vec<Str>| {
             let (name, protocol) = ("".into(), "TCP".into());
-            let port = RoutePort { name, protocol, port, node_port: None, sticky: false, endpoints };
+            let port = RoutePort { name, protocol, port, node_port: None, sticky: false, is_h2: false, endpoints };
             Route { address: "127.9.128.1".into(), ports: vec![port], ..Route::default() }
         };
         lead("web", route(80, vec!["127.9.1.4:8080".into()]));

@@ -3,12 +3,14 @@
 //! One is kept from its answer's head on, while the rest still comes: whoever takes it next looks whether it is free. Those that were
 //! kept longest are looked at first, since they are free most likely; then nobody has to wait for the end of an answer to keep it.
 
+use crate::runtime::probe::dial;
 use http_body_util::{Either, Empty};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,11 +26,42 @@ const TRIED: usize = 8;
 /// How long an endpoint may take to be connected to; hosts outside may be far away.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-type Kept = HashMap<SocketAddr, VecDeque<SendRequest<Body>>>;
+type Kept = HashMap<SocketAddr, VecDeque<Sender>>;
 
 /// The connections of a thread.
 #[derive(Default)]
 pub struct Pool(Mutex<Kept>);
+
+/// A connection to an endpoint, by what is spoken on it.
+enum Sender {
+    /// One request at a time.
+    First(http1::SendRequest<Body>),
+    /// Many at a time: it is shared, and kept all the while.
+    Second(http2::SendRequest<Body>),
+}
+
+impl Sender {
+    fn is_ready(&self) -> bool {
+        match self {
+            Sender::First(sender) => sender.is_ready(),
+            Sender::Second(sender) => sender.is_ready(),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            Sender::First(sender) => sender.is_closed(),
+            Sender::Second(sender) => sender.is_closed(),
+        }
+    }
+
+    async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+        match self {
+            Sender::First(sender) => sender.try_send_request(request).await,
+            Sender::Second(sender) => sender.try_send_request(request).await,
+        }
+    }
+}
 
 impl Pool {
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -51,6 +84,7 @@ impl Pool {
         &self,
         places: impl IntoIterator<Item = SocketAddr>,
         request: Request<Body>,
+        is_h2: bool,
     ) -> Result<Response<Incoming>, String> {
         let again = is_repeatable(&request).then(|| copy(&request));
         let (mut request, mut why) = (request, String::new());
@@ -60,17 +94,22 @@ impl Pool {
                 let was_kept = kept.is_some();
                 let mut sender = match kept {
                     Some(sender) => sender,
-                    None => match connect(&place).await {
+                    None => match connect(&place, is_h2).await {
                         Ok(sender) => sender,
                         Err(error) => {
-                            why = format!("dial tcp {place}: {error}");
+                            why = error;
                             break;
                         }
                     },
                 };
-                let mut failed = match sender.try_send_request(request).await {
+                if let Sender::Second(shared) = &sender {
+                    self.keep(place, Sender::Second(shared.clone()));
+                }
+                let mut failed = match sender.send(request).await {
                     Ok(response) => {
-                        self.keep(place, sender);
+                        if let Sender::First(_) = sender {
+                            self.keep(place, sender);
+                        }
                         return Ok(response);
                     }
                     Err(failed) => failed,
@@ -89,7 +128,7 @@ impl Pool {
         Err(why)
     }
 
-    fn take(&self, place: &SocketAddr) -> Option<SendRequest<Body>> {
+    fn take(&self, place: &SocketAddr) -> Option<Sender> {
         let mut all = self.kept();
         let kept = all.get_mut(place)?;
         for _ in 0..TRIED.min(kept.len()) {
@@ -107,7 +146,7 @@ impl Pool {
         None
     }
 
-    fn keep(&self, place: SocketAddr, sender: SendRequest<Body>) {
+    fn keep(&self, place: SocketAddr, sender: Sender) {
         let mut all = self.kept();
         let kept = all.entry(place).or_default();
         kept.push_back(sender);
@@ -118,15 +157,22 @@ impl Pool {
     }
 }
 
-async fn connect(place: &SocketAddr) -> Result<SendRequest<Body>, String> {
+async fn connect(place: &SocketAddr, is_h2: bool) -> Result<Sender, String> {
+    let late = || io::Error::from(io::ErrorKind::TimedOut);
     let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(place)).await;
-    let stream = stream.map_err(|_| "i/o timeout".to_owned())?.map_err(|error| error.to_string())?;
+    let stream = stream.unwrap_or_else(|_| Err(late())).map_err(|error| dial::error_of(&place.to_string(), &error))?;
     let _ = stream.set_nodelay(true);
+    let stream = TokioIo::new(stream);
+    let said = |error: hyper::Error| error.to_string();
+    if is_h2 {
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.map_err(said)?;
+        tokio::spawn(connection);
+        return Ok(Sender::Second(sender));
+    }
     let mut client = http1::Builder::new();
-    let handshake = client.preserve_header_case(true).handshake(TokioIo::new(stream));
-    let (sender, connection) = handshake.await.map_err(|error| error.to_string())?;
+    let (sender, connection) = client.preserve_header_case(true).handshake(stream).await.map_err(said)?;
     tokio::spawn(connection.with_upgrades());
-    Ok(sender)
+    Ok(Sender::First(sender))
 }
 
 fn is_repeatable(request: &Request<Body>) -> bool {
@@ -170,7 +216,7 @@ mod tests {
             let pool = Pool::default();
             for (method, code) in [("GET", Some(204)), ("DELETE", Some(204)), ("POST", None)] {
                 let request = Request::builder().method(method).uri("/").body(Either::Right(Empty::new())).unwrap();
-                let answer = pool.send(places, request).await;
+                let answer = pool.send(places, request, false).await;
                 assert_eq!(answer.ok().map(|answer| answer.status().as_u16()), code, "{method}");
             }
         });
