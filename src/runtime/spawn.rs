@@ -100,7 +100,9 @@ pub fn fork<'a>(
     let ((said, say), (door, word)) = (pipe()?, pipe()?);
     let parent = getpid();
     let forked = match space {
-        Some(space) => space.fork().map_err(|error| format!("cannot fork into a process namespace: {}", cause(error)))?,
+        Some(space) => {
+            space.fork().map_err(|error| format!("cannot fork into a process namespace: {}", cause(error)))?
+        }
         // SAFETY: a shim has one thread, so the child has whatever the parent had, in a whole state.
         None => unsafe { libc::fork() },
     };
