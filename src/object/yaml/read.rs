@@ -201,8 +201,16 @@ impl<'a> Reader<'a> {
         for event in Parser::new_from_str_with_options(self.text, options) {
             let (event, span) = event.map_err(|error| self.failure(&error))?;
             self.event(event, span)?;
+            if self.has_found_all() {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// Whether it only searches, and nothing that follows could be a better find.
+    fn has_found_all(&self) -> bool {
+        !self.searches.is_empty() && self.searches.iter().all(|search| search.best == search.path.len())
     }
 
     fn failure(&self, error: &ScanError) -> Failure {
