@@ -7,7 +7,7 @@ use super::deeds::{Deeds, Warnings};
 use super::events::{Recorder, Teller};
 use super::ledger::Overlay;
 use super::queue::{Among, Item, Queue, Rank};
-use super::{Line, Narrator, Weight, tail};
+use super::{Line, Narrator, Weight, retention, tail};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::metadata;
 use crate::apiserver::update::{Part, bind, update};
@@ -251,6 +251,9 @@ impl Beat<'_> {
         let now = self.world.now;
         let mut ledger = Overlay { world: self.world, revision, last: &mut wishes.last, chance: self.chance };
         self.recorder.flush(&mut ledger, now);
+        if retention::is_crowded(self.world) {
+            self.recorder.sift(self.world);
+        }
         self.world.keep_plan();
     }
 

@@ -2,11 +2,13 @@
 //!
 //! Events never hold up what they tell about: they are written when the beat has nothing else to do, or after a moment at most.
 
+use super::retention;
+use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::update::{Part, update};
 use crate::apiserver::{Ledger, Options, create};
 use crate::kinds;
 use crate::object::{Key, Object, Resource, Str, Time, time};
-use crate::world::{Event, EventType};
+use crate::world::{Event, EventType, World};
 use hashlink::LruCache;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -49,6 +51,8 @@ pub struct Teller {
 /// Collects events and writes them.
 pub struct Recorder {
     waiting: VecDeque<(Teller, Event, Time)>,
+    /// Events that are to go.
+    bygone: VecDeque<Key>,
     known: LruCache<Identity, Key>,
     similar: LruCache<(Key, &'static str, &'static str), Similar>,
     tokens: LruCache<(Key, &'static str), (i64, Time)>,
@@ -59,6 +63,7 @@ impl Default for Recorder {
     fn default() -> Recorder {
         Recorder {
             waiting: VecDeque::new(),
+            bygone: VecDeque::new(),
             known: LruCache::new(REMEMBERED),
             similar: LruCache::new(REMEMBERED),
             tokens: LruCache::new(REMEMBERED),
@@ -79,7 +84,14 @@ impl Recorder {
 
     /// Whether there is anything to write.
     pub fn is_due(&self, _now: Time) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || !self.bygone.is_empty()
+    }
+
+    /// Looks for events that are no longer kept.
+    pub fn sift(&mut self, world: &World) {
+        if self.bygone.is_empty() {
+            self.bygone = retention::bygone(world).into();
+        }
     }
 
     /// Whether so much waits that it is written even while there is other work.
@@ -87,8 +99,14 @@ impl Recorder {
         self.waiting.len() > PRESSING
     }
 
-    /// Writes what waits, up to a batch. An event that the API server refuses (its namespace is going) is dropped.
+    /// Writes what waits, up to a batch, and removes what is no longer kept. An event that the API server refuses (its namespace is
+    /// going) is dropped.
     pub fn flush(&mut self, ledger: &mut dyn Ledger, now: Time) {
+        let kind = kinds::by_resource(Resource("events"));
+        for key in self.bygone.drain(..BATCH.min(self.bygone.len())) {
+            // Somebody else may have removed it.
+            drop(kind.map(|kind| delete(ledger, kind, &key, &DeleteOptions::default())));
+        }
         for _ in 0..BATCH.min(self.waiting.len()) {
             if let Some((teller, event, at)) = self.waiting.pop_front() {
                 self.write(ledger, &teller, event, at.max(now));

@@ -218,6 +218,7 @@ impl Heart {
             self.next_heartbeat = now + HEARTBEAT;
             self.world.now = now;
             node::beat(&mut self.world, self.local.as_deref());
+            self.recorder.sift(&self.world);
             for pod in self.queue.waiting.left_over(now) {
                 self.queue(crate::scheduler::LOOP.name, pod, now);
             }

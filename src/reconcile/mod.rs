@@ -17,6 +17,7 @@ pub mod ledger;
 pub mod loops;
 pub mod node;
 pub mod queue;
+pub mod retention;
 pub mod simulate;
 pub mod tail;
 pub mod waiting;

@@ -27,8 +27,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Log entries that one resync passes at most when it compacts.
-const COMPACTED: usize = 5000;
+/// Log entries that are passed at once when the log is compacted: that takes about a millisecond.
+const COMPACTED: usize = 200;
 
 /// For so long what a busy control plane has written may be what a loss of power takes back. It would come to it again.
 const UNSYNCED: Duration = Duration::from_millis(20);
@@ -125,6 +125,8 @@ pub struct Control {
     stopping: bool,
     /// How long the last sync took.
     sync_took: Duration,
+    /// More of the log than is kept was there when it was last looked at.
+    compacting: bool,
     /// Which file the store is.
     place: Option<(u64, u64)>,
 }
@@ -162,6 +164,7 @@ impl Control {
             _manifests: manifests,
             stopping: false,
             sync_took: Duration::ZERO,
+            compacting: false,
             place: identity(api.store().path()),
             api,
             settings,
@@ -245,7 +248,7 @@ impl Control {
                     return Ok(Ending::Stopped);
                 }
             }
-            if !busy {
+            if !busy && !self.compacting {
                 let deadline = match until {
                     Until::Converged(patience) | Until::Closed(patience) => Some(started + patience),
                     Until::Stopped => None,
@@ -349,8 +352,9 @@ impl Control {
             }
             self.note_heartbeat(now)?;
         }
-        if due.resync {
-            self.api.store_mut().compact(&retention(now), COMPACTED)?;
+        // Step by step, beside the beats.
+        if due.heartbeat || self.compacting {
+            self.compacting = self.api.store_mut().compact(&retention(now), COMPACTED)? == COMPACTED;
         }
         Ok(())
     }

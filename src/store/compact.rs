@@ -42,7 +42,8 @@ impl Store {
             let mut txn = self.write(PATIENCE)?;
             let step = txn.raise_floor(keep, want)?;
             if txn.give_back()? || step > 0 {
-                txn.commit()?;
+                // What a loss of power takes back is compacted again.
+                txn.commit_unsynced()?;
             }
             passed += step;
             if step < want {

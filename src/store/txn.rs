@@ -130,6 +130,9 @@ impl Txn<'_> {
         let Some(living) = self.living(key)? else {
             return Err(self.fail(StoreError::Absent { key: key.clone() }));
         };
+        if key.resource == "pods" {
+            self.forget_attempts(&living.uid)?;
+        }
         let revision = self.counter.revision + 1;
         let stored = Stored { key: key.clone(), uid: living.uid.into(), revision, body: body(revision).into() };
         let change = Change::Removed(stored);
@@ -161,7 +164,7 @@ impl Txn<'_> {
     }
 
     /// Forgets the attempts of a pod that is gone.
-    pub fn forget_attempts(&mut self, pod_uid: &str) -> Result<()> {
+    fn forget_attempts(&mut self, pod_uid: &str) -> Result<()> {
         self.run("DELETE FROM attempt WHERE pod_uid = ?1", [pod_uid])
     }
 

@@ -90,11 +90,22 @@ fn side_tables_stay_outside_the_log() {
         assert!(matches!(txn.record_attempt(&back), Err(StoreError::Bug { .. })), "{back:?}");
     }
     let mut txn = store.write(PATIENCE).unwrap();
-    txn.forget_attempts("p").unwrap();
     txn.forget_note("facts", "pods default/web").unwrap();
     txn.commit().unwrap();
-    let snapshot = store.read().unwrap();
-    assert!(snapshot.attempts().unwrap().is_empty() && snapshot.notes("facts").unwrap().is_empty());
+    assert!(store.read().unwrap().notes("facts").unwrap().is_empty());
+}
+
+#[test]
+fn the_attempts_of_a_pod_go_with_it() {
+    let (_dir, mut store) = scratch();
+    let key = pod("web");
+    let attempt = |uid: &str| Attempt { pod_uid: uid.into(), container: "c".into(), attempt: 1, epoch: 4 };
+    let mut txn = store.write(PATIENCE).unwrap();
+    txn.put(&key, "gone", |_| "{}".into(), "test", at(1)).unwrap();
+    ["gone", "stays"].map(|uid| txn.record_attempt(&attempt(uid)).unwrap());
+    txn.remove(&key, |_| "{}".into(), "test", at(2)).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(store.read().unwrap().attempts().unwrap(), [attempt("stays")]);
 }
 
 #[test]

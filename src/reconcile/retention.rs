@@ -1,0 +1,104 @@
+//! What is not kept for ever: events that nobody has written for an hour, and the oldest where there are too many.
+//!
+//! Kubernetes keeps an event for an hour after it was last written (kube-apiserver: `--event-ttl`), in a database of its own if need
+//! be. Here they are in the picture with everything else, so there is a bound on how many there are, too: it grows with the cluster,
+//! not with what has lived in it.
+
+use crate::object::{Key, Object, Time};
+use crate::world::{Row, World};
+use jiff::SignedDuration;
+use std::sync::Arc;
+
+/// How long an event stays that does not come again.
+const KEPT: SignedDuration = SignedDuration::from_hours(1);
+/// As many stay in any cluster, and so many for each pod that there is.
+const MOST: usize = 10_000;
+const FOR_EACH_POD: usize = 10;
+/// One part of so many may come on top before the oldest go: they are looked for together.
+const SLACK: usize = 10;
+
+const EVENTS: &str = "events";
+
+/// Whether there are so many events that the oldest are to go.
+pub fn is_crowded(world: &World) -> bool {
+    let most = most(world);
+    world.count_of(EVENTS) > most + most / SLACK
+}
+
+/// The events that are to go now, the oldest first.
+pub fn bygone(world: &World) -> Vec<Key> {
+    let mut events: Vec<&Arc<Row>> = world.list(EVENTS).filter(|row| !row.is_deleting()).collect();
+    let too_many = if is_crowded(world) { events.len().saturating_sub(most(world)) } else { 0 };
+    events.sort_unstable_by_key(|row| row.revision);
+    let is_old = |row: &Row| row.created.is_some_and(|made| is_over(made, world.now)) && is_over(last_written(row), world.now);
+    let mut place = 0..;
+    events.retain(|row| place.next().is_some_and(|place| place < too_many) || is_old(row));
+    events.into_iter().map(|row| row.key.clone()).collect()
+}
+
+fn most(world: &World) -> usize {
+    MOST.max(FOR_EACH_POD * world.count_of("pods"))
+}
+
+fn is_over(at: Time, now: Time) -> bool {
+    now.duration_since(at) > KEPT
+}
+
+/// When an event was last written: that of a series says when it last came.
+fn last_written(row: &Row) -> Time {
+    let object: Object = row.object();
+    let moments = [&["series", "lastObservedTime"][..], &["lastTimestamp"], &["eventTime"]];
+    let told = moments.into_iter().filter_map(|path| object.text(path)?.parse::<Time>().ok());
+    told.chain(row.created).max().unwrap_or(Time::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Resource, time};
+    use serde_json::json;
+
+    fn world(events: impl Iterator<Item = (usize, i64, i64)>) -> World {
+        let at = |second: i64| Time::from_second(second).unwrap();
+        let mut world = World::new(at(10_000));
+        for (number, made, last) in events {
+            let name = format!("e{number:06}");
+            let event = json!({"apiVersion": "v1", "kind": "Event", "lastTimestamp": time::rfc3339(at(last)), "metadata": {
+                "name": name, "namespace": "default", "uid": name, "resourceVersion": (number + 1).to_string(),
+                "creationTimestamp": time::rfc3339(at(made)),
+            }});
+            world.put(Key::new(Resource(EVENTS), "default", &name), event.to_string().into());
+        }
+        world
+    }
+
+    fn names(world: &World) -> Vec<String> {
+        bygone(world).iter().map(|key| key.name.to_string()).collect()
+    }
+
+    #[test]
+    fn an_event_goes_an_hour_after_it_came_last() {
+        let world = world([(0, 100, 100), (1, 100, 9_000), (2, 6_401, 6_401), (3, 6_399, 6_399)].into_iter());
+        assert_eq!(names(&world), ["e000000", "e000003"]);
+    }
+
+    #[test]
+    fn of_too_many_the_oldest_go_and_a_few_too_many_stay() {
+        let fresh = |count: usize| world((0..count).map(|number| (number, 9_000, 9_000)));
+        assert_eq!(names(&fresh(MOST + MOST / SLACK)), Vec::<String>::new());
+        let world = fresh(MOST + MOST / SLACK + 1);
+        let gone = names(&world);
+        assert_eq!((gone.len(), &*gone[0], &**gone.last().unwrap()), (1001, "e000000", "e001000"));
+    }
+
+    #[test]
+    fn a_large_cluster_keeps_more() {
+        let mut world = world((0..MOST + MOST / SLACK + 1).map(|number| (number, 9_000, 9_000)));
+        for number in 0..1200 {
+            let name = format!("p{number}");
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name}});
+            world.put(Key::new(Resource("pods"), "default", &name), pod.to_string().into());
+        }
+        assert!(bygone(&world).is_empty());
+    }
+}
