@@ -95,12 +95,23 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Somebody may remove the folder above as empty while this one is made in it.
+const TRIES: usize = 10;
+
 /// The cluster's own folder goes when its last control plane ends without pods, so it may have to be made again.
 fn make_folder(folder: &Path) -> io::Result<()> {
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(folder),
-        other => other,
+    let mut tries = 0;
+    loop {
+        let made = match fs::create_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(folder),
+            other => return other,
+        };
+        tries += 1;
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < TRIES => {}
+            other => return other,
+        }
     }
 }
 
