@@ -30,7 +30,8 @@ pub fn bygone(world: &World) -> Vec<Key> {
     let mut events: Vec<&Arc<Row>> = world.list(EVENTS).filter(|row| !row.is_deleting()).collect();
     let too_many = if is_crowded(world) { events.len().saturating_sub(most(world)) } else { 0 };
     events.sort_unstable_by_key(|row| row.revision);
-    let is_old = |row: &Row| row.created.is_some_and(|made| is_over(made, world.now)) && is_over(last_written(row), world.now);
+    let is_old =
+        |row: &Row| row.created.is_some_and(|made| is_over(made, world.now)) && is_over(last_written(row), world.now);
     let mut place = 0..;
     events.retain(|row| place.next().is_some_and(|place| place < too_many) || is_old(row));
     events.into_iter().map(|row| row.key.clone()).collect()
