@@ -24,7 +24,7 @@ impl Ledger for Overlay<'_> {
     }
 
     fn see(&self, key: &Key) -> Result<Option<Arc<Object>>> {
-        Ok(self.world.get(key).map(|row| row.shared()))
+        Ok(self.world.get(key).map(|row| self.world.opened(row)))
     }
 
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>> {

@@ -119,14 +119,17 @@ const OF_NODES: &[(&str, Plugin)] = &[
 /// One plugin that asks what is elsewhere, pods or volumes, and only then about a node.
 type SurroundingsPlugin = fn(&Asks<'_>, usize) -> Option<Refusal>;
 
+/// Whether a pod gives such a plugin anything to ask about: what many nodes need not be asked then.
+type Concern = fn(&Asks<'_>) -> bool;
+
 /// They come after the others.
-const OF_SURROUNDINGS: &[(&str, SurroundingsPlugin)] = &[
-    (volumes::RESTRICTIONS, volume_in_use),
-    (LIMITS, volume_limits),
-    (volumes::BINDING, volume_binding),
-    (volumes::ZONE, volume_zone),
-    ("PodTopologySpread", spread),
-    ("InterPodAffinity", neighbours),
+const OF_SURROUNDINGS: &[(&str, Concern, SurroundingsPlugin)] = &[
+    (volumes::RESTRICTIONS, |asks| asks.has_claims(), volume_in_use),
+    (LIMITS, |asks| asks.has_claims(), volume_limits),
+    (volumes::BINDING, |asks| asks.has_claims(), volume_binding),
+    (volumes::ZONE, |asks| asks.has_claims(), volume_zone),
+    ("PodTopologySpread", |asks| !asks.spread.is_empty(), spread),
+    ("InterPodAffinity", |asks| !asks.neighbours.is_empty(), neighbours),
 ];
 
 /// Why a node cannot take the pod; empty when it can.
@@ -158,15 +161,15 @@ pub fn refused_by_surroundings(asks: &Asks<'_>, slot: usize) -> Option<Refusal> 
     if asks.go_by_nodes_alone() {
         return None;
     }
-    let mut plugins = OF_SURROUNDINGS.iter().filter(|(name, _)| asks.may_refuse(name));
-    plugins.find_map(|(name, plugin)| Some(Refusal { plugin: name, ..plugin(asks, slot)? }))
+    let mut plugins = OF_SURROUNDINGS.iter().filter(|(name, concerned, _)| concerned(asks) && asks.may_refuse(name));
+    plugins.find_map(|(name, _, plugin)| Some(Refusal { plugin: name, ..plugin(asks, slot)? }))
 }
 
 /// Whether one plugin refuses a node whatever runs on it.
 pub fn is_refused_for_good_by(plugin: &str, asks: &Asks<'_>, node: &Candidate<'_>) -> bool {
     let of_node = OF_NODES.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(asks, node));
     let of_surroundings =
-        OF_SURROUNDINGS.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(asks, node.slot));
+        OF_SURROUNDINGS.iter().filter(|(name, ..)| *name == plugin).flat_map(|(.., plugin)| plugin(asks, node.slot));
     asks.may_refuse(plugin) && of_node.chain(of_surroundings).any(|refusal| refusal.for_good)
 }
 

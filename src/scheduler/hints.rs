@@ -16,14 +16,15 @@ use crate::world::{Row, Term, World};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a pod waits for that these plugins refused.
-pub fn hold(row: &Row, wants: &Wants, causes: BTreeSet<&'static str>) -> Hold {
+/// What a pod waits for that these plugins refused, and that was promised this node. Pods that were promised different ones do not wait
+/// alike.
+pub fn hold(row: &Row, wants: &Wants, causes: BTreeSet<&'static str>, promised: Option<&Str>) -> Hold {
     let terms = |wishes: &[Wish]| -> Arc<[Term]> { wishes.iter().map(|wish| (*wish.term).clone()).collect() };
     let constraints = wants.pod.items(&["spec", "topologySpreadConstraints"]);
     // Labels matter to those alone who go by which pods run where. (Each pod of a StatefulSet has labels and claims of its own.)
     let goes_by_pods = ["PodTopologySpread", "InterPodAffinity"].iter().any(|plugin| causes.contains(plugin));
     let of_crowds = goes_by_pods.then_some((&row.labels, &wants.pod.0));
-    let fields = row.pod().map(|pod| (&pod.requests, &pod.host_ports, pod.priority, &pod.scheduler, &pod.nominated));
+    let fields = row.pod().map(|pod| (&pod.requests, &pod.host_ports, pod.priority, &pod.scheduler, promised));
     Hold {
         alike: format!("{causes:?} {} {fields:?} {} {of_crowds:?}", row.key.namespace, wants.of_nodes).into(),
         causes,
@@ -229,7 +230,7 @@ mod tests {
             world.put(row.key, body.to_string().into());
         }
         let waiting = world.find("pods", "default", "p").unwrap().clone();
-        let held = hold(&waiting, &Wants::of(&world, &waiting), causes.iter().copied().collect());
+        let held = hold(&waiting, &Wants::of(&world, &waiting), causes.iter().copied().collect(), None);
         let (before, after) = [before, after].map(|body| (!body.is_null()).then(|| row(body))).into();
         helps(&world, &held, &waiting, Change { before: before.as_ref(), after: after.as_ref() })
     }

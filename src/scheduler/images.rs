@@ -13,9 +13,7 @@ const MOST: i64 = 1000 * 1024 * 1024;
 
 /// The score of the node that stands here, 0 to 100.
 pub fn score(asks: &Asks<'_>, slot: usize) -> i64 {
-    // Most fleets know of none, and are not looked at for it.
-    let fleet = if asks.world.knows_images() { asks.world.fleet() } else { &[] };
-    let node = fleet.get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());
+    let node = asks.world.fleet().get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());
     let Some(node) = node else { return 0 };
     let containers: Vec<&str> = ["initContainers", "containers"]
         .iter()

@@ -64,7 +64,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let asks = Asks::of(world, row, &wants);
     if let Err(problem) = &asks.storage {
         let why = message::nowhere(nodes::count(world), problem);
-        plan.hold = Some(hints::hold(row, &wants, BTreeSet::from([volumes::BINDING])));
+        plan.hold = Some(hints::hold(row, &wants, BTreeSet::from([volumes::BINDING]), None));
         hold_back(world, row, &mut plan, &Held { reason: "Unschedulable", message: &why, promised: None });
         return plan;
     }
@@ -84,7 +84,12 @@ fn place(asks: &Asks<'_>, opinions: &mut Opinions, profile: &Profile, plan: &mut
     }
     let outcome = profile.preempts.then(|| Preemptor { asks, verdicts: &survey.verdicts }.preempt(opinions));
     let tally = opinions.tally(&survey.verdicts);
-    plan.hold = Some(hints::hold(row, wants, tally.plugins()));
+    let promised = match &outcome {
+        Some(Outcome::Victims(choice)) => Some(&choice.node.key.name),
+        Some(Outcome::UnderWay) => asks.fields.nominated.as_ref(),
+        _ => None,
+    };
+    plan.hold = Some(hints::hold(row, wants, tally.plugins(), promised));
     let mut wait = |why_not: Option<&str>, promised: Option<&str>| {
         let message = &message::unschedulable(&tally, why_not);
         hold_back(world, row, plan, &Held { reason: "Unschedulable", message, promised });
@@ -139,9 +144,10 @@ fn survey(asks: &Asks<'_>, opinions: &mut Opinions, wanted: usize) -> Survey {
     survey.fit.clear();
     survey.verdicts.resize(count, FITS);
     let mut ask = |slot: usize| {
-        survey.verdicts[slot] = opinions.verdict(asks, slot);
-        if survey.verdicts[slot] == FITS {
-            survey.fit.push(Ranked::new(slot, opinions.merits(asks, slot)));
+        let (verdict, merits) = opinions.verdict(asks, slot);
+        survey.verdicts[slot] = verdict;
+        if verdict == FITS {
+            survey.fit.push(Ranked::new(slot, merits));
         }
         survey.fit.len()
     };
@@ -185,7 +191,7 @@ struct Held<'a> {
 fn hold_back(world: &World, row: &Row, plan: &mut Plan, held: &Held<'_>) {
     let Held { reason, message, promised } = *held;
     plan.wait(format!("{reason}: {message}"));
-    let pod = row.body();
+    let pod = world.open(row);
     let known = pod.items(&["status", "conditions"]).iter().find(|one| one["type"] == "PodScheduled");
     let is_told = known.is_some_and(|one| one["reason"] == reason && one["message"] == message);
     if is_told && pod.text(&["status", "nominatedNodeName"]) == promised {
@@ -221,7 +227,7 @@ fn make_room(world: &World, row: &Row, choice: &Choice<'_>, plan: &mut Plan) {
     }
     let loses = |other: &&Arc<Row>| other.key != row.key && other.pod().is_some_and(|pod| pod.priority < own);
     for other in world.promised_to(node).filter(loses) {
-        let mut changed = other.body().status_alone();
+        let mut changed = world.open(other).status_alone();
         changed.unset(&["status", "nominatedNodeName"]);
         plan.write(Verb::Status(changed), format!("node {node} is promised to a more important pod"));
     }
@@ -230,7 +236,7 @@ fn make_room(world: &World, row: &Row, choice: &Choice<'_>, plan: &mut Plan) {
 /// A pod that says why it goes (KEP-3329).
 fn as_target(world: &World, victim: &Row, row: &Row) -> Object {
     let scheduler = row.pod().map_or(LOOP.name, |pod| &*pod.scheduler);
-    let mut changed = victim.body().status_alone();
+    let mut changed = world.open(victim).status_alone();
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": preemption::REASON,
         "message": format!("{scheduler}: preempting to accommodate a higher priority pod"),

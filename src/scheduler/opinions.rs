@@ -8,12 +8,13 @@
 use super::Survey;
 use super::filter::{self, Asks, Refusal};
 use super::nodes::{self, Candidate};
-use super::preemption::Dismissal;
+use super::preemption::{Dismissal, Found};
 use super::score::{self, Merits};
 use crate::object::Str;
 use crate::world::Requests;
 use crate::world::profile::Profile;
 use hashlink::LruCache;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -54,21 +55,45 @@ pub struct Opinions {
     nodes: Vec<Opinion>,
     /// Why nodes refuse, by number; the first refuses nothing.
     verdicts: Vec<Vec<Refusal>>,
-    dismissals: Vec<(u64, Arc<Dismissal>)>,
+    dismissals: Vec<KnownFate>,
+    /// Why ending pods of a node would help nothing, by number.
+    in_vain: Vec<Vec<Cow<'static, str>>>,
     /// The node that was promised to the pod that is asked about now.
     promised: Option<usize>,
     /// The last survey, for its memory.
     pub(super) survey: Survey,
 }
 
-/// What one node thinks.
+/// What one node thinks. There are many: they are kept small.
 #[derive(Clone, Copy, Default)]
 struct Opinion {
     version: u64,
-    verdict: usize,
+    verdict: u32,
     /// The verdict with the pods that the node was promised to; none when it depends on more than the node.
-    with_guests: Option<usize>,
+    with_guests: Option<u32>,
     merits: Merits,
+}
+
+/// What could be had from a node by ending pods of it.
+#[derive(Clone)]
+pub enum Fate {
+    /// Room, if these go.
+    Room(Arc<Dismissal>),
+    /// Nothing, for reasons with this number.
+    InVain(usize),
+}
+
+/// What was found at a version of the node.
+#[derive(Clone)]
+struct KnownFate {
+    version: u64,
+    fate: Fate,
+}
+
+impl Default for KnownFate {
+    fn default() -> KnownFate {
+        KnownFate { version: 0, fate: Fate::InVain(0) }
+    }
 }
 
 impl Opinions {
@@ -108,18 +133,21 @@ impl Opinions {
 
     /// The number of the verdict of the node that stands here: by itself, then for the pods everywhere, then with the pods that it was
     /// promised to.
-    pub fn verdict(&mut self, asks: &Asks<'_>, slot: usize) -> usize {
+    /// With what the node is worth to the pod, if it does not refuse it.
+    pub fn verdict(&mut self, asks: &Asks<'_>, slot: usize) -> (usize, Merits) {
         let opinion = self.of(asks, slot);
-        if opinion.verdict != FITS {
-            return opinion.verdict;
+        let verdict = opinion.verdict as usize;
+        if verdict != FITS {
+            return (verdict, opinion.merits);
         }
         if let Some(refusal) = filter::refused_by_surroundings(asks, slot) {
-            return self.number(&[refusal]);
+            return (self.number(&[refusal]), opinion.merits);
         }
-        match opinion.with_guests {
-            Some(verdict) if self.goes_by_node(asks, slot) => verdict,
+        let verdict = match opinion.with_guests {
+            Some(verdict) if self.goes_by_node(asks, slot) => verdict as usize,
             _ => nodes::candidate(asks.world, slot).map_or(FITS, |node| self.verdict_with_guests(asks, node)),
-        }
+        };
+        (verdict, opinion.merits)
     }
 
     fn verdict_with_guests(&mut self, asks: &Asks<'_>, mut node: Candidate<'_>) -> usize {
@@ -130,11 +158,6 @@ impl Opinions {
     /// itself.
     fn goes_by_node(&self, asks: &Asks<'_>, slot: usize) -> bool {
         !asks.world.is_promised(slot) || (asks.go_by_nodes_alone() && self.promised != Some(slot))
-    }
-
-    /// What a node is worth to the pod that it does not refuse.
-    pub fn merits(&mut self, asks: &Asks<'_>, slot: usize) -> Merits {
-        self.of(asks, slot).merits
     }
 
     /// How many nodes refuse the pod for the same reasons, by the number of each one's verdict.
@@ -149,20 +172,28 @@ impl Opinions {
         self.verdicts.iter().map(|refusals| refusals.iter().any(|refusal| refusal.for_good)).collect()
     }
 
-    /// Who would have to go from the node that stands here: as it is known, or else as it is found now.
-    pub fn dismissal(&mut self, asks: &Asks<'_>, slot: usize, find: impl FnOnce() -> Dismissal) -> Arc<Dismissal> {
+    /// Who would have to go from the node that stands here: as it is known, or else, and without `remember` always, as it is found now.
+    pub fn fate(&mut self, asks: &Asks<'_>, slot: usize, remember: bool, find: impl FnOnce() -> Found) -> Fate {
         let version = asks.world.version_at(slot);
-        let goes_by_node = asks.go_by_nodes_alone() && self.goes_by_node(asks, slot);
+        let goes_by_node = remember && asks.go_by_nodes_alone() && self.goes_by_node(asks, slot);
         match self.dismissals.get(slot) {
-            Some((known, dismissal)) if goes_by_node && *known == version => return dismissal.clone(),
+            Some(known) if goes_by_node && known.version == version => return known.fate.clone(),
             _ => {}
         }
-        let found = Arc::new(find());
+        let fate = match find() {
+            Ok(dismissal) => Fate::Room(Arc::new(dismissal)),
+            Err(reasons) => Fate::InVain(place_of(&mut self.in_vain, &reasons)),
+        };
         if goes_by_node && nodes::candidate(asks.world, slot).is_some_and(|node| !node.has_shunning_guests()) {
             self.dismissals.resize_with(self.nodes.len(), Default::default);
-            self.dismissals[slot] = (version, found.clone());
+            self.dismissals[slot] = KnownFate { version, fate: fate.clone() };
         }
-        found
+        fate
+    }
+
+    /// Why ending pods of nodes would be in vain, each reason with the number of nodes, given how many nodes have each number.
+    pub fn in_vain<'a>(&'a self, counts: &'a [usize]) -> impl Iterator<Item = (&'a str, usize)> {
+        self.in_vain.iter().zip(counts).flat_map(|(reasons, nodes)| reasons.iter().map(|why| (&**why, *nodes)))
     }
 
     fn of(&mut self, asks: &Asks<'_>, slot: usize) -> Opinion {
@@ -181,16 +212,22 @@ impl Opinions {
             }
             _ => None,
         };
-        self.nodes[slot] = Opinion { version, verdict, with_guests, merits };
+        let with_guests = with_guests.map(|verdict| verdict as u32);
+        self.nodes[slot] = Opinion { version, verdict: verdict as u32, with_guests, merits };
         self.nodes[slot]
     }
 
     fn number(&mut self, refusals: &[Refusal]) -> usize {
-        self.verdicts.iter().position(|known| known == refusals).unwrap_or_else(|| {
-            self.verdicts.push(refusals.to_vec());
-            self.verdicts.len() - 1
-        })
+        place_of(&mut self.verdicts, refusals)
     }
+}
+
+/// Where a list stands among others, at the end from now on if it was not there.
+fn place_of<A: Clone + PartialEq>(all: &mut Vec<Vec<A>>, list: &[A]) -> usize {
+    all.iter().position(|known| known == list).unwrap_or_else(|| {
+        all.push(list.to_vec());
+        all.len() - 1
+    })
 }
 
 /// Reasons, and how many nodes have them.

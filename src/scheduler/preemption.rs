@@ -5,12 +5,11 @@
 use super::filter::{self, Asks};
 use super::message;
 use super::nodes::{self, Candidate};
-use super::opinions::Opinions;
+use super::opinions::{Fate, Opinions};
 use crate::object::{Object, Time};
 use crate::world::{Row, World};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The reason of the condition DisruptionTarget of a pod that has to go.
@@ -38,15 +37,15 @@ pub struct Choice<'a> {
     pub victims: Arc<Dismissal>,
 }
 
-/// The pods that have to go from a node so that one more important fits there: the most important first, and at least one. Or why
-/// that cannot be.
-#[derive(Default)]
+/// The pods that have to go from a node so that one more important fits there: the most important first, and at least one.
 pub struct Dismissal {
     /// The pods.
     pub pods: Vec<Arc<Row>>,
     harm: Harm,
-    in_vain: Vec<Cow<'static, str>>,
 }
+
+/// Who would have to go from a node, or why that would be in vain: for no reason at all when all could stay.
+pub type Found = Result<Dismissal, Vec<Cow<'static, str>>>;
 
 /// What choices are compared by, the least harm first: how many pods a disruption budget would keep, the highest priority, all
 /// priorities, the number of pods, and how long the most important ones have run.
@@ -74,7 +73,7 @@ impl<'a> Preemptor<'a, '_> {
         let count = self.verdicts.len();
         let enough = (count * PERCENT_COMPARED / 100).max(FEWEST_COMPARED).min(count);
         let budgets = budgets(world);
-        let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
+        let mut in_vain: Vec<usize> = Vec::new();
         let (mut unhelpful, mut compared, mut spares_budgets) = (0, 0, false);
         let mut best: Option<Choice<'a>> = None;
         // Not always the same nodes, where not all are compared.
@@ -87,11 +86,14 @@ impl<'a> Preemptor<'a, '_> {
             if compared >= enough && spares_budgets {
                 break;
             }
-            let victims = self.dismissal(opinions, slot, &budgets);
-            if victims.pods.is_empty() {
-                victims.in_vain.iter().for_each(|why| *reasons.entry(why.clone()).or_default() += 1);
-                continue;
-            }
+            let victims = match self.fate(opinions, slot, &budgets) {
+                Fate::Room(victims) => victims,
+                Fate::InVain(number) => {
+                    in_vain.resize(in_vain.len().max(number + 1), 0);
+                    in_vain[number] += 1;
+                    continue;
+                }
+            };
             (compared, spares_budgets) = (compared + 1, spares_budgets || victims.harm.0 == 0);
             if best.as_ref().is_none_or(|best| victims.harm < best.victims.harm) {
                 best = Some(Choice { node: &world.fleet()[slot].row, victims });
@@ -102,7 +104,7 @@ impl<'a> Preemptor<'a, '_> {
             None => {
                 let unhelpful =
                     Some(("Preemption is not helpful for scheduling", unhelpful)).filter(|(_, nodes)| *nodes > 0);
-                let reasons = reasons.iter().map(|(why, nodes)| (&**why, *nodes)).chain(unhelpful);
+                let reasons = opinions.in_vain(&in_vain).filter(|(_, nodes)| *nodes > 0).chain(unhelpful);
                 Outcome::Nothing(message::nodes_refuse(count, reasons))
             }
         }
@@ -122,25 +124,24 @@ impl<'a> Preemptor<'a, '_> {
     }
 
     /// Who has to go from the node that stands here. What budgets allow is not remembered.
-    fn dismissal(&self, opinions: &mut Opinions, slot: usize, budgets: &[Budget<'_>]) -> Arc<Dismissal> {
+    fn fate(&self, opinions: &mut Opinions, slot: usize, budgets: &[Budget<'_>]) -> Fate {
         let world = self.asks.world;
-        let find = || nodes::candidate(world, slot).map(|node| self.find(node, budgets)).unwrap_or_default();
-        if budgets.is_empty() { opinions.dismissal(self.asks, slot, find) } else { Arc::new(find()) }
+        let find = || nodes::candidate(world, slot).map_or(Err(Vec::new()), |node| self.find(node, budgets));
+        opinions.fate(self.asks, slot, budgets.is_empty(), find)
     }
 
     /// The fewest and least important pods of a node whose end makes room, or why there are none.
-    fn find(&self, mut node: Candidate<'_>, budgets: &[Budget<'_>]) -> Dismissal {
+    fn find(&self, mut node: Candidate<'_>, budgets: &[Budget<'_>]) -> Found {
         node.welcome_promised(self.asks.row);
         let mut lower: Vec<&Arc<Row>> = node.pods().filter(|pod| self.outranks(pod)).collect();
-        let in_vain = |in_vain| Dismissal { in_vain, ..Dismissal::default() };
         if lower.is_empty() {
-            return in_vain(vec!["No preemption victims found for incoming pod".into()]);
+            return Err(vec!["No preemption victims found for incoming pod".into()]);
         }
         lower.sort_by_key(|pod| importance(pod));
         lower.iter().for_each(|pod| node.think_away(pod));
         let refusals = filter::refusals(self.asks, &node);
         if !refusals.is_empty() {
-            return in_vain(refusals.into_iter().map(|refusal| refusal.reason).collect());
+            return Err(refusals.into_iter().map(|refusal| refusal.reason).collect());
         }
         let (kept, free) = split_by_budget(&lower, budgets);
         let (mut gone, mut violations): (Vec<Arc<Row>>, usize) = (Vec::new(), 0);
@@ -152,8 +153,11 @@ impl<'a> Preemptor<'a, '_> {
                 violations += usize::from(at < kept.len());
             }
         }
+        if gone.is_empty() {
+            return Err(Vec::new());
+        }
         gone.sort_by_key(|pod| importance(pod));
-        Dismissal { harm: harm(&gone, violations), pods: gone, in_vain: Vec::new() }
+        Ok(Dismissal { harm: harm(&gone, violations), pods: gone })
     }
 }
 

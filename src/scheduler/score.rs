@@ -72,13 +72,16 @@ fn scores<'a>(asks: &'a Asks<'_>, nodes: &[Ranked]) -> impl Fn(usize, &Ranked) -
     let (most_preferred, most_disliked) = (most(|node| node.preferred), most(|node| node.disliked));
     let (spread, neighbours) = (spread::score::scores(asks, nodes), neighbours::score::scores(asks, nodes));
     let given = |scores: &[i64], index: usize| scores.get(index).copied().unwrap_or(0);
+    // Most fleets know of no images, and are not looked at for them.
+    let (weights, knows_images) = (asks.profile.weights, asks.world.knows_images());
     move |index, Ranked { slot, merits, .. }| {
         let (preferred, disliked) = (i64::from(merits.preferred), i64::from(merits.disliked));
         let affinity = if most_preferred > 0 { preferred * 100 / most_preferred } else { 0 };
         let taints = if most_disliked > 0 { 100 - disliked * 100 / most_disliked } else { 100 };
-        let (fit, balanced, images) = (merits.fit.into(), merits.balanced.into(), images::score(asks, *slot));
+        let images = if knows_images { images::score(asks, *slot) } else { 0 };
+        let (fit, balanced) = (merits.fit.into(), merits.balanced.into());
         let scores = [fit, balanced, affinity, taints, given(&spread, index), given(&neighbours, index), images];
-        std::array::from_fn(|plugin| asks.profile.weights[plugin] * scores[plugin])
+        std::array::from_fn(|plugin| weights[plugin] * scores[plugin])
     }
 }
 

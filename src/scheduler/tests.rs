@@ -249,6 +249,27 @@ fn who_goes_is_told_and_the_pod_says_where_it_goes() {
     assert_eq!(events, [failed, ("Preempted", "Preempted by pod p on node a")]);
 }
 
+/// Pods that wait alike are asked about as one: those that were promised different nodes wait for different pods to end.
+#[test]
+fn who_was_promised_a_node_waits_for_that_one() {
+    let waits = |node_name: &str, mut pod: Value, already: bool| {
+        if already {
+            pod["status"] = json!({"nominatedNodeName": node_name});
+        }
+        let mut going = running("x", node_name, "2", 1, 0);
+        if already {
+            going["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
+            going["status"]["conditions"] =
+                json!([{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]);
+        }
+        let world = world(&[node(node_name, "2", json!({})), going, pod]);
+        let plan = plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p"));
+        plan.hold.expect("it waits").alike
+    };
+    assert_ne!(waits("a", important("2"), false), waits("b", important("2"), false));
+    assert_eq!(waits("a", important("2"), false), waits("a", important("2"), true));
+}
+
 #[test]
 fn budgets_are_broken_last() {
     let budget = json!({"kind": "PodDisruptionBudget", "metadata": {"name": "x", "namespace": "default", "uid": "b"},

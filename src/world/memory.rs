@@ -3,16 +3,51 @@
 //! Never: holds anything that could not be worked out anew. Whoever remembers also remembers from which rows, and asks whether they
 //! are the same still ([`World::version_at`]): a plan is what it would be without.
 
-use super::World;
+use super::{Row, World};
+use crate::object::{Object, Str};
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// So many bodies are kept open: one plan seldom writes to more pods than that.
+const OPEN: usize = 8;
+
+/// Bodies that were parsed to be thought about, by uid and revision.
+#[derive(Default)]
+struct Open(VecDeque<(Str, u64, Arc<Object>)>);
 
 /// One thing of each type, which only the module that has the type can name.
 #[derive(Default)]
 pub(super) struct Memory(RefCell<HashMap<TypeId, Box<dyn Any + Send>>>);
 
 impl World {
+    /// The whole object, to be read by a plan that most likely writes it: then it need not be parsed again.
+    pub fn open(&self, row: &Row) -> Arc<Object> {
+        let object = row.shared();
+        // A staged row has its body at hand, and no revision of its own yet.
+        if row.is_open() {
+            return object;
+        }
+        self.remembering(|Open(open): &mut Open| {
+            open.truncate(OPEN - 1);
+            open.push_front((row.uid.clone(), row.revision, object.clone()));
+        });
+        object
+    }
+
+    /// The whole object, to be changed and written: as it was opened, if it was.
+    pub fn opened(&self, row: &Row) -> Arc<Object> {
+        if row.is_open() {
+            return row.shared();
+        }
+        let known = self.remembering(|Open(open): &mut Open| {
+            let place = open.iter().position(|(uid, revision, _)| *uid == row.uid && *revision == row.revision)?;
+            open.remove(place).map(|(_, _, object)| object)
+        });
+        known.unwrap_or_else(|| row.shared())
+    }
+
     /// Lets what is remembered be read and changed; at first it is empty. What runs meanwhile may not remember anything itself.
     pub fn remembering<T: Default + Send + 'static, A>(&self, within: impl FnOnce(&mut T) -> A) -> A {
         let mut all = self.memory.0.borrow_mut();

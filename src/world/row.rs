@@ -210,6 +210,11 @@ impl Row {
         }
     }
 
+    /// Whether its body is parsed already.
+    pub fn is_open(&self) -> bool {
+        matches!(self.body, Body::Parsed(_))
+    }
+
     /// The whole object, to be changed and written. Costs a parse or a copy.
     pub fn object(&self) -> Object {
         self.body().into_owned()

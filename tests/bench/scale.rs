@@ -1,6 +1,6 @@
 //! What size costs: placing pods on thousands of nodes, whole Deployments on simulated nodes, rollouts, a lost node.
 //!
-//! `cargo bench --bench scale [-- place|spread|anti|affinity|preempt|stuck|whole|rollout|lost|curve [PODS [NODES]]]`. The control
+//! `cargo bench --bench scale [-- place|spread|anti|affinity|preempt|churn|unfit|stuck|whole|rollout|lost|curve [PODS [NODES]]]`. The control
 //! plane's own parts over a file on disk: what is counted is committed durably. Each case runs in a process of its own, so that its
 //! memory is its own.
 
@@ -20,13 +20,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// What is measured when nothing is named: case, pods, nodes.
-const ALL: [(&str, usize, usize); 14] = [
+const ALL: [(&str, usize, usize); 16] = [
     ("place", 10_000, 5000),
     ("place", 50_000, 5000),
     ("spread", 5000, 5000),
     ("anti", 5000, 5000),
     ("affinity", 5000, 5000),
     ("preempt", 5000, 5000),
+    ("churn", 5000, 5000),
+    ("unfit", 10_000, 5000),
     ("stuck", 10_000, 5000),
     ("curve", 1000, 5000),
     ("curve", 10_000, 5000),
@@ -64,6 +66,8 @@ fn measure(case: &str, pods: usize, nodes: usize) {
             place("pods near each other, required", pods, nodes, |_| near("podAffinity", "topology.kubernetes.io/zone"))
         }
         "preempt" => preempt(pods, nodes),
+        "churn" => churn(pods, nodes),
+        "unfit" => unfit(pods, nodes),
         "stuck" => stuck(pods, nodes),
         "whole" | "curve" => whole(pods, nodes),
         "rollout" => rollout(pods, nodes),
@@ -115,10 +119,21 @@ impl Lab {
     }
 
     /// Beats until nothing is left to do and this holds.
-    fn run(&mut self, what: &str, mut done: impl FnMut(&World) -> bool) {
+    fn run(&mut self, what: &str, done: impl FnMut(&World) -> bool) {
+        self.run_beside(what, |_, _| {}, done);
+    }
+
+    /// The same while something else happens before each beat; it is told since when.
+    fn run_beside(
+        &mut self,
+        what: &str,
+        mut beside: impl FnMut(&mut Lab, Duration),
+        mut done: impl FnMut(&World) -> bool,
+    ) {
         let (start, mut told, mut asked) = (Instant::now(), Instant::now(), Instant::now());
         let mut pause_of_asking = Duration::ZERO;
         loop {
+            beside(self, start.elapsed());
             let now = Time::now();
             self.heart.keep_time(now);
             let busy = self.beat(now);
@@ -263,18 +278,66 @@ fn place(what: &str, pods: usize, nodes: usize, wishes: fn(usize) -> Value) {
     println!("  events told {:.2} s later", lab.rest().as_secs_f64());
 }
 
-/// Nodes are full of less important pods; each new pod ends three of them (Kubernetes: PreemptionBasic).
-fn preempt(pods: usize, nodes: usize) {
+/// A control plane with a class of important pods, and with so many others that all are placed.
+fn with_important(nodes: usize, others: usize, wishes: &Value) -> Lab {
     let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
-    let low = json!({"terminationGracePeriodSeconds": 0, "priority": 0, "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "900m"}}}]});
-    lab.create("pods", (0..nodes * 4).map(|number| a_pod("low", number, low.clone())));
+    lab.create("pods", (0..others).map(|number| a_pod("low", number, wishes.clone())));
     lab.load();
     lab.run("filling", all_bound);
     lab.rest();
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10});
     lab.create("priorityclasses.scheduling.k8s.io", [Object(class)].into_iter());
-    let high = json!({"priorityClassName": "high", "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "3000m"}}}]});
-    lab.create("pods", (0..pods).map(|number| a_pod("high", number, high.clone())));
+    lab
+}
+
+/// Four of these fill a node.
+fn a_quarter() -> Value {
+    json!({"terminationGracePeriodSeconds": 0, "priority": 0, "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "900m", "memory": "500Mi"}}}]})
+}
+
+fn important(cpu: &str) -> Value {
+    json!({"priorityClassName": "high", "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": "500Mi"}}}]})
+}
+
+/// How often a more important pod comes (scheduler_perf: `churn` with `intervalMilliseconds: 200`).
+const EACH: Duration = Duration::from_millis(200);
+
+/// Pods are placed while important ones come; gives how many did.
+fn beside_important(lab: &mut Lab, what: &str, pods: usize, nodes: usize, wishes: &Value) {
+    lab.create("pods", (0..pods).map(|number| a_pod("p", number, json!({}))));
+    let (span, mut came) = (Span::begin(), 0);
+    let come = |lab: &mut Lab, since: Duration| {
+        if since >= EACH * came {
+            lab.create("pods", [a_pod("high", came as usize, wishes.clone())].into_iter());
+            came += 1;
+        }
+    };
+    let are_bound = |world: &World| world.pods_on("").all(|pod| !pod.key.name.starts_with("p-"));
+    lab.run_beside(what, come, are_bound);
+    tell(&format!("bound, {what}"), pods, nodes, &span);
+    lab.rest();
+    let bound = lab.heart.world.list("pods").filter(|row| row.pod().is_some_and(|pod| pod.priority > 0));
+    let bound = bound.filter(|row| row.pod().is_some_and(|pod| pod.node.is_some())).count();
+    println!("  {came} more important pods came meanwhile, of which {bound} got a node");
+}
+
+/// Each node has four less important pods and a little room; pods that need little are placed, while five times a second one comes that
+/// ends three of a node. (Kubernetes: PreemptionAsync, whose throughput is that of the small ones.)
+fn churn(pods: usize, nodes: usize) {
+    let mut lab = with_important(nodes, nodes * 4, &a_quarter());
+    beside_important(&mut lab, "while others are preempted", pods, nodes, &important("3000m"));
+}
+
+/// Pods are placed while five times a second one comes that is too large for all nodes. (Kubernetes: Unschedulable.)
+fn unfit(pods: usize, nodes: usize) {
+    let mut lab = with_important(nodes, 100, &json!({}));
+    beside_important(&mut lab, "while others fit nowhere", pods, nodes, &important("9"));
+}
+
+/// Nodes are full of less important pods; each new pod ends three of them (Kubernetes: PreemptionBasic).
+fn preempt(pods: usize, nodes: usize) {
+    let mut lab = with_important(nodes, nodes * 4, &a_quarter());
+    lab.create("pods", (0..pods).map(|number| a_pod("high", number, important("3000m"))));
     let span = Span::begin();
     // Nobody runs the pods: whoever is to go is gone.
     let bound = |world: &World| {

@@ -1,33 +1,34 @@
-//! Pods that end others for their place, where those are gone at once: nobody else tells them that there is room now.
+//! Pods that end others for their place. Where those are gone at once nobody else tells them that there is room now; where they take
+//! their time, each waits for those that leave its own node.
 
 use super::scene::{self, Scene};
 use kloop::reconcile::loops;
 use serde_json::{Value, json};
 
-fn pod(name: &str, class: Option<&str>) -> Value {
+fn pod(name: &str, class: Option<&str>, grace: u32) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
-        "priorityClassName": class, "terminationGracePeriodSeconds": 0,
+        "priorityClassName": class, "terminationGracePeriodSeconds": grace,
         "containers": [{"name": "c", "image": "web", "resources": {"requests": {"cpu": "2"}}}],
     }})
 }
 
 #[test]
-fn who_preempts_hears_of_victims_that_vanish_in_the_same_beat() {
-    for rows in [1, 500] {
+fn who_preempts_hears_of_the_end_of_its_victims() {
+    for (rows, grace) in [(1, 0), (500, 0), (1, 30), (500, 30)] {
         let mut scene = Scene::new(0, loops::all());
         scene.sim.budget.rows = rows;
         scene.apply(json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}));
         let runs = |scene: &Scene, name: &str| {
-            let pod = scene.sim.world().get(&scene::key_of(&pod(name, None))).and_then(|row| row.pod());
+            let pod = scene.sim.world().get(&scene::key_of(&pod(name, None, grace))).and_then(|row| row.pod());
             pod.is_some_and(|pod| pod.node.is_some() && pod.ready)
         };
         for name in ["low-1", "low-2"] {
-            scene.apply(pod(name, None));
+            scene.apply(pod(name, None, grace));
         }
         assert!(scene.calm(60), "busy without an end");
         assert!(["low-1", "low-2"].iter().all(|name| runs(&scene, name)), "{:#?}", scene.picture());
         for name in ["high-1", "high-2"] {
-            scene.apply(pod(name, Some("urgent")));
+            scene.apply(pod(name, Some("urgent"), grace));
         }
         // Long before what was left over is looked at.
         assert!(scene.calm(60), "busy without an end");
