@@ -305,6 +305,7 @@ const EACH: Duration = Duration::from_millis(200);
 /// Pods are placed while important ones come; gives how many did.
 fn beside_important(lab: &mut Lab, what: &str, pods: usize, nodes: usize, wishes: &Value) {
     lab.create("pods", (0..pods).map(|number| a_pod("p", number, json!({}))));
+    lab.load();
     let (span, mut came) = (Span::begin(), 0);
     let come = |lab: &mut Lab, since: Duration| {
         if since >= EACH * came {
