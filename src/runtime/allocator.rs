@@ -1,12 +1,91 @@
-//! The C library's allocator, set up for a process that takes objects apart and puts them together all the time.
+//! Where memory comes from: the C library, which keeps a shim small, and in a control plane mimalloc, which is made for objects that
+//! are taken apart and put together all the time (a quarter of what a beat computes).
+//!
+//! Both are in the one binary. A process begins with the C library; [`suit_objects`] changes over, once and for good. What was had
+//! from the one is given back to the one.
 
-/// Small parts that are given back are joined with their neighbours at once. Otherwise the C library gathers them, and goes through
-/// all of them whenever a text of more than a kilobyte is asked for, which is with every object: a seventh of what a beat computes.
-/// Elsewhere than with glibc nothing is to be set.
+use mimalloc::MiMalloc;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[global_allocator]
+static MEMORY: Memory = Memory;
+
+/// Whether memory comes from mimalloc from now on.
+static SUITS_OBJECTS: AtomicBool = AtomicBool::new(false);
+
+/// From now on memory comes from the allocator that suits objects.
 pub fn suit_objects() {
-    // SAFETY: sets a number of the allocator, which does so under its own lock.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::mallopt(libc::M_MXFAST, 0);
+    SUITS_OBJECTS.store(true, Ordering::Relaxed);
+}
+
+/// Both allocators.
+struct Memory;
+
+unsafe extern "C" {
+    /// Whether a pointer is into memory of mimalloc; any pointer may be asked about.
+    safe fn mi_is_in_heap_region(pointer: *const c_void) -> bool;
+}
+
+fn suits_objects() -> bool {
+    SUITS_OBJECTS.load(Ordering::Relaxed)
+}
+
+/// Whether this was had from mimalloc. A thread that has a pointer of its also knows that there are such.
+fn is_of_objects(pointer: *mut u8) -> bool {
+    suits_objects() && mi_is_in_heap_region(pointer.cast())
+}
+
+// SAFETY: each call goes to one of two allocators that keep the contract, and what concerns a block to the one that the block is of.
+unsafe impl GlobalAlloc for Memory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract, which is theirs.
+        unsafe { if suits_objects() { MiMalloc.alloc(layout) } else { System.alloc(layout) } }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { if suits_objects() { MiMalloc.alloc_zeroed(layout) } else { System.alloc_zeroed(layout) } }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; the block is of the allocator that is asked.
+        unsafe {
+            if is_of_objects(pointer) { MiMalloc.dealloc(pointer, layout) } else { System.dealloc(pointer, layout) }
+        }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe {
+            if is_of_objects(pointer) {
+                MiMalloc.realloc(pointer, layout, size)
+            } else {
+                System.realloc(pointer, layout, size)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_had_before_is_given_back_to_where_it_came_from() {
+        let before: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+        assert!(!mi_is_in_heap_region(before[7].as_ptr().cast()));
+        // Of this one block alone, without changing over: other tests run in this process.
+        let layout = Layout::from_size_align(100, 8).unwrap();
+        // SAFETY: the block is written within its size, and given back once, to where it came from.
+        unsafe {
+            let block = MiMalloc.alloc(layout);
+            assert!(mi_is_in_heap_region(block.cast()));
+            block.write_bytes(7, 100);
+            let block = MiMalloc.realloc(block, layout, 5000);
+            assert_eq!(*block.add(99), 7);
+            MiMalloc.dealloc(block, Layout::from_size_align(5000, 8).unwrap());
+        }
     }
 }
