@@ -1,6 +1,7 @@
 //! Time and chance: from the system, or in rehearsals from a clock that is set and a seed.
 
 use crate::object::Time;
+use std::cell::RefCell;
 
 /// Where time and chance come from.
 #[derive(Clone, Debug)]
@@ -36,10 +37,26 @@ impl Outside {
     /// retries on a taken name.
     pub fn random(&mut self) -> u64 {
         match self {
-            Outside::System => getrandom::u64().unwrap_or_else(|_| Time::now().as_nanosecond() as u64),
+            Outside::System => of_the_system(),
             Outside::Rehearsed { seed, .. } => scatter(seed),
         }
     }
+}
+
+/// A random number of the system's, which is asked for many at a time: each plan and each object takes some.
+fn of_the_system() -> u64 {
+    thread_local! {
+        static STORE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+    STORE.with_borrow_mut(|store| {
+        if store.is_empty() {
+            let mut bytes = [0; 512];
+            if getrandom::fill(&mut bytes).is_ok() {
+                store.extend(bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_ne_bytes(*chunk)));
+            }
+        }
+        store.pop().unwrap_or_else(|| Time::now().as_nanosecond() as u64)
+    })
 }
 
 /// The next number of a sequence (splitmix64).
