@@ -3,8 +3,9 @@
 use super::facts;
 use crate::kinds::typed;
 use crate::object::Object;
-use k8s_openapi::api::core::v1::{Affinity, Pod, PodAffinityTerm};
+use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodAffinityTerm, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -38,19 +39,20 @@ pub fn create(new: &mut Object) {
     }
 }
 
-/// From nothing but the resources of the pod and its containers, which is less to read than the pod.
+/// From nothing but the resources of the pod and its containers: the rest need not be read for it.
 fn qos_class(pod: &Object) -> Option<&'static str> {
-    let spec = pod.at(&["spec"])?;
-    let containers = |list: &str| -> Value {
+    let resources = |of: &Value| ResourceRequirements::deserialize(&of["resources"]).ok();
+    let containers = |list: &str| -> Vec<Container> {
         let all = pod.items(&["spec", list]).iter();
-        all.map(|one| json!({"name": one["name"], "resources": one["resources"]})).collect()
+        all.map(|one| Container { resources: resources(one), ..Container::default() }).collect()
     };
-    let alone = json!({"spec": {
-        "resources": spec["resources"],
-        "containers": containers("containers"), "initContainers": containers("initContainers"),
-    }});
-    let pod: Pod = typed::view(&Object(alone)).ok()?;
-    pod.spec.as_ref().map(facts::qos_class)
+    let spec = PodSpec {
+        resources: resources(pod.at(&["spec"])?),
+        containers: containers("containers"),
+        init_containers: Some(containers("initContainers")),
+        ..PodSpec::default()
+    };
+    Some(facts::qos_class(&spec))
 }
 
 fn gated_condition(since: Option<&Value>) -> Value {
