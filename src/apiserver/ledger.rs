@@ -16,6 +16,12 @@ pub trait Ledger {
         Ok(self.get(key)?.map(Arc::new))
     }
 
+    /// An object that was seen, to be changed. What comes next is that it is put; nothing may fail in between. So the ledger need not keep it,
+    /// and it need not be copied.
+    fn take(&mut self, _key: &Key, seen: Arc<Object>) -> Object {
+        Arc::unwrap_or_clone(seen)
+    }
+
     /// The objects of a resource, in one namespace or in all, ordered by namespace and name.
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>>;
 

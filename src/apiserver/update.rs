@@ -4,7 +4,7 @@ use super::admission::{self, Request};
 use super::create::{check, create, decode, key_of, warn};
 use super::ledger::Ledger;
 use super::rules::metadata;
-use super::{Options, Reply, Result, delete, read};
+use super::{Options, Reply, Result, delete};
 use crate::kinds::pod::resize;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Resource, Status, time};
@@ -38,7 +38,7 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     check_preconditions(kind, body, &old)?;
     let mut warnings = Vec::new();
     let object = match part {
-        Part::Status => return keep_status(ledger, kind, (&key, body, Arc::unwrap_or_clone(old)), options),
+        Part::Status => return keep_status(ledger, kind, (&key, body, old), options),
         Part::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
         Part::Resize => resized(kind, body, &old, options, &mut warnings)?,
         _ => whole(ledger, kind, body, &old, part, options, &mut warnings)?,
@@ -50,7 +50,7 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
 fn keep_status(
     ledger: &mut dyn Ledger,
     kind: &Kind,
-    (key, body, mut object): (&Key, &Object, Object),
+    (key, body, old): (&Key, &Object, Arc<Object>),
     options: &Options,
 ) -> Result<Reply> {
     let mut warnings = Vec::new();
@@ -58,9 +58,10 @@ fn keep_status(
     let alone = Object(json!({"apiVersion": body.api_version(), "kind": body.kind(), "status": status}));
     let mut decoded = decode(kind, &alone, options, &mut warnings)?;
     let status = decoded.0.get_mut("status").map(Value::take);
-    if object.at(&["status"]) == status.as_ref() {
-        return Ok(Reply::unchanged(object, warnings));
+    if old.at(&["status"]) == status.as_ref() {
+        return Ok(Reply::unchanged(old, warnings));
     }
+    let mut object = ledger.take(key, old);
     match status {
         Some(status) => object.set(&["status"], status),
         None => {
@@ -210,7 +211,7 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) 
 
 /// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
 pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result<Arc<Object>> {
-    let mut object = read::exact(ledger, pod)?;
+    let object = ledger.see(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
     let refuse = |detail: String| Status::conflict(Resource("pods/binding"), &pod.name, &detail);
     if !uid.is_empty() && object.uid() != uid {
         return Err(refuse(format!(
@@ -227,10 +228,12 @@ pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result
     if node.is_empty() {
         return Err(Status::new(Reason::Invalid, "target.name: Required value"));
     }
+    let topology = admission::pod_topology::labels(ledger, node)?;
+    let mut object = ledger.take(pod, object);
     object.set(&["spec", "nodeName"], node);
     // What was promised has come (Kubernetes: ClearingNominatedNodeNameAfterBinding).
     object.unset(&["status", "nominatedNodeName"]);
-    admission::pod_topology::copy(ledger, &mut object, node)?;
+    admission::pod_topology::copy(&topology, &mut object);
     let generation = object.generation();
     set_condition(
         &mut object,

@@ -182,8 +182,9 @@ impl Beat<'_> {
         let now = self.world.now;
         let mut mine = Vec::new();
         let stage = self.world.stage_mark();
+        let alone = plan.writes.len() == 1;
         for write in &plan.writes {
-            match self.stage(&write.verb, &mut mine, &mut wishes.last) {
+            match self.stage(&write.verb, &mut mine, (&mut wishes.last, alone)) {
                 Ok(()) => {}
                 Err(status) => {
                     // A plan is applied whole or not at all.
@@ -233,7 +234,7 @@ impl Beat<'_> {
         &mut self,
         verb: &Verb,
         attempts: &mut Vec<Attempt>,
-        last: &mut HashMap<Key, Arc<Object>>,
+        (last, alone): (&mut HashMap<Key, Arc<Object>>, bool),
     ) -> Result<(), Status> {
         if let Verb::Attempt { pod_uid, container, attempt } = verb {
             attempts.push(Attempt {
@@ -243,13 +244,14 @@ impl Beat<'_> {
                 epoch: self.epoch,
             });
         }
-        stage(self.world, verb, last, self.chance)
+        stage(self.world, verb, (last, alone), self.chance)
     }
 
     fn record_events(&mut self, wishes: &mut Wishes) {
         let revision = self.world.revision + self.world.staged_count() as u64;
         let now = self.world.now;
-        let mut ledger = Overlay { world: self.world, revision, last: &mut wishes.last, chance: self.chance };
+        let last = &mut wishes.last;
+        let mut ledger = Overlay { world: self.world, revision, last, alone: false, chance: self.chance };
         self.recorder.flush(&mut ledger, now);
         if retention::is_crowded(self.world) {
             self.recorder.sift(self.world);
@@ -314,15 +316,16 @@ pub fn restarts(effect: &Effect) -> bool {
     matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
 }
 
-/// Stages one write of a plan in the World, through the API server's whole pipeline. Attempts are no objects: nothing is staged.
+/// Stages one write of a plan in the World, through the API server's whole pipeline; `alone` when it is the plan's only one. Attempts are
+/// no objects: nothing is staged.
 pub fn stage(
     world: &mut World,
     verb: &Verb,
-    last: &mut HashMap<Key, Arc<Object>>,
+    (last, alone): (&mut HashMap<Key, Arc<Object>>, bool),
     chance: &mut dyn FnMut() -> u64,
 ) -> Result<(), Status> {
     let revision = world.revision + world.staged_count() as u64;
-    let mut ledger = Overlay { world, revision, last, chance };
+    let mut ledger = Overlay { world, revision, last, alone, chance };
     let options = Options::default();
     match verb {
         Verb::Create(object) => create::create(&mut ledger, kind_of(object)?, object, &options).map(|_| ()),

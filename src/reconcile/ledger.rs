@@ -14,6 +14,8 @@ pub struct Overlay<'a> {
     pub revision: u64,
     /// The last states of what this beat removes.
     pub last: &'a mut HashMap<Key, Arc<Object>>,
+    /// Whether this is all that a plan wants written: nothing that comes after it is refused, and takes it back.
+    pub alone: bool,
     /// Chance.
     pub chance: &'a mut dyn FnMut() -> u64,
 }
@@ -25,6 +27,13 @@ impl Ledger for Overlay<'_> {
 
     fn see(&self, key: &Key) -> Result<Option<Arc<Object>>> {
         Ok(self.world.get(key).map(|row| self.world.opened(row)))
+    }
+
+    fn take(&mut self, key: &Key, seen: Arc<Object>) -> Object {
+        if self.alone {
+            self.world.let_go(key);
+        }
+        Arc::unwrap_or_clone(seen)
     }
 
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>> {

@@ -125,6 +125,8 @@ pub struct World {
     /// The cluster's own settings.
     pub settings: Settings,
     rows: BTreeMap<Resource, Rows>,
+    /// The same rows, to be found at once.
+    by_key: HashMap<Key, Arc<Row>>,
     /// Dependents by the uid of an owner.
     dependents: HashMap<Str, BTreeSet<Key>>,
     /// The nodes that are not Ready.
@@ -165,6 +167,7 @@ impl World {
             facts: Facts::default(),
             settings: Settings::default(),
             rows: BTreeMap::new(),
+            by_key: HashMap::new(),
             dependents: HashMap::new(),
             unready: BTreeSet::new(),
             by_node: HashMap::new(),
@@ -184,12 +187,12 @@ impl World {
 
     /// The row of one object.
     pub fn get(&self, key: &Key) -> Option<&Arc<Row>> {
-        self.rows.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
+        self.by_key.get(key)
     }
 
     /// The row of one object, by the parts of its key.
     pub fn find(&self, resource: &'static str, namespace: &str, name: &str) -> Option<&Arc<Row>> {
-        self.rows.get(&Resource(resource))?.get(&(namespace.into(), name.into()))
+        self.by_key.get(&Key::new(Resource(resource), namespace, name))
     }
 
     /// Rows of a resource in every namespace, ordered by namespace and name.
@@ -272,14 +275,20 @@ impl World {
         let place = (key.namespace.clone(), key.name.clone());
         let rows = self.rows.entry(key.resource).or_default();
         let old = match &row {
-            Some(row) => rows.insert(place, row.clone()),
-            None => rows.remove(&place),
+            Some(row) => {
+                rows.insert(place, row.clone());
+                self.by_key.insert(key.clone(), row.clone())
+            }
+            None => {
+                rows.remove(&place);
+                self.by_key.remove(&key)
+            }
         };
         if let Some(old) = &old {
-            self.unindex(old);
+            self.unindex(old, row.as_deref());
         }
         if let Some(row) = &row {
-            self.index(row);
+            self.index(row, old.as_deref());
         }
         match (key.resource.0, &row) {
             ("nodes", Some(row)) => {
@@ -293,8 +302,10 @@ impl World {
         old
     }
 
-    fn index(&mut self, row: &Row) {
-        for owner in row.owners.iter() {
+    /// Makes a row found in place of the one before it. What does not change between the two stays as it is.
+    fn index(&mut self, row: &Row, before: Option<&Row>) {
+        let known = |owners: &Row| owners.owners == row.owners;
+        for owner in row.owners.iter().filter(|_| !before.is_some_and(known)) {
             self.dependents.entry(owner.uid.as_str().into()).or_default().insert(row.key.clone());
         }
         if row.node().is_some_and(|node| node.ready != Some(true)) {
@@ -308,7 +319,9 @@ impl World {
                 self.stances.add(row, pod);
                 self.crowd_changes(row, 1);
             }
-            self.by_node.entry(node).or_default().insert(row.key.clone());
+            if before.is_none_or(|before| node_of(before) != node_of(row)) {
+                self.by_node.entry(node).or_default().insert(row.key.clone());
+            }
             if let Some(nominated) = pod.nominated.as_ref().filter(|_| lives && pod.node.is_none()) {
                 let promised = self.promised_to.entry(nominated.clone()).or_default();
                 promised.insert(row.key.clone());
@@ -318,12 +331,15 @@ impl World {
                 self.by_address.entry(address.clone()).or_default().insert(row.key.clone());
             }
         }
-        self.select.add(row);
-        self.uids.insert(row.uid.clone(), row.key.clone());
+        self.select.add(row, before);
+        if before.is_none_or(|before| before.uid != row.uid) {
+            self.uids.insert(row.uid.clone(), row.key.clone());
+        }
     }
 
-    fn unindex(&mut self, row: &Row) {
-        for owner in row.owners.iter() {
+    fn unindex(&mut self, row: &Row, after: Option<&Row>) {
+        let stays = |owners: &Row| owners.owners == row.owners;
+        for owner in row.owners.iter().filter(|_| !after.is_some_and(stays)) {
             drop_from(&mut self.dependents, &owner.uid, &row.key);
         }
         self.unready.remove(&row.key);
@@ -334,7 +350,9 @@ impl World {
                 self.stances.drop(row, pod);
                 self.crowd_changes(row, -1);
             }
-            drop_from(&mut self.by_node, node, &row.key);
+            if after.is_none_or(|after| node_of(after) != node_of(row)) {
+                drop_from(&mut self.by_node, node, &row.key);
+            }
             if let Some(nominated) = &pod.nominated {
                 drop_from(&mut self.promised_to, nominated, &row.key);
                 self.fleet.promise(nominated, self.promised_to.get(nominated).map_or(0, BTreeSet::len));
@@ -343,11 +361,16 @@ impl World {
                 drop_from(&mut self.by_address, address, &row.key);
             }
         }
-        self.select.drop(row);
-        if self.uids.get(&row.uid) == Some(&row.key) {
+        self.select.drop(row, after);
+        if after.is_none_or(|after| after.uid != row.uid) && self.uids.get(&row.uid) == Some(&row.key) {
             self.uids.remove(&row.uid);
         }
     }
+}
+
+/// The node that a pod is bound to, empty for none; none for what is no pod.
+fn node_of(row: &Row) -> Option<&str> {
+    row.pod().map(|pod| pod.node.as_deref().unwrap_or(""))
 }
 
 fn drop_from(index: &mut HashMap<Str, BTreeSet<Key>>, at: &str, key: &Key) {

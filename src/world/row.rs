@@ -194,6 +194,13 @@ impl Row {
         }
     }
 
+    /// The row is without its parsed object from now on.
+    pub(super) fn let_go(&mut self) {
+        if let Body::Parsed(_) = self.body {
+            self.body = Body::Text(Str::from(""));
+        }
+    }
+
     /// The whole object, to be read. Costs a parse for rows at rest.
     pub fn body(&self) -> Cow<'_, Object> {
         match &self.body {

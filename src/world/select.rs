@@ -28,9 +28,11 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn add(&mut self, row: &Row) {
-        if row.pod().is_some() {
-            for (label, value) in row.labels.iter() {
+    /// A row comes in place of another one of its key, if there was one. What both are found by stays as it is: a pod changes often, its
+    /// labels seldom.
+    pub(super) fn add(&mut self, row: &Row, before: Option<&Row>) {
+        for (label, value) in labels_of_pod(row) {
+            if before.is_none_or(|before| before.label(label) != Some(&**value)) {
                 self.labels.entry(place(row, label, value)).or_default().insert(row.key.clone());
             }
         }
@@ -40,15 +42,16 @@ impl Index {
         if let Some(place) = service_of(row) {
             self.slices.entry(place).or_default().insert(row.key.clone());
         }
-        if is_orphan(row) {
+        if is_orphan(row) && !before.is_some_and(is_orphan) {
             let place = (row.key.resource, row.key.namespace.clone());
             self.orphans.entry(place).or_default().insert(row.key.clone());
         }
     }
 
-    pub(super) fn drop(&mut self, row: &Row) {
-        if row.pod().is_some() {
-            for (label, value) in row.labels.iter() {
+    /// A row goes; `after` comes in its place, if anything does.
+    pub(super) fn drop(&mut self, row: &Row, after: Option<&Row>) {
+        for (label, value) in labels_of_pod(row) {
+            if after.is_none_or(|after| after.label(label) != Some(&**value)) {
                 drop_from(&mut self.labels, place(row, label, value), &row.key);
             }
         }
@@ -58,10 +61,15 @@ impl Index {
         if let Some(place) = service_of(row) {
             drop_from(&mut self.slices, place, &row.key);
         }
-        if is_orphan(row) {
+        if is_orphan(row) && !after.is_some_and(is_orphan) {
             drop_from(&mut self.orphans, (row.key.resource, row.key.namespace.clone()), &row.key);
         }
     }
+}
+
+/// The labels by which a pod is found.
+fn labels_of_pod(row: &Row) -> &[(Str, Str)] {
+    if row.pod().is_some() { &row.labels } else { &[] }
 }
 
 impl World {

@@ -55,20 +55,33 @@ impl World {
     }
 
     /// The commit succeeded: these are the texts that were written, with their revisions, and the picture holds them from now on.
-    /// Gives the rows that it holds no longer.
-    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) -> Vec<Arc<Row>> {
+    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) {
         self.staged.clear();
         self.undo.clear();
-        let mut old: Vec<Arc<Row>> = self.originals.drain().filter_map(|(_, before)| before).collect();
+        self.originals.clear();
         for (key, text, revision) in written {
-            let row = self.rows.get_mut(&key.resource).and_then(|rows| rows.get_mut(&(key.namespace, key.name)));
-            if let Some(row) = row {
-                // What loops search by is as it was staged; only the text and the revision are new.
-                let settled = Arc::new(row.settled(text, revision));
-                old.push(std::mem::replace(row, settled));
-            }
+            // What loops search by is as it was staged; only the text and the revision are new.
+            self.change_row(&key, |row| *row = Arc::new(row.settled(text, revision)));
         }
-        old
+    }
+
+    /// A row that was staged lets go of its object, so that whoever has seen it need not copy it to stage it anew. To be called only when
+    /// that is certain, and undoing is not: the row is without it until then.
+    pub fn let_go(&mut self, key: &Key) {
+        if self.is_staged(key) {
+            self.change_row(key, |row| Arc::get_mut(row).into_iter().for_each(Row::let_go));
+        }
+    }
+
+    /// Changes a row in what loops do not search by.
+    fn change_row(&mut self, key: &Key, change: impl FnOnce(&mut Arc<Row>)) {
+        let place = (key.namespace.clone(), key.name.clone());
+        let row = self.rows.get_mut(&key.resource).and_then(|rows| rows.get_mut(&place));
+        // Taken out there, so that nobody else holds it.
+        if let Some((row, (key, _))) = row.zip(self.by_key.remove_entry(key)) {
+            change(row);
+            self.by_key.insert(key, row.clone());
+        }
     }
 
     /// The commit failed: the picture is again what it was.

@@ -12,18 +12,21 @@ const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.i
 pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
     let node = request.object.text(&["spec", "nodeName"]).unwrap_or_default().to_owned();
     if request.creates("pods") && !node.is_empty() {
-        copy(ledger, request.object, &node)?;
+        copy(&labels(ledger, &node)?, request.object);
     }
     Ok(())
 }
 
-/// Takes the labels over from a node, where it has them.
-pub fn copy(ledger: &dyn Ledger, pod: &mut Object, node: &str) -> Result<()> {
+/// The labels that a node gives its pods, as far as it has them.
+pub fn labels(ledger: &dyn Ledger, node: &str) -> Result<Vec<(&'static str, String)>> {
     let node = Key::new(Resource("nodes"), "", node);
-    for label in LABELS {
-        if let Some(value) = ledger.label(&node, label)? {
-            pod.set(&["metadata", "labels", label], value);
-        }
+    let each = LABELS.iter().map(|label| Ok(ledger.label(&node, label)?.map(|value| (*label, value))));
+    each.filter_map(Result::transpose).collect()
+}
+
+/// Gives a pod the labels of its node.
+pub fn copy(labels: &[(&'static str, String)], pod: &mut Object) {
+    for (label, value) in labels {
+        pod.set(&["metadata", "labels", label], value.as_str());
     }
-    Ok(())
 }

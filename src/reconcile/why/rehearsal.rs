@@ -63,7 +63,7 @@ fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut Pr
         let (mark, mut last) = (world.stage_mark(), HashMap::new());
         let (mut due, mut refused) = (Vec::new(), None);
         for write in &plan.writes {
-            match beat::stage(world, &write.verb, &mut last, &mut || 7) {
+            match beat::stage(world, &write.verb, (&mut last, false), &mut || 7) {
                 Ok(()) => due.push(write.why.clone()),
                 Err(status) => {
                     refused = Some(status.message);
