@@ -268,8 +268,8 @@ impl Host for Machine {
     fn carry_out(&mut self, _now: Time, effect: &Effect) {
         let uid = match effect {
             Effect::Start(start) => {
-                self.meet(&start.ip, &start.namespace);
-                &start.pod_uid
+                self.inbox(&start.pod_uid).put(Order::Effect(effect.clone()));
+                return self.meet(&start.ip, &start.namespace);
             }
             Effect::Told { .. }
             | Effect::ToldThrottled { .. }

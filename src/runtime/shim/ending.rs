@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Nanoseconds that the clock of file systems is behind at most: a tick of the slowest kernels.
 const TICK: i64 = 10_000_000;
-/// How long the mounts of an ended container are kept.
-const SPENT: Duration = Duration::from_millis(50);
+/// How long the mounts of an ended container are kept: what else ended at the same moment starts again first.
+const SPENT: Duration = Duration::from_secs(2);
 
 impl Shim {
     /// An attempt has ended when its main process has and nothing that it started is left, as in a pid namespace.

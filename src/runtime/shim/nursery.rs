@@ -29,10 +29,10 @@ pub fn main() -> io::Result<()> {
         rustix::thread::set_no_new_privs(true)?;
     }
     let mut ground = Place::default();
-    ground.now();
+    ground.for_many();
     reap_children(false);
     while let Some((folder, leader)) = receive(&control)? {
-        ground.now();
+        ground.for_many();
         // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
         match unsafe { libc::fork() } {
             0 => {

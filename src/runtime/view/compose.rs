@@ -28,10 +28,8 @@ pub struct Wanted {
 
 /// Where devices are, which every container has of its own.
 const DEVICES: &str = "/dev";
-/// Where the machine's services have their sockets, which a layer would hide.
-const SERVICES: &str = "/run";
 /// No places for files.
-const AS_THEY_ARE: [&str; 4] = [DEVICES, "/proc", SERVICES, "/sys"];
+const AS_THEY_ARE: [&str; 4] = [DEVICES, "/proc", services::FOLDER, "/sys"];
 /// File systems that are no place for files.
 const SPECIAL: [&str; 14] = [
     "autofs",
@@ -171,7 +169,7 @@ impl Composer<'_> {
             }
             return devices::add_terminals(&self.target(folder));
         }
-        let services = self.is_root && folder == Path::new(SERVICES);
+        let services = self.is_root && folder == Path::new(services::FOLDER);
         let special = self.is_special(folder) && !services;
         let busy = !mounted::topmost(&self.mounts, folder).is_empty();
         let others = !self.is_root && OTHERS.iter().any(|other| Path::new(other) == folder);
@@ -222,7 +220,7 @@ impl Composer<'_> {
             self.overlay(folder)?;
         }
         let mut done: Vec<PathBuf> = Vec::new();
-        if folder == Path::new(SERVICES) {
+        if folder == Path::new(services::FOLDER) {
             done = services::of(folder).into_iter().filter(|path| !self.wants(path)).collect();
             for path in &done {
                 self.bind(path)?;

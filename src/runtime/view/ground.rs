@@ -6,7 +6,7 @@
 
 use super::super::spaces::Space;
 use super::mounted::{self, Mounted};
-use super::{among_own_users, devices, said, separate, show_processes};
+use super::{among_own_users, devices, said, separate, services, show_processes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -52,6 +52,14 @@ impl Place {
         }
         let users = self.0.as_mut().and_then(|ground| ground.users.take());
         users.is_none_or(|users| move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User)).is_ok())
+    }
+
+    /// As [`Place::now`], for whoever others are forked from: what they will ask of the machine is found out once.
+    pub fn for_many(&mut self) {
+        self.now();
+        if geteuid().is_root() {
+            services::learn(Path::new(services::FOLDER));
+        }
     }
 
     /// What a forked process makes of its parent's: it hears itself of changes from now on.

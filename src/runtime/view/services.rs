@@ -1,32 +1,98 @@
 //! Sockets of the machine's services: a layer hides who listens there, so their folders are seen as they are.
+//!
+//! To look through all folders takes longer than all mounts together, and what is found seldom changes. So whoever many views are made
+//! after keeps what was found ([`learn`]), and by which folders: as long as nothing has come or gone in any of these it holds.
 
+use std::cell::RefCell;
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
+/// Where the machine's services have their sockets.
+pub const FOLDER: &str = "/run";
 /// How deep below a folder sockets are looked for.
 const DEPTH: usize = 2;
+/// A folder that has changed within this time may change once more by the same stamp: the clock of file systems ticks slowly.
+const UNSETTLED: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// What was found last. Those who are forked have it, too.
+    static KNOWN: RefCell<Option<Found>> = const { RefCell::new(None) };
+}
+
+/// The folders that were looked through, each with its stamp, and the entries that serve.
+#[derive(Default)]
+struct Found {
+    folder: PathBuf,
+    looked: Vec<(PathBuf, Option<Stamp>)>,
+    serving: Vec<PathBuf>,
+}
+
+/// Which folder it is, and when something in it came or went.
+type Stamp = (u64, u64, i64, i64, i64, i64);
 
 /// The entries of a folder that are sockets or pipes, hold one, or are empty folders, which wait for a service to begin.
 pub fn of(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let serves = |entry: &fs::DirEntry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => holds(&entry.path(), DEPTH).unwrap_or(true),
-        Ok(kind) => kind.is_socket() || kind.is_fifo(),
-        Err(_) => false,
-    };
-    entries.filter(serves).map(|entry| entry.path()).collect()
+    let known = |known: &Option<Found>| known.as_ref().filter(|known| known.holds(folder)).map(|known| known.serving.clone());
+    KNOWN.with_borrow(known).unwrap_or_else(|| Found::look(folder).serving)
 }
 
-/// Whether a folder has a socket or a pipe in it; unknown when it is empty.
-fn holds(folder: &Path, depth: usize) -> Option<bool> {
-    let mut entries = fs::read_dir(folder).ok()?.flatten().peekable();
-    entries.peek()?;
-    Some(entries.any(|entry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => depth > 0 && holds(&entry.path(), depth - 1) == Some(true),
-        Ok(kind) => kind.is_socket() || kind.is_fifo(),
-        Err(_) => false,
-    }))
+/// Keeps what is found now for those who are forked from this process.
+pub fn learn(folder: &Path) {
+    KNOWN.with_borrow_mut(|known| {
+        if !known.as_ref().is_some_and(|known| known.holds(folder)) {
+            *known = Some(Found::look(folder)).filter(Found::is_settled);
+        }
+    });
+}
+
+impl Found {
+    fn look(folder: &Path) -> Found {
+        let mut found = Found { folder: folder.to_owned(), ..Found::default() };
+        // Before it is read: what comes meanwhile is then another stamp.
+        found.looked.push((folder.to_owned(), stamp(folder)));
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let serves = match entry.file_type() {
+                Ok(kind) if kind.is_dir() => found.has_socket(&entry.path(), DEPTH).unwrap_or(true),
+                Ok(kind) => kind.is_socket() || kind.is_fifo(),
+                Err(_) => false,
+            };
+            if serves {
+                found.serving.push(entry.path());
+            }
+        }
+        found
+    }
+
+    /// Whether a folder has a socket or a pipe in it; unknown when it is empty.
+    fn has_socket(&mut self, folder: &Path, depth: usize) -> Option<bool> {
+        self.looked.push((folder.to_owned(), stamp(folder)));
+        let mut entries = fs::read_dir(folder).ok()?.flatten().peekable();
+        entries.peek()?;
+        Some(entries.any(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => depth > 0 && self.has_socket(&entry.path(), depth - 1) == Some(true),
+            Ok(kind) => kind.is_socket() || kind.is_fifo(),
+            Err(_) => false,
+        }))
+    }
+
+    /// Whether it would be found again.
+    fn holds(&self, folder: &Path) -> bool {
+        self.folder == folder && self.looked.iter().all(|(folder, known)| stamp(folder) == *known)
+    }
+
+    /// Whether whatever changes from now on shows in a stamp.
+    fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let settled = now.saturating_sub(UNSETTLED).as_secs() as i64;
+        self.looked.iter().all(|(_, stamp)| stamp.is_some_and(|(.., changed, _)| changed < settled))
+    }
+}
+
+fn stamp(folder: &Path) -> Option<Stamp> {
+    let found = fs::symlink_metadata(folder).ok()?;
+    Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()))
 }
 
 #[cfg(test)]
@@ -47,5 +113,20 @@ mod tests {
         let mut found: Vec<_> = of(run.path()).into_iter().map(|path| path.file_name().unwrap().to_owned()).collect();
         found.sort();
         assert_eq!(found, ["bus", "db", "idle", "top.sock"]);
+    }
+
+    #[test]
+    fn what_was_learned_holds_until_something_comes_or_goes() {
+        let run = tempfile::tempdir().expect("a folder");
+        let at = |path: &str| run.path().join(path);
+        fs::create_dir_all(at("files/deep")).expect("made");
+        fs::write(at("files/pid"), "1").expect("written");
+        let found = Found::look(run.path());
+        assert!(found.holds(run.path()) && found.serving.is_empty());
+        assert!(!found.is_settled(), "made this very moment");
+        assert!(!found.holds(&at("files")));
+        let _listening = UnixListener::bind(at("files/deep/s"));
+        assert!(!found.holds(run.path()));
+        assert_eq!(Found::look(run.path()).serving, [at("files")]);
     }
 }
