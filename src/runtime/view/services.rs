@@ -34,7 +34,8 @@ type Stamp = (u64, u64, i64, i64, i64, i64);
 
 /// The entries of a folder that are sockets or pipes, hold one, or are empty folders, which wait for a service to begin.
 pub fn of(folder: &Path) -> Vec<PathBuf> {
-    let known = |known: &Option<Found>| known.as_ref().filter(|known| known.holds(folder)).map(|known| known.serving.clone());
+    let known =
+        |known: &Option<Found>| known.as_ref().filter(|known| known.holds(folder)).map(|known| known.serving.clone());
     KNOWN.with_borrow(known).unwrap_or_else(|| Found::look(folder).serving)
 }
 
