@@ -4,7 +4,7 @@
 //! back, so there a process that is forked for just this goes, and what it starts is a child of its parent's all the same.
 //! Only for processes of one thread.
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, geteuid, waitpid};
@@ -20,11 +20,23 @@ pub enum Space {
 }
 
 /// The process namespace of a process.
-pub fn of_processes(whose: &str) -> rustix::io::Result<OwnedFd> {
+fn of_processes(whose: &str) -> rustix::io::Result<OwnedFd> {
     openat(CWD, format!("/proc/{whose}/ns/pid"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 impl Space {
+    /// Another one's; none when it is in ours.
+    pub fn of(process: i32) -> Option<Space> {
+        let theirs = of_processes(&process.to_string()).ok()?;
+        let number = |space: &OwnedFd| fstat(space).ok().map(|found| found.st_ino);
+        (number(&theirs) != number(&of_processes("self").ok()?)).then_some(Space::Known(theirs))
+    }
+
+    /// Whether what begins there is its first process.
+    pub fn is_new(&self) -> bool {
+        matches!(self, Space::New)
+    }
+
     /// Forks this process into the namespace: gives 0 in the child, its number in the parent.
     pub fn fork(&self) -> rustix::io::Result<i32> {
         if geteuid().is_root() { self.by_ourselves() } else { self.by_another() }

@@ -120,7 +120,7 @@ pub fn fork<'a>(
                         own.iter().chain(&program.stdio).chain(program.terminal.as_ref().map(AsFd::as_fd).as_ref()),
                     );
                     match is_let_go(&door, parent) && rustix::io::write(&say, GOING) == Ok(1) {
-                        true => explain(&program, &execute(&program)),
+                        true => explain(&program, &execute(&program, space.is_some_and(Space::is_new))),
                         false => String::new(),
                     }
                 }
@@ -215,8 +215,8 @@ impl Waiting {
     }
 }
 
-/// Turns this process into the program; comes back only with the reason why not.
-fn execute(program: &Program) -> io::Error {
+/// Turns this process into the program; comes back only with the reason why not. `bound`: it ends with its parent.
+fn execute(program: &Program, bound: bool) -> io::Error {
     let argv = pointers(&program.argv);
     let envp = pointers(&program.env);
     let stdio = program.terminal.as_ref().map_or(program.stdio, |terminal| [terminal.as_fd(); 3]);
@@ -248,6 +248,10 @@ fn execute(program: &Program) -> io::Error {
         }
         if let Err(error) = rights::close(&program.rights) {
             return error;
+        }
+        // After all that makes it void.
+        if bound && rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
+            return io::Error::last_os_error();
         }
         for signal in 1..65 {
             libc::signal(signal, libc::SIG_DFL);

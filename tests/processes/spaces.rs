@@ -47,7 +47,7 @@ fn a_container_sees_the_processes_that_its_pod_says() {
         assert_eq!(space(&cluster, "hosted", "main"), machine);
         assert_eq!(space(&cluster, "files", "main"), machine, "/proc is the machine's there");
         let seen = shell(&cluster, &["exec", "own", "-c", "main"], "cd /proc; echo [0-9]*");
-        assert_eq!(seen.split_whitespace().count(), 3, "the pause, its program, and this shell: {seen}");
+        assert_eq!(seen.split_whitespace().count(), 2, "its program, and this shell: {seen}");
         let joining = ["debug", "own", "--image=busybox", "--target=main", "-c", "joining", "-q", "--attach=false"];
         shell(&cluster, &joining, STAYS);
         let runs = "{.status.ephemeralContainerStatuses[0].state.running.startedAt}";
@@ -57,15 +57,60 @@ fn a_container_sees_the_processes_that_its_pod_says() {
 }
 
 #[test]
-fn what_is_sent_to_the_first_process_reaches_the_program() {
+fn the_first_process_is_the_program_itself() {
     for cluster in clusters() {
         let _plane = cluster.watch();
-        cluster.apply(&pod("own", ""));
-        cluster.ok("wait --for=condition=Ready pod/own --timeout=30s");
-        shell(&cluster, &["exec", "own", "-c", "main"], "kill 1");
-        let ended = "{.status.containerStatuses[?(@.name=='main')].lastState.terminated.exitCode}";
-        cluster.until_reads("pod/own", ended, "143");
+        let script = "trap 'echo reload' HUP; trap 'echo bye; exit 7' QUIT; touch /marker; echo begun; while :; do sleep 0.05; done";
+        cluster.apply(&pod_with("own", "terminationGracePeriodSeconds: 5", "env: [{name: MINE, value: me}]", script));
+        cluster.until("it has begun", || cluster.kloop("logs own").out == "begun\n");
+        let inside = |script: &str| shell(&cluster, &["exec", "own"], script);
+        inside("kill -0 1 && kill -HUP 1 && kill -TERM 1");
+        inside("echo by hand > /proc/1/fd/1");
+        cluster.until("all of it is heard", || cluster.kloop("logs own").out.lines().count() == 3);
+        let mut heard: Vec<String> = cluster.ok("logs own").lines().map(str::to_owned).collect();
+        heard.sort();
+        assert_eq!(heard, ["begun", "by hand", "reload"], "SIGTERM, for which it has no trap, is kept from it");
+        assert_eq!(
+            inside("ls /proc/1/root/marker; tr '\\0' '\\n' < /proc/1/environ | grep MINE"),
+            "/proc/1/root/marker\nMINE=me\n"
+        );
+        inside("kill -QUIT 1");
+        let ended = "{.status.containerStatuses[0].lastState.terminated.exitCode}";
+        cluster.until_reads("pod/own", ended, "7");
         cluster.ok("delete pod own");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
+fn who_has_no_handler_ends_when_it_is_asked_to_and_as_by_the_signal() {
+    for cluster in clusters() {
+        let plane = cluster.watch();
+        cluster.apply(&pod_with("deaf", "terminationGracePeriodSeconds: 1000", "", STAYS));
+        cluster.ok("wait --for=condition=Ready pod/deaf --timeout=30s");
+        cluster.ok("delete pod deaf");
+        assert!(plane.said().contains("default/deaf: main was ended by signal 15 (code 143)"), "{}", plane.said());
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
+fn a_pause_has_nothing_to_look_at() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        cluster.apply(&pod("shared", ", shareProcessNamespace: true"));
+        cluster.ok("wait --for=condition=Ready pod/shared --timeout=30s");
+        let seen = shell(
+            &cluster,
+            &["exec", "shared", "-c", "main"],
+            "cat /proc/1/comm; ls -A /proc/1/root/ 2>/dev/null; grep -E 'CapEff|NoNew' /proc/1/status",
+        );
+        let (name, rest) = seen.split_once('\n').expect("lines");
+        assert_eq!(name, "pause");
+        assert!(rest.ends_with("NoNewPrivs:\t1\n") && rest.starts_with("CapEff:"), "no file is there: {seen}");
+        // Orphans are its own, and gone when they end.
+        shell(&cluster, &["exec", "shared", "-c", "beside"], "(setsid setsid true &)");
+        cluster.ok("delete pod shared");
         cluster.nothing_is_left();
     }
 }

@@ -39,7 +39,7 @@ use pause::Pause;
 use requests::Running;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use rustix::process::WaitOptions;
+use rustix::process::{Signal, WaitOptions};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::collections::HashMap;
 use std::io;
@@ -83,6 +83,8 @@ struct Live {
     stdin: Option<Inlet>,
     /// When SIGKILL follows.
     deadline: Option<Instant>,
+    /// The signal that was to end it, when it was one that the first process of a namespace does not hear.
+    ended_for: Option<Signal>,
     /// How the main process ended.
     end: Option<End>,
     /// What its groups had counted when it began.
@@ -102,8 +104,8 @@ struct Shim {
     live: Vec<Live>,
     /// Processes that wait to become the next attempts of containers that have ended.
     successors: Vec<Successor>,
-    /// The first processes of the namespaces that its containers are in.
-    pauses: Vec<Pause>,
+    /// The first process of the namespace that its containers share.
+    pause: Option<Pause>,
     execs: Vec<Running>,
     attached: Vec<Attached>,
     /// What its programs ask of the pod's network comes in here.
@@ -137,7 +139,7 @@ enum Source {
     Client(u64),
     Output(i32, usize),
     Exec(i32),
-    Pause(i32),
+    Pause,
     Attached(Watched),
     Guard(RawFd, PollFlags),
 }
@@ -159,7 +161,7 @@ impl Shim {
             record,
             live: Vec::new(),
             successors: Vec::new(),
-            pauses: Vec::new(),
+            pause: None,
             execs: Vec::new(),
             attached: Vec::new(),
             guards: Vec::new(),
@@ -199,13 +201,13 @@ impl Shim {
             self.spent.retain(|(_, until)| *until > Instant::now());
             if self.removing && self.is_empty() {
                 self.spent.clear();
-                self.end_pauses();
+                self.pause.take().map(Pause::end);
                 volumes::remove(&self.pod);
                 self.tell_all(&Answer::Removed);
                 return Ok(());
             }
             if self.may_leave() {
-                self.end_pauses();
+                self.pause.take().map(Pause::end);
                 self.record.left = true;
                 self.save();
                 self.tell_all(&Answer::Leaving);
@@ -220,9 +222,9 @@ impl Shim {
     }
 
     fn is_empty(&self) -> bool {
-        let is_pause = |pid: &i32| self.pauses.iter().any(|pause| pause.pid() == *pid);
+        let pause = self.pause.as_ref().map(Pause::pid);
         let children = || process::children(std::process::id() as i32);
-        self.live.is_empty() && self.execs.is_empty() && children().iter().all(is_pause)
+        self.live.is_empty() && self.execs.is_empty() && children().into_iter().all(|child| Some(child) == pause)
     }
 
     fn may_leave(&self) -> bool {
@@ -251,9 +253,9 @@ impl Shim {
             fds.push(PollFd::new(exec.output_fd(), PollFlags::IN));
             sources.push(Source::Exec(exec.pid()));
         }
-        for pause in &self.pauses {
+        if let Some(pause) = &self.pause {
             fds.push(PollFd::new(pause.said(), PollFlags::IN));
-            sources.push(Source::Pause(pause.pid()));
+            sources.push(Source::Pause);
         }
         for (fd, watched) in self.watch_attached() {
             fds.push(fd);
@@ -321,7 +323,7 @@ impl Shim {
             }
             Source::Client(id) => self.hear(id),
             Source::Output(pid, at) => self.pump(pid, at),
-            Source::Pause(pid) => self.hear_pause(pid),
+            Source::Pause => self.pause.iter().for_each(Pause::hear),
             Source::Attached(watched) => self.serve_attached(&watched),
             Source::Guard(fd, told) => {
                 self.guards.retain_mut(|guard| guard.fd().as_raw_fd() != fd || guard.serve(told));
@@ -372,7 +374,7 @@ impl Shim {
                 let exec = self.execs.remove(at);
                 self.exec_done(exec, status);
             } else {
-                self.forget_pause(pid);
+                self.pause.take_if(|pause| pause.pid() == pid);
                 self.forget_successor(pid);
             }
         }

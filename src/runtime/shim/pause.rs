@@ -1,45 +1,36 @@
-//! Pauses: the first processes of process namespaces, so that containers see no processes but their own.
+//! Which process namespace something begins in, and the pause: the first process of the one that a pod's containers share.
 //!
-//! A container's program is not the first one of its namespace: the kernel keeps most signals from such a process, and leaves it every
-//! orphan to reap. The pause is, as `docker run --init` would have it: it reaps, hands the signals that it gets to the container's main
-//! process, and ends with its shim, and everything of the namespace with it. It stays from one attempt to the next.
-//! Start reading at [`space`].
+//! Elsewhere the first process is the container's own program, as in Kubernetes, and the namespace ends with it. A pause has nothing of
+//! its own, no files, no rights; it reaps orphans, and ends with its shim. Start reading at [`Shim::space`].
 
-use super::super::process::{self, Identity, signal_from};
-use super::super::spaces::{self, Space};
+use super::super::process::{self, Identity};
+use super::super::spaces::Space;
 use super::super::spawn::hold_only;
-use super::super::view::ground::Place;
-
-use super::{Live, Shim};
+use super::super::view;
+use super::Shim;
 use crate::world::Processes;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, wait, waitpid};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;
 
-/// What a pause says when something has ended that it has reaped.
-const REAPED: u8 = 0;
+/// The first process of a namespace that several share.
+pub struct Pause {
+    process: Identity,
+    /// A byte comes in here when something has ended that it has reaped.
+    said: OwnedFd,
+}
 
-/// What lies below a shim: its children, and those of its pauses in their place.
+/// What lies below a shim: its children, and those of its pause in its place.
 pub fn below(shim: i32) -> Vec<i32> {
     let is_pause = |pid: i32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"pause\n");
     let children = process::children(shim).into_iter();
     children.flat_map(|pid| if is_pause(pid) { process::children(pid) } else { vec![pid] }).collect()
 }
 
-/// The first process of a namespace.
-pub struct Pause {
-    /// The container; none for the namespace that those of a pod share.
-    of: Option<String>,
-    process: Identity,
-    space: Space,
-    /// The signals that it got, and [`REAPED`].
-    said: OwnedFd,
-}
-
 impl Pause {
     /// None where no process namespace can be had.
-    fn begin(of: Option<String>) -> Option<Pause> {
+    fn begin() -> Option<Pause> {
         let (said, say) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
         let pid = match Space::New.fork().ok()? {
             0 => {
@@ -50,9 +41,7 @@ impl Pause {
             }
             pid => pid,
         };
-        let process = Identity::of(pid)?;
-        let space = spaces::of_processes(&pid.to_string()).ok()?;
-        Some(Pause { of, process, space: Space::Known(space), said })
+        Some(Pause { process: Identity::of(pid)?, said })
     }
 
     /// Its process.
@@ -60,22 +49,20 @@ impl Pause {
         self.process.pid
     }
 
-    /// The namespace that it is the first of.
-    pub fn space(&self) -> &Space {
-        &self.space
-    }
-
     /// What it says comes in here.
     pub fn said(&self) -> &OwnedFd {
         &self.said
     }
 
-    fn is_for(&self, live: &Live) -> bool {
-        match &live.launch.processes {
-            Processes::Machine => false,
-            Processes::Shared => self.of.is_none(),
-            Processes::Own => self.of.as_ref() == Some(&live.name),
-            Processes::Of(other) => self.of.as_deref() == Some(&**other),
+    /// Takes in what it has said: it was heard.
+    pub fn hear(&self) {
+        let _ = rustix::io::read(&self.said, &mut [0; 64][..]);
+    }
+
+    /// Ends it, once nothing else is in its namespace.
+    pub fn end(self) {
+        if self.process.kill() {
+            let _ = waitpid(Pid::from_raw(self.pid()), WaitOptions::empty());
         }
     }
 }
@@ -83,8 +70,8 @@ impl Pause {
 /// What a pause does all its life. It must not run what belongs to its parent: it only calls the kernel.
 fn serve(say: &OwnedFd) {
     let _ = rustix::thread::set_name(c"pause");
+    view::hide();
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    let _ = rustix::process::chdir("/");
     hold_only([say.as_fd()].iter());
     // SAFETY: the set is initialised by the call, and both calls only read it.
     let all = unsafe {
@@ -95,77 +82,29 @@ fn serve(say: &OwnedFd) {
         all
     };
     // A shim that has died before we asked to die with it hears nothing.
-    while rustix::io::write(say, &[REAPED]) != Err(rustix::io::Errno::PIPE) {
+    while rustix::io::write(say, &[0]) != Err(rustix::io::Errno::PIPE) {
         // SAFETY: the set is initialised; no information is asked for.
-        let signal = unsafe { libc::sigwaitinfo(&all, ptr::null_mut()) };
-        match u8::try_from(signal) {
-            Ok(signal) if i32::from(signal) != libc::SIGCHLD => drop(rustix::io::write(say, &[signal])),
-            _ => while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {},
-        }
+        unsafe { libc::sigwaitinfo(&all, ptr::null_mut()) };
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
     }
-}
-
-/// The process namespace that a container is to be started in; none for the machine's, and where none can be had.
-pub fn space<'a>(
-    pauses: &'a mut Vec<Pause>,
-    ground: &mut Place,
-    container: &str,
-    processes: &Processes,
-) -> Option<&'a Space> {
-    let of = match processes {
-        Processes::Machine => return None,
-        Processes::Shared => None,
-        Processes::Own => Some(container),
-        Processes::Of(other) => Some(&**other),
-    };
-    let known = pauses.iter().position(|pause| pause.of.as_deref() == of);
-    let at = match known {
-        Some(at) => at,
-        // There is nothing to join where the other one sees the machine's.
-        None if matches!(processes, Processes::Of(_)) => return None,
-        None => {
-            if !ground.enter_users() {
-                return None;
-            }
-            pauses.push(Pause::begin(of.map(str::to_owned))?);
-            pauses.len() - 1
-        }
-    };
-    Some(&pauses[at].space)
 }
 
 impl Shim {
-    /// The pause of the namespace that a container is in.
-    pub(super) fn pause_of(&self, live: &Live) -> Option<&Pause> {
-        self.pauses.iter().find(|pause| pause.is_for(live))
-    }
-
-    /// Whether a container shares its namespace with others.
-    pub(super) fn shares_space(live: &Live) -> bool {
-        !matches!(live.launch.processes, Processes::Own)
-    }
-
-    /// Hands on what pauses have got.
-    pub(super) fn hear_pause(&mut self, pid: i32) {
-        let Some(pause) = self.pauses.iter().find(|pause| pause.pid() == pid) else { return };
-        let mut heard = [0; 64];
-        let Ok(count) = rustix::io::read(&pause.said, &mut heard[..]) else { return };
-        let main = self.live.iter().find(|live| live.end.is_none() && pause.of.as_ref() == Some(&live.name));
-        let signals = heard[..count].iter().filter(|signal| **signal != REAPED);
-        for signal in signals.filter_map(|signal| signal_from(i32::from(*signal))) {
-            main.map(|live| live.process.signal(signal));
+    /// The process namespace that a container is to begin in; none for the machine's, and where none can be had.
+    pub(super) fn space(&mut self, processes: &Processes) -> Option<Space> {
+        match processes {
+            Processes::Machine => None,
+            Processes::Own => self.ground.enter_users().then_some(Space::New),
+            Processes::Shared => {
+                if self.pause.is_none() && self.ground.enter_users() {
+                    self.pause = Pause::begin();
+                }
+                Space::of(self.pause.as_ref()?.pid())
+            }
+            Processes::Of(other) => {
+                let other = self.live.iter().find(|live| live.end.is_none() && *live.name == **other)?;
+                Space::of(other.process.pid)
+            }
         }
-    }
-
-    /// Ends them, once nothing else is in their namespaces.
-    pub(super) fn end_pauses(&mut self) {
-        for pause in self.pauses.drain(..).filter(|pause| pause.process.kill()) {
-            let _ = waitpid(Pid::from_raw(pause.pid()), WaitOptions::empty());
-        }
-    }
-
-    /// A process has ended that may have been one: everything in its namespace has ended with it.
-    pub(super) fn forget_pause(&mut self, pid: i32) {
-        self.pauses.retain(|pause| pause.pid() != pid);
     }
 }

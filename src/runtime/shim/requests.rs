@@ -2,18 +2,18 @@
 
 use super::super::limits::group;
 use super::super::network::{self, Gate};
-use super::super::process::{Identity, signal_from};
+use super::super::process::Identity;
+use super::super::spaces::Space;
 use super::super::wire::{
     Answer, Container, Envelope, Exec, ExecOutcome, Group, Launch, Request, Session, SoftBounds, State, Stopping, now,
 };
 use super::super::{pty, spawn, view, volumes};
 use super::launch::{self, Prepared, Refused, Started, Surroundings};
-use super::pause::{self, Pause};
 use super::successor::Expected;
 use super::{Live, Shim, tree};
 use crate::object::cause;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Signal, WaitStatus};
+use rustix::process::WaitStatus;
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
@@ -137,6 +137,7 @@ impl Shim {
                     log: started.log,
                     stdin: started.stdin,
                     deadline: None,
+                    ended_for: None,
                     end: None,
                     oom_kills,
                     over: None,
@@ -166,8 +167,8 @@ impl Shim {
 
     /// Prepares an attempt, in the process namespace that it belongs to.
     pub(super) fn prepare(&mut self, launch: Launch, gate: Option<Gate>) -> Result<Prepared, Refused> {
-        let space = pause::space(&mut self.pauses, &mut self.ground, &launch.container, &launch.processes);
-        launch::prepare(&self.pod, launch, &mut self.ground, gate, space)
+        let space = self.space(&launch.processes);
+        launch::prepare(&self.pod, launch, &mut self.ground, gate, space.as_ref())
     }
 
     fn stop(&mut self, client: u64, name: &str, attempt: u32, grace: u64) {
@@ -185,7 +186,7 @@ impl Shim {
         let is_first = known.stopping.is_none();
         known.stopping = Some(Stopping { since: known.stopping.map_or_else(now, |stop| stop.since), kill_at });
         if is_first && grace > 0 {
-            live.process.signal(signal_from(live.launch.stop_signal).unwrap_or(Signal::TERM));
+            live.ask_to_end();
         }
         self.save();
     }
@@ -300,8 +301,8 @@ impl Shim {
         }
         let groups = &group::make(&launch.groups)?;
         let surroundings = Surroundings { launch, env: &env, cwd, stdio, terminal, groups };
-        let space = self.pause_of(&self.live[at]).map(Pause::space);
-        let pid = launch::run(argv, &surroundings, process.pid, gate.as_ref(), space)?;
+        let space = Space::of(process.pid);
+        let pid = launch::run(argv, &surroundings, process.pid, gate.as_ref(), space.as_ref())?;
         self.keep_guard(gate);
         Identity::of(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }

@@ -3,7 +3,9 @@
 use super::super::limits::group;
 use super::super::process::{self, Identity, Stat};
 use super::super::{bury, folder};
+use super::pause::Pause;
 use super::{Live, Shim};
+use crate::world::Processes;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::path::Path;
 
@@ -48,15 +50,13 @@ impl Shim {
             let is_exec = self.execs.iter().any(|exec| exec.pid() == pid && !exec.is_of(&live.name));
             is_main || is_exec || self.successors.iter().any(|successor| successor.pid() == pid)
         };
-        let pause = self.pause_of(live);
-        let is_pause = |pid: i32| self.pauses.iter().any(|pause| pause.pid() == pid);
-        let inside = pause.map(|pause| process::children(pause.pid())).unwrap_or_default();
-        let alone = pause.is_some() && !Shim::shares_space(live)
-            || self.live.iter().all(|other| other.end.is_some() || other.name == live.name);
+        let pause = self.pause.as_ref().map(Pause::pid);
+        let reaped = pause.filter(|_| live.launch.processes == Processes::Shared).map(process::children);
+        let alone = self.live.iter().all(|other| other.end.is_some() || other.name == live.name);
         let strangers = process::children(std::process::id() as i32)
             .into_iter()
-            .filter(|pid| !is_known(*pid) && !is_pause(*pid))
-            .chain(inside)
+            .filter(|pid| !is_known(*pid) && Some(*pid) != pause)
+            .chain(reaped.unwrap_or_default())
             .filter_map(process::stat);
         strangers.filter(|stat| alone || self.belongs(stat, live)).collect()
     }

@@ -42,6 +42,8 @@ const SPACES: [(&str, ThreadNameSpaceType); 3] = [
     ("mnt", ThreadNameSpaceType::MOUNT),
     ("uts", ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME),
 ];
+/// Whose rights nobody shares (Kubernetes' pause has them, too).
+const NOBODY: u32 = 65535;
 /// The hidden command that tries whether namespaces can be had.
 pub const TRY: &str = "try-view";
 
@@ -127,6 +129,31 @@ pub fn keep(process: i32) -> Option<OwnedFd> {
     let number = |space: &OwnedFd| fstat(space).ok().map(|found| found.st_ino);
     let (theirs, ours) = (open(&process.to_string())?, open("self")?);
     (number(&theirs) != number(&ours)).then_some(theirs)
+}
+
+/// Leaves this process, which has one thread, an empty folder in place of all files, and nobody's rights: for one whose `/proc` others may
+/// look into. What cannot be had is left as it is.
+pub fn hide() {
+    // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
+    let alone = unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_ok();
+    let quietly = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    if alone && mount_change("/", quietly).is_ok() {
+        let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        let _ = mount("tmpfs", "/proc", "tmpfs", flags, Some(c"size=4k"))
+            .and_then(|()| chdir("/proc"))
+            .and_then(|()| mount_move(".", "/"))
+            .and_then(|()| chroot("."));
+    }
+    let _ = chdir("/");
+    let _ = rustix::thread::set_no_new_privs(true);
+    if geteuid().is_root() {
+        // SAFETY: plain system calls of a process of one thread. First the group: who is nobody may not change it.
+        unsafe {
+            libc::setgroups(0, std::ptr::null());
+            libc::setgid(NOBODY);
+            libc::setuid(NOBODY);
+        }
+    }
 }
 
 /// A process whose namespaces are to be joined. A process namespace of our own may not know its number.
