@@ -40,8 +40,9 @@ fn children(parent: u32) -> Vec<u32> {
 fn who_stands_still_ends_all_the_same() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
-    cluster.apply(&pod("still", "Always", 1, "sleep 1000 & kill -STOP $$$$"));
+    cluster.apply(&pod("still", "Always", 1, "sleep 1000 & wait"));
     let main = cluster.pid("still");
+    signal(main, "STOP");
     cluster.until("it has stopped", || fs::read_to_string(format!("/proc/{main}/stat")).unwrap().contains(") T "));
     cluster.ok("delete pod still");
     assert!(!is_alive(main));
