@@ -201,13 +201,13 @@ impl Shim {
             self.spent.retain(|(_, until)| *until > Instant::now());
             if self.removing && self.is_empty() {
                 self.spent.clear();
-                self.pause.take().map(Pause::end);
+                self.pause.take().into_iter().for_each(Pause::end);
                 volumes::remove(&self.pod);
                 self.tell_all(&Answer::Removed);
                 return Ok(());
             }
             if self.may_leave() {
-                self.pause.take().map(Pause::end);
+                self.pause.take().into_iter().for_each(Pause::end);
                 self.record.left = true;
                 self.save();
                 self.tell_all(&Answer::Leaving);
