@@ -6,7 +6,7 @@ use crate::object::{Time, cause, time, yaml};
 use crate::reconcile::convergence::{Unmet, unmet_in};
 use crate::reconcile::deeds::pods;
 use crate::reconcile::watch::Until;
-use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader};
+use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader, loops};
 use crate::runtime::capacity;
 use crate::runtime::image::Environment;
 use crate::world::policy::Cidr;
@@ -44,6 +44,9 @@ pub struct Args {
     /// Run the loops without registering this machine as a node.
     #[arg(long)]
     no_local_node: bool,
+    /// Controllers to run, by the names that --verbose shows: '*' for all, 'foo' for the controller foo, '-foo' for all but it.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
+    controllers: Vec<String>,
     /// Name of this machine's node [default: the host's name].
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
@@ -162,6 +165,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         state: context.state(),
         node,
         shim: None,
+        loops: loops::chosen(&args.controllers)
+            .map_err(|name| Failure::plain(format!("{name:?} is not in the list of known controllers")))?,
         backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
         backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
         environment: Environment::of_this_process().with(variables(&args.env)?),

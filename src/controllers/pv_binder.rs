@@ -66,8 +66,9 @@ fn release_claim(world: &World, row: &Row, object: Object, plan: &mut Plan) {
     if !row.finalizers.iter().any(|one| &**one == CLAIM_IN_USE) {
         return;
     }
-    let runs = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.node.is_some() && !pod.phase.is_terminal());
-    match storage::consumers(world, row).find(runs) {
+    // Also one that has ended: its object tells of the claim as long as it is there.
+    let is_placed = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.node.is_some());
+    match storage::consumers(world, row).find(is_placed) {
         Some(pod) => plan.wait(format!("pod {} uses the claim", pod.key.name)),
         None => plan.write(Verb::Update(pods::without_finalizer(object, CLAIM_IN_USE)), "no pod uses the claim"),
     }
@@ -172,7 +173,7 @@ fn keep_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
 #[cfg(test)]
 mod tests {
     use crate::controllers::testing::{Cluster, cluster};
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     const STORAGE: &str = "
 {apiVersion: v1, kind: PersistentVolume, metadata: {name: v1, finalizers: [kubernetes.io/pv-protection]}, spec: {capacity: {storage: 2Gi}, accessModes: [ReadWriteOnce], storageClassName: hand}}
@@ -206,6 +207,9 @@ mod tests {
             cluster.delete("persistentvolumeclaims", "small", Default::default());
             cluster.settle();
             assert_ne!(cluster.value("persistentvolumeclaims", "small", "/metadata/deletionTimestamp"), Value::Null);
+            cluster.patch("pods", "user", json!({"status": {"phase": "Succeeded"}}));
+            cluster.settle();
+            assert_eq!(cluster.names("persistentvolumeclaims"), "huge mode small", "its object is still there");
             cluster.delete("pods", "user", Default::default());
             cluster.settle();
             assert_eq!(cluster.names("persistentvolumeclaims"), "huge mode");

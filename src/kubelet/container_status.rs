@@ -47,7 +47,7 @@ fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
         started: (member.role != Role::Ephemeral).then(|| probes::is_started(member)),
         last_state: Some(told.last.map(|last| of_last(&last, last_attempt)).unwrap_or_default()),
         resources: is_here.then(|| resize::resources_of(pod, member)).flatten(),
-        allocated_resources: is_here.then(|| member.spec.resources.as_ref()?.requests.clone()).flatten(),
+        allocated_resources: is_here.then(|| resize::allocated(pod, member)).flatten(),
         state: Some(told.state),
         ..ContainerStatus::default()
     };

@@ -10,6 +10,8 @@ use crate::world::limits::Limits;
 use crate::world::{Effect, Plan};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeMap;
 
 /// A resize that is not answered for so long is ordered again.
 const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
@@ -145,6 +147,13 @@ pub fn resources_of(pod: &LocalPod, member: &Member) -> Option<ResourceRequireme
     } else {
         wanted
     }
+}
+
+/// What the node has promised it: what it had before, while the node cannot give what is asked for (KEP-1287).
+pub fn allocated(pod: &LocalPod, member: &Member) -> Option<BTreeMap<String, Quantity>> {
+    let is_refused = is_due(pod, member) && pending(pod).is_some();
+    let resources = if is_refused { told(member) } else { member.spec.resources.as_ref() };
+    resources?.requests.clone()
 }
 
 #[cfg(test)]

@@ -54,8 +54,8 @@ pub struct Recorder {
     /// Events that are to go.
     bygone: VecDeque<Key>,
     known: LruCache<Identity, Key>,
-    similar: LruCache<(Key, &'static str, &'static str), Similar>,
-    tokens: LruCache<(Key, &'static str), (i64, Time)>,
+    similar: LruCache<(Key, Str, &'static str, &'static str), Similar>,
+    tokens: LruCache<(Key, Str, &'static str), (i64, Time)>,
     counter: u64,
 }
 
@@ -114,9 +114,9 @@ impl Recorder {
         }
     }
 
-    /// The spam filter: a bucket of tokens for each object and source.
+    /// The spam filter: a bucket of tokens for each object and source. One that is made again under its name begins with a full one.
     fn may_tell(&mut self, by: &'static str, event: &Event, now: Time) -> bool {
-        let source = (event.about.clone(), by);
+        let source = (event.about.clone(), event.uid.clone(), by);
         let (tokens, since) = self.tokens.entry(source).or_insert_with(|| (BURST, now));
         let refilled = now.duration_since(*since).as_secs() / REFILL.as_secs();
         if refilled > 0 {
@@ -132,7 +132,7 @@ impl Recorder {
         let uid = event.uid.to_string();
         let mut identity = (event.about.clone(), uid, event.field_path.clone(), event.reason, event.message.clone());
         let mut message = event.message.clone();
-        let group = (event.about.clone(), by, event.reason);
+        let group = (event.about.clone(), event.uid.clone(), by, event.reason);
         let combined =
             by != SCHEDULER && self.similar.entry(group).or_insert_with(Similar::default).is_one_too_many(&message, at);
         if combined {
@@ -253,6 +253,25 @@ fn event_object(by: &str, event: &Event, message: &str, suffix: &str, at: Time) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_made_again_under_its_name_is_heard_again() {
+        let mut recorder = Recorder::default();
+        let mut tell = |uid: &str| {
+            let event = Event {
+                about: Key::new(Resource("pods"), "default", "web"),
+                uid: uid.into(),
+                field_path: String::new(),
+                kind: EventType::Warning,
+                reason: "Failed",
+                message: "why".into(),
+                until: None,
+            };
+            recorder.may_tell("kubelet", &event, Time::UNIX_EPOCH)
+        };
+        assert_eq!((0..30).filter(|_| tell("first")).count(), 25);
+        assert!(tell("second"));
+    }
 
     #[test]
     fn many_messages_are_told_as_one() {

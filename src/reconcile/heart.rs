@@ -67,10 +67,15 @@ pub struct Due {
 impl Heart {
     /// A control plane that knows nothing yet; `local` is the node that this machine is.
     pub fn new(local: Option<Str>, now: Time) -> Heart {
+        Heart::of(loops::all(), local, now)
+    }
+
+    /// One with these loops.
+    pub fn of(loops: Vec<&'static Loop>, local: Option<Str>, now: Time) -> Heart {
         Heart {
             world: World::new(now),
             queue: Queue::default(),
-            loops: loops::all(),
+            loops,
             recorder: Recorder::default(),
             local,
             next_heartbeat: now,

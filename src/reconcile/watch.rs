@@ -19,7 +19,7 @@ use crate::runtime::manifests::Manifests;
 use crate::store::{Access, Hint, Read, Retention, StoreError, Watch};
 use crate::world::policy::Cidr;
 use crate::world::pressure::Lines;
-use crate::world::{Effect, Report, World};
+use crate::world::{Effect, Loop, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
 use std::os::unix::fs::MetadataExt;
@@ -44,6 +44,8 @@ pub struct Settings {
     pub node: Option<Capacity>,
     /// The binary that is run as the shim; none for this one.
     pub shim: Option<PathBuf>,
+    /// The loops that run.
+    pub loops: Vec<&'static Loop>,
     /// First pause of the restart backoff, in seconds.
     pub backoff_seconds: i64,
     /// Its longest pause, in seconds.
@@ -156,7 +158,7 @@ impl Control {
         let (manifests, files) = manifests.map_or_else(Default::default, |(manifests, files)| (Some(manifests), files));
         let name = settings.node.as_ref().map(|node| Str::from(node.name.as_str()));
         let mut control = Control {
-            heart: Heart::new(name, Time::now()),
+            heart: Heart::of(settings.loops.clone(), name, Time::now()),
             machine: local,
             inbox,
             outbox,

@@ -330,6 +330,8 @@ fn resources_are_edited_and_wait_for_what_others_have() {
     // More than there is at all, then more than the other pod leaves, then what fits.
     edit("10m", &format!("{}m", cores * 1000 + 1));
     cluster.until("it never fits", || condition("reason") == "Infeasible");
+    let allocated = "{.status.containerStatuses[0].allocatedResources.cpu}";
+    assert_eq!(cluster.read("pod/web", allocated), "10m", "what is refused is not allocated");
     edit(&format!("{}m", cores * 1000 + 1), &more);
     cluster.until("it waits", || condition("reason") == "Deferred");
     let why = format!("Node didn't have enough resource: cpu, requested: {}", more.trim_end_matches('m'));

@@ -269,6 +269,8 @@ fn a_port_that_cannot_be_forwarded_is_told_as_kubectl_does() {
 #[test]
 fn the_service_of_the_api_server_comes_back() {
     let cluster = Cluster::new();
+    // Before there is a cluster, whoever looks for one sees what a new one would have.
+    cluster.ok("create configmap first");
     let _plane = cluster.watch();
     let (uid, ip) = ("{.metadata.uid}", "{.spec.clusterIP}");
     let before = [uid, ip].map(|path| cluster.read("service/kubernetes", path));

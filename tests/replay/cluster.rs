@@ -58,6 +58,7 @@ impl Cluster {
         assert_eq!(unclassed.code, 0, "{}", unclassed.stderr);
         let mut control = command(dir.path(), env!("CARGO_BIN_EXE_kloop"))
             .args(["reconcile", "--watch", "--no-local-node", "--quiet", "--tell-idle"])
+            .arg("--controllers=*,-kubernetesservice-controller")
             .stdin(Stdio::null())
             .spawn()
             .expect("control plane");
