@@ -1,6 +1,7 @@
 //! What the pipeline reads from and writes to.
 
 use super::Result;
+use super::bind::{Binding, Prospect};
 use super::rules::addresses::{Held, Holdings};
 use crate::object::{Key, Object, Resource, Time};
 use std::rc::Rc;
@@ -38,6 +39,16 @@ pub trait Ledger {
     /// A label of an object, where it and its object are there; cheaper than reading the object.
     fn label(&self, key: &Key, label: &str) -> Result<Option<String>> {
         Ok(self.get(key)?.and_then(|object| object.label(label).map(str::to_owned)))
+    }
+
+    /// What decides whether a pod may be bound; cheaper than reading it.
+    fn prospect(&self, pod: &Key) -> Result<Option<Prospect>> {
+        Ok(self.see(pod)?.map(|pod| Prospect::of(&pod)))
+    }
+
+    /// Keeps a pod as bound without reading it whole. Where a ledger cannot, nothing is kept and this is false.
+    fn bind_in_text(&mut self, _pod: &Key, _binding: &Binding) -> bool {
+        false
     }
 
     /// What the Services hold; cheaper than reading them, where many are made one after the other.

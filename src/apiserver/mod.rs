@@ -8,6 +8,7 @@
 
 pub mod admission;
 pub mod apply;
+pub mod bind;
 pub mod bootstrap;
 pub mod create;
 pub mod delete;

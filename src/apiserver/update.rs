@@ -1,4 +1,4 @@
-//! Update: the pipeline for an object that exists, whole, status alone, or binding.
+//! Update: the pipeline for an object that exists, whole or status alone.
 
 use super::admission::{self, Request};
 use super::create::{check, create, decode, key_of, warn};
@@ -7,7 +7,7 @@ use super::rules::metadata;
 use super::{Options, Reply, Result, delete};
 use crate::kinds::pod::resize;
 use crate::kinds::{self, Kind};
-use crate::object::{Key, Object, Reason, Resource, Status, time};
+use crate::object::{Key, Object, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -207,48 +207,4 @@ fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Part) 
             object.set(&["spec", "finalizers"], finalizers);
         }
     }
-}
-
-/// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
-pub fn bind(ledger: &mut dyn Ledger, pod: &Key, uid: &str, node: &str) -> Result<Arc<Object>> {
-    let object = ledger.see(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
-    let refuse = |detail: String| Status::conflict(Resource("pods/binding"), &pod.name, &detail);
-    if !uid.is_empty() && object.uid() != uid {
-        return Err(refuse(format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            object.uid()
-        )));
-    }
-    if object.deletion().is_some() {
-        return Err(refuse(format!("pod {} is being deleted, cannot be assigned to a host", pod.name)));
-    }
-    if let Some(taken) = object.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()) {
-        return Err(refuse(format!("pod {} is already assigned to node {taken:?}", pod.name)));
-    }
-    if node.is_empty() {
-        return Err(Status::new(Reason::Invalid, "target.name: Required value"));
-    }
-    let topology = admission::pod_topology::labels(ledger, node)?;
-    let mut object = ledger.take(pod, object);
-    object.set(&["spec", "nodeName"], node);
-    // What was promised has come (Kubernetes: ClearingNominatedNodeNameAfterBinding).
-    object.unset(&["status", "nominatedNodeName"]);
-    admission::pod_topology::copy(&topology, &mut object);
-    let generation = object.generation();
-    set_condition(
-        &mut object,
-        json!({
-            "type": "PodScheduled", "status": "True", "observedGeneration": generation,
-            "lastProbeTime": null, "lastTransitionTime": time::rfc3339(ledger.now()),
-        }),
-    );
-    ledger.put(pod, object)
-}
-
-/// Puts a condition in place of the one of the same type.
-fn set_condition(object: &mut Object, condition: serde_json::Value) {
-    let mut conditions = object.items(&["status", "conditions"]).to_vec();
-    conditions.retain(|known| known["type"] != condition["type"]);
-    conditions.push(condition);
-    object.set(&["status", "conditions"], conditions);
 }

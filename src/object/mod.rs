@@ -6,6 +6,7 @@
 //! Start reading at [`Object`].
 
 mod cause;
+pub mod edit;
 pub mod jsonpath;
 pub mod key;
 pub mod label;

@@ -10,7 +10,8 @@ use super::queue::{Among, Item, Queue, Rank};
 use super::{Line, Narrator, Weight, retention, tail};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::metadata;
-use crate::apiserver::update::{Part, bind, update};
+use crate::apiserver::bind::bind;
+use crate::apiserver::update::{Part, update};
 use crate::apiserver::{Ledger, Options, create};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
@@ -275,9 +276,8 @@ impl Beat<'_> {
             }
             // Made and gone within this beat: nobody saw it.
             let Some(after) = after else { continue };
-            let object = after.body();
             // A change that was taken back within the beat.
-            let unchanged = |before: &&Arc<Row>| again.contains(&key) && metadata::same(&before.body(), &object);
+            let unchanged = |before: &&Arc<Row>| again.contains(&key) && metadata::same(&before.body(), &after.body());
             if let Some(before) = before.filter(unchanged) {
                 undone.insert(key.clone());
                 written.push((key, before.body().0.to_string().into(), before.revision));
@@ -285,9 +285,8 @@ impl Beat<'_> {
             }
             let mut text = Str::from("");
             let body = |revision: u64| {
-                let body = object.text_at(revision);
-                text = body.as_str().into();
-                body
+                text = after.text_at(revision);
+                text.clone()
             };
             revision = txn.put(&key, &after.uid, body, ACTOR, now)?;
             written.push((key, text, revision));
@@ -335,7 +334,7 @@ pub fn stage(
         }
         Verb::Status(object) => update(&mut ledger, kind_of(object)?, object, Part::Status, &options).map(|_| ()),
         Verb::Delete { key, uid, grace, propagation } => stage_delete(&mut ledger, key, uid, *grace, *propagation),
-        Verb::Bind { pod, uid, node } => bind(&mut ledger, pod, uid, node).map(|_| ()),
+        Verb::Bind { pod, uid, node } => bind(&mut ledger, pod, uid, node),
         Verb::Attempt { .. } => Ok(()),
     }
 }

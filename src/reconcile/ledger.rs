@@ -1,5 +1,6 @@
 //! The overlay of a beat as a ledger: writes are staged in the World, so that the next plan sees them.
 
+use crate::apiserver::bind::{Binding, Prospect};
 use crate::apiserver::{Ledger, Result};
 use crate::object::{Key, Object, Resource, Time};
 use crate::world::World;
@@ -53,6 +54,25 @@ impl Ledger for Overlay<'_> {
 
     fn label(&self, key: &Key, label: &str) -> Result<Option<String>> {
         Ok(self.world.get(key).and_then(|row| row.label(label).map(str::to_owned)))
+    }
+
+    fn prospect(&self, pod: &Key) -> Result<Option<Prospect>> {
+        Ok(self.world.get(pod).map(|row| Prospect {
+            uid: row.uid.clone(),
+            is_deleting: row.is_deleting(),
+            node: row.pod().and_then(|pod| pod.node.clone()),
+            generation: row.generation,
+        }))
+    }
+
+    fn bind_in_text(&mut self, pod: &Key, binding: &Binding) -> bool {
+        let Some(row) = self.world.get(pod) else { return false };
+        let Some(row) = row.bound(&binding.node, &binding.labels, &binding.edits, self.revision + 1) else {
+            return false;
+        };
+        self.revision += 1;
+        self.world.stage_row(row);
+        true
     }
 
     fn put(&mut self, key: &Key, mut object: Object) -> Result<Arc<Object>> {

@@ -4,7 +4,7 @@ use super::record::{Counter, LogRow, micros, object_sum, unsigned};
 use super::snapshot::{counter, source::Source};
 use super::turnstile::Turn;
 use super::{Attempt, Change, CommitError, Read, Result, Store, StoreError, Stored, Trouble, schema};
-use crate::object::{Key, Time};
+use crate::object::{Key, Str, Time};
 use rusqlite::{ErrorCode, OptionalExtension, Params, params};
 use std::time::{Duration, Instant};
 
@@ -84,11 +84,11 @@ const NOTHING: Counter = Counter { revision: 0, floor: 0, objects: 0 };
 impl Txn<'_> {
     /// Writes an object's new state. `body` is given the revision, so that it can stand in the text as the
     /// `resourceVersion`. An object keeps its uid for life: another uid under a living key is refused.
-    pub fn put(
+    pub fn put<Text: Into<Str>>(
         &mut self,
         key: &Key,
         uid: &str,
-        body: impl FnOnce(u64) -> String,
+        body: impl FnOnce(u64) -> Text,
         actor: &str,
         at: Time,
     ) -> Result<u64> {

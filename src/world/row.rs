@@ -4,9 +4,11 @@ use super::resources::{NodeFields, Requests};
 use super::stance::Sort;
 use super::wishes;
 use super::workload::{WorkloadFields, selects_pods};
+use crate::object::edit::{self, Edit};
 use crate::object::{Key, Object, OwnerRef, Str, Time};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One object. Loops go by the fields here and decode the body only to write it.
@@ -176,9 +178,10 @@ impl Row {
 
     /// The row of a staged object after its commit: the same but for its text and revision.
     pub fn settled(&self, text: Str, revision: u64) -> Row {
-        if self.is_kept_parsed() {
-            return Row::at_rest(self.key.clone(), text);
-        }
+        if self.is_kept_parsed() { Row::at_rest(self.key.clone(), text) } else { self.with(text, revision) }
+    }
+
+    fn with(&self, text: Str, revision: u64) -> Row {
         Row {
             key: self.key.clone(),
             uid: self.uid.clone(),
@@ -191,6 +194,42 @@ impl Row {
             finalizers: self.finalizers.clone(),
             fields: self.fields.clone(),
             body: Body::Text(text),
+        }
+    }
+
+    /// The row of a pod at rest that is bound by these changes, which give it a node and its labels; none where the text has to be read.
+    pub fn bound(&self, node: &Str, labels: &[(&str, String)], edits: &[Edit], revision: u64) -> Option<Row> {
+        let Body::Text(text) = &self.body else { return None };
+        let text = edit::text(text, &[edits, &[edit_of(revision)]].concat())?;
+        let mut row = self.with(text.into(), revision);
+        if !labels.is_empty() {
+            let mut all: BTreeMap<Str, Str> = row.labels.iter().cloned().collect();
+            all.extend(labels.iter().map(|(label, value)| (Str::from(*label), Str::from(value.as_str()))));
+            row.labels = all.into_iter().collect();
+        }
+        let Fields::Pod(pod) = &mut row.fields else { return None };
+        (pod.node, pod.wishes, pod.nominated) = (Some(node.clone()), None, None);
+        Some(row)
+    }
+
+    /// Its compact text with this revision: what is stored.
+    pub fn text_at(&self, revision: u64) -> Str {
+        match &self.body {
+            Body::Text(text) if self.revision == revision => text.clone(),
+            Body::Text(text) => match edit::text(text, &[edit_of(revision)]) {
+                Some(text) => text.into(),
+                None => self.object().text_at(revision).into(),
+            },
+            Body::Parsed(object) => object.text_at(revision).into(),
+        }
+    }
+
+    /// The same where nobody else has the row.
+    pub(super) fn settle(&mut self, text: Str, revision: u64) {
+        if self.is_kept_parsed() {
+            *self = Row::at_rest(self.key.clone(), text);
+        } else {
+            (self.body, self.revision) = (Body::Text(text), revision);
         }
     }
 
@@ -294,6 +333,11 @@ impl Row {
     }
 }
 
+/// The change that gives a text its revision.
+fn edit_of(revision: u64) -> Edit {
+    Edit::set(&["metadata", "resourceVersion"], revision.to_string())
+}
+
 fn pod_fields(pod: &Object) -> PodFields {
     let ready = pod.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == "Ready");
     let restarts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
@@ -323,4 +367,55 @@ fn pod_fields(pod: &Object) -> PodFields {
 /// Kubernetes ignores costs that are no 32-bit integers in plain decimal form.
 fn cost(text: &str) -> i64 {
     text.parse::<i32>().ok().filter(|cost| cost.to_string() == text).unwrap_or(0).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Resource;
+    use crate::object::edit::Change;
+    use serde_json::json;
+
+    #[test]
+    fn a_row_that_is_bound_in_its_text_is_the_row_of_the_bound_pod() {
+        let pod = |name: &str, spec: Value, status: Value| {
+            json!({
+                "apiVersion": "v1", "kind": "Pod", "spec": spec, "status": status,
+                "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "3", "labels": {"u": "1", "z": "2"}},
+            })
+        };
+        let container = json!({"name": "c", "image": "x", "ports": [{"containerPort": 80, "hostPort": 8080}],
+            "resources": {"requests": {"cpu": "100m"}}});
+        let near = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"u": "1"}}}]}});
+        let conditions = json!([{"type": "PodScheduled", "status": "False"}, {"type": "Ready", "status": "True"}]);
+        let pods = [
+            pod("plain", json!({"containers": [container]}), json!({"phase": "Pending"})),
+            pod("near", json!({"affinity": near, "containers": [container], "priority": 7}), json!({})),
+            pod("promised", json!({"containers": []}), json!({"nominatedNodeName": "a", "conditions": conditions})),
+        ];
+        let labels: [&[(&'static str, String)]; 2] = [&[], &[("zone", "a".into()), ("u", "2".into())]];
+        for (pod, labels) in pods.iter().flat_map(|pod| labels.map(|labels| (pod, labels))) {
+            let key = Key::new(Resource("pods"), "default", pod["metadata"]["name"].as_str().unwrap());
+            let scheduled = json!({"type": "PodScheduled", "status": "True"});
+            let mut edits = vec![
+                Edit::set(&["spec", "nodeName"], "node"),
+                Edit::new(&["status", "conditions"], Change::Condition(scheduled)),
+                Edit::new(&["status", "nominatedNodeName"], Change::Unset),
+            ];
+            edits.extend(labels.iter().map(|(label, value)| Edit::set(&["metadata", "labels", label], value.as_str())));
+            let before = Row::at_rest(key.clone(), pod.to_string().into());
+            let bound = before.bound(&"node".into(), labels, &edits, 4).unwrap();
+            let mut whole = Object(pod.clone());
+            edit::object(&mut whole, &edits);
+            whole.set(&["metadata", "resourceVersion"], "4");
+            let whole = Row::new(key, whole);
+            for revision in [4, 17] {
+                assert_eq!(bound.text_at(revision), whole.text_at(revision));
+            }
+            assert_eq!(format!("{:?}", bound.pod()), format!("{:?}", whole.pod()));
+            assert_eq!((&bound.labels, bound.revision), (&whole.labels, whole.revision));
+            assert_eq!((&bound.uid, bound.generation, bound.created), (&whole.uid, whole.generation, whole.created));
+        }
+    }
 }

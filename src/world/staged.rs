@@ -9,6 +9,15 @@ impl World {
     /// Puts (or, with none, removes) an object that is not committed yet.
     pub fn stage(&mut self, key: Key, object: Option<impl Into<Arc<Object>>>) {
         let row = object.map(|object| Arc::new(Row::new(key.clone(), object)));
+        self.stage_as(key, row);
+    }
+
+    /// Puts the row of an object that is not committed yet.
+    pub fn stage_row(&mut self, row: Row) {
+        self.stage_as(row.key.clone(), Some(Arc::new(row)));
+    }
+
+    fn stage_as(&mut self, key: Key, row: Option<Arc<Row>>) {
         let before = self.replace(key.clone(), row);
         self.originals.entry(key.clone()).or_insert_with(|| before.clone());
         self.staged.push(key.clone());
@@ -61,7 +70,10 @@ impl World {
         self.originals.clear();
         for (key, text, revision) in written {
             // What loops search by is as it was staged; only the text and the revision are new.
-            self.change_row(&key, |row| *row = Arc::new(row.settled(text, revision)));
+            self.change_row(&key, |row| match Arc::get_mut(row) {
+                Some(row) => row.settle(text, revision),
+                None => *row = Arc::new(row.settled(text, revision)),
+            });
         }
     }
 

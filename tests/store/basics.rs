@@ -101,7 +101,7 @@ fn the_attempts_of_a_pod_go_with_it() {
     let key = pod("web");
     let attempt = |uid: &str| Attempt { pod_uid: uid.into(), container: "c".into(), attempt: 1, epoch: 4 };
     let mut txn = store.write(PATIENCE).unwrap();
-    txn.put(&key, "gone", |_| "{}".into(), "test", at(1)).unwrap();
+    txn.put(&key, "gone", |_| "{}", "test", at(1)).unwrap();
     ["gone", "stays"].into_iter().for_each(|uid| txn.record_attempt(&attempt(uid)).unwrap());
     txn.remove(&key, |_| "{}".into(), "test", at(2)).unwrap();
     txn.commit().unwrap();

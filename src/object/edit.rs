@@ -1,0 +1,232 @@
+//! Small changes of a large object, made in the object or in its text.
+//!
+//! Knows: how to change a few places of an object's compact text in one pass, so that the text is what writing the changed object would
+//! give; the rest of it is copied and not read. Where a text is not as kloop writes it, it says so, and the object is changed instead.
+
+use super::Object;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// A change of one place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edit {
+    path: Vec<&'static str>,
+    change: Change,
+}
+
+/// What becomes of a place.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It has this value.
+    Set(Value),
+    /// It is gone.
+    Unset,
+    /// A list of conditions: this one stands in it, and no other of its type.
+    Condition(Value),
+}
+
+impl Edit {
+    /// A change of the place at a path of keys.
+    pub fn new(path: &[&'static str], change: Change) -> Edit {
+        Edit { path: path.to_vec(), change }
+    }
+
+    /// A value for the place at a path of keys.
+    pub fn set(path: &[&'static str], value: impl Into<Value>) -> Edit {
+        Edit::new(path, Change::Set(value.into()))
+    }
+
+    /// The member of the map at this depth that it is about.
+    fn member(&self, depth: usize) -> &'static str {
+        self.path.get(depth).copied().unwrap_or_default()
+    }
+
+    fn make(&self, object: &mut Object, path: &[&str]) {
+        match self.change.of(object.at(path)) {
+            Some(value) => object.set(path, value),
+            None => drop(object.unset(path)),
+        }
+    }
+}
+
+impl Change {
+    /// What stands at the place after the change.
+    fn of(&self, before: Option<&Value>) -> Option<Value> {
+        match self {
+            Change::Set(value) => Some(value.clone()),
+            Change::Unset => None,
+            Change::Condition(condition) => {
+                let known = before.and_then(Value::as_array).into_iter().flatten();
+                let others = known.filter(|known| known["type"] != condition["type"]);
+                Some(others.chain([condition]).cloned().collect())
+            }
+        }
+    }
+}
+
+/// Changes an object.
+pub fn object(object: &mut Object, edits: &[Edit]) {
+    edits.iter().for_each(|edit| edit.make(object, &edit.path));
+}
+
+/// An object's compact text with the changes; none when it cannot be changed without reading it whole.
+pub fn text(text: &str, edits: &[Edit]) -> Option<String> {
+    let mut edits: Vec<&Edit> = edits.iter().collect();
+    edits.sort_by(|one, other| one.path.cmp(&other.path));
+    let mut changed = String::with_capacity(text.len() + 512);
+    let mut reader = serde_json::Deserializer::from_str(text);
+    Map { edits: &edits, depth: 0, to: &mut changed }.deserialize(&mut reader).ok()?;
+    reader.end().ok()?;
+    Some(changed)
+}
+
+/// A map on the way to the places that change: read member by member, and written as it is read.
+struct Map<'a> {
+    /// The changes in it, ordered by path.
+    edits: &'a [&'a Edit],
+    /// The length of its path.
+    depth: usize,
+    to: &'a mut String,
+}
+
+impl<'de> DeserializeSeed<'de> for Map<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Map<'_> {
+    type Value = ();
+
+    fn expecting(&self, words: &mut fmt::Formatter<'_>) -> fmt::Result {
+        words.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+        let begin = self.to.len() + 1;
+        self.to.push('{');
+        let mut last = None;
+        while let Some(key) = members.next_key::<&'de str>()? {
+            if last.replace(key) >= Some(key) {
+                return Err(A::Error::custom("keys are not in order"));
+            }
+            let missing = self.until(|at| at < key);
+            self.make(missing, begin);
+            match self.until(|at| at == key) {
+                [] => {
+                    self.begin(key, begin);
+                    self.to.push_str(members.next_value::<&RawValue>()?.get());
+                }
+                [edit] if edit.path.len() == self.depth + 1 => {
+                    let before: Value = members.next_value()?;
+                    self.put(key, edit.change.of(Some(&before)), begin);
+                }
+                [edit, ..] if edit.path.len() == self.depth + 1 => {
+                    return Err(A::Error::custom("a place changes twice"));
+                }
+                edits => {
+                    self.begin(key, begin);
+                    members.next_value_seed(Map { edits, depth: self.depth + 1, to: self.to })?;
+                }
+            }
+        }
+        self.make(self.edits, begin);
+        self.to.push('}');
+        Ok(())
+    }
+}
+
+impl<'a> Map<'a> {
+    /// The next changes whose member is so.
+    fn until(&mut self, is_so: impl Fn(&str) -> bool) -> &'a [&'a Edit] {
+        let (these, rest) = self.edits.split_at(self.edits.partition_point(|edit| is_so(edit.member(self.depth))));
+        self.edits = rest;
+        these
+    }
+
+    /// Makes changes in members that are not there.
+    fn make(&mut self, edits: &[&Edit], begin: usize) {
+        let depth = self.depth;
+        for edits in edits.chunk_by(|one, other| one.member(depth) == other.member(depth)) {
+            let mut made = Object(Value::Null);
+            edits.iter().for_each(|edit| edit.make(&mut made, &edit.path[depth..]));
+            let key = edits[0].member(depth);
+            self.put(key, made.0.get_mut(key).map(Value::take), begin);
+        }
+    }
+
+    fn put(&mut self, key: &str, value: Option<Value>, begin: usize) {
+        if let Some(value) = value {
+            self.begin(key, begin);
+            self.to.push_str(&value.to_string());
+        }
+    }
+
+    /// Begins a member; the members of this map begin at `begin`. Neither keys that are read nor those of fields need escapes.
+    fn begin(&mut self, key: &str, begin: usize) {
+        if self.to.len() > begin {
+            self.to.push(',');
+        }
+        self.to.extend(["\"", key, "\":"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn edits() -> Vec<Edit> {
+        vec![
+            Edit::set(&["spec", "nodeName"], "n\"1"),
+            Edit::new(&["status", "nominatedNodeName"], Change::Unset),
+            Edit::new(&["status", "conditions"], Change::Condition(json!({"type": "PodScheduled", "status": "True"}))),
+            Edit::set(&["metadata", "labels", "zone"], "a"),
+            Edit::set(&["metadata", "labels", "region"], "b"),
+            Edit::set(&["metadata", "resourceVersion"], "17"),
+        ]
+    }
+
+    #[test]
+    fn a_changed_text_is_the_text_of_the_changed_object() {
+        let cases = [
+            json!({}),
+            json!({"metadata": {"labels": {"a": "1", "s": "\u{1f600} \"q\" \n"}, "resourceVersion": "3"}, "spec": {}}),
+            json!({"metadata": {"labels": {}, "name": "n", "uid": "u"}, "spec": {"nodeName": "", "z": [1.5e300, -0.0, null]}}),
+            json!({"spec": {"containers": [{"args": ["a{\"", "}]"]}]}, "status": {"phase": "Pending"}}),
+            json!({"status": {"conditions": [], "nominatedNodeName": "x"}}),
+            json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False"}, {"type": "Ready"}], "z": {}}}),
+            json!({"a": 1, "metadata": {"zz": true}, "status": {"nominatedNodeName": "x"}, "zz": {"metadata": 1}}),
+        ];
+        for before in cases {
+            let changed = text(&before.to_string(), &edits()).unwrap();
+            let mut whole = Object(before);
+            object(&mut whole, &edits());
+            assert_eq!(changed, whole.0.to_string());
+        }
+    }
+
+    #[test]
+    fn a_text_that_needs_to_be_read_whole_is_left_alone() {
+        let cases = [
+            "",
+            "[]",
+            "{} {}",
+            r#"{"status":null}"#,
+            r#"{"metadata":{"labels":"x"}}"#,
+            r#"{"b":1,"a":2}"#,
+            r#"{"a":1,"a":2}"#,
+            r#"{"spec":{"a\u0062":1}}"#,
+            r#"{"spec":{"a":}}"#,
+        ];
+        for case in cases {
+            assert_eq!(text(case, &edits()), None, "{case}");
+        }
+        let twice = [Edit::set(&["a"], 1), Edit::set(&["a", "b"], 2)];
+        assert_eq!(text(r#"{"a":{}}"#, &twice), None);
+    }
+}
