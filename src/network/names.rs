@@ -277,6 +277,7 @@ mod tests {
             protocol: "TCP".into(),
             port: number,
             node_port: None,
+            is_open: false,
             sticky: false,
             is_h2: false,
             endpoints: endpoints.clone(),

@@ -86,7 +86,11 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
         let node_port = number("nodePort").filter(|port| *port > 0);
         let endpoints = endpoints(&slices, &name);
         let is_h2 = H2.contains(&port["appProtocol"].as_str().unwrap_or_default());
-        Some(RoutePort { name, protocol, port: number("port")?, node_port, sticky, is_h2, endpoints })
+        let port = number("port")?;
+        // On the machine's network who listens at all addresses listens there, too, and could not where a proxy does.
+        let is_at = |endpoint: &Str| endpoint.rsplit_once(':').is_some_and(|(_, at)| at == port.to_string());
+        let is_open = !world.settings.pod_network && endpoints.iter().any(is_at);
+        Some(RoutePort { name, protocol, port, node_port, is_open, sticky, is_h2, endpoints })
     };
     let route = Route {
         address: address.into(),

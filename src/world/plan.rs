@@ -306,6 +306,9 @@ pub struct RoutePort {
     pub port: u16,
     /// The port on every node, for Services that have one.
     pub node_port: Option<u16>,
+    /// Whether who listens there answers at the Service's own addresses by itself, being on the machine's network at the same port.
+    #[serde(default)]
+    pub is_open: bool,
     /// Whether a client comes to the same endpoint each time (`sessionAffinity: ClientIP`).
     pub sticky: bool,
     /// Whether its endpoints speak HTTP/2 from the first byte on (`appProtocol: kubernetes.io/h2c`, KEP-3726).

@@ -477,3 +477,23 @@ fn why_tells_what_is_not_served() {
     let place = places(&cluster, "web", 1).remove(0);
     assert!(why().out.contains(&format!("at {place}")), "{}", why().out);
 }
+
+#[test]
+fn who_names_no_class_gets_the_default_one() {
+    let cluster = Cluster::new();
+    let annotation = "ingressclass.kubernetes.io/is-default-class: \"true\"";
+    cluster.apply(&format!(
+        "{{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {{name: other}}, spec: {{controller: example.com/other}}}}\n---\n\
+         {{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {{name: usual, annotations: {{{annotation}}}}}, spec: {{controller: example.com/usual}}}}"
+    ));
+    let ingress = |name: &str, class: &str| {
+        let backend = "defaultBackend: {service: {name: web, port: {number: 80}}}";
+        format!(
+            "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: {name}}}, spec: {{{class}{backend}}}}}\n---\n"
+        )
+    };
+    cluster.apply(&[ingress("silent", ""), ingress("choosy", "ingressClassName: other, ")].concat());
+    for (name, class) in [("silent", "usual"), ("choosy", "other")] {
+        assert_eq!(cluster.read(&format!("ingress/{name}"), "{.spec.ingressClassName}"), class);
+    }
+}

@@ -1,7 +1,7 @@
 //! The pod network: every pod its own address, the same ports side by side, Services that lead to whoever is ready.
 
 use super::{servers, service};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, signal};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -352,4 +352,83 @@ fn where_no_filter_can_be_had_pods_are_on_the_machines_network() {
     assert_eq!(said.matches("pods are on the machine's network").count(), 1, "{said}");
     cluster.ok("delete pod outer");
     cluster.nothing_is_left();
+}
+
+/// Runs what follows it as a sandbox without ptrace's rights would: another process's descriptors are closed to it.
+const SANDBOX: &str = r#"
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+rule = lambda code, yes, no, value: struct.pack("HBBI", code, yes, no, value)
+program = rule(0x20, 0, 0, 0) + rule(0x15, 0, 1, 438) + rule(6, 0, 0, 0x50001) + rule(6, 0, 0, 0x7fff0000)
+code = ctypes.create_string_buffer(program, len(program))
+assert libc.prctl(22, 2, struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code)), 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn in_a_sandbox_pods_have_the_ports_that_they_ask_for_on_the_machines_network() {
+    let cluster = Cluster::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let mut plane = cluster.program("python3");
+    plane.args(["-c", SANDBOX, env!("CARGO_BIN_EXE_kloop"), "reconcile", "--watch"]);
+    let script = serde_json::json!(format!(
+        "import http.server; http.server.ThreadingHTTPServer((\"\", {port}), http.server.SimpleHTTPRequestHandler).serve_forever()"
+    ));
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: web, labels: {{app: web}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, \
+         image: python3, command: [python3, -c, {script}], readinessProbe: {{tcpSocket: {{port: {port}}}, periodSeconds: 1}}}}]}}}}\n---\n\
+         {{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {{selector: {{app: web}}, ports: [{{port: {port}}}]}}}}"
+    ));
+    let plane = cluster.background_program(plane);
+    cluster.ready_pods("app=web", 1);
+    assert_eq!(plane.said().matches("pods are on the machine's network").count(), 1, "{}", plane.said());
+    let address = cluster.read("service/web", "{.spec.clusterIP}");
+    let answers = || fetch(&format!("{address}:{port}")).is_some();
+    cluster.until("the Service answers", answers);
+    // Nobody has taken its port meanwhile.
+    signal(cluster.pid("web"), "KILL");
+    cluster.until_reads("pod/web", "{.status.containerStatuses[0].restartCount}", "1");
+    cluster.ready_pods("app=web", 1);
+    assert!(answers());
+    cluster.ok("delete pod web");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn who_asks_for_ipv6_alone_leaves_the_port_to_its_twin() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let script = r#"
+import asyncio, itertools, socket
+async def serve():
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), None, 8080)
+    server.close()
+asyncio.run(serve())
+port = 9000
+for first, reuse, late in itertools.product((socket.AF_INET, socket.AF_INET6), (0, 1), (False, True)):
+    port += 1
+    sockets = []
+    for family in (first, socket.AF_INET if first == socket.AF_INET6 else socket.AF_INET6):
+        one = socket.socket(family)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind(("", port))
+        if not late:
+            one.listen()
+        sockets.append(one)
+    if late:
+        [one.listen() for one in sockets]
+    socket.create_connection(("localhost", port)).close()
+print("all of them", flush=True)
+"#;
+    let command = serde_json::json!(["python3", "-c", script]);
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: twins}}, spec: {{restartPolicy: Never, containers: [{{name: main, image: python3, command: {command}}}]}}}}"
+    ));
+    cluster.until("it has ended", || {
+        !["", "Pending", "Running"].contains(&&*cluster.read("pod/twins", "{.status.phase}"))
+    });
+    assert_eq!(cluster.ok("logs twins"), "all of them\n");
 }

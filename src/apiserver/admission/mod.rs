@@ -3,6 +3,7 @@
 //! Two tables, as in Kubernetes: plugins that may change the object run before validation, plugins that only refuse after it.
 //! A new plugin is one file and one line.
 
+mod ingress_class;
 mod lifecycle;
 mod limit_range;
 mod pod_priority;
@@ -53,6 +54,7 @@ const MUTATING: &[Plugin] = &[
     pod_tolerations::admit,
     pod_topology::admit,
     storage_class::admit,
+    ingress_class::admit,
     storage_protection::admit,
     runtime_class::admit,
 ];

@@ -7,7 +7,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrV4 as Address, SocketType};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -64,16 +64,12 @@ pub fn is_bound_here(own: Ipv4Addr, port: u16) -> bool {
 /// Binds the pod's own address.
 pub fn bind(socket: &Socket, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
     let (v6, socket) = (socket.v6, &socket.fd);
-    let alone = v6 && sockopt::ipv6_v6only(socket).unwrap_or(false);
-    if alone {
-        // Its twin for IPv4 binds the pod's address; on a loopback of one address this one has to take the same.
-        sockopt::set_ipv6_v6only(socket, false)?;
+    if v6 && sockopt::ipv6_v6only(socket).unwrap_or(false) {
+        // A pod has no address of IPv6, as in a cluster of IPv4 alone: who asks for it alone gets a place where nobody comes, and
+        // leaves the port to its twin for IPv4.
+        return net::bind(socket, &SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0)).map(|()| 0);
     }
-    match net::bind(socket, &for_family(SocketAddrV4::new(own, port), v6)) {
-        // The twin was first: who asks for IPv6 alone gets a place where nobody comes.
-        Err(Errno::ADDRINUSE) if alone => net::bind(socket, &for_family(SocketAddrV4::new(own, 0), v6)).map(|()| 0),
-        other => other.map(|()| 0),
-    }
+    net::bind(socket, &for_family(SocketAddrV4::new(own, port), v6)).map(|()| 0)
 }
 
 /// Connects from the pod's own address. A connection that takes its time is under way then: the kernel, told to go on, waits for it

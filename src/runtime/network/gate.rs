@@ -1,6 +1,6 @@
 //! How the end of a filter comes from the child that installs it to the shim that serves it.
 
-use super::{Guard, filter};
+use super::{Guard, filter, notice};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -33,7 +33,11 @@ pub fn is_possible(program: &Path) -> bool {
 pub fn attempt() -> ExitCode {
     // As the processes of an ordinary user have it.
     let promised = rustix::process::geteuid().is_root() || rustix::thread::set_no_new_privs(true).is_ok();
-    if promised && filter::install().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if promised && notice::may_look_into_others() && filter::install().is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 impl Gate {

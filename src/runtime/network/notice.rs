@@ -3,7 +3,9 @@
 use super::address;
 use super::decide::Call;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, kill_process, pidfd_getfd, pidfd_open, waitpid,
+};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -50,6 +52,24 @@ fn of_group(thread: i32) -> Result<OwnedFd, Errno> {
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::SRCH))?;
     let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")).and_then(|group| group.trim().parse().ok());
     pidfd_open(group.and_then(Pid::from_raw).ok_or(Errno::SRCH)?, PidfdFlags::empty())
+}
+
+/// Whether we get at the descriptors of a child, as answers need it: a sandbox without ptrace's rights forbids it. Only for a process of
+/// one thread.
+pub fn may_look_into_others() -> bool {
+    // SAFETY: this process has one thread; the child only waits to be killed.
+    let child = match unsafe { libc::fork() } {
+        0 => loop {
+            // SAFETY: a plain system call.
+            unsafe { libc::pause() };
+        },
+        child => child,
+    };
+    let Some(pid) = Pid::from_raw(child).filter(|_| child > 0) else { return false };
+    let found = Callers::default().descriptor(child, 0);
+    let _ = kill_process(pid, Signal::KILL);
+    let _ = waitpid(Some(pid), WaitOptions::empty());
+    found.is_ok()
 }
 
 /// A call that waits for its answer.

@@ -59,6 +59,7 @@ fn lead(state: &Path, socket: &UdpSocket) -> io::Result<()> {
         protocol: "UDP".into(),
         port: routes::DNS_PORT,
         node_port: None,
+        is_open: false,
         sticky: false,
         is_h2: false,
         endpoints: vec![socket.local_addr()?.to_string().into()],

@@ -184,6 +184,7 @@ mod tests {
                 protocol,
                 port,
                 node_port: Some(30_080),
+                is_open: false,
                 sticky: false,
                 is_h2: false,
                 endpoints,

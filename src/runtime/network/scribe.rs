@@ -133,6 +133,7 @@ mod tests {
             protocol: "TCP".into(),
             port: 80,
             node_port: None,
+            is_open: false,
             sticky: false,
             is_h2: false,
             endpoints: vec!["127.9.1.4:8080".into()],

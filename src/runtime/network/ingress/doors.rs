@@ -101,6 +101,7 @@ impl Doors {
             protocol: "TCP".into(),
             port,
             node_port: None,
+            is_open: false,
             sticky: false,
             is_h2: false,
             endpoints: vec![format!("{address}:{}", door.port).into()],

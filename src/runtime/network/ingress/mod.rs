@@ -233,7 +233,16 @@ mod tests {
         let alias = |name: &str| Route { alias: name.into(), ..Route::default() };
         let route = |port: u16, endpoints: Vec<Str>| {
             let (name, protocol) = ("".into(), "TCP".into());
-            let port = RoutePort { name, protocol, port, node_port: None, sticky: false, is_h2: false, endpoints };
+            let port = RoutePort {
+                name,
+                protocol,
+                port,
+                node_port: None,
+                is_open: false,
+                sticky: false,
+                is_h2: false,
+                endpoints,
+            };
             Route { address: "127.9.128.1".into(), ports: vec![port], ..Route::default() }
         };
         lead("web", route(80, vec!["127.9.1.4:8080".into()]));

@@ -98,7 +98,8 @@ pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<Door> {
     let ports =
         route.ports.iter().filter(|port| matches!(&*port.protocol, "TCP" | "UDP") && !port.endpoints.is_empty());
     let doors = ports.flat_map(|port| {
-        let own = addresses.iter().map(|address| SocketAddrV4::new(*address, port.port));
+        let closed = addresses.iter().filter(|_| !port.is_open);
+        let own = closed.map(|address| SocketAddrV4::new(*address, port.port));
         let nodes = || std::iter::once(&Ipv4Addr::LOCALHOST).chain(outside);
         let node = port.node_port.into_iter().flat_map(|node| nodes().map(move |at| SocketAddrV4::new(*at, node)));
         let is_udp = *port.protocol == *"UDP";
