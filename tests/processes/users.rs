@@ -22,6 +22,8 @@ fn root_runs_containers_as_who_they_say_and_commands_beside_them() {
     cluster.until("it has said all", || cluster.kloop("logs other").out.contains("kept"));
     assert_eq!(cluster.ok("logs other"), "65534\n1234\n1234 77 88\n0022\n65534:88\nkept\n");
     assert_eq!(cluster.ok("exec other -- id -u"), "65534\n");
+    cluster.run(&["exec", "other", "--", "sh", "-c", "kill -0 1 && echo by hand > /proc/1/fd/1"], "");
+    cluster.until("it is in the log", || cluster.kloop("logs other").out.ends_with("kept\nby hand\n"));
     cluster.ok("exec other -- touch /data/end");
     cluster.until_reads("pod/other", "{.status.phase}", "Failed");
     assert_eq!(cluster.read("pod/other", "{.status.containerStatuses[0].state.terminated.message}"), "last");

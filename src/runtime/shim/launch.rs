@@ -155,6 +155,7 @@ pub fn prepare(
     };
     if let Some(user) = &launch.user {
         user::own(user, &message, is_scratch.then_some(&*cwd), pod, &launch.volumes)?;
+        lines.give_to(&user::identity(user));
     }
     let groups = group::make(&launch.groups)?;
     let surroundings = surroundings(&launch, &lines, &groups);

@@ -1,10 +1,11 @@
 //! What a container's standard input, output and error are: a terminal, or pipes and nothing to read.
 
 use super::super::pty::{self, Asked};
-use super::super::spawn::nothing;
+use super::super::spawn::{Identity, nothing};
 use super::super::wire::Size;
 use super::attach::Inlet;
 use super::log::Stream;
+use rustix::fs::{Gid, Uid, fchown};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
@@ -53,6 +54,17 @@ impl Lines {
         match self {
             Lines::Terminal { nothing, .. } => [nothing; 3],
             Lines::Pipes { theirs, .. } => theirs.each_ref(),
+        }
+    }
+
+    /// Makes its pipes the container's user's, who may then open them again by their names, as in `/proc/1/fd/1`. Nobody but root can,
+    /// and what is not a pipe is nobody's to give.
+    pub fn give_to(&self, who: &Identity) {
+        if let Lines::Pipes { theirs: [input, out, err], input: ours, .. } = self {
+            let pipes = ours.is_some().then_some(input).into_iter().chain([out, err]);
+            for pipe in pipes {
+                let _ = fchown(pipe, Some(Uid::from_raw(who.user)), Some(Gid::from_raw(who.group)));
+            }
         }
     }
 
