@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod amount;
+pub mod default_class;
 pub mod field;
 pub mod go;
 pub mod metadata;

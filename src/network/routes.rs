@@ -87,9 +87,7 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
         let endpoints = endpoints(&slices, &name);
         let is_h2 = H2.contains(&port["appProtocol"].as_str().unwrap_or_default());
         let port = number("port")?;
-        // On the machine's network who listens at all addresses listens there, too, and could not where a proxy does.
-        let is_at = |endpoint: &Str| endpoint.rsplit_once(':').is_some_and(|(_, at)| at == port.to_string());
-        let is_open = !world.settings.pod_network && endpoints.iter().any(is_at);
+        let is_open = slices.iter().any(|slice| is_open(world, slice, &name, port));
         Some(RoutePort { name, protocol, port, node_port, is_open, sticky, is_h2, endpoints })
     };
     let route = Route {
@@ -100,6 +98,24 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
         ports: service.items(&["spec", "ports"]).iter().filter_map(port).collect(),
     };
     (!route.leads_nowhere()).then_some(route)
+}
+
+/// Whether a pod on the machine's network is behind this port, ready or not, and listens at the same one: at all addresses, mostly, so
+/// that it answers at the Service's by itself, and could not listen where a proxy does.
+fn is_open(world: &World, slice: &Object, name: &str, port: u16) -> bool {
+    let own = format!("127.{}.", world.settings.network);
+    let is_on_machine = |endpoint: &Value| {
+        let is_pods = endpoint["targetRef"]["kind"] == "Pod";
+        let address = endpoint["addresses"][0].as_str().unwrap_or_default();
+        !world.settings.pod_network || (is_pods && !address.starts_with(&own))
+    };
+    number(slice, name) == Some(port.into()) && slice.items(&["endpoints"]).iter().any(is_on_machine)
+}
+
+/// The number that a slice has for a port of this name.
+fn number(slice: &Object, name: &str) -> Option<i64> {
+    let named = |one: &&Value| one["name"].as_str().unwrap_or_default() == name;
+    slice.items(&["ports"]).iter().find(named).and_then(|one| one["port"].as_i64())
 }
 
 /// Takes out what is on nodes that only pretend: all others are this machine, where every client is.
@@ -148,9 +164,7 @@ fn endpoints(slices: &[Object], port: &str) -> Vec<Str> {
 }
 
 fn of_slice(slice: &Object, port: &str, counts: fn(&Value) -> bool) -> Vec<Str> {
-    let named = |one: &&Value| one["name"].as_str().unwrap_or_default() == port;
-    let number = slice.items(&["ports"]).iter().find(named).and_then(|one| one["port"].as_i64());
-    let Some(number) = number else { return Vec::new() };
+    let Some(number) = number(slice, port) else { return Vec::new() };
     let endpoints = slice.items(&["endpoints"]).iter().filter(|endpoint| counts(&endpoint["conditions"]));
     let addresses = endpoints.filter_map(|endpoint| endpoint["addresses"][0].as_str());
     addresses.map(|address| format!("{address}:{number}").into()).collect()
@@ -211,6 +225,33 @@ mod tests {
         assert_eq!(http(&mut mixed), ["127.9.1.2:8080", "127.9.1.3:8080"]);
         assert_eq!(http(&mut world(json!([going]))), ["127.9.1.1:8080"]);
         assert_eq!(http(&mut world(json!([]))), [""; 0]);
+    }
+
+    #[test]
+    fn a_pod_on_the_machines_network_has_the_port_of_its_service_itself() {
+        let target = json!({"kind": "Pod", "name": "p"});
+        let pod = |ip: &str, ready: bool| json!({"addresses": [ip], "conditions": {"ready": ready}, "targetRef": target});
+        let mut server = pod("127.0.0.1", true);
+        server.as_object_mut().unwrap().remove("targetRef");
+        let table = [
+            (json!([pod("127.9.1.3", true)]), 8080, true, false),
+            (json!([pod("127.0.0.1", true)]), 8080, true, true),
+            (json!([pod("127.0.0.1", false), pod("127.9.1.3", true)]), 8080, true, true),
+            (json!([pod("127.0.0.1", true)]), 80, true, false),
+            (json!([server]), 8080, true, false),
+            (json!([server]), 8080, false, true),
+            (json!([]), 8080, false, false),
+        ];
+        for (endpoints, port, pod_network, expected) in table {
+            let mut world = world(endpoints.clone());
+            (world.settings.network, world.settings.pod_network) = (9, pod_network);
+            let key = Key::new(Resource(SERVICES), "default", "web");
+            let mut service = world.get(&key).unwrap().object();
+            service.0["spec"]["ports"] = json!([{"name": "http", "port": port, "targetPort": 8080}]);
+            world.put(key.clone(), service.0.to_string().into());
+            let route = route(&world, world.get(&key).unwrap()).unwrap();
+            assert_eq!(route.ports[0].is_open, expected, "{endpoints} {port} {pod_network}");
+        }
     }
 
     #[test]

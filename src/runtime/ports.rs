@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 
 /// The state of a socket that listens, as the kernel's tables have it.
-const LISTENS: &str = "0A";
+pub(super) const LISTENS: &str = "0A";
 
 /// A program that holds a port.
 #[derive(Debug, Clone, PartialEq, Eq)]

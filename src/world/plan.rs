@@ -306,7 +306,7 @@ pub struct RoutePort {
     pub port: u16,
     /// The port on every node, for Services that have one.
     pub node_port: Option<u16>,
-    /// Whether who listens there answers at the Service's own addresses by itself, being on the machine's network at the same port.
+    /// Whether a pod behind it answers at the Service's own addresses by itself, being on the machine's network at the same port.
     #[serde(default)]
     pub is_open: bool,
     /// Whether a client comes to the same endpoint each time (`sessionAffinity: ClientIP`).

@@ -129,10 +129,19 @@ fn a_node_port_that_is_taken_is_told() {
     cluster.until("an event tells", || cluster.ok("describe service web").contains(&told));
     let why = || cluster.run(&["why", "service/web"], "").out;
     assert!(why().contains(&told) && why().contains(&holder), "{}", why());
+    // That nobody is behind it for a while changes nothing.
+    cluster.ok("delete pod web");
+    cluster.until("nobody is behind it", || cluster.read("endpoints/web", "{.subsets}").is_empty());
+    cluster.apply(&web("web", "", &ports));
+    cluster.ready_pods("app=web", 1);
     drop(taken);
     let place = format!("127.0.0.1:{port}");
     cluster.until("it answers once the port is free", || fetch(&place).as_deref() == Some("web"));
     cluster.until("nobody says otherwise any more", || !why().contains("does not reach it"));
+    for reason in ["PortUnavailable", "PortAvailable"] {
+        let counts = cluster.ok(&format!("get events --field-selector reason={reason} -o jsonpath={{.items[*].count}}"));
+        assert_eq!(counts, "1", "{reason} is told once");
+    }
 }
 
 #[test]

@@ -72,6 +72,11 @@ client.sendall(os.environ["HOSTNAME"].encode())
 print(server.accept()[0].recv(100).decode())
 socket.create_connection(("127.0.0.1", {port})).sendall(b"hello")
 socket.create_connection(("127.0.0.1", {port}), timeout=60).sendall(b"hello again")
+own = socket.create_server(("", 9092))
+client = socket.create_connection(("127.0.0.1", 9092), timeout=60)
+met, peer = own.accept()
+assert peer[0] == "127.0.0.1" and peer == client.getsockname(), peer
+assert met.getsockname() == client.getpeername() == own.getsockname(), client.getpeername()
 any = socket.create_server(("127.0.0.1", 0))
 client = socket.create_connection(any.getsockname(), timeout=60)
 client = socket.create_connection(("127.0.0.1", any.getsockname()[1]), timeout=60)
@@ -129,6 +134,46 @@ for connected in [False, True]:
     ));
     cluster.until_reads("pod/talker", "{.status.phase}", "Succeeded");
     assert_eq!(cluster.log("talker", "main"), "addressed True\nconnected True\n");
+}
+
+#[test]
+fn whatever_a_socket_is_bound_to_the_service_answers_the_pod() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(
+        &(super::server("echo", "") + &service("echo", "ports: [{port: 5000, targetPort: 5300, protocol: UDP}]")),
+    );
+    cluster.ready_pods("app=echo", 1);
+    cluster.apply(&script(
+        "asker",
+        r#"
+import os, socket
+place = (os.environ["ECHO_SERVICE_HOST"], 5000)
+for family, to in [(socket.AF_INET, place), (socket.AF_INET6, ("::ffff:" + place[0], place[1]))]:
+    for bound in [None, ("", 0), ("", 7777), ("localhost", 0)]:
+        for connects in [False, True]:
+            client = socket.socket(family, socket.SOCK_DGRAM)
+            if bound:
+                client.bind(bound)
+            while True:
+                client.settimeout(1)
+                try:
+                    if connects:
+                        client.connect(to)
+                        client.send(b"hi")
+                    else:
+                        client.sendto(b"hi", to)
+                    said, sender = client.recvfrom(100)
+                    break
+                except (TimeoutError, ConnectionRefusedError):
+                    pass
+            assert sender[:2] == to and (not connects or client.getpeername()[:2] == to), (bound, connects, sender)
+            print(said.decode())
+"#,
+    ));
+    cluster.until_reads("pod/asker", "{.status.phase}", "Succeeded");
+    let ip = cluster.read("pod/asker", "{.status.podIP}");
+    assert_eq!(cluster.log("asker", "main"), format!("HI {ip}\n").repeat(16));
 }
 
 #[test]
@@ -241,6 +286,45 @@ fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
     assert!(forward.said().contains("error: lost connection to pod"), "{}", forward.said());
 }
 
+/// A server that answers once and ends.
+const ONCE: &str = r#"
+import http.server, os, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nanswer")
+    def finish(self):
+        super().finish()
+        self.connection.close()
+        os._exit(3)
+http.server.HTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
+"#;
+
+#[test]
+fn a_forwarded_port_outlives_a_crash_loop() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch_with(&["--restart-backoff", "3s"]);
+    let program = serde_json::Value::from(ONCE);
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: brief}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: python3, \
+         command: [python3, -c, {program}, '8080']}}]}}}}"
+    ));
+    cluster.until_reads("pod/brief", "{.status.phase}", "Running");
+    let forward = cluster.background(&["port-forward", "pod/brief", ":8080"]);
+    forward.until_says("Forwarding from 127.0.0.1:");
+    let place = forward.said().split_whitespace().nth(2).unwrap().to_owned();
+    let port = place.rsplit_once(':').unwrap().1.to_owned();
+    let waiting = "{.status.containerStatuses[0].state.waiting.reason}";
+    cluster.until("it ends until it has to wait", || {
+        fetch(&place);
+        cluster.read("pod/brief", waiting) == "CrashLoopBackOff"
+    });
+    assert_eq!(fetch(&place), None);
+    forward.until_says(&format!("an error occurred forwarding {port} -> 8080: "));
+    forward.until_says("connect: connection refused");
+    cluster.until("it answers again", || fetch(&place).as_deref() == Some("answer"));
+    forward.end("TERM");
+}
+
 #[test]
 fn a_port_that_cannot_be_forwarded_is_told_as_kubectl_does() {
     let cluster = Cluster::new();
@@ -300,6 +384,30 @@ fn a_pod_on_the_machines_network_meets_a_node_port() {
         let why = cluster.run(&["why", "pod/late"], "").out;
         why.contains(&told) && why.contains(&next)
     });
+}
+
+#[test]
+fn a_pod_on_the_machines_network_has_its_services_port_to_itself() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
+    let port = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+    let program = serde_json::Value::from(ONCE);
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: near, labels: {{app: near}}}}, spec: {{hostNetwork: true, terminationGracePeriodSeconds: 1, \
+         containers: [{{name: main, image: python3, command: [python3, -c, {program}, '{port}']}}]}}}}\n---\n{}",
+        service("near", &format!("ports: [{{port: {port}}}]"))
+    ));
+    let place = cluster.read("service/near", &format!("{{.spec.clusterIP}}:{port}"));
+    for restarts in 0..3 {
+        cluster.until("it answers", || fetch(&place).as_deref() == Some("answer"));
+        cluster.until("it is there again", || {
+            let count = cluster.read("pod/near", "{.status.containerStatuses[0].restartCount}");
+            count.parse::<u32>().is_ok_and(|count| count > restarts)
+        });
+    }
+    assert!(!cluster.log("near", "main").contains("in use"), "{}", cluster.log("near", "main"));
+    let told = cluster.ok("get events");
+    assert!(!told.contains("PortUnavailable"), "{told}");
 }
 
 #[test]

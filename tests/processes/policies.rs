@@ -126,6 +126,13 @@ fn enforce(cluster: &Cluster) {
     ));
     let world = ["tcp 192.0.2.1 80".to_owned(), "tcp 127.0.0.1 1".to_owned()];
     until("friend", &world, &format!("{no} {no}"));
+    // A program of the machine that listens everywhere does so at the pod's address, too, and is no part of the pod.
+    let machine = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = machine.local_addr().unwrap().port();
+    let own = cluster.read("pod/friend", "{.status.podIP}");
+    let around = ["127.0.0.1", "0.0.0.0", &own].map(|place| format!("tcp {place} {port}"));
+    until("friend", &around, &format!("{no} {no} {no}"));
+    until("server", &["tcp 127.0.0.1 8080".to_owned()], "hello");
     until("friend", &places[3..], "hello");
     cluster.ok("delete networkpolicy --all");
     until("friend", &places, "hello hello hello hello");

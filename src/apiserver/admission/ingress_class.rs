@@ -3,10 +3,10 @@
 use super::Request;
 use crate::apiserver::Result;
 use crate::apiserver::ledger::Ledger;
-use crate::object::{Object, Resource};
+use crate::kinds::default_class;
+use crate::object::Resource;
 
 const CLASSES: Resource = Resource("ingressclasses.networking.k8s.io");
-const DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 
 /// Admits a write. The older annotation names a class, too.
 pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
@@ -16,10 +16,7 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
         return Ok(());
     }
     let classes = ledger.list(CLASSES, None)?;
-    let is_default = |class: &&Object| class.annotation(DEFAULT) == Some("true");
-    // Of several the newest, then the first by name.
-    let newest = classes.iter().rev().filter(is_default).max_by_key(|class| class.created());
-    if let Some(class) = newest {
+    if let Some(class) = default_class::of(&classes, default_class::INGRESS) {
         request.object.set(&["spec", "ingressClassName"], class.name());
     }
     Ok(())

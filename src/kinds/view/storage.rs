@@ -3,6 +3,7 @@
 use super::age::{rfc1123, since};
 use super::body::{Body, go_list, or, truth_or_unset};
 use super::{Cell, Column, Describe, Related, View, events, generic};
+use crate::kinds::default_class;
 use crate::object::{Object, Time};
 use serde_json::Value;
 
@@ -116,9 +117,7 @@ pub fn access_modes(modes: &[&str]) -> String {
 }
 
 fn is_default(class: &Object) -> bool {
-    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
-        .iter()
-        .any(|key| class.annotation(key) == Some("true"))
+    default_class::is_marked(class, default_class::STORAGE)
 }
 
 fn class_cells(class: &Object, now: Time) -> Vec<Cell> {

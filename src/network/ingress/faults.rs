@@ -1,6 +1,6 @@
 //! What keeps an Ingress from being served as it is written.
 
-use super::{CLASS_ANNOTATION, CLASSES, CONTROLLER, certificate, is_served, tls};
+use super::{CLASSES, CONTROLLER, certificate, class, is_served, tls};
 use crate::network::routes;
 use crate::object::Object;
 use crate::world::{Row, World};
@@ -40,9 +40,8 @@ pub fn left_to(world: &World, row: &Row) -> Option<String> {
     if is_served(world, &ingress) {
         return None;
     }
-    let class = ingress.text(&["spec", "ingressClassName"]).or_else(|| ingress.annotation(CLASS_ANNOTATION));
-    let class = class.unwrap_or_default();
-    let described = world.find(CLASSES, "", class).map(|class| class.body());
+    let class = class(world, &ingress).unwrap_or_default();
+    let described = world.find(CLASSES, "", &class).map(|class| class.body());
     let controller = described.as_ref().and_then(|class| class.text(&["spec", "controller"])).unwrap_or_default();
     Some(format!(
         "its class {class:?} is left to the controller {controller}, which is not kloop's ({CONTROLLER}): nothing here serves it"

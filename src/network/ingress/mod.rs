@@ -1,13 +1,14 @@
 //! The ingress controller: what each Ingress lets in, and where it says that it answers.
 //!
 //! Knows: the rules, default backend and certificates of an Ingress ([`Entrance`]), which rule a request meets ([`table`]), and the
-//! one address that all Ingresses share. Served is every Ingress whose class is nobody else's: without a class, of a class that no
-//! IngressClass here describes, or of one whose controller is [`CONTROLLER`].
+//! one address that all Ingresses share. Served is every Ingress whose class is nobody else's: of none, of one that no IngressClass here
+//! describes, or of one whose controller is [`CONTROLLER`]. Who names none is of the default class, where there is one.
 //! Never: asks for endpoints. They are chosen at the moment of a request, from the routes of Services. Start reading at [`LOOP`].
 
 pub mod faults;
 pub mod table;
 
+use crate::kinds::default_class;
 use crate::object::{Key, Object, Str};
 use crate::world::entrance::{Backend, BackendPort, Certificate, Door, Entrance, Rule};
 use crate::world::{Effect, EventType, Loop, Plan, Row, Verb, World};
@@ -60,10 +61,20 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
+/// The class of an Ingress: the one that it names, else the default one of the cluster. What was made before that was the default
+/// names none, and is meant by it all the same (ingress-nginx: without a class it is served where the own class is the default).
+fn class(world: &World, ingress: &Object) -> Option<String> {
+    let named = ingress.text(&["spec", "ingressClassName"]).or_else(|| ingress.annotation(CLASS_ANNOTATION));
+    named.map(str::to_owned).or_else(|| {
+        let marked = world.list(CLASSES).filter(|row| default_class::INGRESS.iter().any(|mark| row.mentions(mark)));
+        let classes: Vec<Object> = marked.map(|row| row.object()).collect();
+        default_class::of(&classes, default_class::INGRESS).map(|class| class.name().to_owned())
+    })
+}
+
 /// Whether its class is nobody else's.
 fn is_served(world: &World, ingress: &Object) -> bool {
-    let class = ingress.text(&["spec", "ingressClassName"]).or_else(|| ingress.annotation(CLASS_ANNOTATION));
-    let described = class.and_then(|class| world.find(CLASSES, "", class));
+    let described = class(world, ingress).and_then(|class| world.find(CLASSES, "", &class));
     described.is_none_or(|class| class.body().text(&["spec", "controller"]) == Some(CONTROLLER))
 }
 

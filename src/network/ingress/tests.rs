@@ -120,13 +120,22 @@ fn a_node_that_only_pretends_answers_nowhere() {
 
 #[test]
 fn served_is_every_class_that_is_nobody_elses() {
-    let class = |controller: &str| json!({"metadata": {"name": "c", "uid": "c"}, "spec": {"controller": controller}});
+    let class = |controller: &str| {
+        let (controller, is_default) = controller.strip_prefix('*').map_or((controller, "false"), |one| (one, "true"));
+        let annotations = json!({default_class::INGRESS[0]: is_default});
+        json!({"metadata": {"name": "c", "uid": "c", "annotations": annotations}, "spec": {"controller": controller}})
+    };
+    let ours = format!("*{CONTROLLER}");
+    // A star marks the default class.
     let table = [
         (None, None, true),
         (Some("c"), None, true),
         (Some("c"), Some(CONTROLLER), true),
         (Some("c"), Some("k8s.io/ingress-nginx"), false),
         (None, Some("k8s.io/ingress-nginx"), true),
+        (None, Some("*k8s.io/ingress-nginx"), false),
+        (None, Some(&*ours), true),
+        (Some("another"), Some("*k8s.io/ingress-nginx"), true),
     ];
     for (named, controller, expected) in table {
         for is_annotated in [false, true] {

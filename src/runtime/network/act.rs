@@ -1,10 +1,12 @@
 //! Binding, connecting and sending for somebody else, on a duplicate of their socket.
 
+use super::super::ports;
 use super::address::for_family;
 use super::decide::Call;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
 use rustix::net::sockopt;
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrV4 as Address, SocketType};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -39,6 +41,11 @@ impl Socket {
         Socket { fd, is_stream, v6 }
     }
 
+    /// Whether it has a port at every address: a datagram says itself which of them it leaves from.
+    pub fn is_everywhere(&self) -> bool {
+        self.bound().is_some_and(|address| address.port() != 0 && address.ip().to_canonical().is_unspecified())
+    }
+
     /// The port that it is bound to; 0 when it is not yet.
     pub fn port(&self) -> Option<u16> {
         self.bound().map(|address| address.port())
@@ -51,14 +58,26 @@ impl Socket {
 
 /// Whether a UDP socket is bound to this place.
 pub fn is_bound_here(own: Ipv4Addr, port: u16) -> bool {
+    is_in(["/proc/self/net/udp", "/proc/self/net/udp6"], own, port, |_| true)
+}
+
+/// Whether somebody listens over TCP at this place itself: who does at every address is not meant.
+pub fn listens_here(own: Ipv4Addr, port: u16) -> bool {
+    is_in(["/proc/self/net/tcp", "/proc/self/net/tcp6"], own, port, |state| state == ports::LISTENS)
+}
+
+/// Whether the kernel's tables have a socket that is bound to this place, in such a state.
+fn is_in(tables: [&str; 2], own: Ipv4Addr, port: u16, is_state: impl Fn(&str) -> bool) -> bool {
     let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(own.octets()));
-    let has = |file: &str, at: usize| {
+    // Mapped addresses end as the others are.
+    tables.into_iter().zip([0, 24]).any(|(file, at)| {
         let table = std::fs::read_to_string(file).unwrap_or_default();
-        table
-            .lines()
-            .any(|line| line.split_whitespace().nth(1).is_some_and(|local| local[at.min(local.len())..] == wanted))
-    };
-    has("/proc/self/net/udp", 0) || has("/proc/self/net/udp6", 24)
+        table.lines().any(|line| {
+            let mut fields = line.split_whitespace().skip(1);
+            let is_here = fields.next().is_some_and(|local| local[at.min(local.len())..] == wanted);
+            is_here && fields.nth(1).is_some_and(&is_state)
+        })
+    })
 }
 
 /// Binds the pod's own address.
@@ -72,11 +91,11 @@ pub fn bind(socket: &Socket, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
     net::bind(socket, &for_family(SocketAddrV4::new(own, port), v6)).map(|()| 0)
 }
 
-/// Connects from the pod's own address. A connection that takes its time is under way then: the kernel, told to go on, waits for it
+/// Connects, from this address where it is free to choose. A connection that takes its time is under way then: the kernel, told to go on, waits for it
 /// as it waits for any, to be disturbed by signals, and looks at no address.
-pub fn connect(socket: &Socket, own: Ipv4Addr, to: SocketAddrV4) -> Outcome {
+pub fn connect(socket: &Socket, from: Ipv4Addr, to: SocketAddrV4) -> Outcome {
     if to.ip().is_loopback() {
-        leave_from(socket, own);
+        leave_from(socket, from);
     }
     let to = for_family(to, socket.v6);
     let (is_stream, socket) = (socket.is_stream, &socket.fd);
@@ -114,23 +133,71 @@ fn hastily(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
     }
 }
 
-/// Sends a datagram from the pod's own address.
-pub fn send(socket: &Socket, own: Ipv4Addr, to: SocketAddrV4, message: &[u8], flags: i32) -> Result<i64, Errno> {
-    if to.ip().is_loopback() {
-        leave_from(socket, own);
+/// Sends a datagram, from this address where the socket is free to choose.
+pub fn send(socket: &Socket, from: Ipv4Addr, to: SocketAddrV4, message: &[u8], flags: i32) -> Result<i64, Errno> {
+    let (flags, is_near) = (flags | libc::MSG_DONTWAIT, to.ip().is_loopback());
+    let to = for_family(to, socket.v6);
+    if is_near && socket.is_everywhere() {
+        return send_from(&socket.fd, from, &to, message, flags);
     }
-    let flags = SendFlags::from_bits_retain(flags as u32) | SendFlags::DONTWAIT;
-    net::sendto(&socket.fd, message, flags, &for_family(to, socket.v6)).map(|sent| sent as i64)
+    if is_near {
+        leave_from(socket, from);
+    }
+    let flags = SendFlags::from_bits_retain(flags as u32);
+    net::sendto(&socket.fd, message, flags, &to).map(|sent| sent as i64)
 }
 
-/// The source that the other side sees. A socket that is bound already keeps its own.
-pub fn leave_from(socket: &Socket, own: Ipv4Addr) {
-    if socket.bound().is_some_and(|address| address.port() != 0 || !address.ip().is_unspecified()) {
-        return;
+/// What a datagram says of where it leaves from, as the kernel reads it (ip(7), `IP_PKTINFO`; IPv6 sockets take it for mapped addresses).
+#[repr(C)]
+struct Source {
+    header: libc::cmsghdr,
+    info: libc::in_pktinfo,
+}
+
+/// Sends one datagram from an address; the socket stays as it is.
+fn send_from(socket: &OwnedFd, from: Ipv4Addr, to: &SocketAddr, message: &[u8], flags: i32) -> Result<i64, Errno> {
+    let none = libc::in_addr { s_addr: 0 };
+    let from = libc::in_addr { s_addr: u32::from_ne_bytes(from.octets()) };
+    let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: from, ipi_addr: none };
+    let length = size_of::<libc::cmsghdr>() + size_of::<libc::in_pktinfo>();
+    // SAFETY: all zeroes is a valid value of these structures.
+    let (mut header, mut whole) = unsafe { (std::mem::zeroed::<libc::cmsghdr>(), std::mem::zeroed::<libc::msghdr>()) };
+    (header.cmsg_len, header.cmsg_level, header.cmsg_type) = (length as _, libc::IPPROTO_IP, libc::IP_PKTINFO);
+    let mut source = Source { header, info };
+    let mut bytes = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    (whole.msg_iov, whole.msg_iovlen) = (&raw mut bytes, 1);
+    (whole.msg_control, whole.msg_controllen) = ((&raw mut source).cast(), size_of::<Source>() as _);
+    // SAFETY: the address is live in there; the kernel reads it, the message and the source, which live here, and keeps nothing.
+    let sent = unsafe {
+        to.with_sockaddr(|address, length| {
+            (whole.msg_name, whole.msg_namelen) = (address.cast_mut().cast(), length);
+            libc::sendmsg(socket.as_raw_fd(), &whole, flags)
+        })
+    };
+    if sent < 0 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
     }
-    // The port is chosen when it connects, so that many connections to different places share one.
-    let _ = no_port_yet(&socket.fd);
-    let _ = net::bind(&socket.fd, &for_family(Address::new(own, 0), socket.v6));
+    Ok(sent as i64)
+}
+
+/// The source that the other side sees. A socket that is bound to an address already keeps it; one for datagrams that has no more than
+/// a port, which the kernel gave it, keeps that.
+pub fn leave_from(socket: &Socket, from: Ipv4Addr) {
+    let port = match socket.bound() {
+        Some(address) if address.port() == 0 && address.ip().to_canonical().is_unspecified() => 0,
+        // A port that the kernel chose goes when such a socket is disconnected (`__udp_disconnect`), and can be had again elsewhere.
+        Some(address) if !socket.is_stream && socket.is_everywhere() => {
+            let _ = net::connect_unspec(&socket.fd);
+            address.port()
+        }
+        _ => return,
+    };
+    let bind = |port| net::bind(&socket.fd, &for_family(Address::new(from, port), socket.v6));
+    if port == 0 || bind(port).is_err() {
+        // The port is chosen when it connects, so that many connections to different places share one.
+        let _ = no_port_yet(&socket.fd);
+        let _ = bind(0);
+    }
 }
 
 fn no_port_yet(socket: &OwnedFd) -> Result<(), Errno> {
@@ -146,6 +213,7 @@ fn no_port_yet(socket: &OwnedFd) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::RecvFlags;
     use std::net::UdpSocket;
 
     const OWN: Ipv4Addr = Ipv4Addr::new(127, 9, 1, 4);
@@ -178,6 +246,42 @@ mod tests {
                 let (_, from) = server.recv_from(&mut [0; 8]).unwrap();
                 assert_eq!(from.ip(), OWN, "{family:?} {call:?} {asked}");
             }
+        }
+    }
+
+    #[test]
+    fn a_port_at_every_address_is_no_address() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let SocketAddr::V4(to) = server.local_addr().unwrap() else { unreachable!() };
+        for (family, everywhere) in [(AddressFamily::INET, "0.0.0.0:0"), (AddressFamily::INET6, "[::]:0")] {
+            for call in [Call::Send, Call::Connect] {
+                let asked = for_family(to, family == AddressFamily::INET6);
+                let Some(socket) = socket(family, SocketType::DGRAM, call, asked) else { continue };
+                net::bind(&socket.fd, &everywhere.parse::<SocketAddr>().unwrap()).unwrap();
+                let port = socket.port().unwrap();
+                if call == Call::Send {
+                    send(&socket, OWN, to, b"hello", 0).unwrap();
+                    assert!(socket.is_everywhere(), "it goes on to hear from everywhere");
+                } else {
+                    connect(&socket, OWN, to).unwrap().unwrap();
+                    net::send(&socket.fd, b"hello", SendFlags::empty()).unwrap();
+                }
+                let mut bytes = [0; 8];
+                let (length, from) = server.recv_from(&mut bytes).unwrap();
+                assert_eq!((&bytes[..length], from), (&b"hello"[..], (OWN, port).into()), "{family:?} {call:?}");
+                server.send_to(b"answer", from).unwrap();
+                let mut answer = [0; 8];
+                assert_eq!(net::recv(&socket.fd, &mut answer, RecvFlags::empty()).unwrap().0, 6);
+            }
+        }
+    }
+
+    #[test]
+    fn who_listens_everywhere_does_not_listen_here() {
+        for (place, expected) in [("0.0.0.0:0", false), ("127.0.0.1:0", true), ("[::ffff:127.0.0.1]:0", true)] {
+            let Ok(listener) = std::net::TcpListener::bind(place) else { continue };
+            let port = listener.local_addr().unwrap().port();
+            assert_eq!(listens_here(Ipv4Addr::LOCALHOST, port), expected, "{place}");
         }
     }
 

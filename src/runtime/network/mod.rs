@@ -147,7 +147,10 @@ impl Guard {
                 Some(bound)
             }
             Decision::Within { port } => self.within(notice, &socket, port),
-            Decision::Pod(to) => self.forbid(&socket, to).or_else(|| self.as_asked(&socket)),
+            Decision::Pod(to) if *to.ip() == self.own && self.is_kept_off(&socket, to.port()) => {
+                self.forbid(&socket, SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()))
+            }
+            Decision::Pod(to) => self.forbid(&socket, to).or_else(|| self.as_asked(notice, &socket, to)),
             Decision::Service(to) => self.service(notice, &socket, to),
             Decision::Names => self.names(notice, &socket, decide::v4(asked)?),
         }
@@ -174,14 +177,24 @@ impl Guard {
     /// To the pod itself; where it has no listener, to the machine.
     fn within(&mut self, notice: &Notice, socket: &Socket, port: u16) -> Outcome {
         let host = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        if !socket.is_stream && !act::is_bound_here(self.own, port) {
+        if !socket.is_stream && !act::is_bound_here(self.own, port) || self.is_kept_off(socket, port) {
             return self.forbid(socket, host);
         }
-        match self.reach(notice, socket, SocketAddrV4::new(self.own, port)) {
+        // Servers that trust localhost see it. A datagram's answer comes only from where it was sent.
+        let from = if socket.is_stream { Ipv4Addr::LOCALHOST } else { self.own };
+        match self.reach(notice, socket, from, SocketAddrV4::new(self.own, port)) {
             // Nobody in the pod listens there: the host's localhost, as the program asked.
             Some(Err(Errno::CONNREFUSED)) => self.forbid(socket, host),
             other => other,
         }
+    }
+
+    /// Whether policies keep the pod off the machine, and nobody but the machine would answer at this port of the pod's address: a
+    /// program that listens at every address does so at this one, too.
+    fn is_kept_off(&self, socket: &Socket, port: u16) -> bool {
+        let host = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let flow = Flow { from: self.own, to: host, protocol: "tcp" };
+        socket.is_stream && !policies::allow(&self.tables, &flow) && !act::listens_here(self.own, port)
     }
 
     /// To an endpoint of a Service.
@@ -189,7 +202,7 @@ impl Guard {
         let endpoints = self.endpoints(&to.ip().to_string(), to.port(), socket.is_stream);
         if !socket.is_stream && self.may_reach(&endpoints) && self.is_open(to) {
             // The answer comes from where the question went: some programs believe no other.
-            return self.as_asked(socket);
+            return self.as_asked(notice, socket, to);
         }
         self.route(notice, socket, endpoints)
     }
@@ -197,13 +210,13 @@ impl Guard {
     /// To who answers names.
     fn names(&mut self, notice: &Notice, socket: &Socket, asked: SocketAddrV4) -> Outcome {
         if !socket.is_stream && decide::is_resolver(&asked, self.own) && self.is_open(asked) {
-            return self.as_asked(socket);
+            return self.as_asked(notice, socket, asked);
         }
         let servers = self.endpoints(routes::DNS, routes::DNS_PORT, socket.is_stream);
         // Without a control plane the machine's own resolver answers. Names may be asked for whatever policies say: the
         // resolver is the cluster's own, and nobody's pod.
         match servers.into_iter().find(|server| self.is_open(*server)) {
-            Some(server) => self.carry(notice, socket, server),
+            Some(server) => self.carry(notice, socket, self.own, server),
             None => self.forbid(socket, asked),
         }
     }
@@ -260,7 +273,7 @@ impl Guard {
     fn route(&mut self, notice: &Notice, socket: &Socket, endpoints: Vec<SocketAddrV4>) -> Outcome {
         let mut last = Some(Err(Errno::CONNREFUSED));
         for endpoint in endpoints {
-            last = self.reach(notice, socket, endpoint);
+            last = self.reach(notice, socket, self.own, endpoint);
             if !matches!(last, Some(Err(Errno::CONNREFUSED))) {
                 break;
             }
@@ -268,26 +281,29 @@ impl Guard {
         last
     }
 
-    fn reach(&mut self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
+    fn reach(&mut self, notice: &Notice, socket: &Socket, from: Ipv4Addr, to: SocketAddrV4) -> Outcome {
         let refused = self.forbid(socket, to);
         if refused.is_some() {
             return refused;
         }
-        self.carry(notice, socket, to)
+        self.carry(notice, socket, from, to)
     }
 
     /// Where nothing but the source is another than the program believes, the kernel does the rest, and waits where that takes time.
-    fn as_asked(&self, socket: &Socket) -> Outcome {
+    fn as_asked(&self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
+        if notice.call == Call::Send && socket.is_everywhere() {
+            return self.carry(notice, socket, self.own, to);
+        }
         act::leave_from(socket, self.own);
         None
     }
 
-    fn carry(&self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
+    fn carry(&self, notice: &Notice, socket: &Socket, from: Ipv4Addr, to: SocketAddrV4) -> Outcome {
         match notice.call {
             Call::Send => {
-                Some(notice.message().and_then(|message| act::send(socket, self.own, to, &message, notice.flags())))
+                Some(notice.message().and_then(|message| act::send(socket, from, to, &message, notice.flags())))
             }
-            Call::Bind | Call::Connect => act::connect(socket, self.own, to),
+            Call::Bind | Call::Connect => act::connect(socket, from, to),
         }
     }
 }

@@ -70,6 +70,8 @@ struct Means {
 pub struct Door {
     place: Place,
     to: To,
+    /// Whether anybody is there to be led to: else clients are refused at the door.
+    is_used: bool,
 }
 
 /// What is listened on.
@@ -94,9 +96,7 @@ enum To {
 pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<Door> {
     let addresses: Vec<Ipv4Addr> = route.addresses().filter_map(|address| address.parse().ok()).collect();
     let Some(service) = addresses.first().copied() else { return Vec::new() };
-    // Where nobody is, a client is refused at the door.
-    let ports =
-        route.ports.iter().filter(|port| matches!(&*port.protocol, "TCP" | "UDP") && !port.endpoints.is_empty());
+    let ports = route.ports.iter().filter(|port| matches!(&*port.protocol, "TCP" | "UDP"));
     let doors = ports.flat_map(|port| {
         let closed = addresses.iter().filter(|_| !port.is_open);
         let own = closed.map(|address| SocketAddrV4::new(*address, port.port));
@@ -105,7 +105,8 @@ pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<Door> {
         let is_udp = *port.protocol == *"UDP";
         let own = own.map(|at| (at, To::Service(service, at.port())));
         let node = node.map(|at| (at, To::Node(service, at.port())));
-        own.chain(node).map(|(at, to)| Door { place: Place { at, is_udp }, to }).collect::<Vec<_>>()
+        let is_used = !port.endpoints.is_empty();
+        own.chain(node).map(|(at, to)| Door { place: Place { at, is_udp }, to, is_used }).collect::<Vec<_>>()
     });
     doors.collect()
 }
@@ -113,7 +114,7 @@ pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<Door> {
 /// The ports of the machine that a pod wants.
 pub fn of_pod(ports: &[HostPort]) -> Vec<Door> {
     let place = |port: &HostPort| Place { at: port.at, is_udp: port.is_udp };
-    ports.iter().map(|port| Door { place: place(port), to: To::Pod(port.to) }).collect()
+    ports.iter().map(|port| Door { place: place(port), to: To::Pod(port.to), is_used: true }).collect()
 }
 
 /// What somebody wants, and what came of it.
@@ -174,7 +175,7 @@ async fn listen(mut told: UnboundedReceiver<Word>, means: Means, tell: Tell) {
 impl Doors {
     /// Closes what is wanted no more. Whether there was any.
     async fn close(&mut self) -> bool {
-        let is_wanted = |place: &Place| self.wanted.iter().any(|door| door.place == *place);
+        let is_wanted = |place: &Place| self.wanted.iter().any(|door| door.is_used && door.place == *place);
         let mut is_any = false;
         for (_, open) in self.open.extract_if(|place, _| !is_wanted(place)) {
             open.task.abort();
@@ -202,7 +203,12 @@ impl Doors {
     /// Opens what is wanted, or leads it to where it is wanted to lead; gives those that could not be opened.
     async fn open(&mut self, means: &Means) -> Vec<Blocked> {
         let mut blocked = Vec::new();
-        for Door { place, to } in &self.wanted {
+        for Door { place, to, is_used } in &self.wanted {
+            if !is_used {
+                // Nobody knows how it stands with the place now: what was said of it holds until it is wanted again.
+                blocked.extend(self.blocked.iter().find(|one| (one.at, one.is_udp) == (place.at, place.is_udp)).cloned());
+                continue;
+            }
             if let Some(open) = self.open.get(place) {
                 open.to.set(*to);
                 continue;

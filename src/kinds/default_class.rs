@@ -1,0 +1,46 @@
+//! The class that is taken where none is named: of StorageClasses for claims, of IngressClasses for Ingresses.
+
+use crate::object::Object;
+use std::cmp::Reverse;
+
+/// What makes a StorageClass the default one.
+pub const STORAGE: &[&str] =
+    &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+/// What makes an IngressClass the default one.
+pub const INGRESS: &[&str] = &["ingressclass.kubernetes.io/is-default-class"];
+
+/// Whether a class is marked as the default by one of these annotations.
+pub fn is_marked(class: &Object, annotations: &[&str]) -> bool {
+    annotations.iter().any(|name| class.annotation(name) == Some("true"))
+}
+
+/// The default one: of several the newest, then the first by name.
+pub fn of<'a>(classes: impl IntoIterator<Item = &'a Object>, annotations: &[&str]) -> Option<&'a Object> {
+    let marked = classes.into_iter().filter(|class| is_marked(class, annotations));
+    marked.max_by_key(|class| (class.created(), Reverse(class.name())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn of_several_the_newest_then_the_first_by_name() {
+        let class = |name: &str, created: &str, mark: &str| {
+            let annotations = json!({INGRESS[0]: mark});
+            Object(json!({"metadata": {"name": name, "creationTimestamp": created, "annotations": annotations}}))
+        };
+        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
+        let table = [
+            (vec![], None),
+            (vec![class("a", early, "false")], None),
+            (vec![class("a", early, "true"), class("b", late, "true"), class("c", late, "true")], Some("b")),
+            (vec![class("c", late, "true"), class("b", late, "false"), class("a", early, "true")], Some("c")),
+        ];
+        for (classes, expected) in table {
+            assert_eq!(of(&classes, INGRESS).map(Object::name), expected);
+            assert_eq!(of(&classes, STORAGE).map(Object::name), None);
+        }
+    }
+}
