@@ -230,7 +230,8 @@ mod tests {
     #[test]
     fn a_pod_on_the_machines_network_has_the_port_of_its_service_itself() {
         let target = json!({"kind": "Pod", "name": "p"});
-        let pod = |ip: &str, ready: bool| json!({"addresses": [ip], "conditions": {"ready": ready}, "targetRef": target});
+        let pod =
+            |ip: &str, ready: bool| json!({"addresses": [ip], "conditions": {"ready": ready}, "targetRef": target});
         let mut server = pod("127.0.0.1", true);
         server.as_object_mut().unwrap().remove("targetRef");
         let table = [

@@ -139,7 +139,8 @@ fn a_node_port_that_is_taken_is_told() {
     cluster.until("it answers once the port is free", || fetch(&place).as_deref() == Some("web"));
     cluster.until("nobody says otherwise any more", || !why().contains("does not reach it"));
     for reason in ["PortUnavailable", "PortAvailable"] {
-        let counts = cluster.ok(&format!("get events --field-selector reason={reason} -o jsonpath={{.items[*].count}}"));
+        let counts =
+            cluster.ok(&format!("get events --field-selector reason={reason} -o jsonpath={{.items[*].count}}"));
         assert_eq!(counts, "1", "{reason} is told once");
     }
 }

@@ -206,7 +206,8 @@ impl Doors {
         for Door { place, to, is_used } in &self.wanted {
             if !is_used {
                 // Nobody knows how it stands with the place now: what was said of it holds until it is wanted again.
-                blocked.extend(self.blocked.iter().find(|one| (one.at, one.is_udp) == (place.at, place.is_udp)).cloned());
+                blocked
+                    .extend(self.blocked.iter().find(|one| (one.at, one.is_udp) == (place.at, place.is_udp)).cloned());
                 continue;
             }
             if let Some(open) = self.open.get(place) {
