@@ -11,13 +11,13 @@ use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::watch::HEARD;
 use crate::reconcile::why::{Answer, Deed, Limited, Link, Plane, Standing, explain, unmet};
 use crate::reconcile::{leader, tail};
-use crate::runtime::{folder, has_gateway, logs, ports, usage};
+use crate::runtime::ports::{self, Holder};
+use crate::runtime::{GATEWAY, folder, has_gateway, logs, usage};
 use crate::store::Store;
 use crate::world::usage::Throttling;
 use crate::world::{Phase, Row, World};
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,7 +86,9 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             false => wanted.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
         };
         let store = api.store();
-        answers.extend(found.into_iter().map(|answer| with_ports(with_throttling(with_logs(answer, store), store))));
+        answers.extend(
+            found.into_iter().map(|answer| with_ports(with_throttling(with_logs(answer, store), store), store)),
+        );
     }
     match args.print.printer()? {
         Some(mut printer) => {
@@ -176,10 +178,12 @@ fn with_throttling(mut answer: Answer, store: &Store) -> Answer {
 
 /// Adds who has the ports that containers want in vain: a program that listens on every address takes its port from every pod, and a
 /// container takes its own from the others of its pod. On the machine's network a node port is taken, too, and what anybody has.
-fn with_ports(mut answer: Answer) -> Answer {
+fn with_ports(mut answer: Answer, store: &Store) -> Answer {
     for link in &mut answer.links {
         let said = link.more.iter().find_map(|line| in_use(line.strip_prefix("log: ")?));
-        let wanted = || link.ports.iter().copied().chain(said.flatten());
+        // Where the log names no port, one of its command's that somebody has is meant.
+        let guessed = if said == Some(None) { &link.numbers[..] } else { &[] };
+        let wanted = || said.flatten().into_iter().chain(link.ports.iter().chain(guessed).copied());
         let node_port =
             link.node_ports.iter().flatten().find(|(port, _)| said.is_some() && wanted().any(|one| one == *port));
         if let Some((port, service)) = node_port {
@@ -188,30 +192,46 @@ fn with_ports(mut answer: Answer) -> Answer {
             link.more.insert(0, line);
             continue;
         }
-        let on_machine = link.node_ports.is_some();
-        let holder = |port| {
-            ports::holder(port).or_else(|| {
-                let at = Ipv4Addr::LOCALHOST;
-                on_machine.then(|| ports::holder_at(at, port)).flatten()
-            })
-        };
-        let Some((port, holder)) = wanted().find_map(|port| Some((port, holder(port)?))) else {
-            if let Some(port) = said {
-                let port = port.map_or_else(|| "the port".to_owned(), |port| format!("port {port}"));
-                let shared = if on_machine {
-                    "a pod with hostNetwork has the ports of the machine (ss -ltnup shows who listens where)"
-                } else {
-                    "the containers of a pod share one address (see what the pod's other containers listen at)"
-                };
-                link.next = Some(format!("let it listen elsewhere: its log says that {port} is in use, and {shared}"));
-            }
-            continue;
-        };
-        let place = if ports::holder(port).is_some() { "on every address of this machine" } else { "at 127.0.0.1" };
-        link.more.insert(0, format!("port {port}: {holder} listens there {place}"));
-        link.next = Some(format!("end {holder}, or let one of the two listen at another port than {port}"));
+        // Who binds every address of the machine, as most do, needs each of them.
+        let is_meant = |at| link.address == Some(at) || (said.is_some() && link.node_ports.is_some());
+        let held = |port| ports::holder_where(port, is_meant).map(|(at, holder)| (port, at, holder));
+        if let Some((port, at, holder)) = wanted().find_map(held) {
+            let whose = whose(&holder, store);
+            let place =
+                if at.is_unspecified() { "on every address of this machine".into() } else { format!("at {at}") };
+            link.more.insert(0, format!("port {port}: {holder}{whose} listens there {place}"));
+            link.next = Some(format!("end {holder}{whose}, or let one of the two listen at another port than {port}"));
+        } else if let Some(port) = said {
+            link.next = Some(elsewhere(link, port));
+        }
     }
     answer
+}
+
+/// Of which container a program is, where it is one of this cluster's: ` of container app of pod web-1`.
+fn whose(holder: &Holder, store: &Store) -> String {
+    match holder.pid.and_then(|pid| folder::owner(store.home(), pid)) {
+        Some((pod, Some(container))) => format!(" of container {container} of pod {}/{}", pod.namespace, pod.name),
+        Some((pod, None)) => format!(" in pod {}/{}", pod.namespace, pod.name),
+        None if holder.program == GATEWAY => ", kloop's own proxy for Services,".into(),
+        None => String::new(),
+    }
+}
+
+/// What to do where a log says that a port is in use, and nobody has it any more.
+fn elsewhere(link: &Link, port: Option<u16>) -> String {
+    let port = port.map_or_else(|| "the port".to_owned(), |port| format!("port {port}"));
+    let why = match &link.neighbours[..] {
+        _ if link.node_ports.is_some() => {
+            "a pod with hostNetwork has the ports of the machine (ss -ltnup shows who listens where)".to_owned()
+        }
+        [] => {
+            "nobody else has it now, so that the program itself may listen there twice (a port is bound once in a pod)"
+                .into()
+        }
+        others => format!("the containers of a pod share one address (see what {} listens at)", others.join(" and ")),
+    };
+    format!("let it listen elsewhere: its log says that {port} is in use, and {why}")
 }
 
 /// Whether a line of a log says that a port is in use, and which: the last number of the line that could be one. (The number of the

@@ -16,7 +16,7 @@
 //! Paths of sockets have at most 108 bytes, so sockets are named relative to an open folder.
 
 use super::process::{self, Identity};
-use super::wire::Record;
+use super::wire::{Container, PodName, Record, State};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -150,6 +150,24 @@ pub fn read_record(pod: &Path) -> Option<Record> {
 pub fn holder(pod: &Path) -> Option<Identity> {
     let recorded = read_record(pod).filter(|record| record.boot == process::boot_id()).and_then(|record| record.shim);
     recorded.filter(|shim| shim.lives()).or_else(|| lock_holder(pod))
+}
+
+/// Whose process it is, among the pods of the cluster with this folder, and of which container; none for one that was started beside
+/// them, as by `exec`.
+pub fn owner(state: &Path, pid: u32) -> Option<(PodName, Option<String>)> {
+    let pid = i32::try_from(pid).ok()?;
+    let above = |pid: &i32| process::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
+    let line: Vec<i32> = std::iter::successors(Some(pid), above).collect();
+    let pods = fs::read_dir(state.join("pods")).into_iter().flatten().flatten();
+    let mut records = pods.filter_map(|folder| read_record(&folder.path()));
+    let is_below = |record: &Record| record.shim.is_some_and(|shim| shim.lives() && line.contains(&shim.pid));
+    let record = records.find(is_below)?;
+    let is_its = |container: &Container| match &container.state {
+        State::Running { process, .. } => line.contains(&process.pid),
+        _ => false,
+    };
+    let container = record.containers.iter().find(|(_, container)| is_its(container)).map(|(name, _)| name.clone());
+    Some((record.pod, container))
 }
 
 /// A number of an inode alone may stand for files on several disks: the holder must also work in the folder, as shims do.

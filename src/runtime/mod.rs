@@ -42,8 +42,8 @@ pub mod wire;
 
 pub use machine::{Host, Machine};
 pub use network::{
-    gate::is_possible as has_pod_network, gateway::is_free as is_network_free, gateway::runs as has_gateway,
-    resolver_of,
+    gate::is_possible as has_pod_network, gateway::WORD as GATEWAY, gateway::is_free as is_network_free,
+    gateway::runs as has_gateway, resolver_of,
 };
 
 use std::process::ExitCode;

@@ -31,27 +31,51 @@ pub fn holder(port: u16) -> Option<Holder> {
 
 /// Who listens at a port of this address, or of every one; none when nobody does.
 pub fn holder_at(at: Ipv4Addr, port: u16) -> Option<Holder> {
-    // As the kernel writes them: numbers of the machine's own order.
-    let own = format!("{:08X}", u32::from_ne_bytes(at.octets()));
-    let mapped = format!("0000000000000000FFFF0000{own}");
-    let inode = [("/proc/net/tcp", own), ("/proc/net/tcp6", mapped)].into_iter().find_map(|(file, own)| {
-        let table = fs::read_to_string(file).unwrap_or_default();
-        table.lines().find_map(|line| inode(line, &own, port))
-    })?;
+    find(&TCP, port, |address| address == at).map(|(_, holder)| holder)
+}
+
+/// Who has a port, for connections or else for datagrams: at every address, or at one that is meant; and at which.
+pub fn holder_where(port: u16, is_meant: impl Fn(Ipv4Addr) -> bool) -> Option<(Ipv4Addr, Holder)> {
+    find(&TCP, port, &is_meant).or_else(|| find(&UDP, port, &is_meant))
+}
+
+/// The kernel's tables of sockets of one protocol, and the state of those that wait for somebody.
+struct Tables {
+    files: [&'static str; 2],
+    waits: &'static str,
+}
+
+const TCP: Tables = Tables { files: ["/proc/net/tcp", "/proc/net/tcp6"], waits: LISTENS };
+const UDP: Tables = Tables { files: ["/proc/net/udp", "/proc/net/udp6"], waits: "07" };
+
+/// Who is at every address comes first: others may have theirs beside somebody at another one.
+fn find(tables: &Tables, port: u16, is_meant: impl Fn(Ipv4Addr) -> bool) -> Option<(Ipv4Addr, Holder)> {
+    let text = tables.files.map(|file| fs::read_to_string(file).unwrap_or_default());
+    let all = text.iter().flat_map(|table| table.lines()).filter_map(|line| socket(line, port, tables.waits));
+    let meant = all.filter(|(address, _)| address.is_unspecified() || is_meant(*address));
+    let (address, inode) = meant.min_by_key(|(address, _)| !address.is_unspecified())?;
     let pid = pids().find(|pid| holds(*pid, inode));
     let name = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
     let program = pid.and_then(name).map_or_else(|| "a program of somebody else".into(), |name| name.trim().to_owned());
-    Some(Holder { program, pid })
+    Some((address, Holder { program, pid }))
 }
 
-/// The inode of a line's socket, when that listens at this port, of this address or of all zeroes.
-fn inode(line: &str, own: &str, port: u16) -> Option<u64> {
+/// The address and the inode of a line's socket, when that is at this port, in this state, and of IPv4 or of every address.
+fn socket(line: &str, port: u16, state: &str) -> Option<(Ipv4Addr, u64)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let (address, number) = fields.get(1)?.split_once(':')?;
-    let is_there = address == own || address.bytes().all(|byte| byte == b'0');
-    let is_it = is_there && u16::from_str_radix(number, 16) == Ok(port);
-    (is_it && *fields.get(3)? == LISTENS).then(|| fields.get(9)?.parse().ok())?
+    if u16::from_str_radix(number, 16) != Ok(port) || *fields.get(3)? != state {
+        return None;
+    }
+    let is_everywhere = address.bytes().all(|byte| byte == b'0');
+    let v4 = if is_everywhere { "00000000" } else { address.strip_prefix(MAPPED).unwrap_or(address) };
+    // As the kernel writes them: numbers of the machine's own order.
+    let address = (v4.len() == 8).then(|| u32::from_str_radix(v4, 16).ok())??;
+    Some((Ipv4Addr::from(address.to_ne_bytes()), fields.get(9)?.parse().ok()?))
 }
+
+/// How the kernel writes the first bytes of a mapped address.
+const MAPPED: &str = "0000000000000000FFFF0000";
 
 fn pids() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -79,5 +103,16 @@ mod tests {
         let of_here = holder_at(Ipv4Addr::LOCALHOST, port).expect("this process");
         assert_eq!(of_here.pid, Some(std::process::id()));
         assert_eq!(holder_at(Ipv4Addr::new(127, 0, 0, 2), port), None);
+    }
+
+    #[test]
+    fn where_a_port_is_held_is_told() {
+        let at = Ipv4Addr::new(127, 0, 0, 9);
+        let (tcp, udp) = (TcpListener::bind((at, 0)).unwrap(), std::net::UdpSocket::bind((at, 0)).unwrap());
+        for port in [tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port()] {
+            let found = holder_where(port, |address| address.is_loopback()).expect("this process");
+            assert_eq!((found.0, found.1.pid), (at, Some(std::process::id())));
+            assert_eq!(holder_where(port, |address| address == Ipv4Addr::LOCALHOST), None);
+        }
     }
 }

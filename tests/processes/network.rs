@@ -426,6 +426,27 @@ fn a_port_that_the_machine_has_is_explained() {
         let why = cluster.run(&["why", "pod/late"], "").out;
         why.contains(&format!("port {port}: ")) && why.contains(&told)
     });
+    // Of a pod's containers it is told which has it; who is alone has no others.
+    let twice = serde_json::Value::from("import socket; [socket.create_server(('', 9191)) for _ in range(2)]");
+    let once =
+        serde_json::Value::from("import socket, time; server = socket.create_server(('', 9191)); time.sleep(1000)");
+    let container = |name: &str, script: &serde_json::Value| {
+        format!("{{name: {name}, image: python3, command: [python3, -c, {script}]}}")
+    };
+    for (name, containers) in [
+        ("alone", container("main", &twice)),
+        ("both", [container("first", &once), container("main", &twice)].join(", ")),
+    ] {
+        cluster.apply(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{containers}]}}}}"
+        ));
+    }
+    for (name, told) in [
+        ("alone", "the program itself may listen there twice"),
+        ("both", " of container first of pod default/both listens there at 127."),
+    ] {
+        cluster.until("it is explained", || cluster.run(&["why", &format!("pod/{name}")], "").out.contains(told));
+    }
     // One that does not say what it will bind learns it from an event.
     cluster.apply(&format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: silent}}, spec: {{containers: [{{name: main, image: python3, command: [python3, -c, {script}]}}]}}}}"

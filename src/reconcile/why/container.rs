@@ -29,7 +29,11 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str) -> Li
     let runs_once = place == "initContainerStatuses" && spec["restartPolicy"] != "Always";
     let status = pod.items(&["status", place]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null);
     let wanted = if runs_once { "done" } else { "running and ready" };
+    let all = ["initContainers", "containers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
+    let others = all.filter_map(|spec| spec["name"].as_str()).filter(|other| *other != name);
     let link = Link {
+        address: pod.text(&["status", "podIP"]).and_then(|ip| ip.parse().ok()),
+        neighbours: others.map(str::to_owned).collect(),
         what: format!("container {name}"),
         wanted: wanted.into(),
         by: kubelet::LOOP.name,
@@ -174,8 +178,16 @@ impl One<'_> {
         let ports = ports.filter_map(|port| u16::try_from(port["containerPort"].as_u64()?).ok()).collect();
         let is_on_machine = pod.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
         let node_ports = is_on_machine.then(|| node_ports(self.world));
-        Link { error: Some(error), wake, log, ports, node_ports, ..link }.stuck(next)
+        let words = ["command", "args"].into_iter().flat_map(|list| self.spec[list].as_array().into_iter().flatten());
+        let numbers = words.filter_map(Value::as_str).flat_map(numbers).collect();
+        Link { error: Some(error), wake, log, ports, numbers, node_ports, ..link }.stuck(next)
     }
+}
+
+/// The numbers in a text that may be ports.
+fn numbers(text: &str) -> impl Iterator<Item = u16> + '_ {
+    let numbers = text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
+    numbers.filter(|number| *number > 0)
 }
 
 /// The node ports of all Services, and whose each is.

@@ -26,6 +26,7 @@ use crate::kinds;
 use crate::object::{Key, Str, Time, time};
 use crate::world::Row;
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 
 pub use chain::explain;
 pub use deed::Deed;
@@ -98,6 +99,12 @@ pub struct Link {
     pub log: Option<(Str, String)>,
     /// The ports that a container which ends again and again wants: somebody else may have them.
     pub ports: Vec<u16>,
+    /// The numbers in the command of such a container: one of them may be a port.
+    pub numbers: Vec<u16>,
+    /// The address of a container's pod.
+    pub address: Option<Ipv4Addr>,
+    /// The other containers of its pod, which have the same address.
+    pub neighbours: Vec<String>,
     /// For a container on the machine's network: the node ports there, and whose each is.
     pub node_ports: Option<Vec<(u16, String)>>,
     /// The running container that a CPU limit may hold back.
