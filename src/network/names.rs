@@ -13,8 +13,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 const DOMAIN: &str = ".cluster.local";
 /// The version of Kubernetes' DNS specification by which names are given, as `dns-version.cluster.local` tells it.
 const VERSION: &str = "1.1.0";
-/// The most addresses told at once: they fit into a datagram of the old length.
-const MOST: usize = 24;
+/// Who says that he answers for the domain.
+pub const SERVER: &str = "ns.dns.cluster.local";
+/// So many names may stand for each other (CoreDNS).
+const ALIASES: usize = 8;
 
 /// What is known of names.
 #[derive(Default)]
@@ -24,6 +26,8 @@ pub struct Directory {
     at: HashMap<Ipv4Addr, BTreeSet<(Str, Str)>>,
     /// Namespaces of pods by their address.
     pods: HashMap<Ipv4Addr, Str>,
+    /// Where names are answered.
+    server: Option<Ipv4Addr>,
 }
 
 /// What is asked for.
@@ -31,12 +35,20 @@ pub struct Directory {
 pub enum Kind {
     /// An address.
     A,
+    /// An address of IPv6: there are none.
+    Aaaa,
+    /// Another name.
+    Cname,
     /// Hosts and ports.
     Srv,
     /// A name for an address.
     Ptr,
     /// Words.
     Txt,
+    /// Who answers for a domain, and how long that may be believed.
+    Soa,
+    /// Who answers for a domain.
+    Ns,
     /// Something that no name here has.
     Other,
 }
@@ -52,6 +64,12 @@ pub enum Record {
     Ptr(String),
     /// Words.
     Txt(&'static str),
+    /// Another name of what was asked about; what follows is about that one.
+    Cname(String),
+    /// Who answers for the domain.
+    Soa,
+    /// The same by name, with its address.
+    Ns(&'static str, Option<Ipv4Addr>),
 }
 
 /// The answer to a question.
@@ -59,8 +77,8 @@ pub enum Record {
 pub enum Reply {
     /// These; none when the name is there and has nothing of this kind.
     Records(Vec<Record>),
-    /// The same question about another name.
-    Alias(String),
+    /// Other names, each standing for the one before; the last is none of the cluster's, and the same is to be asked about it.
+    Alias(Vec<String>),
     /// There is no such name in the cluster.
     NoSuchName,
     /// The name is none of the cluster's.
@@ -90,6 +108,11 @@ impl Directory {
         }
     }
 
+    /// Names are answered there.
+    pub fn serve_at(&mut self, server: Ipv4Addr) {
+        self.server = Some(server);
+    }
+
     /// A pod of this namespace has this address.
     pub fn pod(&mut self, address: Ipv4Addr, namespace: Str) {
         self.pods.insert(address, namespace);
@@ -101,18 +124,40 @@ impl Directory {
         if let Some(reversed) = name.strip_suffix(".in-addr.arpa") {
             return self.reverse(reversed, kind);
         }
-        if let Some(name) = name.strip_suffix(DOMAIN) {
-            return self.find(name, kind).unwrap_or(Reply::NoSuchName);
+        if let Some(name) = inside(&name) {
+            return self.find(name, kind).map_or(Reply::NoSuchName, |found| self.follow(found, kind));
         }
         let namespace = self.pods.get(&client).map_or("default", |namespace| namespace);
         let complete = [format!("{name}.{namespace}.svc"), format!("{name}.svc"), name];
-        complete.iter().find_map(|name| self.find(name, kind)).unwrap_or(Reply::Elsewhere)
+        let found = complete.iter().find_map(|name| self.find(name, kind));
+        found.map_or(Reply::Elsewhere, |found| self.follow(found, kind))
+    }
+
+    /// Asks on about names that stand for others in the cluster; a name of nothing is nothing (CoreDNS).
+    fn follow(&self, found: Reply, kind: Kind) -> Reply {
+        let Reply::Alias(mut names) = found else { return found };
+        while let Some(target) = names.last().and_then(|name| inside(name)) {
+            match self.find(target, kind) {
+                Some(Reply::Alias(more)) if names.len() < ALIASES => names.extend(more),
+                Some(Reply::Records(records)) if !records.is_empty() => {
+                    return Reply::Records(names.into_iter().map(Record::Cname).chain(records).collect());
+                }
+                _ => return Reply::Records(Vec::new()),
+            }
+        }
+        Reply::Alias(names)
     }
 
     /// By a full name without the domain.
     fn find(&self, name: &str, kind: Kind) -> Option<Reply> {
         let labels: Vec<&str> = name.split('.').collect();
         match labels[..] {
+            [""] => Some(Reply::Records(match kind {
+                Kind::Soa => vec![Record::Soa],
+                Kind::Ns => vec![Record::Ns(SERVER, self.server)],
+                _ => Vec::new(),
+            })),
+            ["ns", "dns"] => Some(addresses(kind, self.server)),
             ["dns-version"] => {
                 Some(Reply::Records(if kind == Kind::Txt { vec![Record::Txt(VERSION)] } else { Vec::new() }))
             }
@@ -135,7 +180,7 @@ impl Directory {
                         let is_it = |record: &Record| matches!(record, Record::Srv(_, _, Some(ip)) if at.contains(ip));
                         let below = full(&[service, namespace, "svc"]);
                         Some(Reply::Records(
-                            ports.flat_map(|port| found.members(port, &below)).filter(is_it).take(MOST).collect(),
+                            ports.flat_map(|port| found.members(port, &below)).filter(is_it).collect(),
                         ))
                     }
                     _ => Some(addresses(kind, at)),
@@ -190,11 +235,12 @@ struct Found<'a>(&'a Route);
 impl Found<'_> {
     fn addresses(&self, kind: Kind, name: String) -> Reply {
         let route = self.0;
+        let alias = || route.alias.trim_end_matches('.').to_ascii_lowercase();
         match kind {
-            _ if !route.alias.is_empty() => Reply::Alias(route.alias.to_string()),
-            Kind::Srv => {
-                Reply::Records(route.ports.iter().flat_map(|port| self.hosts(port, &name)).take(MOST).collect())
-            }
+            Kind::A | Kind::Aaaa | Kind::Txt if !route.alias.is_empty() => Reply::Alias(vec![alias()]),
+            Kind::Cname if !route.alias.is_empty() => Reply::Records(vec![Record::Cname(alias())]),
+            Kind::Srv if !route.alias.is_empty() => Reply::Records(vec![Record::Srv(alias(), 0, None)]),
+            Kind::Srv => Reply::Records(route.ports.iter().flat_map(|port| self.hosts(port, &name)).collect()),
             _ if route.address.is_empty() => addresses(kind, route.members.iter().filter_map(ip)),
             _ => addresses(kind, route.address.parse()),
         }
@@ -216,7 +262,7 @@ impl Found<'_> {
             let host = known(to.ip()).map_or_else(|| dashed(*to.ip()), host);
             Some(Record::Srv(format!("{host}.{name}"), to.port(), Some(*to.ip())))
         };
-        port.endpoints.iter().filter_map(member).take(MOST).collect()
+        port.endpoints.iter().filter_map(member).collect()
     }
 
     /// The addresses of those that have this name in the Service: their hostname or, without one, their address with dashes.
@@ -234,6 +280,11 @@ impl Found<'_> {
     }
 }
 
+/// A full name of the cluster without its domain: nothing for the domain itself.
+fn inside(name: &str) -> Option<&str> {
+    name.strip_suffix(DOMAIN).or_else(|| (name == &DOMAIN[1..]).then_some(""))
+}
+
 /// What an endpoint is called in its Service.
 fn host(member: &Member) -> String {
     if member.hostname.is_empty() { member.address.replace('.', "-") } else { member.hostname.to_string() }
@@ -244,7 +295,7 @@ fn dashed(address: Ipv4Addr) -> String {
 }
 
 fn addresses(kind: Kind, found: impl IntoIterator<Item = Ipv4Addr>) -> Reply {
-    let found = found.into_iter().map(Record::A).take(MOST);
+    let found = found.into_iter().map(Record::A);
     Reply::Records(if kind == Kind::A { found.collect() } else { Vec::new() })
 }
 
@@ -278,7 +329,7 @@ mod tests {
             port: number,
             node_port: None,
             is_open: false,
-            sticky: false,
+            sticky: None,
             is_h2: false,
             endpoints: endpoints.clone(),
         };
@@ -289,14 +340,23 @@ mod tests {
         let member = |address: &str, hostname: &str| Member { address: address.into(), hostname: hostname.into() };
         let members = vec![member("127.9.1.5", "db-0"), member("127.9.1.6", "")];
         directory.lead(&key("shop", "db"), &Route { members, ports: vec![port(5432)], ..Route::default() });
-        directory.lead(&key("shop", "out"), &Route { alias: "example.com".into(), ..Route::default() });
+        for (name, alias) in [
+            ("out", "Example.com."),
+            ("in", "web.shop.svc.cluster.local"),
+            ("twice", "in.shop.svc.cluster.local"),
+            ("nobody", "no.shop.svc.cluster.local"),
+            ("circle", "circle.shop.svc.cluster.local"),
+        ] {
+            directory.lead(&key("shop", name), &Route { alias: alias.into(), ..Route::default() });
+        }
+        directory.serve_at([127, 9, 255, 53].into());
         directory.pod(CLIENT, "shop".into());
         directory
     }
 
     #[test]
     fn names_and_what_they_mean() {
-        use Kind::{A, Other, Ptr, Srv, Txt};
+        use Kind::{A, Aaaa, Cname, Ns, Other, Ptr, Soa, Srv, Txt};
         let a =
             |addresses: &[&str]| Reply::Records(addresses.iter().map(|ip| Record::A(ip.parse().unwrap())).collect());
         let srv = |hosts: &[(&str, u16, &str)]| {
@@ -308,6 +368,11 @@ mod tests {
         let nothing = Reply::Records(Vec::new());
         let ptr = |name: &str| Reply::Records(vec![Record::Ptr(name.into())]);
         let web = a(&["127.9.128.7"]);
+        let led = |name: &str, to: &[&str]| {
+            let names = to.iter().map(|one| Record::Cname((*one).into()));
+            let Reply::Records(records) = directory().ask(name, A, CLIENT) else { panic!("{name}") };
+            Reply::Records(names.chain(records).collect())
+        };
         let cases = [
             ("web", A, web.clone()),
             ("WEB.shop", A, web.clone()),
@@ -320,7 +385,22 @@ mod tests {
             ("db", A, a(&["127.9.1.5", "127.9.1.6"])),
             ("db-0.db", A, a(&["127.9.1.5"])),
             ("db-1.db.shop.svc.cluster.local", A, Reply::NoSuchName),
-            ("out", A, Reply::Alias("example.com".into())),
+            ("out", A, Reply::Alias(vec!["example.com".into()])),
+            ("out", Aaaa, Reply::Alias(vec!["example.com".into()])),
+            ("out", Cname, Reply::Records(vec![Record::Cname("example.com".into())])),
+            ("out", Srv, Reply::Records(vec![Record::Srv("example.com".into(), 0, None)])),
+            ("out", Other, nothing.clone()),
+            ("in", A, led("web", &["web.shop.svc.cluster.local"])),
+            ("twice", A, led("web", &["in.shop.svc.cluster.local", "web.shop.svc.cluster.local"])),
+            ("in", Aaaa, nothing.clone()),
+            ("nobody", A, nothing.clone()),
+            ("circle", A, nothing.clone()),
+            ("cluster.local.", Soa, Reply::Records(vec![Record::Soa])),
+            ("Cluster.Local", Ns, Reply::Records(vec![Record::Ns(SERVER, Some([127, 9, 255, 53].into()))])),
+            ("cluster.local", A, nothing.clone()),
+            ("web.shop.svc.cluster.local", Soa, nothing.clone()),
+            ("ns.dns.cluster.local", A, a(&["127.9.255.53"])),
+            ("ns.dns.cluster.local", Aaaa, nothing.clone()),
             ("_sql._tcp.web", Srv, srv(&[("web.shop.svc", 80, "127.9.128.7")])),
             (
                 "_sql._tcp.db",

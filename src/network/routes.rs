@@ -14,6 +14,9 @@ const SERVICES: &str = "services";
 /// What `appProtocol` says of those who speak HTTP/2 without TLS: Kubernetes' own word, and what Istio and others write for gRPC.
 const H2: [&str; 3] = ["kubernetes.io/h2c", "grpc", "h2c"];
 
+/// How long a client that comes no more is remembered, where a Service does not say it.
+const AFFINITY_SECONDS: u32 = 10_800;
+
 fn concerns(_world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         SERVICES => vec![row.key.clone()],
@@ -78,7 +81,9 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
     if text("internalTrafficPolicy") == "Local" {
         slices.iter_mut().for_each(|slice| keep_local(world, slice));
     }
-    let sticky = text("sessionAffinity") == "ClientIP";
+    let seconds = service.at(&["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"]).and_then(Value::as_u64);
+    let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(AFFINITY_SECONDS);
+    let sticky = (text("sessionAffinity") == "ClientIP").then_some(seconds);
     let port = |port: &Value| {
         let protocol = port["protocol"].as_str().unwrap_or("TCP").into();
         let name: Str = port["name"].as_str().unwrap_or_default().into();

@@ -51,7 +51,7 @@ pub async fn serve<F>(
     let meet = |client, from| {
         let (places, failed) = (places(from), failed.clone());
         spawn_local(async move {
-            if let Err(why) = carry(client, places.await).await {
+            if let Err(why) = carry(client, places.await, drop).await {
                 failed(&why);
             }
         });
@@ -70,12 +70,18 @@ pub async fn accept(listener: TcpListener, mut meet: impl FnMut(TcpStream, Socke
     }
 }
 
-/// Carries a connection until it is over. A client for whom nobody is there is hung up on.
-pub async fn carry(mut client: TcpStream, places: Vec<SocketAddr>) -> Result<(), String> {
+/// Carries a connection until it is over. A client for whom nobody is there is hung up on;
+/// `met` is told who is.
+pub async fn carry(
+    mut client: TcpStream,
+    places: Vec<SocketAddr>,
+    met: impl FnOnce(SocketAddr),
+) -> Result<(), String> {
     let mut why = "nobody is there".to_owned();
     for place in places {
         match connect(place).await {
             Ok(mut server) => {
+                met(place);
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 let _ = both_ways(&mut client, &mut server).await;
                 return Ok(());

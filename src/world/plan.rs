@@ -309,8 +309,8 @@ pub struct RoutePort {
     /// Whether a pod behind it answers at the Service's own addresses by itself, being on the machine's network at the same port.
     #[serde(default)]
     pub is_open: bool,
-    /// Whether a client comes to the same endpoint each time (`sessionAffinity: ClientIP`).
-    pub sticky: bool,
+    /// For how many seconds after a connection its client comes to the same endpoint (`sessionAffinity: ClientIP`); none for not at all.
+    pub sticky: Option<u32>,
     /// Whether its endpoints speak HTTP/2 from the first byte on (`appProtocol: kubernetes.io/h2c`, KEP-3726).
     #[serde(default)]
     pub is_h2: bool,

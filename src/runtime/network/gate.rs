@@ -1,6 +1,6 @@
 //! How the end of a filter comes from the child that installs it to the shim that serves it.
 
-use super::{Guard, filter, notice};
+use super::{Affinity, Guard, filter, notice};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::rc::Rc;
 use std::process::{Command, ExitCode, Stdio};
 
 /// A way from a child to its parent.
@@ -59,8 +60,8 @@ impl Gate {
         let _ = sendmsg(&self.theirs, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::NOSIGNAL);
     }
 
-    /// In the parent, once the child runs its program: the guard of a pod of this address, in a cluster with this folder. None when there is no filter.
-    pub fn guard(self, own: Ipv4Addr, state: &Path) -> Option<Guard> {
+    /// In the parent, once the child runs its program: the guard of a pod of this address, in a cluster with this folder; `affinity` is the pod's. None when there is no filter.
+    pub fn guard(self, own: Ipv4Addr, state: &Path, affinity: Rc<Affinity>) -> Option<Guard> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
@@ -69,6 +70,6 @@ impl Gate {
             RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
             _ => None,
         })?;
-        Some(Guard::new(listener, own, state))
+        Some(Guard::new(listener, own, state, affinity))
     }
 }

@@ -12,6 +12,7 @@
 //! Never: asks the control plane anything. Start reading at [`Guard::serve`].
 
 mod act;
+mod affinity;
 mod address;
 mod decide;
 mod filter;
@@ -27,6 +28,7 @@ pub mod routes;
 pub mod scribe;
 mod tables;
 
+pub use affinity::Affinity;
 pub use decide::is_pod;
 pub use gate::Gate;
 pub use resolver::found as resolver_of;
@@ -38,6 +40,7 @@ use crate::world::policy::Denial;
 use act::{Outcome, Socket};
 use decide::{Call, Decision};
 use notice::{Callers, Notice};
+use routes::Choice;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -45,6 +48,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tables::Tables;
 
@@ -61,6 +65,8 @@ pub struct Guard {
     own: Ipv4Addr,
     tables: Tables,
     callers: Callers,
+    /// Where Services keep the pod.
+    affinity: Rc<Affinity>,
     /// How many choices were made, and what makes a chance of that.
     choices: u64,
     chance: RandomState,
@@ -75,11 +81,11 @@ pub struct Guard {
 
 impl Guard {
     /// Takes the end of a filter that a child has installed.
-    fn new(listener: OwnedFd, own: Ipv4Addr, state: &Path) -> Guard {
+    fn new(listener: OwnedFd, own: Ipv4Addr, state: &Path, affinity: Rc<Affinity>) -> Guard {
         notice::hurry(&listener);
         let (tables, callers, chance) = (Tables::of(state), Callers::default(), RandomState::new());
         let (open, said) = (HashMap::new(), HashMap::new());
-        Guard { listener, own, tables, callers, choices: 0, chance, open, denied: None, unbound: None, said }
+        Guard { listener, own, tables, callers, affinity, choices: 0, chance, open, denied: None, unbound: None, said }
     }
 
     /// To wait on.
@@ -199,12 +205,12 @@ impl Guard {
 
     /// To an endpoint of a Service.
     fn service(&mut self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
-        let endpoints = self.endpoints(&to.ip().to_string(), to.port(), socket.is_stream);
-        if !socket.is_stream && self.may_reach(&endpoints) && self.is_open(to) {
+        let choice = self.choose(&to.ip().to_string(), to.port(), socket.is_stream);
+        if !socket.is_stream && self.may_reach(&choice.endpoints) && self.is_open(to) {
             // The answer comes from where the question went: some programs believe no other.
             return self.as_asked(notice, socket, to);
         }
-        self.route(notice, socket, endpoints)
+        self.route(notice, socket, choice)
     }
 
     /// To who answers names.
@@ -212,7 +218,7 @@ impl Guard {
         if !socket.is_stream && decide::is_resolver(&asked, self.own) && self.is_open(asked) {
             return self.as_asked(notice, socket, asked);
         }
-        let servers = self.endpoints(routes::DNS, routes::DNS_PORT, socket.is_stream);
+        let servers = self.choose(routes::DNS, routes::DNS_PORT, socket.is_stream).endpoints;
         // Without a control plane the machine's own resolver answers. Names may be asked for whatever policies say: the
         // resolver is the cluster's own, and nobody's pod.
         match servers.into_iter().find(|server| self.is_open(*server)) {
@@ -237,11 +243,11 @@ impl Guard {
     }
 
     /// The endpoints of a Service's port, in the order in which to try them.
-    fn endpoints(&mut self, service: &str, port: u16, is_stream: bool) -> Vec<SocketAddrV4> {
+    fn choose(&mut self, service: &str, port: u16, is_stream: bool) -> Choice {
         self.choices += 1;
         let chance = self.chance.hash_one(self.choices);
         let text = self.tables.text(routes::FOLDER, service.to_owned()).unwrap_or_default();
-        routes::choose(&text, port, is_stream, self.own, chance)
+        routes::choose(&text, port, is_stream, self.own, chance).preferred(&self.affinity)
     }
 
     /// Whether the gateway takes datagrams there. Once found that is believed for a moment: to look takes longer than all the rest.
@@ -270,15 +276,19 @@ impl Guard {
     }
 
     /// To one of these endpoints; the next one when that has just gone.
-    fn route(&mut self, notice: &Notice, socket: &Socket, endpoints: Vec<SocketAddrV4>) -> Outcome {
-        let mut last = Some(Err(Errno::CONNREFUSED));
-        for endpoint in endpoints {
-            last = self.reach(notice, socket, self.own, endpoint);
-            if !matches!(last, Some(Err(Errno::CONNREFUSED))) {
-                break;
+    fn route(&mut self, notice: &Notice, socket: &Socket, choice: Choice) -> Outcome {
+        for at in 0..choice.endpoints.len() {
+            let endpoint = choice.endpoints[at];
+            let reached = self.reach(notice, socket, self.own, endpoint);
+            if matches!(reached, Some(Err(Errno::CONNREFUSED))) {
+                continue;
             }
+            if matches!(reached, None | Some(Ok(_) | Err(Errno::INPROGRESS))) {
+                choice.taken(&self.affinity, endpoint);
+            }
+            return reached;
         }
-        last
+        Some(Err(Errno::CONNREFUSED))
     }
 
     fn reach(&mut self, notice: &Notice, socket: &Socket, from: Ipv4Addr, to: SocketAddrV4) -> Outcome {

@@ -1,11 +1,13 @@
 //! Where Services lead, as files that shims read at the moment of a connection: one for each Service address, replaced as a whole.
 //! They outlive the control plane. A line is a port: `tcp 80 any 127.9.1.4:8080 127.9.1.5:8080`; the third word is `same` when a
-//! client is to come to the same endpoint each time. A node port has a line of its own, `tcp-node 30080 any ...`: it leads on while the
-//! Service's port becomes another.
+//! client is to come to the same endpoint again, and the next one tells for how many seconds, and what the port is called:
+//! `10800@127.9.128.7/http`. A node port has a line of its own, `tcp-node 30080 any ...`: it leads on while the Service's port becomes
+//! another.
 
+use super::affinity::{Affinity, Session};
 use super::tables;
 use crate::object::Str;
-use crate::world::plan::Route;
+use crate::world::plan::{Route, RoutePort};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -14,6 +16,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
+use std::time::Duration;
 
 /// The folder of routes in a cluster's folder.
 pub const FOLDER: &str = "routes";
@@ -78,7 +81,11 @@ pub fn write(state: &Path, route: &Route) -> io::Result<()> {
 fn text(route: &Route) -> String {
     let mut text = String::new();
     for port in &route.ports {
-        let (protocol, how) = (port.protocol.to_lowercase(), if port.sticky { "same" } else { "any" });
+        let protocol = port.protocol.to_lowercase();
+        let how = match port.sticky {
+            Some(seconds) => format!("same {seconds}@{}", called(route, port)),
+            None => "any".to_owned(),
+        };
         let mut line = |kind: &str, number: u16| {
             let _ = write!(text, "{protocol}{kind} {number} {how}");
             for endpoint in &port.endpoints {
@@ -92,10 +99,47 @@ fn text(route: &Route) -> String {
     text
 }
 
-/// The endpoints of a Service's port, in the order in which to try them; none when there are none.
-pub fn endpoints(folder: &Path, service: &str, port: u16, stream: bool, client: Ipv4Addr) -> Vec<SocketAddrV4> {
-    let text = fs::read_to_string(folder.join(service)).unwrap_or_default();
-    choose(&text, port, stream, client, chance())
+/// What a port is called among all ports of the cluster, whatever its number.
+fn called(route: &Route, port: &RoutePort) -> String {
+    format!("{}/{}", route.address, port.name)
+}
+
+/// Where a client is led.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The endpoints in the order in which to try them; none when there are none.
+    pub endpoints: Vec<SocketAddrV4>,
+    /// Where the Service keeps its clients: what is to be noted of this one, once it is there.
+    session: Option<Session>,
+}
+
+impl Choice {
+    /// One of these endpoints by chance; the rest follow.
+    pub fn among(mut endpoints: Vec<SocketAddrV4>, chance: u64) -> Choice {
+        if !endpoints.is_empty() {
+            let first = (chance % endpoints.len() as u64) as usize;
+            endpoints.rotate_left(first);
+        }
+        Choice { endpoints, session: None }
+    }
+
+    /// For a client of a port of a Service, which may want to keep it.
+    pub fn of_port(route: &Route, port: &RoutePort, endpoints: Vec<SocketAddrV4>, client: Ipv4Addr) -> Choice {
+        let lasts = |seconds: u32| Duration::from_secs(seconds.into());
+        let session = |seconds| Session { client, port: called(route, port), lasts: lasts(seconds) };
+        Choice { session: port.sticky.map(session), ..Choice::among(endpoints, chance()) }
+    }
+
+    /// First where this client was led before, if its Service keeps it there.
+    pub fn preferred(mut self, affinity: &Affinity) -> Choice {
+        self.session.iter().for_each(|session| affinity.prefer(session, &mut self.endpoints));
+        self
+    }
+
+    /// The client was led there.
+    pub fn taken(self, affinity: &Affinity, to: SocketAddrV4) {
+        self.session.into_iter().for_each(|session| affinity.note(session, to));
+    }
 }
 
 thread_local! {
@@ -111,45 +155,30 @@ pub fn chance() -> u64 {
     })
 }
 
-/// The same from what the file of a Service says.
-pub fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
+/// Where a client of a Service's port is led, by what the file of the Service says.
+pub fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Choice {
     among(text, if stream { "tcp" } else { "udp" }, port, client, chance)
 }
 
 /// The same for a node port.
-pub fn choose_for_node(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
+pub fn choose_for_node(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Choice {
     among(text, if stream { "tcp-node" } else { "udp-node" }, port, client, chance)
 }
 
 /// The endpoints in the line that begins with these two words.
-fn among(text: &str, kind: &str, port: u16, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
+fn among(text: &str, kind: &str, port: u16, client: Ipv4Addr, chance: u64) -> Choice {
     let mut lines = text.lines().map(|line| line.split(' '));
     let line = lines.find_map(|mut words| {
         let is_it = words.next() == Some(kind) && words.next().and_then(|number| number.parse().ok()) == Some(port);
         is_it.then_some(words)
     });
-    let Some(mut words) = line else { return Vec::new() };
-    let sticky = words.next() == Some("same");
-    in_order(words.filter_map(|endpoint| endpoint.parse().ok()).collect(), sticky, client, chance)
-}
-
-/// Endpoints in the order in which a client is to try them.
-pub fn in_order(mut found: Vec<SocketAddrV4>, sticky: bool, client: Ipv4Addr, chance: u64) -> Vec<SocketAddrV4> {
-    if sticky {
-        // The endpoint that likes this client best: it stays the same while it is there, whichever others come and go.
-        found.sort_by_key(|endpoint| std::cmp::Reverse(liking(client, *endpoint)));
-    } else if !found.is_empty() {
-        let first = (chance % found.len() as u64) as usize;
-        found.rotate_left(first);
-    }
-    found
-}
-
-/// FNV-1a over both addresses.
-fn liking(client: Ipv4Addr, endpoint: SocketAddrV4) -> u64 {
-    let port = endpoint.port().to_ne_bytes();
-    let bytes = client.octets().into_iter().chain(endpoint.ip().octets()).chain(port);
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    let Some(mut words) = line else { return Choice::default() };
+    let is_kept = words.next() == Some("same");
+    let session = is_kept.then(|| words.next()?.split_once('@')).flatten().and_then(|(seconds, name)| {
+        Some(Session { client, port: name.to_owned(), lasts: Duration::from_secs(seconds.parse().ok()?) })
+    });
+    let endpoints = words.filter_map(|endpoint| endpoint.parse().ok()).collect();
+    Choice { session, ..Choice::among(endpoints, chance) }
 }
 
 #[cfg(test)]
@@ -158,11 +187,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     const TEXT: &str =
-        "tcp 80 any 127.9.1.4:8080 127.9.1.5:8080 127.9.1.6:8080\nudp 53 same 127.9.1.7:53 127.9.1.8:53\ntcp 81 any\n";
+        "tcp 80 any 127.9.1.4:8080 127.9.1.5:8080 127.9.1.6:8080\nudp 53 any 127.9.1.7:53 127.9.1.8:53\ntcp 81 any\n";
 
     fn at(port: u16, stream: bool, client: u8, chance: u64) -> Vec<String> {
         let found = choose(TEXT, port, stream, Ipv4Addr::new(127, 9, 1, client), chance);
-        found.iter().map(ToString::to_string).collect()
+        found.endpoints.iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -179,30 +208,54 @@ mod tests {
     fn a_node_port_leads_on_while_the_port_becomes_another() {
         let node_port = |port: u16| {
             let (name, protocol, endpoints) = ("".into(), "TCP".into(), vec!["127.9.1.4:8080".into()]);
-            let port = crate::world::plan::RoutePort {
+            let port = RoutePort {
                 name,
                 protocol,
                 port,
                 node_port: Some(30_080),
                 is_open: false,
-                sticky: false,
+                sticky: None,
                 is_h2: false,
                 endpoints,
             };
             let text = text(&Route { ports: vec![port], ..Route::default() });
-            choose_for_node(&text, 30_080, true, Ipv4Addr::LOCALHOST, 0)
+            choose_for_node(&text, 30_080, true, Ipv4Addr::LOCALHOST, 0).endpoints
         };
         assert_eq!(node_port(80), ["127.9.1.4:8080".parse().unwrap()]);
         assert_eq!(node_port(80), node_port(81));
         assert_eq!(at(80, true, 1, 0).len(), 3);
-        assert_eq!(choose_for_node(TEXT, 80, true, Ipv4Addr::LOCALHOST, 0), [], "it is no node port");
+        assert_eq!(choose_for_node(TEXT, 80, true, Ipv4Addr::LOCALHOST, 0).endpoints, [], "it is no node port");
     }
 
     #[test]
-    fn a_client_comes_to_the_same_endpoint() {
-        let firsts: BTreeSet<String> = (0..9).map(|chance| at(53, false, 1, chance)[0].clone()).collect();
-        assert_eq!(firsts.len(), 1);
-        let all: BTreeSet<String> = (0..20).map(|client| at(53, false, client, 0)[0].clone()).collect();
-        assert_eq!(all.len(), 2, "not all clients to one");
+    fn a_client_comes_to_the_same_endpoint_by_each_address() {
+        let port = |name: &str, sticky| RoutePort {
+            name: name.into(),
+            protocol: "TCP".into(),
+            port: 80,
+            node_port: Some(30_080),
+            is_open: false,
+            sticky,
+            is_h2: false,
+            endpoints: vec!["127.9.1.4:8080".into(), "127.9.1.5:8080".into(), "127.9.1.6:8080".into()],
+        };
+        let route = |sticky| Route { address: "127.9.128.7".into(), ports: vec![port("http", sticky)], ..Route::default() };
+        let (text, affinity) = (text(&route(Some(60))), Affinity::default());
+        assert!(text.starts_with("tcp 80 same 60@127.9.128.7/http 127.9.1.4:8080 "), "{text}");
+        let first = choose(&text, 80, true, Ipv4Addr::LOCALHOST, 2).preferred(&affinity);
+        let to = first.endpoints[0];
+        assert_eq!(to, "127.9.1.6:8080".parse().unwrap(), "by chance");
+        first.taken(&affinity, to);
+        for chance in 0..3 {
+            let service = choose(&text, 80, true, Ipv4Addr::LOCALHOST, chance).preferred(&affinity);
+            let node = choose_for_node(&text, 30_080, true, Ipv4Addr::LOCALHOST, chance).preferred(&affinity);
+            let ports = &route(Some(60));
+            let all = service.endpoints.clone();
+            let ingress = Choice::of_port(ports, &ports.ports[0], all, Ipv4Addr::LOCALHOST).preferred(&affinity);
+            let firsts = [service, node, ingress].map(|choice| choice.endpoints[0]);
+            assert_eq!(firsts, [to; 3]);
+        }
+        let free = self::text(&route(None));
+        assert_eq!(choose(&free, 80, true, Ipv4Addr::LOCALHOST, 0).preferred(&affinity).endpoints[0].ip().octets()[3], 4);
     }
 }

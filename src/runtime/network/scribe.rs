@@ -134,7 +134,7 @@ mod tests {
             port: 80,
             node_port: None,
             is_open: false,
-            sticky: false,
+            sticky: None,
             is_h2: false,
             endpoints: vec!["127.9.1.4:8080".into()],
         };

@@ -22,7 +22,7 @@ mod requests;
 mod successor;
 mod tree;
 
-use super::network::Guard;
+use super::network::{Affinity, Guard};
 use super::process::{self, Identity};
 use super::view::ground::Place;
 use super::wire::{Answer, Container, End, Launch, Record, State};
@@ -46,6 +46,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -110,6 +111,8 @@ struct Shim {
     attached: Vec<Attached>,
     /// What its programs ask of the pod's network comes in here.
     guards: Vec<Guard>,
+    /// Where Services keep the pod, whichever of its containers asks.
+    affinity: Rc<Affinity>,
     /// Connections that policies denied, and when that was last told.
     denied: HashMap<Denial, Instant>,
     clients: Vec<Client>,
@@ -165,6 +168,7 @@ impl Shim {
             execs: Vec::new(),
             attached: Vec::new(),
             guards: Vec::new(),
+            affinity: Rc::default(),
             denied: HashMap::new(),
             clients: vec![Client::new(0, leader)],
             signals,

@@ -221,7 +221,8 @@ impl Shim {
 
     fn keep_guard(&mut self, gate: Option<Gate>) {
         let state = self.pod.ancestors().nth(2).unwrap_or(Path::new("/"));
-        let guard = self.address().zip(gate).and_then(|(own, gate)| gate.guard(own, state));
+        let affinity = self.affinity.clone();
+        let guard = self.address().zip(gate).and_then(|(own, gate)| gate.guard(own, state, affinity));
         self.guards.extend(guard);
     }
 

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -206,7 +206,8 @@ struct Gateway {
     leader: Option<Leader>,
     outbox: Arc<Mutex<Outbox>>,
     directory: resolver::Shared,
-    resolvers: Vec<UdpSocket>,
+    /// Whether names are answered.
+    answers: bool,
     /// The lock on the cluster's addresses; none when another cluster has them.
     claim: Option<TcpListener>,
     proxy: proxy::Teller,
@@ -237,7 +238,7 @@ impl Gateway {
             leader: None,
             outbox,
             directory: resolver::Shared::default(),
-            resolvers: Vec::new(),
+            answers: false,
             claim: None,
             proxy: proxy::start(state, Box::new(tell))?,
             outside: Vec::new(),
@@ -350,10 +351,10 @@ impl Gateway {
             Order::Pod(address, namespace) => {
                 self.directory.lock().unwrap_or_else(PoisonError::into_inner).pod(address, namespace);
             }
-            Order::Answer(network) if self.resolvers.is_empty() => {
+            Order::Answer(network) if !self.answers => {
                 self.claim = claim(network).ok();
                 locked(&self.outbox).tell(News::Shared((self.claim.is_none()).then_some(network)));
-                self.resolvers = resolver::start(&self.state, network, &self.directory);
+                self.answers = resolver::start(&self.state, network, &self.directory).is_ok();
             }
             Order::Answer(_) => {}
             Order::Ask(key) => drop(self.proxy.send(proxy::Word::Ask(key))),

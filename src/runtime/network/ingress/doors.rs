@@ -102,7 +102,7 @@ impl Doors {
             port,
             node_port: None,
             is_open: false,
-            sticky: false,
+            sticky: None,
             is_h2: false,
             endpoints: vec![format!("{address}:{}", door.port).into()],
         };

@@ -2,13 +2,15 @@
 //!
 //! Knows: what each Ingress lets in and where each Service leads, as they were last ordered ([`Known`]); the rest is the matter of
 //! [`doors`] (listening), [`tls`] (certificates), [`forward`] (one request) and [`pool`] (connections to endpoints).
-//! Never: reads an object, or remembers an endpoint from one request to the next. Start reading at [`Proxy::admit`].
+//! Never: reads an object, or remembers an endpoint from one request to the next, but where a Service keeps its clients. Start reading at [`Proxy::admit`].
 
 mod doors;
 mod forward;
 mod pool;
 mod tls;
 
+use super::affinity::Affinity;
+use super::routes::Choice;
 use super::{hands, routes};
 use crate::network::ingress::table::{Found, Table};
 use crate::object::{Key, Resource};
@@ -50,6 +52,7 @@ struct Known {
     entrances: HashMap<Key, Arc<Entrance>>,
     table: Arc<Table>,
     certificates: tls::Certificates,
+    affinity: Affinity,
 }
 
 /// Where a Service leads.
@@ -193,10 +196,13 @@ impl Known {
             IpAddr::V4(client) => client,
             IpAddr::V6(_) => Ipv4Addr::LOCALHOST,
         };
-        match routes::in_order(places.clone(), port.sticky, client, routes::chance()) {
-            endpoints if endpoints.is_empty() => Way::Nobody(format!("Service {name:?} has no ready endpoint")),
-            endpoints => Way::Endpoints(endpoints, port.is_h2),
-        }
+        let choice = Choice::of_port(route, port, places.clone(), client).preferred(&self.affinity);
+        let endpoints = choice.endpoints.clone();
+        let Some(first) = endpoints.first() else {
+            return Way::Nobody(format!("Service {name:?} has no ready endpoint"));
+        };
+        choice.taken(&self.affinity, *first);
+        Way::Endpoints(endpoints, port.is_h2)
     }
 }
 
@@ -239,7 +245,7 @@ mod tests {
                 port,
                 node_port: None,
                 is_open: false,
-                sticky: false,
+                sticky: None,
                 is_h2: false,
                 endpoints,
             };

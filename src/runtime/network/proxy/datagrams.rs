@@ -1,11 +1,14 @@
 //! Datagrams, there and back: each client has a socket of its own to the endpoint that it was led to, and the answers leave from
 //! where the client has sent to.
 
+use super::super::affinity::Affinity;
+use super::super::routes::Choice;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
@@ -38,16 +41,17 @@ impl Drop for Table {
 }
 
 /// Serves a socket until its task is aborted. Give it to a `LocalSet`.
-pub async fn serve(socket: UdpSocket, places: impl Fn(SocketAddr) -> Vec<SocketAddrV4>) {
+pub async fn serve(socket: UdpSocket, places: impl Fn(SocketAddr) -> Choice, affinity: Arc<Affinity>) {
     let (door, table) = (Rc::new(socket), Table(Sessions::default()));
     let mut bytes = vec![0; LONGEST];
     loop {
         let Ok((length, client)) = door.recv_from(&mut bytes).await else { continue };
-        let places = places(client);
-        let known = table.0.borrow().get(&client).filter(|session| places.contains(&session.to)).map(Session::touch);
+        let choice = places(client);
+        let is_there = |session: &&Session| choice.endpoints.contains(&session.to);
+        let known = table.0.borrow().get(&client).filter(is_there).map(Session::touch);
         let socket = match known {
             Some(socket) => Some(socket),
-            None => begin(&door, &table.0, client, &places).await.ok(),
+            None => begin(&door, &table.0, client, choice, &affinity).await.ok(),
         };
         if let Some(socket) = socket {
             let _ = socket.send(&bytes[..length]).await;
@@ -67,9 +71,10 @@ async fn begin(
     door: &Rc<UdpSocket>,
     table: &Sessions,
     client: SocketAddr,
-    places: &[SocketAddrV4],
+    choice: Choice,
+    affinity: &Affinity,
 ) -> io::Result<Rc<UdpSocket>> {
-    let to = *places.first().ok_or(io::ErrorKind::ConnectionRefused)?;
+    let to = *choice.endpoints.first().ok_or(io::ErrorKind::ConnectionRefused)?;
     if table.borrow().len() >= CLIENTS && !table.borrow().contains_key(&client) {
         return Err(io::ErrorKind::QuotaExceeded.into());
     }
@@ -80,6 +85,7 @@ async fn begin(
     };
     let socket = Rc::new(UdpSocket::bind((from, 0)).await?);
     socket.connect(to).await?;
+    choice.taken(affinity, to);
     let used = Rc::new(Cell::new(Instant::now()));
     let task =
         spawn_local(answer(Rc::downgrade(door), table.clone(), client, socket.clone(), used.clone())).abort_handle();

@@ -10,7 +10,8 @@ pub mod outside;
 
 use super::super::{ports, relay};
 use super::hands::Hands;
-use super::routes;
+use super::affinity::Affinity;
+use super::routes::{self, Choice};
 use super::tables::Tables;
 use crate::object::{Key, cause};
 use crate::world::entrance::{Blocked, HostPort};
@@ -21,6 +22,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -50,8 +52,7 @@ pub fn start(state: &Path, tell: Tell) -> io::Result<Teller> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let state = state.to_owned();
     let run = move || {
-        let hands = Rc::new(RefCell::new(Hands::new("proxy")));
-        LocalSet::new().block_on(&runtime, listen(told, Means { tables: Rc::new(Tables::of(&state)), hands }, tell));
+        LocalSet::new().block_on(&runtime, listen(told, Means::new(&state), tell));
     };
     std::thread::Builder::new().name("proxy".into()).spawn(run)?;
     Ok(teller)
@@ -63,6 +64,15 @@ struct Means {
     tables: Rc<Tables>,
     /// Who carries.
     hands: Rc<RefCell<Hands>>,
+    /// Where Services keep their clients.
+    affinity: Arc<Affinity>,
+}
+
+impl Means {
+    fn new(state: &Path) -> Means {
+        let hands = Rc::new(RefCell::new(Hands::new("proxy")));
+        Means { tables: Rc::new(Tables::of(state)), hands, affinity: Arc::default() }
+    }
 }
 
 /// One place where the proxy listens.
@@ -231,16 +241,22 @@ impl Doors {
 impl Place {
     async fn open(&self, to: To, means: &Means) -> io::Result<Open> {
         let to = Rc::new(Cell::new(to));
-        let places = self.places(to.clone(), means.tables.clone());
+        let affinity = means.affinity.clone();
+        let places = self.places(to.clone(), means.tables.clone(), affinity.clone());
         let task = if self.is_udp {
             let socket = UdpSocket::bind(self.at).await?;
-            spawn_local(datagrams::serve(socket, places))
+            spawn_local(datagrams::serve(socket, places, affinity))
         } else {
             let listener = TcpListener::bind(self.at).await?;
             let hands = means.hands.clone();
             let meet = move |client: TcpStream, from: SocketAddr| {
-                let places = places(from).into_iter().map(SocketAddr::V4).collect();
-                hands.borrow_mut().give(client, |client| async { drop(relay::carry(client, places).await) });
+                let (choice, affinity) = (places(from), affinity.clone());
+                let places = choice.endpoints.iter().copied().map(SocketAddr::V4).collect();
+                let met = move |place| match place {
+                    SocketAddr::V4(place) => choice.taken(&affinity, place),
+                    SocketAddr::V6(_) => {}
+                };
+                hands.borrow_mut().give(client, |client| async { drop(relay::carry(client, places, met).await) });
             };
             spawn_local(relay::accept(listener, meet))
         };
@@ -248,21 +264,26 @@ impl Place {
     }
 
     /// Where a client is led, best first: read at this moment, as the pods' own connections are led.
-    fn places(&self, to: Rc<Cell<To>>, tables: Rc<Tables>) -> impl Fn(SocketAddr) -> Vec<SocketAddrV4> + use<> {
+    fn places(
+        &self,
+        to: Rc<Cell<To>>,
+        tables: Rc<Tables>,
+        affinity: Arc<Affinity>,
+    ) -> impl Fn(SocketAddr) -> Choice + use<> {
         let is_tcp = !self.is_udp;
         let text = move |service: Ipv4Addr| {
             tables.look();
             tables.text(routes::FOLDER, service.to_string()).unwrap_or_default()
         };
         move |client| match (to.get(), client.ip()) {
-            (To::Pod(place), _) => vec![place],
+            (To::Pod(place), _) => Choice::among(vec![place], 0),
             (To::Service(service, port), IpAddr::V4(client)) => {
-                routes::choose(&text(service), port, is_tcp, client, routes::chance())
+                routes::choose(&text(service), port, is_tcp, client, routes::chance()).preferred(&affinity)
             }
             (To::Node(service, port), IpAddr::V4(client)) => {
-                routes::choose_for_node(&text(service), port, is_tcp, client, routes::chance())
+                routes::choose_for_node(&text(service), port, is_tcp, client, routes::chance()).preferred(&affinity)
             }
-            (_, IpAddr::V6(_)) => Vec::new(),
+            (_, IpAddr::V6(_)) => Choice::default(),
         }
     }
 }

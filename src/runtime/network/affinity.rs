@@ -1,0 +1,100 @@
+//! `sessionAffinity: ClientIP`, as kube-proxy has it: a client that was led to an endpoint comes to it again while it is there, until it
+//! has not come for as long as the Service says. Endpoints that are added move nobody.
+//!
+//! Each process that leads clients remembers its own: a shim those of its pod, the gateway those of the rest of the machine.
+//! Never: knows who is ready. Start reading at [`Affinity::prefer`].
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Sessions that are remembered at most; beyond that the older half is forgotten.
+const MOST: usize = 16_384;
+
+/// A client of a port of a Service that keeps its clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// The client.
+    pub client: Ipv4Addr,
+    /// What the port is called among all ports, whichever of its addresses the client comes by.
+    pub port: String,
+    /// How long the client is remembered after it last came.
+    pub lasts: Duration,
+}
+
+/// Who was led where, and when.
+#[derive(Default)]
+pub struct Affinity(Mutex<Sessions>);
+
+type Sessions = HashMap<(Ipv4Addr, String), (SocketAddrV4, Instant)>;
+
+impl Affinity {
+    /// Puts the endpoint first that the client was led to, if it is among them.
+    pub fn prefer(&self, session: &Session, endpoints: &mut [SocketAddrV4]) {
+        let before = self.sessions().get(&(session.client, session.port.clone())).copied();
+        let valid = before.filter(|(_, since)| since.elapsed() < session.lasts);
+        if let Some(at) = valid.and_then(|(to, _)| endpoints.iter().position(|one| *one == to)) {
+            endpoints[..=at].rotate_right(1);
+        }
+    }
+
+    /// Notes that the client has come, and was led there.
+    pub fn note(&self, session: Session, to: SocketAddrV4) {
+        let mut sessions = self.sessions();
+        if sessions.len() >= MOST {
+            let mut times: Vec<Instant> = sessions.values().map(|(_, since)| *since).collect();
+            let (_, middle, _) = times.select_nth_unstable(MOST / 2);
+            sessions.retain(|_, (_, since)| *since > *middle);
+        }
+        sessions.insert((session.client, session.port), (to, Instant::now()));
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(client: u32, port: &str, seconds: u64) -> Session {
+        Session { client: Ipv4Addr::from(client), port: port.into(), lasts: Duration::from_secs(seconds) }
+    }
+
+    fn at(last: u8) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::new(127, 9, 1, last), 8080)
+    }
+
+    fn order(affinity: &Affinity, session: &Session, endpoints: &[u8]) -> Vec<u8> {
+        let mut endpoints: Vec<SocketAddrV4> = endpoints.iter().map(|last| at(*last)).collect();
+        affinity.prefer(session, &mut endpoints);
+        endpoints.iter().map(|one| one.ip().octets()[3]).collect()
+    }
+
+    #[test]
+    fn a_client_comes_to_where_it_was_led() {
+        let affinity = Affinity::default();
+        let web = session(1, "web", 100);
+        assert_eq!(order(&affinity, &web, &[4, 5, 6]), [4, 5, 6], "it was nowhere yet");
+        affinity.note(web.clone(), at(5));
+        assert_eq!(order(&affinity, &web, &[4, 5, 6]), [5, 4, 6]);
+        assert_eq!(order(&affinity, &web, &[9, 7, 4, 5, 6]), [5, 9, 7, 4, 6], "others move nobody");
+        assert_eq!(order(&affinity, &web, &[6, 4]), [6, 4], "it has gone");
+        assert_eq!(order(&affinity, &session(2, "web", 100), &[4, 5]), [4, 5], "another client");
+        assert_eq!(order(&affinity, &session(1, "sql", 100), &[4, 5]), [4, 5], "another port");
+        assert_eq!(order(&affinity, &session(1, "web", 0), &[4, 5]), [4, 5], "its time is over");
+        affinity.note(web.clone(), at(6));
+        assert_eq!(order(&affinity, &web, &[4, 5, 6]), [6, 4, 5]);
+    }
+
+    #[test]
+    fn only_so_many_are_remembered() {
+        let affinity = Affinity::default();
+        let count = MOST as u32 * 3;
+        (0..count).for_each(|client| affinity.note(session(client, "web", 100), at(5)));
+        assert!(affinity.sessions().len() <= MOST);
+        assert_eq!(order(&affinity, &session(count - 1, "web", 100), &[4, 5]), [5, 4], "the last one is");
+    }
+}

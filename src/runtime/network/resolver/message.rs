@@ -1,0 +1,438 @@
+//! Messages of the resolver: what is said to a question, as CoreDNS says it of the cluster's names, and as long as the client takes it.
+//!
+//! Never: touches a socket. Start reading at [`answer`].
+
+use super::super::routes;
+use super::{LONGEST, Shared};
+use crate::network::names::{Directory, Kind, Record, Reply, SERVER};
+use simple_dns::rdata::{A, CNAME, NS, OPT, PTR, RData, SOA, SRV, TXT};
+use simple_dns::{CLASS, Name, OPCODE, PacketFlag, QCLASS, QTYPE, Question, RCODE, ResourceRecord, TYPE};
+use simple_dns::{Packet, SimpleDnsError};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{MutexGuard, PoisonError};
+
+/// Seconds for which an answer holds: Services move.
+const HOLDS: u32 = 5;
+/// The longest datagram for a client that names no length (RFC 1035).
+const SHORT: usize = 512;
+/// The length of a message's head.
+const HEAD: usize = 12;
+/// The least that a record takes: a pointer to its name, and what every record has.
+const LEAST: usize = 12;
+
+/// What is said to a question.
+pub enum Said {
+    /// This.
+    Known(Vec<u8>),
+    /// The machine's resolver has to be asked.
+    Ask(Forward),
+}
+
+/// A question for the machine's resolver.
+pub struct Forward {
+    /// What the client asked, as it came.
+    pub asked: Vec<u8>,
+    /// Whether it asked on a connection.
+    pub is_stream: bool,
+    /// Names that stand for each other: the last is to be asked about instead; none to ask what the client did.
+    pub aliases: Vec<String>,
+}
+
+/// The directory, to look something up in.
+pub fn locked(directory: &Shared) -> MutexGuard<'_, Directory> {
+    directory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// None for what is no question.
+pub fn answer(bytes: &[u8], client: SocketAddr, directory: &Shared, is_stream: bool) -> Option<Said> {
+    // An answer is no question: to answer it might go on for ever.
+    if bytes.len() < HEAD || bytes[2] & 0x80 != 0 {
+        return None;
+    }
+    let Ok(packet) = Packet::parse(bytes) else { return Some(Said::Known(unreadable(bytes))) };
+    let limit = limit(&packet, is_stream);
+    let only = |code| reply(&packet, code, &[], limit).ok().map(Said::Known);
+    if packet.opcode() != OPCODE::StandardQuery {
+        return only(RCODE::NotImplemented);
+    }
+    if packet.opt().is_some_and(|opt| opt.version != 0) {
+        return only(RCODE::BADVERS);
+    }
+    let Some(question) = packet.questions.first() else { return only(RCODE::FormatError) };
+    if !matches!(question.qclass, QCLASS::CLASS(CLASS::IN) | QCLASS::ANY) {
+        return only(RCODE::Refused);
+    }
+    let IpAddr::V4(client) = client.ip() else { return None };
+    let forward = |aliases| Some(Said::Ask(Forward { asked: bytes.to_vec(), is_stream, aliases }));
+    let found = locked(directory).ask(&question.qname.to_string(), kind(question), client);
+    match found {
+        Reply::Elsewhere => forward(Vec::new()),
+        Reply::Alias(names) => forward(names),
+        Reply::NoSuchName => only(RCODE::NameError),
+        Reply::Records(mut records) => {
+            turn(&mut records, routes::chance());
+            reply(&packet, RCODE::NoError, &records, limit).ok().map(Said::Known)
+        }
+    }
+}
+
+fn kind(question: &Question) -> Kind {
+    match question.qtype {
+        QTYPE::TYPE(TYPE::A) => Kind::A,
+        QTYPE::TYPE(TYPE::AAAA) => Kind::Aaaa,
+        QTYPE::TYPE(TYPE::CNAME) => Kind::Cname,
+        QTYPE::TYPE(TYPE::SRV) => Kind::Srv,
+        QTYPE::TYPE(TYPE::PTR) => Kind::Ptr,
+        QTYPE::TYPE(TYPE::TXT) => Kind::Txt,
+        QTYPE::TYPE(TYPE::SOA) => Kind::Soa,
+        QTYPE::TYPE(TYPE::NS) => Kind::Ns,
+        _ => Kind::Other,
+    }
+}
+
+/// How long an answer may be: as long as the client says (RFC 6891), on a connection as long as any message.
+fn limit(asked: &Packet, is_stream: bool) -> usize {
+    match asked.opt() {
+        _ if is_stream => LONGEST,
+        Some(opt) => usize::from(opt.udp_packet_size).max(SHORT),
+        None => SHORT,
+    }
+}
+
+/// Each address has its turn to be the first, which most programs take (CoreDNS' `loadbalance`).
+fn turn(records: &mut [Record], chance: u64) {
+    let first = records.iter().position(|record| matches!(record, Record::A(_))).unwrap_or(records.len());
+    let addresses = &mut records[first..];
+    if !addresses.is_empty() {
+        addresses.rotate_left((chance % addresses.len() as u64) as usize);
+    }
+}
+
+/// A message as it stands on a connection.
+pub fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
+    [&length.to_be_bytes(), &message[..length.into()]].concat()
+}
+
+/// The answer to what is no message: of its head the number is what the client knows it by.
+fn unreadable(bytes: &[u8]) -> Vec<u8> {
+    let mut head = vec![0; HEAD];
+    head[..2].copy_from_slice(&bytes[..2]);
+    (head[2], head[3]) = (0x80 | bytes[2] & 0x79, RCODE::FormatError as u8);
+    head
+}
+
+/// The answer when the machine's resolver gave none: who stands for whom is known all the same (CoreDNS).
+pub fn failure(forward: &Forward) -> Option<Vec<u8>> {
+    match forward.aliases.is_empty() {
+        true => {
+            let asked = Packet::parse(&forward.asked).ok()?;
+            start_of_reply(&asked, RCODE::ServerFailure).build_bytes_vec().ok()
+        }
+        false => aliased(forward, None),
+    }
+}
+
+/// The question about the last of names that stand for each other.
+pub fn question_of_alias(forward: &Forward) -> Option<Vec<u8>> {
+    let asked = Packet::parse(&forward.asked).ok()?;
+    let first = asked.questions.first()?;
+    let mut query = Packet::new_query(asked.id());
+    query.set_flags(PacketFlag::RECURSION_DESIRED);
+    query.questions.push(Question::new(Name::new(forward.aliases.last()?).ok()?, first.qtype, first.qclass, false));
+    query.build_bytes_vec().ok()
+}
+
+/// The answer of names that stand for each other, with what another resolver said of the last. Whether it knows that one changes nothing about
+/// these: there is no error (CoreDNS).
+pub fn aliased(forward: &Forward, answered: Option<&[u8]>) -> Option<Vec<u8>> {
+    let asked = Packet::parse(&forward.asked).ok()?;
+    let answered = answered.and_then(|answered| Packet::parse(answered).ok());
+    let mut packet = start_of_reply(&asked, RCODE::NoError);
+    packet.set_flags(PacketFlag::AUTHORITATIVE_ANSWER);
+    let names: Vec<Record> = forward.aliases.iter().cloned().map(Record::Cname).collect();
+    fill(&mut packet, &asked, &names).ok()?;
+    if let Some(answered) = answered {
+        if answered.has_flags(PacketFlag::TRUNCATION) {
+            packet.set_flags(PacketFlag::TRUNCATION);
+        }
+        packet.answers.extend(answered.answers);
+    }
+    fitted(packet, limit(&asked, forward.is_stream)).ok()
+}
+
+fn reply(asked: &Packet, code: RCODE, records: &[Record], limit: usize) -> Result<Vec<u8>, SimpleDnsError> {
+    let mut packet = start_of_reply(asked, code);
+    if matches!(code, RCODE::NoError | RCODE::NameError) {
+        packet.set_flags(PacketFlag::AUTHORITATIVE_ANSWER);
+        fill(&mut packet, asked, records)?;
+        if records.is_empty() {
+            packet.name_servers.push(authority(asked)?);
+        }
+    }
+    fitted(packet, limit)
+}
+
+/// Writes down records, and beside them the addresses of those that they name.
+fn fill<'a>(packet: &mut Packet<'a>, asked: &Packet<'a>, records: &'a [Record]) -> Result<(), SimpleDnsError> {
+    let question = asked.questions.first().ok_or(SimpleDnsError::InsufficientData)?;
+    let mut owner = question.qname.clone();
+    let share = share(records.len());
+    for record in records {
+        let mut beside = |name: &Name<'a>, address: &Option<std::net::Ipv4Addr>| {
+            let record = |ip: &std::net::Ipv4Addr| {
+                ResourceRecord::new(name.clone(), CLASS::IN, HOLDS, RData::A(A { address: (*ip).into() }))
+            };
+            packet.additional_records.extend(address.iter().map(record));
+        };
+        let mut next = None;
+        let data = match record {
+            Record::A(address) => RData::A(A { address: (*address).into() }),
+            Record::Ptr(name) => RData::PTR(PTR(Name::new(name)?)),
+            Record::Txt(words) => RData::TXT(TXT::new().with_string(words)?),
+            Record::Srv(host, port, address) => {
+                let target = Name::new(host)?;
+                beside(&target, address);
+                RData::SRV(SRV { priority: 0, weight: share, port: *port, target })
+            }
+            Record::Cname(name) => {
+                let target = Name::new(name)?;
+                next = Some(target.clone());
+                RData::CNAME(CNAME(target))
+            }
+            Record::Soa => {
+                packet.answers.push(authority(asked)?);
+                continue;
+            }
+            Record::Ns(name, address) => {
+                let name = Name::new(name)?;
+                beside(&name, address);
+                RData::NS(NS(name))
+            }
+        };
+        packet.answers.push(ResourceRecord::new(owner.clone(), CLASS::IN, HOLDS, data));
+        owner = next.unwrap_or(owner);
+    }
+    Ok(())
+}
+
+/// What each of so many has of a hundred (CoreDNS).
+fn share(many: usize) -> u16 {
+    u16::try_from(100 / many.max(1)).unwrap_or_default().max(1)
+}
+
+/// Who says that there is nothing, and for how long that may be believed: without it a client asks again each time.
+fn authority(asked: &Packet) -> Result<ResourceRecord<'static>, SimpleDnsError> {
+    let name = asked.questions.first().map(|question| question.qname.to_string().to_ascii_lowercase());
+    let is_reverse = name.is_some_and(|name| name.ends_with("in-addr.arpa"));
+    let soa = SOA {
+        mname: Name::new(SERVER)?,
+        rname: Name::new("hostmaster.cluster.local")?,
+        serial: 1,
+        refresh: 7200,
+        retry: 1800,
+        expire: 86400,
+        minimum: HOLDS,
+    };
+    let zone = Name::new(if is_reverse { "in-addr.arpa" } else { "cluster.local" })?;
+    Ok(ResourceRecord::new(zone, CLASS::IN, HOLDS, RData::SOA(soa)))
+}
+
+fn start_of_reply<'a>(asked: &Packet<'a>, code: RCODE) -> Packet<'a> {
+    let mut packet = Packet::new_reply(asked.id());
+    *packet.opcode_mut() = asked.opcode();
+    packet.set_flags(PacketFlag::RECURSION_AVAILABLE);
+    if asked.has_flags(PacketFlag::RECURSION_DESIRED) {
+        packet.set_flags(PacketFlag::RECURSION_DESIRED);
+    }
+    *packet.rcode_mut() = code;
+    packet.questions.extend(asked.questions.first().cloned());
+    // Who speaks of EDNS is spoken to with it (RFC 6891).
+    let opt = |opt: &OPT| OPT { opt_codes: Vec::new(), udp_packet_size: opt.udp_packet_size, version: 0 };
+    *packet.opt_mut() = asked.opt().map(opt);
+    packet
+}
+
+/// A message of no more than so many bytes: what stands beside the answer is left out first, then as much of the answer as has to
+/// be, and the client is told to ask on a connection (RFC 2181, section 9).
+fn fitted(mut packet: Packet, limit: usize) -> Result<Vec<u8>, SimpleDnsError> {
+    let is_short = packet.answers.len() + packet.additional_records.len() <= limit / LEAST;
+    for is_bare in [false, true] {
+        if is_bare {
+            packet.additional_records.clear();
+        }
+        if is_short || packet.answers.len() <= limit / LEAST {
+            let bytes = packet.build_bytes_vec_compressed()?;
+            if bytes.len() <= limit {
+                return Ok(bytes);
+            }
+        }
+    }
+    packet.set_flags(PacketFlag::TRUNCATION);
+    let all = std::mem::take(&mut packet.answers);
+    let (mut low, mut high) = (0, all.len().min(limit / LEAST));
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        packet.answers = all[..middle].to_vec();
+        match packet.build_bytes_vec_compressed()?.len() <= limit {
+            true => low = middle,
+            false => high = middle - 1,
+        }
+    }
+    packet.answers = all[..low].to_vec();
+    packet.build_bytes_vec_compressed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn asked(name: &str, kind: TYPE) -> Packet<'_> {
+        let mut packet = Packet::new_query(7);
+        packet.questions.push(Question::new(Name::new(name).unwrap(), kind.into(), CLASS::IN.into(), false));
+        packet
+    }
+
+    fn with_size(mut packet: Packet, size: u16, version: u8) -> Packet {
+        *packet.opt_mut() = Some(OPT { opt_codes: Vec::new(), udp_packet_size: size, version });
+        packet
+    }
+
+    fn addresses(count: u32) -> Vec<Record> {
+        (1..=count).map(|number| Record::A(Ipv4Addr::from(0x7f09_0100 + number))).collect()
+    }
+
+    #[test]
+    fn hosts_share_a_hundred_and_come_with_their_addresses() {
+        let host = |number: u8| {
+            Record::Srv(format!("db-{number}.db.shop.svc.cluster.local"), 5432, Some([127, 9, 1, number].into()))
+        };
+        let question = asked("_sql._tcp.db.shop.svc.cluster.local", TYPE::SRV);
+        let bytes = reply(&question, RCODE::NoError, &[host(0), host(1), host(2)], 512).unwrap();
+        let said = Packet::parse(&bytes).unwrap();
+        let weights = said.answers.iter().map(|record| match &record.rdata {
+            RData::SRV(srv) => srv.weight,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(weights.collect::<Vec<_>>(), [33, 33, 33]);
+        assert_eq!((said.additional_records.len(), said.name_servers.len()), (3, 0));
+        assert_eq!((share(0), share(1), share(1000)), (100, 100, 1));
+        // The addresses of hosts are left out before a host is.
+        let bytes = reply(&question, RCODE::NoError, &[host(0), host(1), host(2)], 250).unwrap();
+        let said = Packet::parse(&bytes).unwrap();
+        assert_eq!((said.answers.len(), said.additional_records.len()), (3, 0));
+        assert!(!said.has_flags(PacketFlag::TRUNCATION));
+    }
+
+    #[test]
+    fn nothing_is_said_by_whoever_knows_and_may_be_remembered() {
+        for code in [RCODE::NameError, RCODE::NoError] {
+            let bytes = reply(&asked("no.shop.svc.cluster.local", TYPE::A), code, &[], 512).unwrap();
+            let said = Packet::parse(&bytes).unwrap();
+            assert_eq!((said.rcode(), said.answers.len()), (code, 0));
+            assert!(said.has_flags(PacketFlag::AUTHORITATIVE_ANSWER));
+            assert!(matches!(&said.name_servers[..], [ResourceRecord { rdata: RData::SOA(_), .. }]), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_as_long_as_its_client_takes_it() {
+        let plain = || asked("db.shop.svc.cluster.local", TYPE::A);
+        let records = addresses(1000);
+        let table = [
+            (plain(), false, 512),
+            (with_size(plain(), 100, 0), false, 512),
+            (with_size(plain(), 1232, 0), false, 1232),
+            (with_size(plain(), 65_535, 0), false, 65_535),
+            (plain(), true, 65_535),
+        ];
+        for (question, is_stream, expected) in table {
+            let limit = limit(&question, is_stream);
+            assert_eq!(limit, expected);
+            let bytes = reply(&question, RCODE::NoError, &records, limit).unwrap();
+            let said = Packet::parse(&bytes).unwrap();
+            assert!(bytes.len() <= limit && bytes.len() + 16 > limit.min(16_000), "{} of {limit}", bytes.len());
+            let is_whole = limit > 16_100;
+            assert_eq!(said.has_flags(PacketFlag::TRUNCATION), !is_whole);
+            assert_eq!(said.answers.len() == 1000, is_whole);
+            let size = |packet: &Packet| packet.opt().map(|opt| opt.udp_packet_size);
+            assert_eq!(size(&said), size(&question), "the client's own word comes back");
+        }
+        let bytes = reply(&plain(), RCODE::NoError, &addresses(5000), LONGEST).unwrap();
+        let said = Packet::parse(&bytes).unwrap();
+        assert!(said.has_flags(PacketFlag::TRUNCATION) && said.answers.len() > 4000, "{}", said.answers.len());
+    }
+
+    #[test]
+    fn what_is_no_question_of_ours_is_refused() {
+        let shared = Shared::default();
+        let code = |bytes: &[u8]| {
+            let client = (Ipv4Addr::LOCALHOST, 5353).into();
+            match answer(bytes, client, &shared, false) {
+                Some(Said::Known(reply)) => Some(Packet::parse(&reply).unwrap().rcode()),
+                Some(Said::Ask(_)) => Some(RCODE::NoError),
+                None => None,
+            }
+        };
+        let query = |packet: Packet| packet.build_bytes_vec().unwrap();
+        let mut chaos = asked("version.bind", TYPE::TXT);
+        chaos.questions[0].qclass = CLASS::CH.into();
+        let mut other = asked("cluster.local", TYPE::A);
+        *other.opcode_mut() = OPCODE::ServerStatusRequest;
+        let mut torn = query(asked("web.shop.svc.cluster.local", TYPE::A));
+        torn.truncate(20);
+        let mut reply = query(asked("cluster.local", TYPE::A));
+        reply[2] |= 0x80;
+        let table = [
+            (query(asked("example.com", TYPE::A)), Some(RCODE::NoError)),
+            (query(asked("no.cluster.local", TYPE::A)), Some(RCODE::NameError)),
+            (query(with_size(asked("cluster.local", TYPE::A), 4096, 1)), Some(RCODE::BADVERS)),
+            (query(Packet::new_query(1)), Some(RCODE::FormatError)),
+            (query(chaos), Some(RCODE::Refused)),
+            (query(other), Some(RCODE::NotImplemented)),
+            (torn, Some(RCODE::FormatError)),
+            (reply, None),
+            (vec![1; 5], None),
+            (Vec::new(), None),
+        ];
+        for (bytes, expected) in table {
+            assert_eq!(code(&bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn who_stands_for_whom_is_said_whatever_others_know() {
+        let question = asked("out.shop.svc.cluster.local", TYPE::A).build_bytes_vec().unwrap();
+        let forward = Forward { asked: question, is_stream: false, aliases: vec!["example.com".into()] };
+        let query = question_of_alias(&forward).unwrap();
+        assert_eq!(Packet::parse(&query).unwrap().questions[0].qname.to_string(), "example.com");
+        let mut missing = Packet::new_reply(7);
+        *missing.rcode_mut() = RCODE::NameError;
+        let mut there = Packet::new_reply(7);
+        let a = RData::A(A { address: 1 });
+        there.answers.push(ResourceRecord::new(Name::new("example.com").unwrap(), CLASS::IN, 60, a));
+        for (answered, expected) in [(None, 1), (Some(missing), 1), (Some(there), 2)] {
+            let answered = answered.map(|packet| packet.build_bytes_vec().unwrap());
+            let bytes = aliased(&forward, answered.as_deref()).unwrap();
+            let said = Packet::parse(&bytes).unwrap();
+            assert_eq!((said.rcode(), said.answers.len()), (RCODE::NoError, expected));
+            assert!(matches!(&said.answers[0].rdata, RData::CNAME(name) if name.0.to_string() == "example.com"));
+        }
+    }
+
+    #[test]
+    fn every_address_is_the_first_at_times() {
+        let firsts: std::collections::BTreeSet<Ipv4Addr> = (0..3)
+            .map(|chance| {
+                let mut records = vec![Record::Cname("db".into())];
+                records.extend(addresses(3));
+                turn(&mut records, chance);
+                assert_eq!(records[0], Record::Cname("db".into()));
+                let Record::A(first) = records[1] else { panic!() };
+                first
+            })
+            .collect();
+        assert_eq!(firsts.len(), 3);
+    }
+}

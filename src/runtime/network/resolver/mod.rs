@@ -1,0 +1,181 @@
+//! The resolver: a thread of the gateway that answers pods' questions about names, in datagrams and on connections, and asks the
+//! machine's own resolver about names that are none of the cluster's.
+//!
+//! Pods need not know of it: whatever server of the machine they ask at port 53, their shim leads the question here, as long as somebody listens.
+//! Knows: sockets. What is said is the matter of [`message`]; who else is asked, of [`upstream`]. Start reading at [`start`].
+
+mod message;
+mod upstream;
+
+use super::super::relay;
+use super::{act, routes};
+use crate::network::names::Directory;
+use crate::world::entrance;
+use crate::world::plan::{Route, RoutePort};
+use message::{Forward, Said};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::timeout;
+
+/// Questions that wait for the machine's resolver at the same time; more are refused.
+const ASKED: usize = 256;
+/// Connections at the same time; more are hung up on.
+const CONNECTIONS: usize = 256;
+/// How long a connection may say nothing, or take nothing in (RFC 7766: some seconds).
+const IDLE: Duration = Duration::from_secs(10);
+/// The longest message.
+const LONGEST: usize = 65_535;
+/// So often a port is looked for that is free for both protocols.
+const TRIES: usize = 16;
+
+/// What the resolver and whoever feeds it share.
+pub type Shared = Arc<Mutex<Directory>>;
+
+/// Starts answering, and leads the cluster's pods here: at a port of its own, and where the machine allows it at the cluster's
+/// address for names, for programs that believe only who was asked. It ends with the process.
+pub fn start(state: &Path, network: u8, directory: &Shared) -> io::Result<()> {
+    let usual = entrance::resolver(network);
+    let own = Door::at_any_port()?;
+    lead(state, &own)?;
+    message::locked(directory).serve_at(usual);
+    let doors = std::iter::once(own).chain(Door::open(SocketAddrV4::new(usual, routes::DNS_PORT)).ok()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let means = Means { directory: directory.clone(), usual, asked: Semaphore::new(ASKED), open: Semaphore::new(CONNECTIONS) };
+    let run = move || LocalSet::new().block_on(&runtime, listen(doors, Rc::new(means)));
+    std::thread::Builder::new().name("resolver".into()).spawn(run)?;
+    Ok(())
+}
+
+/// Where the resolver of the cluster with this folder answers the rest of the machine; none while it does not run.
+pub fn found(state: &Path, network: u8) -> Option<SocketAddrV4> {
+    let usual = SocketAddrV4::new(entrance::resolver(network), routes::DNS_PORT);
+    let text = std::fs::read_to_string(state.join(routes::FOLDER).join(routes::DNS)).unwrap_or_default();
+    let own = routes::choose(&text, routes::DNS_PORT, false, Ipv4Addr::LOCALHOST, 0).endpoints;
+    std::iter::once(usual).chain(own).find(|place| act::is_bound_here(*place.ip(), place.port()))
+}
+
+/// One place where questions are taken.
+struct Door {
+    datagrams: UdpSocket,
+    /// None when another program has the port for connections.
+    connections: Option<TcpListener>,
+}
+
+impl Door {
+    fn open(place: SocketAddrV4) -> io::Result<Door> {
+        let datagrams = UdpSocket::bind(place)?;
+        Ok(Door { connections: TcpListener::bind(datagrams.local_addr()?).ok(), datagrams })
+    }
+
+    fn at_any_port() -> io::Result<Door> {
+        let mut door = Door::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        for _ in 0..TRIES {
+            if door.connections.is_some() {
+                break;
+            }
+            door = Door::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        }
+        Ok(door)
+    }
+}
+
+fn lead(state: &Path, door: &Door) -> io::Result<()> {
+    let place = door.datagrams.local_addr()?.to_string();
+    let port = |protocol: &str| RoutePort {
+        name: "dns".into(),
+        protocol: protocol.into(),
+        port: routes::DNS_PORT,
+        node_port: None,
+        is_open: false,
+        sticky: None,
+        is_h2: false,
+        endpoints: vec![place.as_str().into()],
+    };
+    let ports = std::iter::once(port("UDP")).chain(door.connections.iter().map(|_| port("TCP"))).collect();
+    routes::write(state, &Route { address: routes::DNS.into(), ports, ..Route::default() })
+}
+
+/// What everybody who answers uses.
+struct Means {
+    directory: Shared,
+    /// The cluster's address for names: it is never asked itself.
+    usual: Ipv4Addr,
+    asked: Semaphore,
+    open: Semaphore,
+}
+
+async fn listen(doors: Vec<Door>, means: Rc<Means>) {
+    for door in doors {
+        let (datagrams, connections) = (means.clone(), means.clone());
+        if let Some(socket) = asynchronous(door.datagrams) {
+            spawn_local(take_datagrams(Rc::new(socket), datagrams));
+        }
+        let listener = door.connections.filter(|listener| listener.set_nonblocking(true).is_ok());
+        if let Some(Ok(listener)) = listener.map(tokio::net::TcpListener::from_std) {
+            let meet = move |stream, from| drop(spawn_local(talk(stream, from, connections.clone())));
+            spawn_local(relay::accept(listener, meet));
+        }
+    }
+    std::future::pending().await
+}
+
+fn asynchronous(socket: UdpSocket) -> Option<tokio::net::UdpSocket> {
+    socket.set_nonblocking(true).ok()?;
+    tokio::net::UdpSocket::from_std(socket).ok()
+}
+
+async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, means: Rc<Means>) {
+    let mut bytes = vec![0; LONGEST];
+    loop {
+        let Ok((length, client)) = socket.recv_from(&mut bytes).await else { continue };
+        match message::answer(&bytes[..length], client, &means.directory, false) {
+            Some(Said::Known(reply)) => drop(socket.send_to(&reply, client).await),
+            Some(Said::Ask(forward)) => {
+                let (socket, means) = (socket.clone(), means.clone());
+                spawn_local(async move {
+                    if let Some(reply) = means.ask(&forward).await {
+                        let _ = socket.send_to(&reply, client).await;
+                    }
+                });
+            }
+            None => {}
+        }
+    }
+}
+
+/// Answers one question after the other on a connection, until nothing more is asked (RFC 7766).
+async fn talk(mut stream: TcpStream, client: SocketAddr, means: Rc<Means>) -> io::Result<()> {
+    let Ok(_open) = means.open.try_acquire() else { return Ok(()) };
+    stream.set_nodelay(true)?;
+    loop {
+        let length = timeout(IDLE, stream.read_u16()).await??;
+        let mut bytes = vec![0; length.into()];
+        timeout(IDLE, stream.read_exact(&mut bytes)).await??;
+        let reply = match message::answer(&bytes, client, &means.directory, true) {
+            Some(Said::Known(reply)) => Some(reply),
+            Some(Said::Ask(forward)) => means.ask(&forward).await,
+            None => None,
+        };
+        let Some(reply) = reply else { return Ok(()) };
+        timeout(IDLE, stream.write_all(&message::framed(&reply))).await??;
+    }
+}
+
+impl Means {
+    /// What the machine's resolver says; when it says nothing, that it does not.
+    async fn ask(&self, forward: &Forward) -> Option<Vec<u8>> {
+        let said = match self.asked.try_acquire() {
+            Ok(_asked) => upstream::ask(forward, self.usual).await,
+            Err(_) => None,
+        };
+        said.or_else(|| message::failure(forward))
+    }
+}

@@ -1,0 +1,78 @@
+//! The machine's own resolver, which is asked about all names that are none of the cluster's: in the way in which the client asked.
+//!
+//! Never: changes what it says, but for names that stand for others. Start reading at [`ask`].
+
+use super::message::{self, Forward};
+use super::{LONGEST, routes};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+/// How long each server may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What tells in a message's third byte that it was cut.
+const CUT: u8 = 0x02;
+
+/// What is said there; none when nobody says anything. `own` is where the cluster's names are answered.
+pub async fn ask(forward: &Forward, own: Ipv4Addr) -> Option<Vec<u8>> {
+    if forward.aliases.is_empty() {
+        return said(&forward.asked, forward.is_stream, own).await;
+    }
+    let query = message::question_of_alias(forward)?;
+    let mut answered = said(&query, forward.is_stream, own).await;
+    if answered.as_ref().is_some_and(|bytes| bytes.get(2).is_some_and(|flags| flags & CUT != 0)) {
+        answered = said(&query, true, own).await.or(answered);
+    }
+    message::aliased(forward, answered.as_deref())
+}
+
+async fn said(question: &[u8], is_stream: bool, own: Ipv4Addr) -> Option<Vec<u8>> {
+    for server in servers(own) {
+        let place = SocketAddr::new(server, routes::DNS_PORT);
+        let asked = async {
+            match is_stream {
+                true => on_connection(place, question).await,
+                false => in_datagram(place, question).await,
+            }
+        };
+        if let Ok(Ok(said)) = timeout(PATIENCE, asked).await {
+            return Some(said);
+        }
+    }
+    None
+}
+
+/// The servers that the machine itself asks: never the cluster's, which would ask itself.
+fn servers(own: Ipv4Addr) -> Vec<IpAddr> {
+    let config = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let server = |line: &str| line.strip_prefix("nameserver")?.trim().parse().ok();
+    config.lines().filter_map(server).filter(|server| *server != IpAddr::V4(own)).take(3).collect()
+}
+
+async fn in_datagram(place: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+    let any: IpAddr = if place.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(place).await?;
+    socket.send(question).await?;
+    let mut bytes = vec![0; LONGEST];
+    loop {
+        let length = socket.recv(&mut bytes).await?;
+        // The number of the question is what an answer is known by.
+        if length > 2 && bytes.get(..2) == question.get(..2) {
+            bytes.truncate(length);
+            return Ok(bytes);
+        }
+    }
+}
+
+async fn on_connection(place: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(place).await?;
+    stream.write_all(&message::framed(question)).await?;
+    let length = stream.read_u16().await?;
+    let mut bytes = vec![0; length.into()];
+    stream.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}
