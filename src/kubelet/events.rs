@@ -38,6 +38,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         resources::tell_unlimited(pod, plan);
         resources::tell_on_disk(pod, plan);
         volumes::tell_shared(pod, plan);
+        volumes::tell_names(pod, plan);
         security::tell_missing(pod, plan);
         message::tell_shared(pod, plan);
         ports::tell_refused(pod, plan);

@@ -46,6 +46,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         hostname,
         host_network: pod.spec.host_network == Some(true),
         files,
+        names: volumes::names(pod, member),
         volume_paths: volumes::paths(pod, member),
         working_dir: spec.working_dir.clone().or_else(|| image.as_ref()?.working_dir()),
         pull_policy: spec.image_pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into()),

@@ -178,6 +178,7 @@ impl Control {
             machine.open_node_ports(&control.settings.node_ports);
             control.heart.world.settings.runs_as = machine.runs_as();
             control.heart.world.settings.lowest_port = machine.lowest_port();
+            control.heart.world.settings.resolver = machine.resolver();
             control.heart.world.settings.unlimited = machine.unlimited();
         }
         control.heart.world.settings.pod_network = pod_network;

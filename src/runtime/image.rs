@@ -161,6 +161,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         tty: start.tty,
         user,
         rights: start.rights.clone(),
+        names: start.names.clone(),
         processes,
         hostname: if start.host_network { String::new() } else { start.hostname.to_string() },
         image: start.brought.as_ref().map(|image| image.tried()).unwrap_or_default(),

@@ -401,6 +401,7 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
         command: Vec::new(),
         args: Vec::new(),
         env: Vec::new(),
+        names: Default::default(),
         files: Default::default(),
         volume_paths: Vec::new(),
         working_dir: None,

@@ -8,6 +8,7 @@ use crate::object::Time;
 use crate::world::entrance::Unbound;
 use crate::world::limits::Limits;
 use crate::world::policy::Denial;
+use crate::world::start::Names;
 use crate::world::volume::{Mount, Source, Volume};
 use crate::world::{Again, Processes, Rights, User};
 use serde::de::DeserializeOwned;
@@ -128,6 +129,9 @@ pub struct Launch {
     /// What it may do.
     #[serde(default)]
     pub rights: Rights,
+    /// Whom it asks for names.
+    #[serde(default)]
+    pub names: Names,
     /// Whose processes it sees.
     #[serde(default)]
     pub processes: Processes,

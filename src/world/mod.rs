@@ -88,6 +88,8 @@ pub struct Settings {
     pub runs_as: (u32, u32),
     /// The lowest port that these may bind on this machine.
     pub lowest_port: u16,
+    /// What this machine's `/etc/resolv.conf` says.
+    pub resolver: Str,
     /// Whether pods have addresses of their own on this machine; else they are on its network, as with `hostNetwork`.
     pub pod_network: bool,
 }
@@ -107,6 +109,7 @@ impl Default for Settings {
             profiles: Arc::new([Profile::default()]),
             runs_as: (0, 0),
             lowest_port: 0,
+            resolver: "".into(),
             pod_network: true,
         }
     }

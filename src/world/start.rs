@@ -4,6 +4,7 @@ use super::limits::Limits;
 use super::volume::Files;
 use crate::object::Str;
 use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
 
 /// Who a container runs as. What is not said is as the machine knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +73,16 @@ pub struct Rights {
     pub no_more: bool,
 }
 
+/// Whom a container's programs mean when they ask a server at port 53: the cluster's resolver, unless something is said here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Names {
+    /// The server itself, whichever it is (`dnsPolicy` Default and None).
+    pub outside: bool,
+    /// These servers themselves: the pod names them (`dnsConfig`).
+    pub servers: Vec<Ipv4Addr>,
+}
+
 /// Whether a container that ends is started again, by its policy alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Again {
@@ -130,6 +141,8 @@ pub struct Start {
     pub env: Vec<(String, String)>,
     /// Its files and volumes.
     pub files: Files,
+    /// Whom it asks for names.
+    pub names: Names,
     /// Variables that tell where volumes are that are not mounted: the variable, and the volume's name.
     pub volume_paths: Vec<(String, String)>,
     /// `workingDir`.

@@ -9,7 +9,6 @@ type Line = (&'static str, &'static [&'static str], &'static str);
 
 /// Fields of a pod's spec.
 const OF_POD: &[Line] = &[
-    ("dnsConfig.nameservers", &[], "kloop's resolver answers whatever server is asked"),
     ("hostUsers", &["true"], "users in the pod are the machine's users"),
     ("os.name", &["\"linux\""], "programs are this machine's"),
     ("resourceClaims", &[], "there are no devices to claim"),

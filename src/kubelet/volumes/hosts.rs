@@ -1,10 +1,9 @@
-//! `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf` of a pod.
+//! `/etc/hosts` and `/etc/hostname` of a pod; `/etc/resolv.conf` is the matter of [`dns`].
 
 use super::super::pod::LocalPod;
 use super::super::start;
-use crate::world::entrance;
+use super::dns;
 use crate::world::volume::{File, Mount, Source, Volume};
-use k8s_openapi::api::core::v1::PodDNSConfig;
 use std::sync::Arc;
 
 /// The volume that holds them: with a dot, which no volume of a pod has in its name.
@@ -21,7 +20,7 @@ pub fn of(pod: &LocalPod, ip: &str) -> (Volume, Vec<Mount>) {
         // Container runtimes write it; on the machine's network the machine's own is right.
         files.push(("hostname", format!("{}\n", start::hostname(pod))));
     }
-    files.extend(resolver(pod).map(|text| ("resolv.conf", text)));
+    files.extend(dns::file(pod).map(|text| ("resolv.conf", text)));
     let mount = |name: &str| Mount {
         volume: VOLUME.into(),
         path: format!("/etc/{name}"),
@@ -56,51 +55,6 @@ fn hosts(pod: &LocalPod, ip: &str) -> String {
     text
 }
 
-/// The port of resolvers.
-const DNS: u16 = 53;
-
-/// What is to be asked where the cluster's resolver has no place at port 53: whatever server pods ask, it is the one that answers.
-const ANY: &str = "127.0.0.1";
-
-/// What the pod itself says about its resolver, after what its policy says. Where the cluster's resolver has a place of its own, that is
-/// told to whoever uses it, because some programs believe only the server that they asked; else pods that say nothing have the
-/// machine's own file.
-fn resolver(pod: &LocalPod) -> Option<String> {
-    let settings = &pod.world.settings;
-    let has_place = settings.lowest_port <= DNS;
-    let none = PodDNSConfig::default();
-    let mut text = String::new();
-    let policy = pod.spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
-    let on_host = pod.spec.host_network == Some(true);
-    let is_cluster = policy == "ClusterFirstWithHostNet" || (policy == "ClusterFirst" && !on_host);
-    let config = pod.spec.dns_config.as_ref().or_else(|| (is_cluster && !on_host && has_place).then_some(&none))?;
-    let place = entrance::resolver(settings.network).to_string();
-    let server = if is_cluster && !on_host && has_place { &place } else { ANY };
-    let namespace = &pod.row.key.namespace;
-    let of_cluster = || [format!("{namespace}.svc.cluster.local"), "svc.cluster.local".into(), "cluster.local".into()];
-    let mut searches: Vec<String> = if is_cluster { of_cluster().into() } else { Vec::new() };
-    searches.extend(config.searches.iter().flatten().cloned());
-    if !searches.is_empty() {
-        text += &format!("search {}\n", searches.join(" "));
-    }
-    let of_policy = (policy != "None").then_some(server);
-    for server in of_policy.into_iter().chain(config.nameservers.iter().flatten().map(String::as_str)) {
-        text += &format!("nameserver {server}\n");
-    }
-    let option = |option: &k8s_openapi::api::core::v1::PodDNSConfigOption| {
-        let name = option.name.clone().unwrap_or_default();
-        option.value.as_ref().map_or(name.clone(), |value| format!("{name}:{value}"))
-    };
-    let of_policy = is_cluster.then(|| "ndots:5".to_owned());
-    let own = config.options.iter().flatten();
-    let has_ndots = own.clone().any(|option| option.name.as_deref() == Some("ndots"));
-    let options: Vec<String> = of_policy.into_iter().filter(|_| !has_ndots).chain(own.map(option)).collect();
-    if !options.is_empty() {
-        text += &format!("options {}\n", options.join(" "));
-    }
-    Some(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::super::machine::{Machine, pod};
@@ -118,33 +72,6 @@ mod tests {
         let etc = volumes.iter().find(|volume| &*volume.name == super::VOLUME).expect("laid out");
         let super::Source::Files(files) = &etc.source else { panic!("files") };
         files.iter().map(|file| (file.path.clone(), String::from_utf8_lossy(&file.content).into_owned())).collect()
-    }
-
-    fn resolver(spec: Value) -> Option<String> {
-        files(spec).into_iter().find_map(|(path, text)| (path == "resolv.conf").then_some(text))
-    }
-
-    #[test]
-    fn the_resolver_is_what_policy_and_configuration_say() {
-        let config = json!({"searches": ["a.example"], "nameservers": ["192.0.2.1"],
-            "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}]});
-        let plain = "search default.svc.cluster.local svc.cluster.local cluster.local\nnameserver 127.77.255.53\noptions ndots:5\n";
-        assert_eq!(resolver(json!({})).as_deref(), Some(plain));
-        assert_eq!(resolver(json!({"dnsPolicy": "Default"})), None);
-        assert_eq!(
-            resolver(json!({"dnsPolicy": "None", "dnsConfig": config})).as_deref(),
-            Some("search a.example\nnameserver 192.0.2.1\noptions ndots:2 edns0\n")
-        );
-        let of_cluster =
-            "search default.svc.cluster.local svc.cluster.local cluster.local a.example\nnameserver 127.77.255.53\n";
-        assert_eq!(
-            resolver(json!({"dnsConfig": {"searches": ["a.example"]}})),
-            Some(format!("{of_cluster}options ndots:5\n"))
-        );
-        assert_eq!(
-            resolver(json!({"dnsPolicy": "Default", "dnsConfig": {"searches": ["a.example"]}})).as_deref(),
-            Some("search a.example\nnameserver 127.0.0.1\n")
-        );
     }
 
     #[test]

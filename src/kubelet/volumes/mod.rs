@@ -4,11 +4,13 @@
 //! Start reading at [`source`]; `files` has ConfigMaps, Secrets and the rest that is content.
 
 mod claim;
+mod dns;
 mod files;
 mod hosts;
 mod token;
 mod view;
 
+pub use dns::{names, tell_names};
 pub use view::{files, outdated, paths, sees_machine, tell_shared};
 
 use super::pod::LocalPod;

@@ -208,6 +208,11 @@ impl Machine {
         setting.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024)
     }
 
+    /// Whom the machine itself asks for names.
+    pub fn resolver(&self) -> Str {
+        std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default().into()
+    }
+
     fn folders(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.context.state.join("pods")).into_iter().flatten().flatten();
         let plain = entries.filter(|entry| entry.file_name().to_str().is_some_and(folder::is_plain_name));

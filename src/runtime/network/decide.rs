@@ -2,6 +2,7 @@
 
 use super::routes::DNS_PORT;
 use crate::world::entrance;
+use crate::world::start::Names;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// A system call that the filter tells of.
@@ -65,8 +66,8 @@ pub fn is_resolver(asked: &SocketAddrV4, own: Ipv4Addr) -> bool {
     *asked == SocketAddrV4::new(entrance::resolver(own.octets()[1]), DNS_PORT)
 }
 
-/// Decides about a call of a pod that has the address `own`.
-pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr) -> Decision {
+/// Decides about a call of a pod that has the address `own`, whose programs mean `names` when they ask for names.
+pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr, names: &Names) -> Decision {
     let Some(asked) = v4(asked) else { return Decision::GoOn };
     let (ip, port) = (*asked.ip(), asked.port());
     let is_here = ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST;
@@ -77,7 +78,7 @@ pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr) -> Decision {
         Call::Bind if ip.is_unspecified() && port == 0 => Decision::GoOn,
         Call::Bind if is_here => Decision::Bind { port },
         Call::Bind => Decision::GoOn,
-        _ if port == DNS_PORT && !is_ours => Decision::Names,
+        _ if port == DNS_PORT && !is_ours && !names.outside && !names.servers.contains(&ip) => Decision::Names,
         _ if is_resolver(&asked, own) => Decision::Names,
         _ if is_here => Decision::Within { port },
         _ if is_ours && SERVICES.contains(&third) => Decision::Service(SocketAddrV4::new(ip, port)),
@@ -127,7 +128,20 @@ mod tests {
             (Call::Connect, "[2001:db8::1]:80", Decision::GoOn),
         ];
         for (call, asked, expected) in table {
-            assert_eq!(decide(call, asked.parse().unwrap(), own), expected, "{call:?} {asked}");
+            assert_eq!(decide(call, asked.parse().unwrap(), own, &Names::default()), expected, "{call:?} {asked}");
+        }
+        let beside = Names { outside: false, servers: vec!["192.0.2.1".parse().unwrap()] };
+        let outside = Names { outside: true, servers: Vec::new() };
+        let table = [
+            ("192.0.2.1:53", Decision::GoOn, Decision::GoOn),
+            ("192.0.2.2:53", Decision::Names, Decision::GoOn),
+            ("127.0.0.53:53", Decision::Names, Decision::GoOn),
+            ("127.0.0.1:53", Decision::Names, Decision::Within { port: 53 }),
+            ("127.9.255.53:53", Decision::Names, Decision::Names),
+        ];
+        for (asked, beside_it, outside_it) in table {
+            let found = |names| decide(Call::Connect, asked.parse().unwrap(), own, names);
+            assert_eq!((found(&beside), found(&outside)), (beside_it, outside_it), "{asked}");
         }
     }
 }

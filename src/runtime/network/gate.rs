@@ -1,6 +1,7 @@
 //! How the end of a filter comes from the child that installs it to the shim that serves it.
 
 use super::{Affinity, Guard, filter, notice};
+use crate::world::start::Names;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -61,7 +62,7 @@ impl Gate {
     }
 
     /// In the parent, once the child runs its program: the guard of a pod of this address, in a cluster with this folder; `affinity` is the pod's. None when there is no filter.
-    pub fn guard(self, own: Ipv4Addr, state: &Path, affinity: Rc<Affinity>) -> Option<Guard> {
+    pub fn guard(self, own: Ipv4Addr, state: &Path, names: Names, affinity: Rc<Affinity>) -> Option<Guard> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
@@ -70,6 +71,6 @@ impl Gate {
             RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
             _ => None,
         })?;
-        Some(Guard::new(listener, own, state, affinity))
+        Some(Guard::new(listener, own, state, names, affinity))
     }
 }

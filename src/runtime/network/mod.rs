@@ -37,6 +37,7 @@ use super::ports;
 use crate::network::policy::table::Flow;
 use crate::world::entrance::Unbound;
 use crate::world::policy::Denial;
+use crate::world::start::Names;
 use act::{Outcome, Socket};
 use decide::{Call, Decision};
 use notice::{Callers, Notice};
@@ -65,6 +66,8 @@ pub struct Guard {
     own: Ipv4Addr,
     tables: Tables,
     callers: Callers,
+    /// Whom its programs ask for names.
+    names: Names,
     /// Where Services keep the pod.
     affinity: Rc<Affinity>,
     /// How many choices were made, and what makes a chance of that.
@@ -81,11 +84,11 @@ pub struct Guard {
 
 impl Guard {
     /// Takes the end of a filter that a child has installed.
-    fn new(listener: OwnedFd, own: Ipv4Addr, state: &Path, affinity: Rc<Affinity>) -> Guard {
+    fn new(listener: OwnedFd, own: Ipv4Addr, state: &Path, names: Names, affinity: Rc<Affinity>) -> Guard {
         notice::hurry(&listener);
         let (tables, callers, chance) = (Tables::of(state), Callers::default(), RandomState::new());
         let (open, said) = (HashMap::new(), HashMap::new());
-        Guard { listener, own, tables, callers, affinity, choices: 0, chance, open, denied: None, unbound: None, said }
+        Guard { listener, own, tables, callers, names, affinity, choices: 0, chance, open, denied: None, unbound: None, said }
     }
 
     /// To wait on.
@@ -123,7 +126,7 @@ impl Guard {
     /// None: the kernel is to carry it out as it was asked.
     fn carry_out(&mut self, notice: &Notice) -> Outcome {
         let asked = notice.address()?;
-        let decision = decide::decide(notice.call, asked, self.own);
+        let decision = decide::decide(notice.call, asked, self.own, &self.names);
         if notice.call != Call::Bind {
             self.tables.look();
         }

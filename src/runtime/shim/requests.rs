@@ -12,6 +12,7 @@ use super::launch::{self, Prepared, Refused, Started, Surroundings};
 use super::successor::Expected;
 use super::{Live, Shim, tree};
 use crate::object::cause;
+use crate::world::start::Names;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::WaitStatus;
 use std::borrow::Cow;
@@ -125,7 +126,7 @@ impl Shim {
         let oom_kills = group::oom_kills(&launch.groups);
         let state = match self.launch(launch) {
             Ok((started, next)) => {
-                self.keep_guard(started.gate);
+                self.keep_guard(started.gate, started.launch.names.clone());
                 let state = State::Running { process: started.process, since: started.since };
                 self.live.push(Live {
                     name: name.clone(),
@@ -219,10 +220,10 @@ impl Shim {
         self.address().and_then(|_| Gate::new().ok())
     }
 
-    fn keep_guard(&mut self, gate: Option<Gate>) {
+    fn keep_guard(&mut self, gate: Option<Gate>, names: Names) {
         let state = self.pod.ancestors().nth(2).unwrap_or(Path::new("/"));
         let affinity = self.affinity.clone();
-        let guard = self.address().zip(gate).and_then(|(own, gate)| gate.guard(own, state, affinity));
+        let guard = self.address().zip(gate).and_then(|(own, gate)| gate.guard(own, state, names, affinity));
         self.guards.extend(guard);
     }
 
@@ -304,7 +305,8 @@ impl Shim {
         let surroundings = Surroundings { launch, env: &env, cwd, stdio, terminal, groups };
         let space = Space::of(process.pid);
         let pid = launch::run(argv, &surroundings, process.pid, gate.as_ref(), space.as_ref())?;
-        self.keep_guard(gate);
+        let names = launch.names.clone();
+        self.keep_guard(gate, names);
         Identity::of(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }
 
