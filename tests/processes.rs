@@ -20,6 +20,7 @@ mod ingress;
 mod jobs;
 mod limits;
 mod logs;
+mod names;
 mod network;
 mod nodes;
 mod policies;

@@ -179,9 +179,7 @@ impl Directory {
                         let ports = found.0.ports.iter();
                         let is_it = |record: &Record| matches!(record, Record::Srv(_, _, Some(ip)) if at.contains(ip));
                         let below = full(&[service, namespace, "svc"]);
-                        Some(Reply::Records(
-                            ports.flat_map(|port| found.members(port, &below)).filter(is_it).collect(),
-                        ))
+                        Some(Reply::Records(ports.flat_map(|port| found.members(port, &below)).filter(is_it).collect()))
                     }
                     _ => Some(addresses(kind, at)),
                 }

@@ -72,11 +72,7 @@ pub async fn accept(listener: TcpListener, mut meet: impl FnMut(TcpStream, Socke
 
 /// Carries a connection until it is over. A client for whom nobody is there is hung up on;
 /// `met` is told who is.
-pub async fn carry(
-    mut client: TcpStream,
-    places: Vec<SocketAddr>,
-    met: impl FnOnce(SocketAddr),
-) -> Result<(), String> {
+pub async fn carry(mut client: TcpStream, places: Vec<SocketAddr>, met: impl FnOnce(SocketAddr)) -> Result<(), String> {
     let mut why = "nobody is there".to_owned();
     for place in places {
         match connect(place).await {

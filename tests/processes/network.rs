@@ -1,6 +1,6 @@
 //! The pod network: every pod its own address, the same ports side by side, Services that lead to whoever is ready.
 
-use super::{servers, service};
+use super::{server, servers, service};
 use crate::cluster::{Cluster, signal};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -55,6 +55,41 @@ print("\n".join(sorted(said)))
     let ip = cluster.read("pod/client", "{.status.podIP}");
     let expected: String = servers.iter().map(|server| format!("{server} {ip}\n")).collect();
     assert_eq!(cluster.log("client", "main"), expected, "each server was reached, from the client's own address");
+}
+
+#[test]
+fn a_client_stays_with_its_endpoint() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let keeps = "sessionAffinity: ClientIP, ports: [{name: http, port: 8000, targetPort: 8080}]";
+    cluster.apply(&(servers("web", 2, "") + &service("web", keeps) + &server("client", "")));
+    cluster.ready_pods("app=web", 2);
+    cluster.ready_pods("app=client", 1);
+    let place = cluster.read("service/web", "{.spec.clusterIP}");
+    let script = format!(
+        "import urllib.request\nprint(*sorted({{urllib.request.urlopen('http://{place}:8000/').read().decode().split()[0] for _ in range(10)}}))"
+    );
+    // Each command is a process of its own: who is remembered is the pod.
+    let ask = || cluster.run(&["exec", "client", "--", "python3", "-c", &script], "").out.trim().to_owned();
+    let from_host = || {
+        let found: BTreeSet<String> =
+            (0..10).filter_map(|_| fetch(&format!("{place}:8000"))?.lines().next().map(str::to_owned)).collect();
+        found.into_iter().collect::<Vec<_>>().join(" ")
+    };
+    cluster.until("it answers", || !ask().is_empty() && !from_host().is_empty());
+    let first = (ask(), from_host());
+    assert!(!first.0.contains(' ') && !first.1.contains(' '), "one server each: {first:?}");
+    cluster.ok("scale deployment web --replicas=8");
+    cluster.ready_pods("app=web", 8);
+    cluster.until("all are led to", || {
+        let routes = std::fs::read_to_string(cluster.home().join("routes").join(&place)).unwrap_or_default();
+        routes.matches(":8080").count() == 8
+    });
+    assert_eq!((ask(), from_host()), first, "more servers move nobody");
+    cluster.ok(&format!("delete pod {}", first.0));
+    let second = ask();
+    assert!(second != first.0 && !second.contains(' '), "another one, for good: {second}");
+    assert_eq!(ask(), second);
 }
 
 #[test]

@@ -170,8 +170,10 @@ pub fn names(pod: &LocalPod, member: &Member) -> Names {
 /// Tells, with a pod's first start, of what it asks for names and does not get.
 pub fn tell_names(pod: &LocalPod, plan: &mut Plan) {
     let lacks = match wanted(pod) {
-        Base::Cluster if base(pod) != Base::Cluster => Some("the cluster's resolver may not listen at port 53 \
-             (sudo sysctl net.ipv4.ip_unprivileged_port_start=53 lets it, once kloop reconcile is started again)"),
+        Base::Cluster if base(pod) != Base::Cluster => Some(
+            "the cluster's resolver may not listen at port 53 \
+             (sudo sysctl net.ipv4.ip_unprivileged_port_start=53 lets it, once kloop reconcile is started again)",
+        ),
         Base::Cluster if !is_led(pod) && pod.members.iter().any(|member| view::sees_machine(pod, member)) => {
             Some("the pod sees the machine's /etc/resolv.conf")
         }
@@ -241,7 +243,9 @@ mod tests {
             "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}, {"name": "timeout", "value": "1"}]});
         let searches = "search default.svc.cluster.local svc.cluster.local cluster.local lan";
         let cluster = format!("{searches}\nnameserver 127.77.255.53\noptions ndots:5\n");
-        let both = format!("{searches} a.example\nnameserver 127.77.255.53\nnameserver 192.0.2.1\noptions ndots:2 edns0 timeout:1\n");
+        let both = format!(
+            "{searches} a.example\nnameserver 127.77.255.53\nnameserver 192.0.2.1\noptions ndots:2 edns0 timeout:1\n"
+        );
         let table = [
             (json!({}), 0, Some(cluster.as_str())),
             (json!({}), 1024, None),
@@ -251,7 +255,9 @@ mod tests {
             (
                 json!({"dnsPolicy": "Default", "dnsConfig": config}),
                 0,
-                Some("search lan a.example\nnameserver 192.0.2.9\nnameserver 192.0.2.1\noptions edns0 timeout:1 ndots:2\n"),
+                Some(
+                    "search lan a.example\nnameserver 192.0.2.9\nnameserver 192.0.2.1\noptions edns0 timeout:1 ndots:2\n",
+                ),
             ),
             (
                 json!({"dnsPolicy": "None", "dnsConfig": config}),

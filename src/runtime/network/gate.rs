@@ -11,8 +11,8 @@ use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::rc::Rc;
 use std::process::{Command, ExitCode, Stdio};
+use std::rc::Rc;
 
 /// A way from a child to its parent.
 pub struct Gate {

@@ -12,8 +12,8 @@
 //! Never: asks the control plane anything. Start reading at [`Guard::serve`].
 
 mod act;
-mod affinity;
 mod address;
+mod affinity;
 mod decide;
 mod filter;
 pub mod gate;
@@ -88,7 +88,20 @@ impl Guard {
         notice::hurry(&listener);
         let (tables, callers, chance) = (Tables::of(state), Callers::default(), RandomState::new());
         let (open, said) = (HashMap::new(), HashMap::new());
-        Guard { listener, own, tables, callers, names, affinity, choices: 0, chance, open, denied: None, unbound: None, said }
+        Guard {
+            listener,
+            own,
+            tables,
+            callers,
+            names,
+            affinity,
+            choices: 0,
+            chance,
+            open,
+            denied: None,
+            unbound: None,
+            said,
+        }
     }
 
     /// To wait on.

@@ -239,7 +239,8 @@ mod tests {
             is_h2: false,
             endpoints: vec!["127.9.1.4:8080".into(), "127.9.1.5:8080".into(), "127.9.1.6:8080".into()],
         };
-        let route = |sticky| Route { address: "127.9.128.7".into(), ports: vec![port("http", sticky)], ..Route::default() };
+        let route =
+            |sticky| Route { address: "127.9.128.7".into(), ports: vec![port("http", sticky)], ..Route::default() };
         let (text, affinity) = (text(&route(Some(60))), Affinity::default());
         assert!(text.starts_with("tcp 80 same 60@127.9.128.7/http 127.9.1.4:8080 "), "{text}");
         let first = choose(&text, 80, true, Ipv4Addr::LOCALHOST, 2).preferred(&affinity);
@@ -256,6 +257,9 @@ mod tests {
             assert_eq!(firsts, [to; 3]);
         }
         let free = self::text(&route(None));
-        assert_eq!(choose(&free, 80, true, Ipv4Addr::LOCALHOST, 0).preferred(&affinity).endpoints[0].ip().octets()[3], 4);
+        assert_eq!(
+            choose(&free, 80, true, Ipv4Addr::LOCALHOST, 0).preferred(&affinity).endpoints[0].ip().octets()[3],
+            4
+        );
     }
 }

@@ -9,8 +9,8 @@ mod datagrams;
 pub mod outside;
 
 use super::super::{ports, relay};
-use super::hands::Hands;
 use super::affinity::Affinity;
+use super::hands::Hands;
 use super::routes::{self, Choice};
 use super::tables::Tables;
 use crate::object::{Key, cause};

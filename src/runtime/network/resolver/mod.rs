@@ -48,7 +48,8 @@ pub fn start(state: &Path, network: u8, directory: &Shared) -> io::Result<()> {
     message::locked(directory).serve_at(usual);
     let doors = std::iter::once(own).chain(Door::open(SocketAddrV4::new(usual, routes::DNS_PORT)).ok()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let means = Means { directory: directory.clone(), usual, asked: Semaphore::new(ASKED), open: Semaphore::new(CONNECTIONS) };
+    let means =
+        Means { directory: directory.clone(), usual, asked: Semaphore::new(ASKED), open: Semaphore::new(CONNECTIONS) };
     let run = move || LocalSet::new().block_on(&runtime, listen(doors, Rc::new(means)));
     std::thread::Builder::new().name("resolver".into()).spawn(run)?;
     Ok(())
