@@ -3,7 +3,7 @@
 //!
 //! Where the cluster's resolver has a place at port 53, that is told to whoever uses it, because some programs believe only the server
 //! that they asked. Else a pod's shim leads its questions there, whatever server of the machine they are for; on the machine's network
-//! nobody does. Never: reads the machine's file. Start reading at [`file`].
+//! nobody does. Never: reads the machine's file. Start reading at [`file()`].
 
 use super::super::pod::{LocalPod, Member};
 use super::view;
