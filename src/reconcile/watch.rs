@@ -25,15 +25,13 @@ use jiff::SignedDuration;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Log entries that are passed at once when the log is compacted: that takes about a millisecond.
 const COMPACTED: usize = 200;
 
 /// For so long what a busy control plane has written may be what a loss of power takes back. It would come to it again.
 const UNSYNCED: Duration = Duration::from_millis(20);
-/// And so on a slow disk.
-const LONGEST_UNSYNCED: Duration = Duration::from_secs(1);
 
 /// How a control plane is to run.
 #[derive(Clone)]
@@ -125,8 +123,6 @@ pub struct Control {
     _manifests: Option<Manifests>,
     /// The user wants it to end.
     stopping: bool,
-    /// How long the last sync took.
-    sync_took: Duration,
     /// More of the log than is kept was there when it was last looked at.
     compacting: bool,
     /// Which file the store is.
@@ -165,7 +161,6 @@ impl Control {
             _hint: hint,
             _manifests: manifests,
             stopping: false,
-            sync_took: Duration::ZERO,
             compacting: false,
             place: identity(api.store().path()),
             api,
@@ -287,16 +282,14 @@ impl Control {
         Ok(busy)
     }
 
-    /// Syncs what was committed: at once, or when it has waited for long enough. The slower the disk, the more at once.
+    /// Syncs what was committed: at once, or beside the next beats when it has waited for long enough.
     fn make_durable(&mut self, at_once: bool) -> Result<(), Failed> {
         let store = self.api.store_mut();
-        let Some(since) = store.unsynced_since() else { return Ok(()) };
-        if at_once || since.elapsed() >= UNSYNCED.max(self.sync_took * 2).min(LONGEST_UNSYNCED) {
-            let start = Instant::now();
-            store.sync().map_err(Failed::Unknown)?;
-            self.sync_took = start.elapsed();
+        match store.unsynced_since() {
+            Some(_) if at_once => store.sync().map_err(Failed::Unknown),
+            Some(since) if since.elapsed() >= UNSYNCED => store.sync_behind().map_err(Failed::Unknown),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Hands effects over, and notes in the World's facts that they are under way.

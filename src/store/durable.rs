@@ -2,21 +2,34 @@
 //!
 //! SQLite is told to leave the WAL unsynced at commits (`synchronous = NORMAL`; it still syncs around checkpoints), and the store syncs it:
 //! at once for whoever is to be told that something is saved, a moment later for a writer that would come to the same conclusion again.
-//! One sync makes everything durable that was committed before, whoever did.
+//! One sync makes everything durable that was committed before, whoever did. A writer that goes on meanwhile has it done on a thread of
+//! its own ([`Store::sync_behind`]).
 
 use super::{CommitError, Store};
 use rustix::fs::{CWD, Mode, OFlags, fdatasync, openat};
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
 
 /// What of a store's commits is durable.
 #[derive(Default)]
 pub(super) struct Durable {
     /// The WAL. It stays the same file as long as anybody has the database open.
-    wal: Option<File>,
-    /// Since when something is not.
+    wal: Option<Arc<File>>,
+    /// Since when something is not, and no sync is under way for it.
     unsynced: Option<Instant>,
+    /// What another thread makes durable.
+    under_way: Option<UnderWay>,
+}
+
+/// A sync on a thread of its own.
+struct UnderWay {
+    /// Since when there is what it makes durable.
+    since: Instant,
+    /// What it has come to.
+    done: Receiver<io::Result<()>>,
 }
 
 impl Durable {
@@ -29,7 +42,7 @@ impl Durable {
 impl Store {
     /// Since when something is committed that a loss of power could still take back.
     pub fn unsynced_since(&self) -> Option<Instant> {
-        self.durable.unsynced
+        self.durable.under_way.as_ref().map(|under_way| under_way.since).or(self.durable.unsynced)
     }
 
     /// Makes durable what was committed.
@@ -37,22 +50,62 @@ impl Store {
     /// After an error this store answers nothing until [`Store::reopen`]: the kernel forgets what it could not write, and a second try
     /// would succeed in vain.
     pub fn sync(&mut self) -> Result<(), CommitError> {
-        let unknown = |what: String| CommitError::Unknown { path: self.path().into(), what };
-        if self.uncertain {
-            return Err(unknown("an earlier write is not known to be durable".into()));
+        self.check_certain()?;
+        if let Some(under_way) = self.durable.under_way.take() {
+            let result = under_way.done.recv().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
+            self.settle(result)?;
         }
-        if self.durable.unsynced.is_none() {
-            return Ok(());
+        if self.durable.unsynced.is_some() {
+            let result = self.wal().and_then(|wal| Ok(fdatasync(wal)?));
+            self.settle(result)?;
+            self.durable.unsynced = None;
         }
-        if let Err(error) = self.sync_wal() {
-            let error = CommitError::Unknown { path: self.path().into(), what: error.to_string() };
-            // Nobody is to add to a WAL with a hole, though what becomes of this commit stays open.
-            let _ = self.empty_wal();
-            self.uncertain = true;
-            return Err(error);
-        }
-        self.durable.unsynced = None;
         Ok(())
+    }
+
+    /// Begins to make durable what was committed, and does not wait for it. While that is under way, nothing new is begun: this asks what
+    /// has become of it. Errors are those of [`Store::sync`].
+    pub fn sync_behind(&mut self) -> Result<(), CommitError> {
+        self.check_certain()?;
+        if let Some(under_way) = &self.durable.under_way {
+            let result = match under_way.done.try_recv() {
+                Err(TryRecvError::Empty) => return Ok(()),
+                Ok(result) => result,
+                Err(TryRecvError::Disconnected) => Err(io::Error::other("its thread has ended")),
+            };
+            self.durable.under_way = None;
+            return self.settle(result);
+        }
+        let Some(since) = self.durable.unsynced else { return Ok(()) };
+        let wal = self.wal().cloned();
+        let (tell, done) = channel();
+        let work = move || drop(tell.send(wal.and_then(|wal| Ok(fdatasync(&*wal)?))));
+        // Without a thread to be had it is done here.
+        match std::thread::Builder::new().name("sync".into()).spawn(work) {
+            Err(_) => self.sync(),
+            Ok(_) => {
+                self.durable.unsynced = None;
+                self.durable.under_way = Some(UnderWay { since, done });
+                Ok(())
+            }
+        }
+    }
+
+    fn check_certain(&self) -> Result<(), CommitError> {
+        let what = "an earlier write is not known to be durable";
+        if self.uncertain { Err(self.unknown(what.into())) } else { Ok(()) }
+    }
+
+    fn unknown(&self, what: String) -> CommitError {
+        CommitError::Unknown { path: self.path().into(), what }
+    }
+
+    /// After a failed sync nobody is to add to a WAL with a hole, though what becomes of what it holds stays open.
+    fn settle(&mut self, result: io::Result<()>) -> Result<(), CommitError> {
+        let Err(error) = result else { return Ok(()) };
+        let _ = self.empty_wal();
+        self.uncertain = true;
+        Err(self.unknown(error.to_string()))
     }
 
     /// Copies the WAL into the database, which is synced, and cuts it to nothing. False when a reader is in the way.
@@ -60,21 +113,22 @@ impl Store {
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map(|busy: i64| busy == 0)
     }
 
-    fn sync_wal(&mut self) -> io::Result<()> {
-        let wal = match &mut self.durable.wal {
-            Some(wal) => wal,
+    fn wal(&mut self) -> io::Result<&Arc<File>> {
+        match &mut self.durable.wal {
+            Some(wal) => Ok(wal),
             none => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                none.insert(openat(CWD, self.place.beside("-wal"), flags, Mode::empty())?.into())
+                let wal: File = openat(CWD, self.place.beside("-wal"), flags, Mode::empty())?.into();
+                Ok(none.insert(wal.into()))
             }
-        };
-        Ok(fdatasync(wal)?)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{Access, CommitError, Read, Store};
+    use std::sync::Arc;
     use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -108,7 +162,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("state.db"), Access::Create).unwrap();
         // A pipe cannot be synced.
-        store.durable.wal = Some(rustix::pipe::pipe().unwrap().0.into());
+        let pipe = || Some(Arc::new(rustix::pipe::pipe().unwrap().0.into()));
+        store.durable.wal = pipe();
         let mut txn = store.write(PATIENCE).unwrap();
         txn.set_meta("word", "one").unwrap();
         assert!(matches!(txn.commit(), Err(CommitError::Unknown { .. })));
@@ -117,5 +172,35 @@ mod tests {
         store.reopen(PATIENCE).unwrap();
         assert_eq!(store.read().unwrap().meta("word").unwrap().as_deref(), Some("one"));
         store.sync().unwrap();
+        // Nor is one that was synced behind its writer.
+        store.durable.wal = pipe();
+        let mut txn = store.write(PATIENCE).unwrap();
+        txn.set_meta("word", "two").unwrap();
+        txn.commit_unsynced().unwrap();
+        store.sync_behind().unwrap();
+        assert!(matches!(store.sync(), Err(CommitError::Unknown { .. })));
+        assert!(store.write(PATIENCE).is_err());
+    }
+
+    #[test]
+    fn what_is_synced_behind_its_writer_is_durable_when_that_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("state.db"), Access::Create).unwrap();
+        let commit = |store: &mut Store, value: &str| {
+            let mut txn = store.write(PATIENCE).unwrap();
+            txn.set_meta("word", value).unwrap();
+            txn.commit_unsynced().unwrap();
+        };
+        commit(&mut store, "one");
+        let since = store.unsynced_since();
+        store.sync_behind().unwrap();
+        assert_eq!(store.unsynced_since(), since, "until it is heard of");
+        commit(&mut store, "two");
+        let first = store.durable.under_way.take().unwrap();
+        first.done.recv().unwrap().unwrap();
+        assert!(store.unsynced_since() > since, "what came later waits for the next one");
+        store.sync_behind().unwrap();
+        store.sync().unwrap();
+        assert_eq!(store.unsynced_since(), None);
     }
 }

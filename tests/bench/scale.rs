@@ -174,8 +174,10 @@ impl Lab {
             Err(_) => panic!("the commit failed"),
         };
         let store = self.api.store_mut();
-        if store.unsynced_since().is_some_and(|since| !busy || since.elapsed() >= Duration::from_millis(20)) {
-            store.sync().expect("synced");
+        match store.unsynced_since() {
+            Some(_) if !busy => store.sync().expect("synced"),
+            Some(since) if since.elapsed() >= Duration::from_millis(20) => store.sync_behind().expect("synced"),
+            _ => {}
         }
         busy
     }
