@@ -34,8 +34,6 @@ pub struct Heart {
     local: Option<Str>,
     next_heartbeat: Time,
     next_resync: Time,
-    /// The fleet as it was last looked at.
-    nodes_seen: Option<u64>,
     /// What the machine has reported since the last beat, for people.
     news: Vec<Line>,
     warnings: deeds::Warnings,
@@ -80,7 +78,6 @@ impl Heart {
             local,
             next_heartbeat: now,
             next_resync: now + RESYNC,
-            nodes_seen: None,
             news: Vec::new(),
             warnings: deeds::Warnings::new(),
             told: Vec::new(),
@@ -107,7 +104,6 @@ impl Heart {
         world.facts.inventory_complete = true;
         self.news.extend(deeds::of_inventory(&world));
         self.world = world;
-        self.nodes_seen = None;
         self.see_nodes();
         self.queue = Queue::default();
         self.look_at_everything(now);
@@ -318,23 +314,23 @@ impl Heart {
 
     /// Which nodes are ours may have changed: pods that were bound to a node before it became ours are due.
     fn see_nodes(&mut self) {
-        let seen = self.world.fleet_changes();
-        if self.nodes_seen == Some(seen) {
-            return;
-        }
-        self.nodes_seen = Some(seen);
-        let before = std::mem::take(&mut self.world.facts.nodes);
-        node::beat(&mut self.world, self.local.as_deref());
-        let facts = &self.world.facts.nodes;
         let what = |known: Option<&NodeFacts>| known.map(|known| (known.ours, known.simulated));
-        let mut other: Vec<&Str> = facts
-            .keys()
-            .chain(before.keys())
-            .filter(|name| what(before.get(*name)) != what(facts.get(*name)))
-            .collect();
-        other.sort();
-        other.dedup();
-        let fresh = other.iter().filter(|name| facts.get(**name).is_some_and(|facts| facts.ours));
+        let mut other: Vec<Str> = Vec::new();
+        for name in self.world.take_changed_nodes() {
+            let row = self.world.find("nodes", "", &name);
+            let after = row.and_then(|row| node::facts(row, self.local.as_deref(), self.world.now));
+            let is = what(after.as_ref());
+            let known = &mut self.world.facts.nodes;
+            let before = match after {
+                Some(after) => known.insert(name.clone(), after),
+                None => known.remove(&name),
+            };
+            if what(before.as_ref()) != is {
+                other.push(name);
+            }
+        }
+        let facts = &self.world.facts.nodes;
+        let fresh = other.iter().filter(|name| facts.get(*name).is_some_and(|facts| facts.ours));
         let pods: Vec<Key> = fresh.flat_map(|name| self.world.pods_on(name).map(|row| row.key.clone())).collect();
         let nodes: Vec<Key> = other.iter().map(|name| Key::new(Resource("nodes"), "", name)).collect();
         let now = self.world.now;

@@ -5,7 +5,7 @@ use crate::apiserver::{Api, Options, Result, create};
 use crate::kinds;
 use crate::object::{Key, Object, Reason, Resource, Status, Time, time};
 use crate::runtime::capacity::Capacity;
-use crate::world::{NodeFacts, World};
+use crate::world::{NodeFacts, Row, World};
 use serde_json::{Value, json};
 
 /// [`RUNTIME`] is [`SIMULATED`] or [`LOCAL`]; others belong to somebody else, but for the one that this machine is.
@@ -114,17 +114,19 @@ fn milli(cpu: i64) -> String {
 /// Which nodes are ours: the one that this machine is, and those that were added. Their heartbeat is now; one that is stopped by
 /// hand is nobody's, and had its last one then.
 pub fn beat(world: &mut World, local: Option<&str>) {
-    let now = world.now;
-    let nodes = world.fleet().iter().filter_map(|place| Some((place.row.key.name.clone(), place.row.node()?)));
-    let facts = nodes.filter_map(|(name, node)| {
-        let runtime = node.runtime.as_deref();
-        let here = local == Some(&*name) || (runtime == Some(LOCAL) && local.is_some());
-        let simulated = runtime == Some(SIMULATED);
-        let stopped = node.stopped.as_ref().map(|since| since.parse().unwrap_or(Time::UNIX_EPOCH));
-        let facts = NodeFacts { ours: stopped.is_none(), simulated, heartbeat: Some(stopped.unwrap_or(now)) };
-        (simulated || here).then_some((name, facts))
-    });
-    world.facts.nodes = facts.collect();
+    let rows = world.fleet().iter().map(|place| &place.row);
+    world.facts.nodes = rows.filter_map(|row| Some((row.key.name.clone(), facts(row, local, world.now)?))).collect();
+}
+
+/// What is known of a node that is ours, or would be if it were not stopped.
+pub fn facts(row: &Row, local: Option<&str>, now: Time) -> Option<NodeFacts> {
+    let node = row.node()?;
+    let runtime = node.runtime.as_deref();
+    let here = local == Some(&*row.key.name) || (runtime == Some(LOCAL) && local.is_some());
+    let simulated = runtime == Some(SIMULATED);
+    let stopped = node.stopped.as_ref().map(|since| since.parse().unwrap_or(Time::UNIX_EPOCH));
+    let facts = NodeFacts { ours: stopped.is_none(), simulated, heartbeat: Some(stopped.unwrap_or(now)) };
+    (simulated || here).then_some(facts)
 }
 
 #[cfg(test)]

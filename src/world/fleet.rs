@@ -2,7 +2,7 @@
 
 use super::{Load, Row, World};
 use crate::object::Str;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A node and its load.
@@ -25,8 +25,8 @@ pub(super) struct Fleet {
     images: HashMap<Str, usize>,
     /// Never twice the same for other names or labels of nodes.
     shape: u64,
-    /// Never twice the same for other nodes.
-    changes: u64,
+    /// The nodes that came, went or became others since somebody asked for them.
+    changed: BTreeSet<Str>,
     /// The last version that was given to a node.
     versions: u64,
 }
@@ -43,7 +43,7 @@ struct Mark {
 impl Fleet {
     /// A node comes, or is another one than it was; `promised` are the pods that were promised a node of this name.
     pub(super) fn put(&mut self, row: &Arc<Row>, promised: usize) {
-        self.changes += 1;
+        self.changed.insert(row.key.name.clone());
         let mark = Mark { version: self.next_version(), promised };
         match self.slot(&row.key.name) {
             Ok(slot) => {
@@ -80,7 +80,7 @@ impl Fleet {
         let place = self.places.remove(slot);
         self.marks.remove(slot);
         self.images_go(&place.row);
-        self.changes += 1;
+        self.changed.insert(name.clone());
         if place.load.pods > 0 {
             self.strays.insert(name.clone(), place.load);
         }
@@ -159,9 +159,9 @@ impl World {
         self.fleet.images.get(image).copied().unwrap_or(0)
     }
 
-    /// Changes whenever a node does.
-    pub fn fleet_changes(&self) -> u64 {
-        self.fleet.changes
+    /// The nodes that came, went or became others since this was last asked.
+    pub fn take_changed_nodes(&mut self) -> BTreeSet<Str> {
+        std::mem::take(&mut self.fleet.changed)
     }
 
     /// Changes whenever names or labels of nodes do.
