@@ -8,7 +8,8 @@ use crate::object::Str;
 const THIRDS: u32 = 127;
 const FOURTHS: u32 = 254;
 
-/// Simulated pods may be more than there are addresses, and nobody listens on theirs: after so many looks they share.
+/// Simulated pods may be more than there are addresses, and nobody listens on theirs: after so many looks they share, and after one when
+/// half of the addresses are taken.
 const FEW: u32 = 8;
 
 /// The address that the pod has, or gets now; none when all are taken.
@@ -23,7 +24,11 @@ pub fn of(pod: &LocalPod) -> Option<Str> {
     }
     let start = hash(&pod.row.uid) % (THIRDS * FOURTHS);
     let nth = |step| Str::from(nth(pod.world.settings.network, start + step));
-    let looks = if pod.simulated { FEW } else { THIRDS * FOURTHS };
+    let looks = match pod.simulated {
+        true if pod.world.addresses() > (THIRDS * FOURTHS / 2) as usize => 1,
+        true => FEW,
+        false => THIRDS * FOURTHS,
+    };
     let free = (0..looks).map(nth).find(|ip| !is_taken(pod, ip));
     free.or_else(|| pod.simulated.then(|| nth(0)))
 }

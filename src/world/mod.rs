@@ -253,6 +253,11 @@ impl World {
         self.by_address.get(address).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
+    /// How many addresses pods have that have not ended for good.
+    pub fn addresses(&self) -> usize {
+        self.by_address.len()
+    }
+
     /// Pods without a node that were promised this one (`status.nominatedNodeName`).
     pub fn promised_to(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.promised_to.get(node).into_iter().flatten().filter_map(|key| self.get(key))

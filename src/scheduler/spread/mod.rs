@@ -24,7 +24,7 @@ struct Constraint {
     crowd: Crowd,
     /// The places whose nodes count; all when nothing is said.
     counted: Option<Vec<bool>>,
-    /// The smallest count of those.
+    /// The smallest count of those; for constraints that must hold.
     fewest: i64,
 }
 
@@ -37,7 +37,9 @@ pub struct Spread {
 impl Spread {
     /// Reads them, and counts.
     pub fn of(world: &World, pod: &Object, row: &Row, profile: &Profile) -> Spread {
-        Spread { hard: constraints(world, pod, row, profile, "DoNotSchedule").0 }
+        let mut hard = constraints(world, pod, row, profile, "DoNotSchedule").0;
+        hard.iter_mut().for_each(Constraint::find_fewest);
+        Spread { hard }
     }
 
     /// Whether none has to hold.
@@ -116,7 +118,7 @@ fn constraints(world: &World, pod: &Object, row: &Row, profile: &Profile, mode: 
         let own = i64::from(selector.matches(|key| row.label(key)));
         let term = Arc::new(Term::here(key, &row.key.namespace, selector));
         let (crowd, counted) = count(world, pod, constraint, &term, if strict { &keys } else { &[] });
-        let mut read = Constraint {
+        Constraint {
             max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
             min_domains: constraint["minDomains"].as_u64().unwrap_or(1) as usize,
             key: key.to_owned(),
@@ -125,9 +127,7 @@ fn constraints(world: &World, pod: &Object, row: &Row, profile: &Profile, mode: 
             term,
             crowd,
             counted,
-        };
-        read.find_fewest();
-        read
+        }
     };
     (ours.iter().map(read).collect(), strict)
 }
