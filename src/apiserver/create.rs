@@ -38,13 +38,7 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
     check(kind, &object, None)?;
-    if let Some(existing) = ledger.see(&key)? {
-        let mut status = Status::already_exists(kind.resource, object.name());
-        if existing.deletion().is_some() {
-            status.message = format!("object is being deleted: {}", status.message);
-        }
-        return Err(status);
-    }
+    check_free(ledger, kind, &key)?;
     let mut request =
         Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::validate(ledger, &mut request)?;
@@ -54,6 +48,58 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
         Arc::make_mut(&mut kept).unset(&["metadata", "resourceVersion"]);
     }
     Ok(Reply::changed(kept, warnings))
+}
+
+/// A pod that was created, and the body that it was made of: of one that differs in its name alone, nothing is decoded, filled in or
+/// checked again but what is its own. A controller makes many such pods at a time; between them nothing else may be written.
+#[derive(Default)]
+pub struct Mold(Option<(Object, Arc<Object>)>);
+
+impl Mold {
+    /// The pod that comes of this body, but for what is its own.
+    fn cast(&self, body: &Object) -> Option<Object> {
+        let (known, made) = self.0.as_ref()?;
+        let is_alike = !body.name().is_empty() && metadata::same_but_for(body, known, "name");
+        let mut object = is_alike.then(|| Object::clone(made))?;
+        object.set(&["metadata", "name"], body.name());
+        Some(object)
+    }
+}
+
+/// Creates an object; a pod may be like the one that was created with the same mold before. Of warnings it gives those of the first.
+pub fn create_like(
+    ledger: &mut dyn Ledger,
+    kind: &Kind,
+    body: &Object,
+    options: &Options,
+    mold: &mut Mold,
+) -> Result<Reply> {
+    let Some(mut object) = mold.cast(body) else {
+        let reply = create(ledger, kind, body, options)?;
+        if kind.resource == "pods" && !body.name().is_empty() && !options.dry_run {
+            mold.0 = Some((body.clone(), reply.object.clone()));
+        }
+        return Ok(reply);
+    };
+    own_metadata(ledger, kind, &mut object);
+    let key = key_of(kind, &object);
+    refuse(kind, &object, &kinds::metadata::validate_metadata(&object, None, kind))?;
+    check_free(ledger, kind, &key)?;
+    let mut warnings = Vec::new();
+    let mut request =
+        Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
+    admission::validate(ledger, &mut request)?;
+    Ok(Reply::changed(ledger.put(&key, object)?, warnings))
+}
+
+/// The name is not taken.
+fn check_free(ledger: &dyn Ledger, kind: &Kind, key: &Key) -> Result<()> {
+    let Some(existing) = ledger.see(key)? else { return Ok(()) };
+    let mut status = Status::already_exists(kind.resource, &key.name);
+    if existing.deletion().is_some() {
+        status.message = format!("object is being deleted: {}", status.message);
+    }
+    Err(status)
 }
 
 /// Adds what the writer should know of the kind and of an object that is in order.
@@ -93,7 +139,11 @@ pub fn decode(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<
 pub fn check(kind: &Kind, object: &Object, old: Option<&Object>) -> Result<()> {
     let mut errors = kinds::metadata::validate_metadata(object, old, kind);
     errors.extend((kind.validate)(object, old));
-    if errors.is_empty() { Ok(()) } else { Err(field::invalid(kind.kind, kind.resource, object.name(), &errors)) }
+    refuse(kind, object, &errors)
+}
+
+fn refuse(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> Result<()> {
+    if errors.is_empty() { Ok(()) } else { Err(field::invalid(kind.kind, kind.resource, object.name(), errors)) }
 }
 
 /// The key that an object of this kind stands under.
@@ -116,5 +166,68 @@ fn own_metadata(ledger: &mut dyn Ledger, kind: &Kind, object: &mut Object) {
     }
     if !kind.namespaced {
         object.unset(&["metadata", "namespace"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::Api;
+    use crate::object::Resource;
+    use serde_json::json;
+
+    /// Without what is its own.
+    fn shape(pod: &Object) -> Object {
+        let mut shape = pod.clone();
+        for field in ["name", "uid", "resourceVersion", "creationTimestamp"] {
+            shape.unset(&["metadata", field]);
+        }
+        // The volume of the token has a name by chance.
+        Object(
+            serde_json::from_str(
+                &regex::Regex::new("kube-api-access-.....").unwrap().replace_all(&shape.0.to_string(), "token"),
+            )
+            .unwrap(),
+        )
+    }
+
+    #[test]
+    fn a_pod_of_a_mold_is_what_it_would_be_by_itself() {
+        let mut api = Api::in_memory("test").unwrap();
+        let kind = kinds::by_resource(Resource("pods")).unwrap();
+        let body = |name: &str, image: &str, label: &str| {
+            let metadata =
+                json!({"name": name, "namespace": "default", "generateName": "p-", "labels": {"app": label}});
+            Object(
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "c", "image": image}]}}),
+            )
+        };
+        let bodies = [("a", "x", "1"), ("b", "x", "1"), ("c", "y", "1"), ("d", "y", "2"), ("e", "y", "2")]
+            .map(|(n, i, l)| body(n, i, l));
+        let options = Options::default();
+        let mut mold = Mold::default();
+        let cast = bodies.each_ref().map(|body| mold.cast(body).is_some());
+        assert_eq!(cast, [false; 5], "nothing was made yet");
+        let mut uids = Vec::new();
+        for like in &bodies {
+            let made = api.write(false, |ledger| create_like(ledger, kind, like, &options, &mut mold)).unwrap().object;
+            let mut other = like.clone();
+            other.set(&["metadata", "name"], format!("{}-alone", like.name()));
+            let alone = api.write(false, |ledger| create(ledger, kind, &other, &options)).unwrap().object;
+            assert_eq!((shape(&made), made.name()), (shape(&alone), like.name()));
+            uids.push(made.uid().to_owned());
+        }
+        uids.dedup();
+        assert_eq!(uids.len(), 5);
+        let is_cast = |name: &str, image: &str, label: &str| mold.cast(&body(name, image, label)).is_some();
+        assert_eq!(
+            [is_cast("f", "y", "2"), is_cast("f", "x", "2"), is_cast("f", "y", "1"), is_cast("", "y", "2")],
+            [true, false, false, false]
+        );
+        for (name, reason) in [("e", Reason::AlreadyExists), ("E!", Reason::Invalid)] {
+            let refused =
+                api.write(false, |ledger| create_like(ledger, kind, &body(name, "y", "2"), &options, &mut mold));
+            assert_eq!(refused.unwrap_err().reason, reason, "{name}");
+        }
     }
 }

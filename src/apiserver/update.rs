@@ -38,7 +38,10 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     check_preconditions(kind, body, &old)?;
     let mut warnings = Vec::new();
     let object = match part {
-        Part::Status => return keep_status(ledger, kind, (&key, body, old), options),
+        Part::Status => {
+            let status = normal_status(kind, body, options, &mut warnings)?;
+            return keep_status(ledger, &key, status, old, warnings);
+        }
         Part::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
         Part::Resize => resized(kind, body, &old, options, &mut warnings)?,
         _ => whole(ledger, kind, body, &old, part, options, &mut warnings)?,
@@ -46,18 +49,26 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     keep(ledger, kind, &key, object, old, warnings)
 }
 
+/// Replaces an object's status with one that is in the form in which it is stored already, as that of a pod is when a loop writes it: it
+/// is not decoded.
+pub fn update_normal_status(ledger: &mut dyn Ledger, kind: &Kind, body: &Object) -> Result<Reply> {
+    let key = key_of(kind, body);
+    let old = ledger.see(&key)?.ok_or_else(|| Status::not_found(kind.resource, &key.name))?;
+    check_preconditions(kind, body, &old)?;
+    let status = body.at(&["status"]).cloned();
+    let mut warnings = Vec::new();
+    debug_assert_eq!(Ok(status.clone()), normal_status(kind, body, &Options::default(), &mut warnings));
+    keep_status(ledger, &key, status, old, warnings)
+}
+
 /// Keeps the object with a new status. The rest was checked when it was written and is not looked at again.
 fn keep_status(
     ledger: &mut dyn Ledger,
-    kind: &Kind,
-    (key, body, old): (&Key, &Object, Arc<Object>),
-    options: &Options,
+    key: &Key,
+    status: Option<Value>,
+    old: Arc<Object>,
+    warnings: Vec<String>,
 ) -> Result<Reply> {
-    let mut warnings = Vec::new();
-    let status = body.at(&["status"]).cloned().unwrap_or_default();
-    let alone = Object(json!({"apiVersion": body.api_version(), "kind": body.kind(), "status": status}));
-    let mut decoded = decode(kind, &alone, options, &mut warnings)?;
-    let status = decoded.0.get_mut("status").map(Value::take);
     if old.at(&["status"]) == status.as_ref() {
         return Ok(Reply::unchanged(old, warnings));
     }
@@ -69,6 +80,14 @@ fn keep_status(
         }
     }
     Ok(Reply::changed(ledger.put(key, object)?, warnings))
+}
+
+/// A body's status as it is stored; of the rest nothing is read.
+fn normal_status(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Option<Value>> {
+    let status = body.at(&["status"]).cloned().unwrap_or_default();
+    let alone = Object(json!({"apiVersion": body.api_version(), "kind": body.kind(), "status": status}));
+    let mut decoded = decode(kind, &alone, options, warnings)?;
+    Ok(decoded.0.get_mut("status").map(Value::take))
 }
 
 /// The pod with more ephemeral containers; whatever else the body says is not looked at.

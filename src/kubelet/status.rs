@@ -71,9 +71,7 @@ pub fn write(pod: &LocalPod, status: PodStatus, order: &Order, plan: &mut Plan) 
         return;
     }
     let why = why(&pod.status, &status);
-    let mut object = pod.object.status_alone();
-    object.set(&["status"], encoded(&status));
-    plan.write(Verb::Status(object), why);
+    plan.write(Verb::Status(pod.object.other_status(encoded(&status))), why);
 }
 
 /// As Go writes it: the time of the last probe of a condition, which pods do not have, is null and not left out.

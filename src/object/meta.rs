@@ -174,11 +174,16 @@ impl Object {
 
     /// Its status, and what names it: all that a write of the status is about.
     pub fn status_alone(&self) -> Object {
+        self.other_status(self.0["status"].clone())
+    }
+
+    /// The same with another status.
+    pub fn other_status(&self, status: Value) -> Object {
         let part = |name: &str, of: &Value| (name.to_owned(), of[name].clone());
         let names = ["name", "namespace", "uid", "resourceVersion"];
         let metadata: Map<String, Value> = names.iter().map(|name| part(name, &self.0["metadata"])).collect();
-        let parts = ["apiVersion", "kind", "status"].iter().map(|name| part(name, &self.0));
-        let parts = parts.chain([("metadata".to_owned(), metadata.into())]);
+        let parts = ["apiVersion", "kind"].iter().map(|name| part(name, &self.0));
+        let parts = parts.chain([("metadata".to_owned(), metadata.into()), ("status".to_owned(), status)]);
         Object(Value::Object(parts.collect()))
     }
 

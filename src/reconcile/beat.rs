@@ -7,16 +7,17 @@ use super::deeds::{Deeds, Warnings};
 use super::events::{Recorder, Teller};
 use super::ledger::Overlay;
 use super::queue::{Among, Item, Queue, Rank};
-use super::{Line, Narrator, Weight, retention, tail};
+use super::{Line, Narrator, Weight, retention, tail, waste};
 use crate::apiserver::bind::bind;
+use crate::apiserver::create::{Mold, create_like};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::metadata;
-use crate::apiserver::update::{Part, update};
+use crate::apiserver::update::{Part, update, update_normal_status};
 use crate::apiserver::{Ledger, Options, create};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
-use crate::world::{Effect, Loop, Plan, Row, Verb, World};
+use crate::world::{Effect, Loop, Plan, Row, Verb, World, Write};
 use jiff::SignedDuration;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -28,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A loop that does nothing and yet wants to look again at once waits for so long: nothing may spin.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
+
+/// So many objects are worth another core's while.
+const MANY: usize = 32;
 
 /// How much one beat may do.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +83,8 @@ pub struct Done {
 #[derive(Default)]
 struct Wishes {
     attempts: Vec<Attempt>,
+    /// What was staged.
+    writes: Vec<Vec<Write>>,
     effects: Vec<Effect>,
     /// The last states of what is removed.
     last: HashMap<Key, Arc<Object>>,
@@ -133,7 +139,7 @@ impl Beat<'_> {
         let mut wishes = Wishes::default();
         self.plan_what_is_due(&mut wishes);
         // Telling about work waits until the work is done.
-        if !self.queue.is_due(now) || self.recorder.is_pressing() {
+        if !self.queue.is_due(now) || self.recorder.is_pressing(now) {
             self.record_events(&mut wishes);
         }
         match self.commit(txn, &mut wishes) {
@@ -183,9 +189,9 @@ impl Beat<'_> {
         let now = self.world.now;
         let mut mine = Vec::new();
         let stage = self.world.stage_mark();
-        let alone = plan.writes.len() == 1;
+        let mut mold = (plan.writes.len() > 1).then(Mold::default);
         for write in &plan.writes {
-            match self.stage(&write.verb, &mut mine, (&mut wishes.last, alone)) {
+            match self.stage(&write.verb, &mut mine, (&mut wishes.last, mold.as_mut())) {
                 Ok(()) => {}
                 Err(status) => {
                     // A plan is applied whole or not at all.
@@ -202,6 +208,7 @@ impl Beat<'_> {
                 }
             }
         }
+        drop(mold);
         self.world.forget_refusal(each.name, &item.1);
         self.queue.forget_failures(&item);
         // Before what this plan does is news: it may itself be what the pod waits for.
@@ -224,6 +231,7 @@ impl Beat<'_> {
         wishes.restarts |= plan.effects.iter().any(restarts);
         wishes.effects.extend(plan.effects);
         let writes = plan.writes.len();
+        wishes.writes.push(plan.writes);
         if let Some(at) = plan.wake {
             let soonest = if writes == 0 && acts_not { now + MOMENT } else { now };
             self.queue.add(item, at.max(soonest));
@@ -235,7 +243,7 @@ impl Beat<'_> {
         &mut self,
         verb: &Verb,
         attempts: &mut Vec<Attempt>,
-        (last, alone): (&mut HashMap<Key, Arc<Object>>, bool),
+        (last, mold): (&mut HashMap<Key, Arc<Object>>, Option<&mut Mold>),
     ) -> Result<(), Status> {
         if let Verb::Attempt { pod_uid, container, attempt } = verb {
             attempts.push(Attempt {
@@ -245,7 +253,7 @@ impl Beat<'_> {
                 epoch: self.epoch,
             });
         }
-        stage(self.world, verb, (last, alone), self.chance)
+        stage(self.world, verb, (last, mold), self.chance)
     }
 
     fn record_events(&mut self, wishes: &mut Wishes) {
@@ -303,7 +311,10 @@ impl Beat<'_> {
         for line in std::mem::take(&mut wishes.deeds).lines(self.world, &undone, self.warnings) {
             (self.narrator)(&line);
         }
-        self.world.keep_staged(written);
+        let gone = self.world.keep_staged(written);
+        if gone.len() >= MANY {
+            waste::discard((gone, std::mem::take(&mut wishes.writes)));
+        }
         self.world.revision = revision;
         Ok((revision - begin) as usize)
     }
@@ -315,22 +326,30 @@ pub fn restarts(effect: &Effect) -> bool {
     matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
 }
 
-/// Stages one write of a plan in the World, through the API server's whole pipeline; `alone` when it is the plan's only one. Attempts are
-/// no objects: nothing is staged.
+/// Stages one write of a plan in the World, through the API server's whole pipeline; with the mold of the plan's pods unless it is the
+/// plan's only write. Attempts are no objects: nothing is staged.
 pub fn stage(
     world: &mut World,
     verb: &Verb,
-    (last, alone): (&mut HashMap<Key, Arc<Object>>, bool),
+    (last, mold): (&mut HashMap<Key, Arc<Object>>, Option<&mut Mold>),
     chance: &mut dyn FnMut() -> u64,
 ) -> Result<(), Status> {
+    let alone = mold.is_none();
     let revision = world.revision + world.staged_count() as u64;
     let mut ledger = Overlay { world, revision, last, alone, chance };
     let options = Options::default();
     match verb {
-        Verb::Create(object) => create::create(&mut ledger, kind_of(object)?, object, &options).map(|_| ()),
+        Verb::Create(object) => match mold {
+            Some(mold) => create_like(&mut ledger, kind_of(object)?, object, &options, mold).map(|_| ()),
+            None => create::create(&mut ledger, kind_of(object)?, object, &options).map(|_| ()),
+        },
         Verb::Update(object) => {
             let part = part_of(&ledger, object)?;
             update(&mut ledger, kind_of(object)?, object, part, &options).map(|_| ())
+        }
+        // Pods change most of all, and their loops write what they have read, or a typed view.
+        Verb::Status(object) if object.kind() == "Pod" => {
+            update_normal_status(&mut ledger, kind_of(object)?, object).map(|_| ())
         }
         Verb::Status(object) => update(&mut ledger, kind_of(object)?, object, Part::Status, &options).map(|_| ()),
         Verb::Delete { key, uid, grace, propagation } => stage_delete(&mut ledger, key, uid, *grace, *propagation),

@@ -1,6 +1,7 @@
 //! Events: what loops want told, aggregated into Event objects (client-go: the EventCorrelator).
 //!
-//! Events never hold up what they tell about: they are written when the beat has nothing else to do, or after a moment at most.
+//! Events never hold up what they tell about: they are written when the beat has nothing else to do, and a batch every second while it
+//! has. As in Kubernetes they are told as well as can be: of what comes faster than that, only so much waits ([`QUEUED`]).
 
 use super::retention;
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -18,8 +19,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Most events written in one beat.
 const BATCH: usize = 200;
 
-/// Events that may wait while there is other work.
-const PRESSING: usize = 20_000;
+/// While there is other work, a batch is written as often (Kubernetes' components write 50 events in a second at most: kubelet
+/// `--event-qps`).
+const PACE: SignedDuration = SignedDuration::from_secs(1);
+
+/// So many events of type Normal wait, and what comes beyond them is not told (client-go: 1,000 of each component, `maxQueuedEvents` and
+/// `DropIfChannelFull`): a few thousand pods that come at once have all of theirs. Warnings always wait.
+const QUEUED: usize = 10_000;
 
 /// Events of one object and source that may come at once, and then one in `REFILL` (client-go: 25, one in 300 s).
 const BURST: i64 = 25;
@@ -51,6 +57,10 @@ pub struct Teller {
 /// Collects events and writes them.
 pub struct Recorder {
     waiting: VecDeque<(Teller, Event, Time)>,
+    /// How many of them are of type Normal.
+    normal: usize,
+    /// When events were last written.
+    written: Option<Time>,
     /// Events that are to go.
     bygone: VecDeque<Key>,
     known: LruCache<Identity, Key>,
@@ -63,6 +73,8 @@ impl Default for Recorder {
     fn default() -> Recorder {
         Recorder {
             waiting: VecDeque::new(),
+            normal: 0,
+            written: None,
             bygone: VecDeque::new(),
             known: LruCache::new(REMEMBERED),
             similar: LruCache::new(REMEMBERED),
@@ -76,7 +88,9 @@ impl Recorder {
     /// Takes events of a loop.
     pub fn extend(&mut self, teller: &Teller, events: Vec<Event>, now: Time) {
         for event in events {
-            if self.may_tell(teller.by, &event, now) {
+            let is_normal = event.kind == EventType::Normal;
+            if self.may_tell(teller.by, &event, now) && !(is_normal && self.normal == QUEUED) {
+                self.normal += usize::from(is_normal);
                 self.waiting.push_back((teller.clone(), event, now));
             }
         }
@@ -94,9 +108,11 @@ impl Recorder {
         }
     }
 
-    /// Whether so much waits that it is written even while there is other work.
-    pub fn is_pressing(&self) -> bool {
-        self.waiting.len() > PRESSING
+    /// Whether events have waited for so long that some are written even while there is other work.
+    pub fn is_pressing(&self, now: Time) -> bool {
+        let first = self.waiting.front().map(|(_, _, since)| *since);
+        let last = first.map(|since| self.written.map_or(since, |written| written.max(since)));
+        last.is_some_and(|last| now.duration_since(last).abs() >= PACE)
     }
 
     /// Writes what waits, up to a batch, and removes what is no longer kept. An event that the API server refuses (its namespace is
@@ -107,8 +123,10 @@ impl Recorder {
             // Somebody else may have removed it.
             drop(kind.map(|kind| delete(ledger, kind, &key, &DeleteOptions::default())));
         }
+        self.written = Some(now);
         for _ in 0..BATCH.min(self.waiting.len()) {
             if let Some((teller, event, at)) = self.waiting.pop_front() {
+                self.normal -= usize::from(event.kind == EventType::Normal);
                 self.write(ledger, &teller, event, at.max(now));
             }
         }
@@ -253,6 +271,25 @@ fn event_object(by: &str, event: &Event, message: &str, suffix: &str, at: Time) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_normal_events_so_many_wait_and_of_warnings_all() {
+        let mut recorder = Recorder::default();
+        let mut tell = |kind: EventType, count: usize| {
+            for number in 0..count {
+                let about = Key::new(Resource("pods"), "default", &format!("{kind:?}-{number}"));
+                let (uid, field_path, message) = (about.name.clone(), String::new(), "why".into());
+                let event = Event { about, uid, field_path, kind, reason: "Failed", message, until: None };
+                recorder.extend(&Teller { by: "kubelet", profile: None }, vec![event], Time::UNIX_EPOCH);
+            }
+            recorder.waiting.len()
+        };
+        assert_eq!(tell(EventType::Normal, QUEUED + 5), QUEUED);
+        assert_eq!(tell(EventType::Warning, 20), QUEUED + 20);
+        assert_eq!(tell(EventType::Normal, 5), QUEUED + 20);
+        let at = |millisecond| Time::from_millisecond(millisecond).unwrap();
+        assert_eq!([0, 999, 1000].map(|moment| recorder.is_pressing(at(moment))), [false, false, true]);
+    }
 
     #[test]
     fn who_is_made_again_under_its_name_is_heard_again() {

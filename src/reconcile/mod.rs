@@ -21,6 +21,7 @@ pub mod retention;
 pub mod simulate;
 pub mod tail;
 pub mod waiting;
+mod waste;
 pub mod watch;
 pub mod why;
 

@@ -224,12 +224,16 @@ impl Row {
         }
     }
 
-    /// The same where nobody else has the row.
-    pub(super) fn settle(&mut self, text: Str, revision: u64) {
+    /// The same where nobody else has the row. Gives the object that it had.
+    pub(super) fn settle(&mut self, text: Str, revision: u64) -> Option<Arc<Object>> {
         if self.is_kept_parsed() {
             *self = Row::at_rest(self.key.clone(), text);
-        } else {
-            (self.body, self.revision) = (Body::Text(text), revision);
+            return None;
+        }
+        self.revision = revision;
+        match std::mem::replace(&mut self.body, Body::Text(text)) {
+            Body::Parsed(object) => Some(object),
+            Body::Text(_) => None,
         }
     }
 

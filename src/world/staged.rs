@@ -63,18 +63,21 @@ impl World {
         self.undo.clear();
     }
 
-    /// The commit succeeded: these are the texts that were written, with their revisions, and the picture holds them from now on.
-    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) {
+    /// The commit succeeded: these are the texts that were written, with their revisions, and the picture holds them from now on. Gives
+    /// the objects that it no longer needs.
+    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) -> Vec<Arc<Object>> {
+        let mut gone = Vec::new();
         self.staged.clear();
         self.undo.clear();
         self.originals.clear();
         for (key, text, revision) in written {
             // What loops search by is as it was staged; only the text and the revision are new.
             self.change_row(&key, |row| match Arc::get_mut(row) {
-                Some(row) => row.settle(text, revision),
+                Some(row) => gone.extend(row.settle(text, revision)),
                 None => *row = Arc::new(row.settled(text, revision)),
             });
         }
+        gone
     }
 
     /// A row that was staged lets go of its object, so that whoever has seen it need not copy it to stage it anew. To be called only when

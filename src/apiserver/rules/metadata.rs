@@ -26,8 +26,13 @@ pub fn spec_differs(new: &Object, old: &Object) -> bool {
 
 /// Whether the two are the same but for the revision: such a write is not made.
 pub fn same(new: &Object, old: &Object) -> bool {
+    same_but_for(new, old, "resourceVersion")
+}
+
+/// Whether the two are the same but for one field of metadata.
+pub fn same_but_for(new: &Object, old: &Object, field: &str) -> bool {
     let (of_new, of_old) = (&new.0["metadata"], &old.0["metadata"]);
-    !differs(&new.0, &old.0, &["metadata"]) && !differs(of_new, of_old, &["resourceVersion"])
+    !differs(&new.0, &old.0, &["metadata"]) && !differs(of_new, of_old, &[field])
 }
 
 /// Whether two maps differ in any field but these.

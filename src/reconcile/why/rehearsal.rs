@@ -2,6 +2,7 @@
 
 use super::super::{beat, loops};
 use super::autoscaler;
+use crate::apiserver::create::Mold;
 use crate::object::{Key, Time};
 use crate::world::plan::Hold;
 use crate::world::{Loop, Row, World};
@@ -61,9 +62,9 @@ fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut Pr
     for _ in 0..2 {
         let plan = (each.plan)(world, key);
         let (mark, mut last) = (world.stage_mark(), HashMap::new());
-        let (mut due, mut refused) = (Vec::new(), None);
+        let (mut due, mut refused, mut mold) = (Vec::new(), None, Mold::default());
         for write in &plan.writes {
-            match beat::stage(world, &write.verb, (&mut last, false), &mut || 7) {
+            match beat::stage(world, &write.verb, (&mut last, Some(&mut mold)), &mut || 7) {
                 Ok(()) => due.push(write.why.clone()),
                 Err(status) => {
                     refused = Some(status.message);
