@@ -196,11 +196,18 @@ fn with_ports(mut answer: Answer, store: &Store) -> Answer {
         let is_meant = |at| link.address == Some(at) || (said.is_some() && link.node_ports.is_some());
         let held = |port| ports::holder_where(port, is_meant).map(|(at, holder)| (port, at, holder));
         if let Some((port, at, holder)) = wanted().find_map(held) {
-            let whose = whose(&holder, store);
             let place =
                 if at.is_unspecified() { "on every address of this machine".into() } else { format!("at {at}") };
-            link.more.insert(0, format!("port {port}: {holder}{whose} listens there {place}"));
-            link.next = Some(format!("end {holder}{whose}, or let one of the two listen at another port than {port}"));
+            let (who, next) = match holder.program == GATEWAY {
+                true => ("kloop, for a Service,".into(), format!("give the Service at {at} another port than {port}")),
+                false => {
+                    let who = format!("{holder}{}", whose(&holder, store));
+                    let next = format!("end {who}, or let one of the two listen at another port than {port}");
+                    (who, next)
+                }
+            };
+            link.more.insert(0, format!("port {port}: {who} listens there {place}"));
+            link.next = Some(next);
         } else if let Some(port) = said {
             link.next = Some(elsewhere(link, port));
         }
@@ -213,7 +220,6 @@ fn whose(holder: &Holder, store: &Store) -> String {
     match holder.pid.and_then(|pid| folder::owner(store.home(), pid)) {
         Some((pod, Some(container))) => format!(" of container {container} of pod {}/{}", pod.namespace, pod.name),
         Some((pod, None)) => format!(" in pod {}/{}", pod.namespace, pod.name),
-        None if holder.program == GATEWAY => ", kloop's own proxy for Services,".into(),
         None => String::new(),
     }
 }
