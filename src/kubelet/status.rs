@@ -77,7 +77,7 @@ pub fn write(pod: &LocalPod, status: PodStatus, order: &Order, plan: &mut Plan) 
 /// As Go writes it: the time of the last probe of a condition, which pods do not have, is null and not left out.
 fn encoded(status: &PodStatus) -> Value {
     let mut value = serde_json::to_value(status).unwrap_or_default();
-    for condition in value["conditions"].as_array_mut().into_iter().flatten() {
+    for condition in value.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
         if condition.get("lastProbeTime").is_none() {
             condition["lastProbeTime"] = Value::Null;
         }
