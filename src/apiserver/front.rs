@@ -442,6 +442,9 @@ mod tests {
             create(ledger, kinds::by_name("configmaps").unwrap(), &Object(body), &Options::default()).map(|_| ())
         });
         assert!(done.iter().all(|(_, outcome)| outcome.is_err()));
-        assert_eq!((done.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names.next()), (vec!["a", "b"], Some("c")));
+        // On a busy machine the time may be over with the first.
+        let tried: Vec<&str> = done.iter().map(|(name, _)| *name).collect();
+        assert!(!tried.is_empty() && !tried.contains(&"c"), "{tried:?}");
+        assert_eq!(tried.into_iter().chain(names).collect::<Vec<_>>(), ["a", "b", "c"]);
     }
 }

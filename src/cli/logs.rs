@@ -5,11 +5,14 @@ use super::one_pod::{self, Containers, Restarts};
 use super::patience::Patience;
 use super::targets;
 use super::{Context, Failure, Outcome};
+use crate::apiserver::Api;
 use crate::apiserver::read::{self, Wanted};
 use crate::kinds::{self, Kind};
+use crate::kubelet::again_as_written;
 use crate::object::selector::Selector;
-use crate::object::{Key, Object, Reason, Status, Time, time};
-use crate::runtime::logs::{self, Logs, Missing, Options};
+use crate::object::{Key, Object, Reason, Resource, Status, Time, time};
+use crate::runtime::logs::{self, Logs, Missing, Next, Options};
+use crate::store::Access;
 use jiff::SignedDuration;
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
@@ -107,6 +110,8 @@ const SELECTOR_TAIL: i64 = 10;
 
 /// One container's log.
 struct Request {
+    /// The cluster's file.
+    state: PathBuf,
     pod: Object,
     container: String,
 }
@@ -122,7 +127,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let mut requests = Vec::new();
     for pod in pods {
         for container in containers(&args, context, &pod)? {
-            requests.push(Request { pod: pod.clone(), container });
+            requests.push(Request { state: context.state(), pod: pod.clone(), container });
         }
     }
     if args.follow && requests.len() > args.max_log_requests {
@@ -269,6 +274,7 @@ fn open(folder: &Path, request: &Request, options: &Options) -> Outcome<Option<L
     // Of one that waits to be started again, the attempt that has ended last is both this one and the previous.
     let previous = options.previous && !waits_after_an_end(pod, container);
     match logs::open(folder, pod.local_uid(), container, Options { previous, ..options.clone() }) {
+        Ok(logs) if options.follow && !options.previous => Ok(Some(logs.across(restarts(request)))),
         Ok(logs) => Ok(Some(logs)),
         Err(Missing::Previous) => Err(previous_missing(pod, container)),
         Err(Missing::Container) if options.previous => Err(previous_missing(pod, container)),
@@ -284,6 +290,21 @@ fn open(folder: &Path, request: &Request, options: &Options) -> Outcome<Option<L
             None => Ok(None),
         },
     }
+}
+
+/// Whether another attempt follows one that has ended: its policy says so, and the pod is neither done nor going.
+fn restarts(request: &Request) -> Next {
+    let Request { state, pod, container } = request;
+    let again = again_as_written(pod, container);
+    let (state, uid) = (state.clone(), pod.uid().to_owned());
+    let key = Key::new(Resource("pods"), pod.namespace(), pod.name());
+    let is_alive = move || {
+        let api = Api::open(&state, Access::Existing, "logs").ok()?;
+        let pod = api.look(|ledger| read::get(ledger, &key)).ok()?;
+        let is_over = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
+        Some(pod.uid() == uid && pod.deletion().is_none() && !is_over)
+    };
+    Box::new(move |code| again.follows(code) && is_alive().unwrap_or(false))
 }
 
 /// Whether it has failed on a node that never told of a container: there is none, and never will be.

@@ -3,9 +3,10 @@
 use super::pod::{LocalPod, Member, Role, State};
 use super::start::{self, Unready};
 use super::{address, backoff, deadlines, eviction, hooks, image, probes, resize, simulate, termination, volumes};
-use crate::object::{Str, Time};
+use crate::object::{Object, Str, Time};
 use crate::world::{Again, Effect, Plan, Start, Verb};
 use jiff::SignedDuration;
+use serde_json::Value;
 
 /// An order that is not answered for so long is given again; it carries the attempt's number, so twice does no harm.
 const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
@@ -211,9 +212,25 @@ pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
 
 /// Whether its policy starts a container again that has ended.
 pub fn again(pod: &LocalPod, member: &Member) -> Again {
-    let of_pod = pod.spec.restart_policy.as_deref().unwrap_or("Always");
-    let policy = member.spec.restart_policy.as_deref().unwrap_or(of_pod);
-    match (member.role, policy) {
+    policy(member.role, pod.spec.restart_policy.as_deref(), member.spec.restart_policy.as_deref())
+}
+
+/// As [`again`], of a pod that is only read, by a container's name.
+pub fn again_as_written(pod: &Object, container: &str) -> Again {
+    let of_pod = pod.text(&["spec", "restartPolicy"]);
+    let find = |list: &str| pod.items(&["spec", list]).iter().find(|one| one["name"] == container);
+    let own = |found: &Value| found["restartPolicy"].as_str().map(str::to_owned);
+    let (role, own) = match (find("initContainers"), find("containers")) {
+        (Some(found), _) if found["restartPolicy"] == "Always" => (Role::Sidecar, None),
+        (Some(found), _) => (Role::Init, own(found)),
+        (None, Some(found)) => (Role::Main, own(found)),
+        (None, None) => (Role::Ephemeral, None),
+    };
+    policy(role, of_pod, own.as_deref())
+}
+
+fn policy(role: Role, of_pod: Option<&str>, own: Option<&str>) -> Again {
+    match (role, own.or(of_pod).unwrap_or("Always")) {
         (Role::Sidecar, _) => Again::Always,
         (Role::Ephemeral, _) | (_, "Never") => Again::Never,
         // An init container that has ended well is done, whatever the pod's policy.

@@ -12,6 +12,7 @@ mod command;
 mod conditions;
 mod container_status;
 mod containers;
+pub use containers::again_as_written;
 mod deadlines;
 mod environment;
 mod events;

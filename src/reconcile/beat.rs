@@ -64,6 +64,8 @@ pub struct Beat<'a> {
     pub epoch: u64,
     /// How much it may do.
     pub budget: Budget,
+    /// Whether others may have written since the beat before.
+    pub told: bool,
     /// What was warned of before.
     pub warnings: &'a mut Warnings,
     /// Is told what was done.
@@ -126,8 +128,10 @@ impl Beat<'_> {
     /// outlives a loss of power takes a [`Store::sync`].
     pub fn run(&mut self, store: &mut Store, now: Time) -> Result<Done, Failed> {
         self.world.now = now;
-        // Most of the log is read before the lock is taken.
-        tail::catch_up(&store.read()?, self.world, self.loops, self.queue, now)?;
+        if self.told {
+            // Most of the log is read before the lock is taken.
+            tail::catch_up(&store.read()?, self.world, self.loops, self.queue, now)?;
+        }
         if !self.queue.is_due(now) && !self.recorder.is_due(now) {
             return Ok(Done::default());
         }

@@ -51,6 +51,8 @@ pub struct Pulse<'a> {
     pub budget: Budget,
     /// Chance.
     pub chance: &'a mut dyn FnMut() -> u64,
+    /// Whether others may have written since the beat before: then it is found out even when nothing is due.
+    pub told: bool,
 }
 
 /// What has become due by the clock alone.
@@ -127,6 +129,7 @@ impl Heart {
             chance: pulse.chance,
             epoch: pulse.epoch,
             budget: pulse.budget,
+            told: pulse.told,
             warnings: &mut self.warnings,
             narrator,
         };

@@ -137,7 +137,7 @@ impl Simulation {
         self.api.outside().set(now);
         self.heart.keep_time(now);
         let chance = &mut || self.chance.random();
-        let pulse = Pulse { now, epoch: self.epoch, budget: self.budget, chance };
+        let pulse = Pulse { now, epoch: self.epoch, budget: self.budget, chance, told: true };
         let beaten = self.heart.beat(self.api.store_mut(), pulse, &mut |line: &Line| tell(line));
         self.api.store_mut().pretend(None);
         let (done, busy) = match beaten {

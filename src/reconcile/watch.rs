@@ -123,6 +123,8 @@ pub struct Control {
     _manifests: Option<Manifests>,
     /// The user wants it to end.
     stopping: bool,
+    /// Whether others may have written since the last beat.
+    told: bool,
     /// More of the log than is kept was there when it was last looked at.
     compacting: bool,
     /// Which file the store is.
@@ -161,6 +163,7 @@ impl Control {
             _hint: hint,
             _manifests: manifests,
             stopping: false,
+            told: true,
             compacting: false,
             place: identity(api.store().path()),
             api,
@@ -221,7 +224,9 @@ impl Control {
             }
             self.check_place()?;
             self.keep_time()?;
-            let busy = match self.beat(narrator) {
+            let beaten = self.beat(narrator);
+            self.told |= beaten.is_err();
+            let busy = match beaten {
                 Ok(busy) => busy,
                 Err(Failed::Deposed) => return Ok(Ending::Deposed),
                 Err(Failed::Store(error)) => self.bear(&error, narrator)?,
@@ -263,12 +268,14 @@ impl Control {
     fn beat(&mut self, narrator: &mut Narrator<'_>) -> Result<bool, Failed> {
         let mut chance = front::random;
         let (now, epoch) = (Time::now(), self.leadership.epoch);
-        let pulse = Pulse { now, epoch, budget: Budget::default(), chance: &mut chance };
+        let told = std::mem::take(&mut self.told);
+        let pulse = Pulse { now, epoch, budget: Budget::default(), chance: &mut chance, told };
         let (done, busy) = self.heart.beat(self.api.store_mut(), pulse, narrator)?;
         // What runs again may run before the commit is durable: with the power, it would be gone itself. All else waits for the disk.
         let goes_ahead = |effect: &Effect| beat::restarts(effect) || matches!(effect, Effect::Police { .. });
         let (first, then): (Vec<Effect>, Vec<Effect>) = done.effects.into_iter().partition(goes_ahead);
         self.carry_out(first);
+        self.api.store_mut().tell();
         // Where all processors are busy, whoever has been waited for goes first.
         std::thread::yield_now();
         self.make_durable(!busy || !then.is_empty())?;
@@ -317,7 +324,7 @@ impl Control {
         match wake {
             Wake::Report(report) => self.heart.take(report, now),
             Wake::Manifests(files) => self.heart.take_manifests(&files, now),
-            Wake::Store => {}
+            Wake::Store => self.told = true,
             Wake::Stop => self.stopping = true,
         }
     }
@@ -388,8 +395,10 @@ impl Control {
     fn wait(&mut self, deadline: Option<Time>) {
         let next = deadline.map_or(self.heart.next(), |deadline| deadline.min(self.heart.next()));
         let pause = next.duration_since(Time::now()).max(SignedDuration::ZERO).unsigned_abs();
-        if let Ok(wake) = self.inbox.recv_timeout(pause) {
-            self.hear(wake, Time::now());
+        match self.inbox.recv_timeout(pause) {
+            Ok(wake) => self.hear(wake, Time::now()),
+            // Hints can be lost.
+            Err(_) => self.told = true,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Reading a container's log, straight from its files: nothing needs to run for that.
 //!
 //! An attempt's log is a row of files, the one being written and up to four older ones. [`Logs`] goes through them from the oldest,
-//! takes the marks of the CRI format off, and, when following, waits for more until the attempt has ended.
+//! takes the marks of the CRI format off, and, when following, waits for more until the attempt has ended, or none follows it any more.
 
 use super::folder;
 use super::wire::{Record, State};
@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 const OLDER: u32 = 16;
 /// Read at once.
 const BLOCK: usize = 64 * 1024;
+/// The exit code of what could not be started, as container runtimes have it.
+const REFUSED: i32 = 128;
 /// Looked at again after this long even when nothing woke us.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
@@ -63,6 +65,20 @@ pub struct Logs {
     within_line: bool,
     left: u64,
     watch: Option<OwnedFd>,
+    next: Option<Next>,
+}
+
+/// Says, when an attempt has ended and as long as the next one has not begun, whether there will be one after this exit code.
+pub type Next = Box<dyn Fn(i32) -> bool + Send>;
+
+/// What comes after an attempt.
+enum After {
+    /// This one, which has begun.
+    Attempt(u32),
+    /// One that has not begun.
+    Another,
+    /// Nothing.
+    Nothing,
 }
 
 struct Source {
@@ -99,6 +115,7 @@ pub fn open(state: &Path, uid: &str, container: &str, options: Options) -> Resul
         within_line: false,
         left,
         watch,
+        next: None,
     };
     if let Some(lines) = logs.options.tail {
         // A log that cannot be searched from behind is read from its beginning.
@@ -183,12 +200,17 @@ enum Step {
 }
 
 impl Logs {
+    /// Has it followed the attempts to come as well, as long as this says so.
+    pub fn across(self, next: Next) -> Logs {
+        Logs { next: Some(next), ..self }
+    }
+
     fn step(&mut self) -> io::Result<Step> {
         // Asked first: what is there after the end was recorded is all there will be.
         let has_ended = !self.options.follow || self.has_ended();
         if self.current.is_none() {
             let Some(file) = self.files.pop_front().or_else(|| File::open(self.path()).ok()) else {
-                return Ok(if has_ended { Step::End } else { Step::Wait });
+                return Ok(if has_ended { self.end() } else { Step::Wait });
             };
             self.current = Some(Source { inode: inode(&file), file });
         }
@@ -205,10 +227,45 @@ impl Logs {
         Ok(if self.move_on()? {
             Step::Text(Vec::new())
         } else if has_ended {
-            Step::End
+            self.end()
         } else {
             Step::Wait
         })
+    }
+
+    /// The attempt has been read to its end.
+    fn end(&mut self) -> Step {
+        match self.after() {
+            After::Attempt(next) => {
+                self.attempt = next;
+                self.files = all_files(&self.path()).into();
+                self.current = None;
+                self.rest.clear();
+                Step::Text(Vec::new())
+            }
+            After::Another => Step::Wait,
+            After::Nothing => Step::End,
+        }
+    }
+
+    fn after(&self) -> After {
+        let Some(next) = self.next.as_ref().filter(|_| self.options.follow) else { return After::Nothing };
+        let record = folder::read_record(&self.pod);
+        let Some(known) = record.as_ref().and_then(|record| record.containers.get(&self.container)) else {
+            return After::Nothing;
+        };
+        if known.attempt > self.attempt {
+            // The one right after this may be gone already, when they follow each other fast.
+            let following = self.attempt + 1;
+            let is_there = path(&self.pod, &self.container, following).exists();
+            return After::Attempt(if is_there { following } else { known.attempt });
+        }
+        match &known.state {
+            State::Running { .. } => After::Another,
+            State::Ended(end) if !next(end.code) => After::Nothing,
+            State::Refused { .. } if !next(REFUSED) => After::Nothing,
+            State::Ended(_) | State::Refused { .. } => After::Another,
+        }
     }
 
     fn path(&self) -> PathBuf {

@@ -16,6 +16,7 @@ pub mod capacity;
 pub mod copy;
 pub mod folder;
 pub mod image;
+mod interpreter;
 pub mod levels;
 pub mod limits;
 pub mod logs;

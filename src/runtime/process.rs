@@ -96,6 +96,14 @@ impl Identity {
     }
 }
 
+/// The direct children of this process, which has one thread.
+pub fn own_children() -> Vec<i32> {
+    match fs::read_to_string("/proc/thread-self/children") {
+        Ok(list) => list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
+        Err(_) => children(std::process::id() as i32),
+    }
+}
+
 /// The direct children of a process, of all its threads.
 pub fn children(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };

@@ -113,17 +113,23 @@ pub fn fork<'a>(
                 // SAFETY: as below.
                 unsafe { libc::_exit(127) }
             }
+            let bound = space.is_some_and(Space::is_new);
             let become_it = || match prepare() {
-                Ok(program) => {
-                    let own = [&door, &say].map(AsFd::as_fd);
-                    hold_only(
-                        own.iter().chain(&program.stdio).chain(program.terminal.as_ref().map(AsFd::as_fd).as_ref()),
-                    );
-                    match is_let_go(&door, parent) && rustix::io::write(&say, GOING) == Ok(1) {
-                        true => explain(&program, &execute(&program, space.is_some_and(Space::is_new))),
-                        false => String::new(),
+                Ok(program) => match become_ready(&program) {
+                    Ok(()) => {
+                        let (argv, envp) = (pointers(&program.argv), pointers(&program.env));
+                        let stdio = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+                        hold_only(stdio.iter().chain(&[&door, &say].map(AsFd::as_fd)));
+                        drop_pages();
+                        if !is_let_go(&door, parent, bound) || rustix::io::write(&say, GOING) != Ok(1) {
+                            return String::new();
+                        }
+                        // SAFETY: every pointer is to a live, nul-terminated string; both arrays end with a null pointer.
+                        unsafe { libc::execve(program.path.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast()) };
+                        explain(&program, &io::Error::last_os_error())
                     }
-                }
+                    Err(error) => explain(&program, &error),
+                },
                 Err(why) => why,
             };
             // Nothing of the parent may unwind in the child.
@@ -170,8 +176,23 @@ fn dies_with(parent: Pid) -> bool {
         && getppid().is_none_or(|found| found == parent)
 }
 
-/// Waits for the word to execute. It never comes from a parent that has died.
-fn is_let_go(door: &OwnedFd, parent: Pid) -> bool {
+/// Lets go of the pages of this program that were read so far: exec would have to, while somebody waits for it. What still runs is read
+/// again, from memory.
+fn drop_pages() {
+    unsafe extern "C" {
+        // Where the linker has put the beginning of the program, and the end of its code.
+        static __executable_start: u8;
+        static etext: u8;
+    }
+    let (begin, end) = (&raw const __executable_start, &raw const etext);
+    let page = rustix::param::page_size();
+    let length = (end.addr() - begin.addr()) / page * page;
+    // SAFETY: these are whole pages of the file, which nobody has written to.
+    unsafe { libc::madvise(begin.cast_mut().cast(), length, libc::MADV_DONTNEED) };
+}
+
+/// Waits for the word to execute. It never comes from a parent that has died. `bound`: it also ends with that afterwards.
+fn is_let_go(door: &OwnedFd, parent: Pid, bound: bool) -> bool {
     // Other namespaces and rights may have made it void.
     if !dies_with(parent) {
         return false;
@@ -182,7 +203,7 @@ fn is_let_go(door: &OwnedFd, parent: Pid) -> bool {
             other => break other == Ok(1),
         }
     };
-    came && rustix::process::set_parent_process_death_signal(None).is_ok()
+    came && (bound || rustix::process::set_parent_process_death_signal(None).is_ok())
 }
 
 /// A child that is about to execute its program.
@@ -215,53 +236,37 @@ impl Waiting {
     }
 }
 
-/// Turns this process into the program; comes back only with the reason why not. `bound`: it ends with its parent.
-fn execute(program: &Program, bound: bool) -> io::Error {
-    let argv = pointers(&program.argv);
-    let envp = pointers(&program.env);
+/// Gives this process, which is about to execute a program, all that the program is to find.
+fn become_ready(program: &Program) -> io::Result<()> {
+    let done = |code: libc::c_int| if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     let stdio = program.terminal.as_ref().map_or(program.stdio, |terminal| [terminal.as_fd(); 3]);
     for (target, fd) in stdio.iter().enumerate() {
         // SAFETY: both are numbers; those of the program are above the three that are replaced.
-        if unsafe { libc::dup2(fd.as_raw_fd(), target as i32) } < 0 {
-            return io::Error::last_os_error();
-        }
+        done(unsafe { libc::dup2(fd.as_raw_fd(), target as i32) })?;
     }
-    // SAFETY: every pointer is to a live, nul-terminated string; both arrays end with a null pointer; the set is initialised.
+    // SAFETY: the path is a live, nul-terminated string; the set is initialised.
     unsafe {
         libc::setsid();
-        if program.terminal.is_some() && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
-            return io::Error::last_os_error();
+        if program.terminal.is_some() {
+            done(libc::ioctl(0, libc::TIOCSCTTY, 0))?;
         }
-        if libc::chdir(program.cwd.as_ptr()) < 0 {
-            return io::Error::last_os_error();
-        }
-        if let Err(error) = rights::give_up(&program.rights) {
-            return error;
-        }
+        done(libc::chdir(program.cwd.as_ptr()))?;
+        rights::give_up(&program.rights)?;
         // After the folder was entered: what is above it may be closed to that user.
-        if let Some(who) = &program.identity
-            && (libc::setgroups(who.groups.len(), who.groups.as_ptr()) < 0
-                || libc::setgid(who.group) < 0
-                || libc::setuid(who.user) < 0)
-        {
-            return io::Error::last_os_error();
+        if let Some(who) = &program.identity {
+            done(libc::setgroups(who.groups.len(), who.groups.as_ptr()))?;
+            done(libc::setgid(who.group))?;
+            done(libc::setuid(who.user))?;
         }
-        if let Err(error) = rights::close(&program.rights) {
-            return error;
-        }
-        // After all that makes it void.
-        if bound && rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
-            return io::Error::last_os_error();
-        }
+        rights::close(&program.rights)?;
         for signal in 1..65 {
             libc::signal(signal, libc::SIG_DFL);
         }
         let mut none = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
-        libc::execve(program.path.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast());
     }
-    io::Error::last_os_error()
+    Ok(())
 }
 
 fn pointers(strings: &[CString]) -> Vec<*mut libc::c_char> {

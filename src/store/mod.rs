@@ -60,6 +60,8 @@ pub struct Store {
     long_wal: Cell<u64>,
     /// What of its commits is durable.
     durable: Durable,
+    /// Whether those who watch the file have not been woken since its last commit.
+    untold: bool,
     /// Set when a commit failed in a way that leaves its outcome open: nothing more is believed until a reopen.
     uncertain: bool,
     trouble: Option<Trouble>,
@@ -114,6 +116,13 @@ impl Store {
     }
 
     /// Asks SQLite something, with its error in our words.
+    /// Wakes those who watch the file, when there was a commit.
+    pub fn tell(&mut self) {
+        if std::mem::take(&mut self.untold) {
+            hint::tell(&self.place);
+        }
+    }
+
     fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
         if self.uncertain {
             return Err(StoreError::Uncertain { path: self.path().into() });

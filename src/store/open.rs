@@ -88,6 +88,7 @@ impl Store {
             readers,
             long_wal,
             durable: Durable::default(),
+            untold: false,
             uncertain: false,
             trouble: None,
         }

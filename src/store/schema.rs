@@ -88,7 +88,7 @@ pub(super) const BEFORE_TABLES: &str = "PRAGMA page_size = 16384; PRAGMA auto_va
 
 /// The schema version of a file.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {
-    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+    connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
 }
 
 /// Runs the steps that the file has not had. The caller holds a write transaction.

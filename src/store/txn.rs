@@ -201,13 +201,15 @@ impl Txn<'_> {
     /// After [`CommitError::Unknown`] this store answers nothing until [`Store::reopen`].
     pub fn commit(mut self) -> std::result::Result<u64, CommitError> {
         let revision = self.finish()?;
+        self.store.tell();
         // Others may write while this one waits for the disk.
         self.turn = None;
         self.store.sync()?;
         Ok(revision)
     }
 
-    /// As [`Txn::commit`], but a loss of power may take it back until the next [`Store::sync`]; the death of a process may not.
+    /// As [`Txn::commit`], but a loss of power may take it back until the next [`Store::sync`]; the death of a process may not. Nobody is
+    /// woken before [`Store::tell`].
     pub fn commit_unsynced(mut self) -> std::result::Result<u64, CommitError> {
         self.finish()
     }
@@ -233,7 +235,7 @@ impl Txn<'_> {
         if self.turn.is_some() {
             self.store.durable.committed();
             self.store.shorten_wal();
-            super::hint::tell(&self.store.place);
+            self.store.untold = true;
         }
         Ok(self.counter.revision)
     }

@@ -228,6 +228,8 @@ fn restarts(times: usize) {
     cluster.watch();
     cluster.apply("web.yaml", &cluster.deployment(times));
     until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == times.to_string());
+    // What has run for a while is what crashes.
+    std::thread::sleep(Duration::from_secs(12));
     let mut samples = Vec::new();
     for victim in processes(&cluster.marker()) {
         let pid = rustix::process::Pid::from_raw(victim as i32).expect("a pid");

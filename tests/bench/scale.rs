@@ -167,7 +167,7 @@ impl Lab {
     /// One beat; what it came to is made durable as `reconcile --watch` does. Whether there may be more to do at once.
     fn beat(&mut self, now: Time) -> bool {
         let mut chance = kloop::apiserver::front::random;
-        let pulse = Pulse { now, epoch: self.epoch, budget: Budget::default(), chance: &mut chance };
+        let pulse = Pulse { now, epoch: self.epoch, budget: Budget::default(), chance: &mut chance, told: true };
         let busy = match self.heart.beat(self.api.store_mut(), pulse, &mut |_| {}) {
             Ok((_, busy)) => busy,
             Err(Failed::Store(error)) => panic!("{error}"),

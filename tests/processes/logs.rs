@@ -15,7 +15,7 @@ fn touch(cluster: &Cluster, file: &str) {
 }
 
 #[test]
-fn following_ends_with_the_container_and_the_next_one_has_a_log_of_its_own() {
+fn following_goes_on_across_restarts_and_ends_with_the_pod() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
     let again = r#"if test -e "$HOME/again"; then echo second; exec sleep 1000; fi"#;
@@ -29,19 +29,38 @@ fn following_ends_with_the_container_and_the_next_one_has_a_log_of_its_own() {
     follower.until_says("two\n");
     touch(&cluster, "again");
     touch(&cluster, "end");
-    assert_eq!(follower.ended(), 0, "it ends with the container, although the pod goes on");
-    assert_eq!(follower.said(), "one\ntwo\nthree\n");
-    assert_eq!(last_line.ended(), 0);
+    follower.until_says("three\nsecond\n");
+    last_line.until_says("second\n");
     assert!(!last_line.said().contains("one"), "{}", last_line.said());
     cluster.until_reads("pod/talker", RESTARTS, "1");
     cluster.until("the next attempt speaks", || cluster.kloop("logs talker").out == "second\n");
     assert_eq!(cluster.ok("logs -p talker"), "one\ntwo\nthree\n");
     assert_eq!(cluster.ok("logs -p talker --tail=1"), "three\n");
-    // A follower of a pod that is deleted ends with it.
-    let follower = cluster.background(&["logs", "-f", "talker"]);
-    follower.until_says("second\n");
+    // Who begins now follows the attempt that runs.
+    let later = cluster.background(&["logs", "-f", "talker"]);
+    later.until_says("second\n");
     cluster.ok("delete pod talker");
-    assert_eq!((follower.ended(), follower.said().as_str()), (0, "second\n"));
+    assert_eq!((later.ended(), later.said().as_str()), (0, "second\n"));
+    assert_eq!((follower.ended(), follower.said().as_str()), (0, "one\ntwo\nthree\nsecond\n"));
+}
+
+#[test]
+fn following_ends_with_the_last_attempt() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
+    // Fails once, then is done.
+    let life = r#"echo x >> "$HOME/lives"; echo life $(wc -l < "$HOME/lives")"#;
+    let script = format!(r#"{life}; {}; test $(wc -l < "$HOME/lives") = 2"#, wait_for("go"));
+    cluster.apply(&on_host_files(&pod("twice", "OnFailure", 1, &script)));
+    cluster.until_reads("pod/twice", "{.status.phase}", "Running");
+    let follower = cluster.background(&["logs", "-f", "twice"]);
+    follower.until_says("life 1\n");
+    touch(&cluster, "go");
+    assert_eq!((follower.ended(), follower.said().as_str()), (0, "life 1\nlife 2\n"));
+    // Of a pod that is never started again the only attempt is the last.
+    cluster.apply(&pod("once", "Never", 1, "echo once; exit 3"));
+    cluster.until_reads("pod/once", "{.status.phase}", "Failed");
+    assert_eq!(cluster.ok("logs -f once"), "once\n");
 }
 
 #[test]

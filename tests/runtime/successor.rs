@@ -154,3 +154,61 @@ fn nobody_waits_for_what_was_stopped_or_is_not_started_again() {
     rig.ended("again", 0);
     assert!(process::children(shim(&rig)).is_empty(), "it was stopped");
 }
+
+/// Waits for the process that is to follow one which still runs.
+fn prepared_beside(rig: &Rig, pid: u32) -> i32 {
+    let beside = || process::children(shim(rig)).into_iter().find(|child| *child != pid as i32);
+    eventually("one waits while the first one runs", || beside().is_some());
+    beside().expect("it waits")
+}
+
+#[test]
+fn who_has_run_for_a_while_has_one_before_it_ends() {
+    let mut rig = Rig::new();
+    rig.start(noting(&rig, 0, "first"));
+    let pid = rig.running("again", 0);
+    let waiting = prepared_beside(&rig, pid);
+    assert_eq!(lives_noted(&rig), ["first"]);
+    kill(pid as i32);
+    rig.ended("again", 0);
+    rig.start(noting(&rig, 1, "first"));
+    assert_eq!(rig.running("again", 1), waiting as u32);
+    eventually("the second life", || lives_noted(&rig) == ["first", "first"]);
+}
+
+#[test]
+fn a_program_that_was_built_anew_is_what_starts_again() {
+    let mut rig = Rig::new();
+    let (program, truth) = (rig.folder.path().join("program"), truth(&rig));
+    let build = |word: &str| {
+        let text = format!("#!/bin/sh\necho {word} >> {}; exec sleep 1000\n", truth.display());
+        let fresh = program.with_extension("fresh");
+        fs::write(&fresh, text).expect("written");
+        fs::set_permissions(&fresh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+        fs::rename(&fresh, &program).expect("in its place");
+    };
+    build("old");
+    let command = vec![program.to_string_lossy().into()];
+    let start = |attempt| Start { again: Again::Always, command: command.clone(), ..a_start("again", "c", attempt) };
+    rig.start(start(0));
+    let pid = rig.running("again", 0);
+    let waiting = prepared_beside(&rig, pid);
+    build("new");
+    kill(pid as i32);
+    rig.ended("again", 0);
+    rig.start(start(1));
+    assert_ne!(rig.running("again", 1), waiting as u32);
+    eventually("the new one", || lives_noted(&rig) == ["old", "new"]);
+}
+
+#[test]
+fn one_that_waits_beside_what_is_stopped_goes_with_it() {
+    let mut rig = Rig::new();
+    rig.start(noting(&rig, 0, "first"));
+    let pid = rig.running("again", 0);
+    let waiting = prepared_beside(&rig, pid);
+    rig.stop("again", "c", 0, 0);
+    rig.ended("again", 0);
+    eventually("it has ended", || !lives(waiting as u32));
+    assert_eq!(lives_noted(&rig), ["first"]);
+}

@@ -5,7 +5,7 @@ use super::super::limits::processes;
 use super::super::network::Gate;
 use super::super::spaces::Space;
 use super::super::wire::{Launch, View, now};
-use super::super::{folder, process::Identity, pty, spawn, user, view, volumes};
+use super::super::{folder, interpreter, process::Identity, pty, spawn, user, view, volumes};
 use super::attach::Inlet;
 use super::lines::Lines;
 use super::log::{Log, Stream};
@@ -13,10 +13,11 @@ use crate::object::cause;
 use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A started attempt.
@@ -89,9 +90,8 @@ pub struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// What a variable holds.
     fn variable(&self, name: &str) -> Option<&str> {
-        self.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        variable(self.env, name)
     }
 
     /// Whether nothing has to be done between fork and exec. A score alone is not worth that.
@@ -164,6 +164,11 @@ pub fn prepare(
     // What is in them may be secret, and large.
     launch.volumes.clear();
     Ok(Prepared { launch, lines, groups, gate, process })
+}
+
+/// What a variable of an environment holds.
+pub fn variable<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
 fn surroundings<'a>(launch: &'a Launch, lines: &'a Lines, groups: &'a Entrance) -> Surroundings<'a> {
@@ -287,6 +292,9 @@ fn fork(
             processes::bound(surroundings.launch.watched.pids)?;
         }
         let program = program(argv, surroundings)?;
+        // Found now, it need not be when the program is executed.
+        let file = Path::new(OsStr::from_bytes(program.path.to_bytes()));
+        let _ = interpreter::of(file).map(fs::File::open);
         gate.into_iter().for_each(Gate::enter);
         Ok(program)
     };
@@ -347,7 +355,7 @@ fn reason(error: &io::Error) -> String {
 }
 
 /// What exec would run: a name with a slash is a path, any other is looked for on the container's PATH.
-fn find(name: &str, path: &str, cwd: &Path) -> Result<PathBuf, String> {
+pub fn find(name: &str, path: &str, cwd: &Path) -> Result<PathBuf, String> {
     if name.contains('/') {
         let file = cwd.join(name);
         let found = fs::metadata(&file).map_err(|error| match error.kind() {

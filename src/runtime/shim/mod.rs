@@ -19,6 +19,7 @@ mod log;
 mod nursery;
 pub mod pause;
 mod requests;
+mod sight;
 mod successor;
 mod tree;
 
@@ -96,6 +97,8 @@ struct Live {
     mounts: Option<OwnedFd>,
     /// What its next attempt will most likely be.
     next: Option<Box<Expected>>,
+    /// When that is prepared although this one runs.
+    ripe: Option<Instant>,
 }
 
 /// Everything a shim has in its hands.
@@ -198,6 +201,7 @@ impl Shim {
             self.meet_deadlines();
             self.look_at_bounds();
             self.finish_ended();
+            self.prepare_ripe();
             self.dismiss_successors();
             self.clients.retain(|client| !client.gone);
             self.end_sessions();
@@ -227,8 +231,9 @@ impl Shim {
 
     fn is_empty(&self) -> bool {
         let pause = self.pause.as_ref().map(Pause::pid);
-        let children = || process::children(std::process::id() as i32);
-        self.live.is_empty() && self.execs.is_empty() && children().into_iter().all(|child| Some(child) == pause)
+        self.live.is_empty()
+            && self.execs.is_empty()
+            && process::own_children().into_iter().all(|child| Some(child) == pause)
     }
 
     fn may_leave(&self) -> bool {
@@ -309,8 +314,9 @@ impl Shim {
             false => (self.idle + LINGER).max(Instant::now() + KILL_PAUSE),
         });
         let spent = self.spent.iter().map(|(_, until)| *until);
-        let waits = self.successors.iter().map(Successor::until);
-        stops.chain(execs).chain(retry).chain(leave).chain(spent).chain(waits).chain(self.next_look).min()
+        let waits = self.successors.iter().filter_map(Successor::until);
+        let ripe = self.live.iter().filter_map(|live| live.ripe);
+        stops.chain(execs).chain(retry).chain(leave).chain(spent).chain(waits).chain(ripe).chain(self.next_look).min()
     }
 
     fn serve(&mut self, source: Source) {

@@ -142,6 +142,7 @@ impl Shim {
                     end: None,
                     oom_kills,
                     over: None,
+                    ripe: next.as_ref().and_then(|next| next.ripe()),
                     next,
                 });
                 self.next_look = self.first_look();
@@ -189,6 +190,7 @@ impl Shim {
         if is_first && grace > 0 {
             live.ask_to_end();
         }
+        self.expect_nothing_of(name);
         self.save();
     }
 
@@ -209,8 +211,8 @@ impl Shim {
         if done.is_ok() {
             live.launch.groups = groups;
             live.launch.watched = watched;
-            live.next = None;
             self.next_look = self.first_look();
+            self.expect_nothing_of(container);
         }
         Some(done.err())
     }

@@ -1,20 +1,24 @@
-//! Successors: processes that wait to become the next attempt of a container that has just ended.
+//! Successors: processes that wait to become the next attempt of a container.
 //!
 //! To lay out what a container sees costs more than all the rest of its start, and most who crash are started again at once, by the same
-//! words. So while the control plane hears of the end and thinks about it, the next attempt is prepared, up to the word that lets it run.
-//! When the start that comes is not the expected one, or none comes soon, nothing of it has ever run.
+//! words. So the next attempt of a container that has run for a while is prepared, up to the word that lets it run; that of one which ends
+//! before is prepared while the control plane hears of the end and thinks about it. When the start that comes is not the expected one,
+//! when what it has seen of the machine's files is otherwise by then, or when no start comes soon, nothing of it has ever run.
 
 use super::super::process::Identity;
 use super::super::wire::Launch;
 use super::launch::Prepared;
+use super::sight::Sight;
 use super::{Live, Shim};
-use crate::world::Again;
 use crate::world::volume::{self, Source, Volume};
+use crate::world::{Again, Processes};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long one waits. A container that is to wait longer before it starts again has time then.
+/// How long one waits when the attempt before it has ended. A container that is to wait longer before it starts again has time then.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a container runs before its successor is prepared: many live shorter, and when many start, starts come first.
+const RIPE: Duration = Duration::from_secs(10);
 
 /// The start that will most likely follow another.
 #[derive(PartialEq)]
@@ -27,11 +31,14 @@ pub struct Expected {
 
 /// A prepared attempt.
 pub struct Successor {
-    expected: Expected,
+    expected: Box<Expected>,
     /// None once it was dismissed.
     prepared: Option<Prepared>,
     process: Identity,
-    until: Instant,
+    /// What it has seen of the machine: its files, and the number of the ground below them.
+    seen: (Sight, u64),
+    /// None while the attempt before it runs.
+    until: Option<Instant>,
 }
 
 impl Expected {
@@ -54,6 +61,11 @@ impl Expected {
         let contents = volume::fingerprint(&launch.volumes);
         Expected { launch: Launch { attempt, volumes, ..launch.clone() }, contents }
     }
+
+    /// When it is prepared although the attempt before it, which starts now, still runs; none where others would see it wait.
+    pub fn ripe(&self) -> Option<Instant> {
+        (self.launch.processes != Processes::Shared).then(|| Instant::now() + RIPE)
+    }
 }
 
 impl Successor {
@@ -67,8 +79,8 @@ impl Successor {
         self.prepared.is_some() && self.expected.launch.container == container
     }
 
-    /// When it has waited for long enough.
-    pub fn until(&self) -> Instant {
+    /// When it has waited for long enough; none while the attempt before it runs.
+    pub fn until(&self) -> Option<Instant> {
         self.until
     }
 
@@ -76,16 +88,40 @@ impl Successor {
     fn dismiss(&mut self) {
         self.prepared = None;
         self.process.kill();
-        self.until = Instant::now() + PATIENCE;
+        self.until = Some(Instant::now() + PATIENCE);
     }
 }
 
 impl Shim {
-    /// Prepares the next attempt of a container that has ended by itself, when its policy wants one. Whether there is one now.
+    /// Prepares the next attempts of containers that have run for a while.
+    pub(super) fn prepare_ripe(&mut self) {
+        let now = Instant::now();
+        let is_ripe = |live: &&mut Live| live.ripe.is_some_and(|at| at <= now);
+        while let Some(live) = self.live.iter_mut().find(is_ripe) {
+            live.ripe = None;
+            if let Some(expected) = live.next.take() {
+                self.add_successor(expected, None);
+            }
+        }
+    }
+
+    /// Sees to the next attempt of a container that has ended, when its policy wants one. Whether a process for one is there now.
     pub(super) fn prepare_successor(&mut self, ended: &mut Live, code: i32) -> bool {
-        let is_stopped = self.record.containers.get(&ended.name).is_none_or(|known| known.stopping.is_some());
-        let is_likely = !self.is_leaving() && !is_stopped && ended.launch.again.follows(code);
-        let Some(expected) = ended.next.take().filter(|_| is_likely) else { return false };
+        let is_likely = !self.is_leaving() && ended.launch.again.follows(code);
+        let until = Instant::now() + PATIENCE;
+        if let Some(one) = self.successors.iter_mut().find(|one| one.is_of(&ended.name)) {
+            if is_likely {
+                one.until = Some(until)
+            } else {
+                one.dismiss()
+            }
+            return true;
+        }
+        ended.next.take().filter(|_| is_likely).is_some_and(|expected| self.add_successor(expected, Some(until)))
+    }
+
+    fn add_successor(&mut self, expected: Box<Expected>, until: Option<Instant>) -> bool {
+        let seen = self.seen(&expected);
         let gate = self.gate();
         // What fails now will fail again when the start comes, and is told then.
         let prepared = self.prepare(expected.launch.clone(), gate).ok();
@@ -93,39 +129,45 @@ impl Shim {
         let Some((prepared, process)) = prepared.and_then(|one| process(&one).map(|process| (one, process))) else {
             return false;
         };
-        self.successors.push(Successor {
-            expected: *expected,
-            prepared: Some(prepared),
-            process,
-            until: Instant::now() + PATIENCE,
-        });
+        self.successors.push(Successor { expected, prepared: Some(prepared), process, seen, until });
         true
+    }
+
+    /// What a start would see of the machine now.
+    fn seen(&mut self, expected: &Expected) -> (Sight, u64) {
+        (Sight::of(&self.pod, &expected.launch), self.ground.number())
     }
 
     /// The prepared attempt that is just what is asked for. One that is something else ends.
     pub(super) fn take_successor(&mut self, launch: &Launch) -> Option<Prepared> {
-        let one = self.successors.iter_mut().find(|one| one.is_of(&launch.container))?;
-        if one.expected != Expected::of(launch, launch.attempt) {
-            one.dismiss();
+        let at = self.successors.iter().position(|one| one.is_of(&launch.container))?;
+        let mut one = self.successors.swap_remove(at);
+        if *one.expected == Expected::of(launch, launch.attempt) && one.seen == self.seen(&one.expected) {
+            return one.prepared;
         }
-        let prepared = one.prepared.take()?;
-        let pid = one.pid();
-        self.successors.retain(|one| one.pid() != pid);
-        Some(prepared)
+        one.dismiss();
+        self.successors.push(one);
+        None
     }
 
     /// Ends those that have waited long enough, and all of them when the pod goes.
     pub(super) fn dismiss_successors(&mut self) {
         let (is_leaving, now) = (self.is_leaving(), Instant::now());
-        for one in self.successors.iter_mut().filter(|one| is_leaving || one.until <= now) {
-            one.dismiss();
-        }
+        let is_late = |one: &&mut Successor| is_leaving || one.until.is_some_and(|until| until <= now);
+        self.successors.iter_mut().filter(is_late).for_each(Successor::dismiss);
     }
 
     /// The starts to come will be others than those that were expected.
     pub(super) fn expect_nothing(&mut self) {
-        self.live.iter_mut().for_each(|live| live.next = None);
+        self.live.iter_mut().for_each(|live| (live.next, live.ripe) = (None, None));
         self.successors.iter_mut().for_each(Successor::dismiss);
+    }
+
+    /// The next start of a container will be another than was expected, or there is none.
+    pub(super) fn expect_nothing_of(&mut self, container: &str) {
+        let theirs = self.live.iter_mut().filter(|live| live.name == container);
+        theirs.for_each(|live| (live.next, live.ripe) = (None, None));
+        self.successors.iter_mut().filter(|one| one.is_of(container)).for_each(Successor::dismiss);
     }
 
     fn is_leaving(&self) -> bool {

@@ -53,7 +53,7 @@ impl Shim {
         let pause = self.pause.as_ref().map(Pause::pid);
         let reaped = pause.filter(|_| live.launch.processes == Processes::Shared).map(process::children);
         let alone = self.live.iter().all(|other| other.end.is_some() || other.name == live.name);
-        let strangers = process::children(std::process::id() as i32)
+        let strangers = process::own_children()
             .into_iter()
             .filter(|pid| !is_known(*pid) && Some(*pid) != pause)
             .chain(reaped.unwrap_or_default())

@@ -31,18 +31,29 @@ struct Machine {
     table: OwnedFd,
 }
 
-/// A ground, or none where no view can be had or nobody has laid one yet.
+/// Where a ground is, or none where no view can be had or nobody has laid one yet.
 #[derive(Default)]
-pub struct Place(Option<Ground>);
+pub struct Place {
+    ground: Option<Ground>,
+    /// How often one was laid.
+    laid: u64,
+}
 
 impl Place {
     /// The ground as the machine is now. Only for a process of one thread.
     pub fn now(&mut self) -> Option<&Ground> {
-        if self.0.as_ref().is_none_or(|ground| ground.machine.has_changed()) {
+        if self.ground.as_ref().is_none_or(|ground| ground.machine.has_changed()) {
             // A start that has none makes its view from nothing, and tells what fails.
-            self.0 = Ground::lay().ok();
+            self.ground = Ground::lay().ok();
+            self.laid += 1;
         }
-        self.0.as_ref()
+        self.ground.as_ref()
+    }
+
+    /// The number of the ground as the machine is now: another one when something was mounted or unmounted.
+    pub fn number(&mut self) -> u64 {
+        self.now();
+        self.laid
     }
 
     /// Takes this process where it has the rights that process namespaces need. False where they cannot be had.
@@ -50,7 +61,7 @@ impl Place {
         if !self.now().is_some_and(|ground| ground.has_spaces) {
             return false;
         }
-        let users = self.0.as_mut().and_then(|ground| ground.users.take());
+        let users = self.ground.as_mut().and_then(|ground| ground.users.take());
         users.is_none_or(|users| move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User)).is_ok())
     }
 
@@ -64,9 +75,9 @@ impl Place {
 
     /// What a forked process makes of its parent's: it hears itself of changes from now on.
     pub fn inherit(&mut self) {
-        let heard = self.0.as_mut().is_none_or(|ground| table().map(|table| ground.machine.table = table).is_ok());
+        let heard = self.ground.as_mut().is_none_or(|ground| table().map(|table| ground.machine.table = table).is_ok());
         if !heard {
-            self.0 = None;
+            self.ground = None;
         }
     }
 }
