@@ -4,23 +4,25 @@
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
 
 mod answers;
+mod reach;
+
+use reach::end_shim;
 
 use super::super::probe::Finding;
-use super::super::wire::{Exec, Launch, PodName, Record, Request, State, VERSION};
-use super::super::{build, bury, folder, image, probe, usage, volumes, wire};
+use super::super::wire::{Exec, Launch, PodName, Record, Request};
+use super::super::{build, folder, image, probe, usage, volumes, wire};
+use super::Context;
 use super::link::Link;
 use super::nursery::Nursery;
-use super::{Context, facts};
 use crate::object::Str;
 use crate::world::limits::Limits;
 use crate::world::plan::Probe;
 use crate::world::start::Start;
 use crate::world::volume::Volume;
-use crate::world::{ContainerState, Effect, Ended, Report};
+use crate::world::{ContainerState, Effect, Report};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -398,199 +400,6 @@ impl Shard {
         let exec = Exec { id: self.next, container, attempt, argv: probe::command(&probe.handler), timeout };
         pod.execs.insert(exec.id, probe);
         link.send(self.context.epoch, Request::Exec(Box::new(exec)));
-    }
-
-    /// Does what the pod's wishes need next.
-    fn pursue(&mut self, uid: &Str) {
-        let Some(pod) = self.pods.get_mut(uid) else { return };
-        if let Some(link) = &mut pod.link {
-            // A stop that is sent to somebody else would be forgotten.
-            let stops = if link.greeted { std::mem::take(&mut pod.stops) } else { Vec::new() };
-            for (container, attempt, grace) in stops {
-                link.send(self.context.epoch, Request::Stop { container, attempt, grace });
-            }
-            let (greeted, age) = (link.greeted, link.since.elapsed());
-            if pod.removing {
-                let is_overdue = pod.remove_by.is_some_and(|at| at <= Instant::now());
-                match pod.remove_by {
-                    Some(_) if is_overdue => end_shim(&folder::pod(&self.context.state, uid)),
-                    Some(_) => {}
-                    None => link.send(self.context.epoch, Request::Remove),
-                }
-                let by = pod.remove_by.filter(|_| !is_overdue).unwrap_or_else(|| Instant::now() + OVERDUE);
-                pod.remove_by = Some(by);
-                self.look_again(uid, by.saturating_duration_since(Instant::now()));
-            }
-            // One that has a record of ours is busy or was stopped; one that has none can only be a stranger.
-            if !greeted && age < OVERDUE {
-                self.look_again(uid, OVERDUE - age);
-            } else if !greeted && folder::read_record(&folder::pod(&self.context.state, uid)).is_none() {
-                self.hang_up(uid);
-                self.give_up(uid);
-            }
-            return;
-        }
-        if pod.unborn && !pod.removing {
-            return self.spawn(uid);
-        }
-        let path = folder::pod(&self.context.state, uid);
-        if !folder::is_plain_name(uid) || !path.exists() {
-            return self.without_folder(uid);
-        }
-        let record = folder::read_record(&path);
-        let is_foreign = record.as_ref().is_some_and(|record| record.version != VERSION);
-        if let (false, Ok(socket)) = (is_foreign, folder::dial(&path)) {
-            return self.connect(uid, socket);
-        }
-        match bury::take_over(std::slice::from_ref(&path), self.context.epoch).pop() {
-            Some((_, record)) => self.without_shim(uid, &record),
-            None if record.is_some_and(|record| record.epoch > self.context.epoch) => self.forget(uid),
-            None if is_foreign => self.give_up(uid),
-            None => self.not_reached(uid),
-        }
-    }
-
-    fn without_folder(&mut self, uid: &Str) {
-        let pod = pod_mut(&mut self.pods, uid);
-        if pod.removing {
-            return self.removed(uid);
-        }
-        let vanished = Record::default();
-        if pod.starts.is_empty() { self.settled(uid, &vanished) } else { self.spawn(uid) }
-    }
-
-    /// The folder is ours alone now, nothing runs: the record is the truth.
-    fn without_shim(&mut self, uid: &Str, record: &Record) {
-        if pod_mut(&mut self.pods, uid).removing {
-            volumes::remove(&folder::pod(&self.context.state, uid));
-            return self.removed(uid);
-        }
-        self.settled(uid, record);
-        if self.pods.get(uid).is_some_and(|pod| !pod.starts.is_empty()) {
-            self.spawn(uid);
-        }
-    }
-
-    /// Takes a record as the last word of a pod without a shim.
-    fn settled(&mut self, uid: &Str, record: &Record) {
-        let pod = pod_mut(&mut self.pods, uid);
-        for (_, probe) in pod.execs.drain() {
-            (self.context.report)(probe::answer(&probe, Finding::unknown("the container has ended")));
-        }
-        let mut running = std::mem::take(&mut pod.running);
-        running.extend(pod.stops.drain(..).map(|(container, attempt, _)| (container, attempt)));
-        for (container, attempt) in running.iter().filter(|(name, _)| !record.containers.contains_key(*name)) {
-            let end = wire::End {
-                code: 137,
-                reason: Some(Ended::UNKNOWN.into()),
-                finished: wire::now(),
-                ..wire::End::default()
-            };
-            self.report_state(uid, container, *attempt, facts::state(&State::Ended(end)));
-        }
-        self.take_state(uid, record);
-        let pod = pod_mut(&mut self.pods, uid);
-        pod.leaving = false;
-        if pod.starts.is_empty() {
-            self.pods.remove(uid);
-        }
-    }
-
-    fn removed(&mut self, uid: &Str) {
-        if let Ok(tree) = &self.context.limits {
-            tree.forget(uid);
-        }
-        self.forget(uid);
-        (self.context.report)(Report::Removed { pod_uid: uid.clone() });
-    }
-
-    fn forget(&mut self, uid: &Str) {
-        if let Some(link) = self.pods.remove(uid).and_then(|pod| pod.link) {
-            self.tokens.remove(&link.token);
-        }
-    }
-
-    fn spawn(&mut self, uid: &Str) {
-        let pod = pod_mut(&mut self.pods, uid);
-        let shim = match pod.tries {
-            0..TRIES => self.nursery.shim(&self.context, uid).map_err(|error| format!("{error:#}")),
-            _ => Err("its shim ends at once, again and again".to_owned()),
-        };
-        pod.unborn = matches!(shim, Ok(None));
-        match shim {
-            Ok(Some(socket)) => {
-                pod.tries += 1;
-                pod.waits = 0;
-                self.connect(uid, socket);
-            }
-            Ok(None) => {
-                pod.waits += 1;
-                let pause = BUSY.saturating_mul(1 + pod.waits / 8).min(SELDOM);
-                self.look_again(uid, pause);
-            }
-            Err(why) => {
-                let starts = std::mem::take(&mut pod.starts);
-                self.forget(uid);
-                for launch in starts {
-                    let message = format!("cannot start the pod's shim: {why}");
-                    let refusal = image::Refusal { reason: "CreateContainerError", message };
-                    self.refuse(uid, &launch.container, launch.attempt, refusal);
-                }
-            }
-        }
-    }
-
-    /// Says hello and everything that is wanted.
-    fn connect(&mut self, uid: &Str, socket: OwnedFd) {
-        self.next += 1;
-        let token = self.next;
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
-        let pod = pod_mut(&mut self.pods, uid);
-        pod.leaving = false;
-        if epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(token), flags).is_err() {
-            return self.not_reached(uid);
-        }
-        let mut link = Link::new(socket, token);
-        link.send(self.context.epoch, Request::Hello(pod.name.clone()));
-        for launch in &pod.starts {
-            link.send(self.context.epoch, Request::Start(Box::new(launch.clone())));
-        }
-        pod.link = Some(link);
-        self.tokens.insert(token, uid.clone());
-        self.pursue(uid);
-    }
-
-    /// The connection broke: the shim left, died, or dropped us.
-    fn lost(&mut self, uid: &Str) {
-        let Some(link) = self.hang_up(uid) else { return };
-        let Some(pod) = self.pods.get_mut(uid) else { return };
-        if pod.leaving && pod.starts.is_empty() && !pod.removing {
-            self.forget(uid);
-            return;
-        }
-        if link.greeted && link.since.elapsed() >= SELDOM {
-            (pod.failures, pod.failing) = (0, None);
-        }
-        // A shim that dies is replaced at once; one that drops us again and again is not asked more and more often.
-        match pod.failures {
-            0 => {
-                pod.failures = 1;
-                self.pursue(uid);
-            }
-            _ => self.not_reached(uid),
-        }
-    }
-
-    fn hang_up(&mut self, uid: &Str) -> Option<Link> {
-        let link = self.pods.get_mut(uid)?.link.take()?;
-        self.tokens.remove(&link.token);
-        Some(link)
-    }
-}
-
-fn end_shim(pod: &Path) {
-    if let Some(shim) = folder::holder(pod) {
-        bury::end_shim(shim);
     }
 }
 

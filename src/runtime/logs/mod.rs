@@ -3,9 +3,12 @@
 //! An attempt's log is a row of files, the one being written and up to four older ones. [`Logs`] goes through them from the oldest,
 //! takes the marks of the CRI format off, and, when following, waits for more until the attempt has ended, or none follows it any more.
 
+mod lines;
+
 use super::folder;
 use super::wire::{Record, State};
 use crate::object::Time;
+use lines::{Entry, tail_start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use std::collections::VecDeque;
@@ -377,61 +380,6 @@ fn has_ended(record: &Record, container: &str, attempt: u32) -> bool {
         State::Running { .. } => known.attempt > attempt,
         _ => known.attempt >= attempt,
     })
-}
-
-struct Tail {
-    at: u64,
-    lines: usize,
-}
-
-/// Where the last `wanted` lines of a file begin, and how many there are; searched from behind.
-fn tail_start(file: &mut File, wanted: usize) -> io::Result<Tail> {
-    let size = file.metadata()?.len();
-    if wanted == 0 {
-        return Ok(Tail { at: size, lines: 0 });
-    }
-    let mut lines = 0;
-    let mut to = size;
-    let mut block = vec![0; BLOCK];
-    while to > 0 {
-        let from = to.saturating_sub(BLOCK as u64);
-        let block = &mut block[..(to - from) as usize];
-        file.seek(SeekFrom::Start(from))?;
-        file.read_exact(block)?;
-        for at in memchr::memrchr_iter(b'\n', block) {
-            // The newline that ends the last line begins nothing.
-            let begins = from + at as u64 + 1;
-            if begins == size {
-                continue;
-            }
-            lines += 1;
-            if lines == wanted {
-                return Ok(Tail { at: begins, lines });
-            }
-        }
-        to = from;
-    }
-    Ok(Tail { at: 0, lines: lines + usize::from(size > 0) })
-}
-
-/// One line of a log file.
-struct Entry<'a> {
-    stamp: &'a [u8],
-    is_part: bool,
-    content: &'a [u8],
-}
-
-impl<'a> Entry<'a> {
-    /// `<time> <stream> <F or P> <content>`; none for a line that is damaged.
-    fn parse(line: &'a [u8]) -> Option<Entry<'a>> {
-        let mut fields = line.splitn(4, |byte| *byte == b' ');
-        let (stamp, _stream, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        Some(Entry { stamp, is_part: kind == b"P", content: fields.next()? })
-    }
-
-    fn time(&self) -> Option<Time> {
-        std::str::from_utf8(self.stamp).ok()?.parse().ok()
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,68 @@
+//! The lines of a log file: the CRI format, and where the last so many begin.
+
+use super::BLOCK;
+use crate::object::Time;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// The end of a file.
+pub struct Tail {
+    /// Where it begins.
+    pub at: u64,
+    /// How many lines it has.
+    pub lines: usize,
+}
+
+/// Where the last `wanted` lines of a file begin, and how many there are; searched from behind.
+pub fn tail_start(file: &mut File, wanted: usize) -> io::Result<Tail> {
+    let size = file.metadata()?.len();
+    if wanted == 0 {
+        return Ok(Tail { at: size, lines: 0 });
+    }
+    let mut lines = 0;
+    let mut to = size;
+    let mut block = vec![0; BLOCK];
+    while to > 0 {
+        let from = to.saturating_sub(BLOCK as u64);
+        let block = &mut block[..(to - from) as usize];
+        file.seek(SeekFrom::Start(from))?;
+        file.read_exact(block)?;
+        for at in memchr::memrchr_iter(b'\n', block) {
+            // The newline that ends the last line begins nothing.
+            let begins = from + at as u64 + 1;
+            if begins == size {
+                continue;
+            }
+            lines += 1;
+            if lines == wanted {
+                return Ok(Tail { at: begins, lines });
+            }
+        }
+        to = from;
+    }
+    Ok(Tail { at: 0, lines: lines + usize::from(size > 0) })
+}
+
+/// One line of a log file.
+pub struct Entry<'a> {
+    /// The time, as text.
+    pub stamp: &'a [u8],
+    /// Whether the line goes on in the next entry.
+    pub is_part: bool,
+    /// What was written.
+    pub content: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// `<time> <stream> <F or P> <content>`; none for a line that is damaged.
+    pub fn parse(line: &'a [u8]) -> Option<Entry<'a>> {
+        let mut fields = line.splitn(4, |byte| *byte == b' ');
+        let (stamp, _stream, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        Some(Entry { stamp, is_part: kind == b"P", content: fields.next()? })
+    }
+
+    /// The time.
+    pub fn time(&self) -> Option<Time> {
+        std::str::from_utf8(self.stamp).ok()?.parse().ok()
+    }
+}

@@ -1,0 +1,165 @@
+//! What a shim records on disk: where the newest attempt of each container stands.
+//!
+//! Never: forgets what was told. Start reading at [`Record`].
+
+use super::super::process::Identity;
+use super::{PodName, VERSION};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// What a shim keeps on disk, in `record.json`, written whole and renamed into place at every change.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(default)]
+pub struct Record {
+    /// Which [`VERSION`] its shim speaks; 0 for those that did not say yet.
+    pub version: u32,
+    /// The boot that the processes belong to.
+    pub boot: String,
+    /// The highest epoch seen.
+    pub epoch: u64,
+    /// The shim that wrote this.
+    pub shim: Option<Identity>,
+    /// Whether the last shim left in order, with nothing of the pod running.
+    pub left: bool,
+    /// Whose pod.
+    pub pod: PodName,
+    /// The containers by name.
+    pub containers: BTreeMap<String, Container>,
+}
+
+/// A container's newest attempt.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+pub struct Container {
+    /// Its number, from 0.
+    pub attempt: u32,
+    /// Where it stands.
+    pub state: State,
+    /// It was asked to stop.
+    pub stopping: Option<Stopping>,
+    /// How the attempt before it ended.
+    pub last: Option<End>,
+}
+
+/// A stop that was asked for.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
+pub struct Stopping {
+    /// When.
+    pub since: i64,
+    /// When SIGKILL is due, by the wall clock, for people; the shim itself goes by the monotonic one.
+    pub kill_at: i64,
+}
+
+/// Where an attempt stands.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+pub enum State {
+    /// Its main process runs.
+    Running {
+        /// The main process.
+        process: Identity,
+        /// Since when.
+        since: i64,
+    },
+    /// It could not be executed.
+    Refused {
+        /// One word.
+        reason: String,
+        /// The sentence.
+        message: String,
+        /// When.
+        at: i64,
+    },
+    /// It has ended, and so has everything that it started.
+    Ended(End),
+}
+
+/// How an attempt ended.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(default)]
+pub struct End {
+    /// Exit code; 128 + signal.
+    pub code: i32,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// One word, when the code does not say it all.
+    pub reason: Option<String>,
+    /// The termination message.
+    pub message: String,
+    /// When it had started.
+    pub started: Option<i64>,
+    /// When it ended.
+    pub finished: i64,
+}
+
+impl Record {
+    /// Nothing yet, of this version.
+    pub fn empty() -> Record {
+        Record { version: VERSION, ..Record::default() }
+    }
+
+    /// What can be read of a record that another version wrote, each part for itself. A container that cannot be read is left out:
+    /// for the control plane it is lost.
+    pub fn salvage(text: &[u8]) -> Option<Record> {
+        let found: Map<String, Value> = serde_json::from_slice(text).ok()?;
+        let containers = found.get("containers").and_then(Value::as_object).into_iter().flatten();
+        Some(Record {
+            version: part(&found, "version"),
+            boot: part(&found, "boot"),
+            epoch: part(&found, "epoch"),
+            shim: part(&found, "shim"),
+            left: part(&found, "left"),
+            pod: part(&found, "pod"),
+            containers: containers
+                .filter_map(|(name, known)| Some((name.clone(), Container::deserialize(known).ok()?)))
+                .collect(),
+        })
+    }
+}
+
+fn part<T: DeserializeOwned + Default>(found: &Map<String, Value>, name: &str) -> T {
+    found.get(name).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
+}
+
+impl Container {
+    /// How the newest attempt ended, if it has.
+    pub fn ended(&self) -> Option<&End> {
+        match &self.state {
+            State::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// The main process, while it runs.
+    pub fn process(&self) -> Option<Identity> {
+        match &self.state {
+            State::Running { process, .. } => Some(*process),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn of_a_record_in_another_language_everything_is_read_that_can_be() {
+        let end = json!({"Ended": {"code": 3, "finished": 7}});
+        let record = json!({
+            "version": 9, "boot": "b", "epoch": "seven", "shim": {"pid": 5, "start": 6}, "pod": {"uid": "u", "name": 4},
+            "containers": {
+                "plain": {"attempt": 2, "state": end, "mood": "fine"},
+                "odd": {"attempt": 1, "state": {"Dreaming": {}}},
+            },
+        });
+        assert!(serde_json::from_value::<Record>(record.clone()).is_err());
+        let found = Record::salvage(record.to_string().as_bytes()).expect("an object");
+        assert_eq!((found.version, &*found.boot, found.epoch, found.left), (9, "b", 0, false));
+        assert_eq!(found.shim, Some(Identity { pid: 5, start: 6 }));
+        assert_eq!(found.containers.keys().collect::<Vec<_>>(), ["plain"]);
+        assert_eq!(found.containers["plain"].ended().map(|end| end.code), Some(3));
+        assert_eq!(Record::salvage(b"rubbish"), None);
+    }
+}
