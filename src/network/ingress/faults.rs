@@ -40,8 +40,8 @@ pub fn left_to(world: &World, row: &Row) -> Option<String> {
     if is_served(world, &ingress) {
         return None;
     }
-    let class = class(world, &ingress).unwrap_or_default();
-    let described = world.find(CLASSES, "", &class).map(|class| class.body());
+    let class = class(&ingress).unwrap_or_default();
+    let described = world.find(CLASSES, "", class).map(|class| class.body());
     let controller = described.as_ref().and_then(|class| class.text(&["spec", "controller"])).unwrap_or_default();
     Some(format!(
         "its class {class:?} is left to the controller {controller}, which is not kloop's ({CONTROLLER}): nothing here serves it"

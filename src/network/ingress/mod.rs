@@ -8,7 +8,6 @@
 pub mod faults;
 pub mod table;
 
-use crate::kinds::default_class;
 use crate::object::{Key, Object, Str};
 use crate::world::entrance::{Backend, BackendPort, Certificate, Door, Entrance, Rule};
 use crate::world::{Effect, EventType, Loop, Plan, Row, Verb, World};
@@ -61,20 +60,14 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// The class of an Ingress: the one that it names, else the default one of the cluster. What was made before that was the default
-/// names none, and is meant by it all the same (ingress-nginx: without a class it is served where the own class is the default).
-fn class(world: &World, ingress: &Object) -> Option<String> {
-    let named = ingress.text(&["spec", "ingressClassName"]).or_else(|| ingress.annotation(CLASS_ANNOTATION));
-    named.map(str::to_owned).or_else(|| {
-        let marked = world.list(CLASSES).filter(|row| default_class::INGRESS.iter().any(|mark| row.mentions(mark)));
-        let classes: Vec<Object> = marked.map(|row| row.object()).collect();
-        default_class::of(&classes, default_class::INGRESS).map(|class| class.name().to_owned())
-    })
+/// The class that an Ingress names. The default one is written into those that are made while there is one, and concerns no other.
+fn class(ingress: &Object) -> Option<&str> {
+    ingress.text(&["spec", "ingressClassName"]).or_else(|| ingress.annotation(CLASS_ANNOTATION))
 }
 
 /// Whether its class is nobody else's.
 fn is_served(world: &World, ingress: &Object) -> bool {
-    let described = class(world, ingress).and_then(|class| world.find(CLASSES, "", &class));
+    let described = class(ingress).and_then(|class| world.find(CLASSES, "", class));
     described.is_none_or(|class| class.body().text(&["spec", "controller"]) == Some(CONTROLLER))
 }
 

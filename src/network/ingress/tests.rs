@@ -122,7 +122,7 @@ fn a_node_that_only_pretends_answers_nowhere() {
 fn served_is_every_class_that_is_nobody_elses() {
     let class = |controller: &str| {
         let (controller, is_default) = controller.strip_prefix('*').map_or((controller, "false"), |one| (one, "true"));
-        let annotations = json!({default_class::INGRESS[0]: is_default});
+        let annotations = json!({"ingressclass.kubernetes.io/is-default-class": is_default});
         json!({"metadata": {"name": "c", "uid": "c", "annotations": annotations}, "spec": {"controller": controller}})
     };
     let ours = format!("*{CONTROLLER}");
@@ -133,7 +133,7 @@ fn served_is_every_class_that_is_nobody_elses() {
         (Some("c"), Some(CONTROLLER), true),
         (Some("c"), Some("k8s.io/ingress-nginx"), false),
         (None, Some("k8s.io/ingress-nginx"), true),
-        (None, Some("*k8s.io/ingress-nginx"), false),
+        (None, Some("*k8s.io/ingress-nginx"), true),
         (None, Some(&*ours), true),
         (Some("another"), Some("*k8s.io/ingress-nginx"), true),
     ];
