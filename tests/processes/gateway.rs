@@ -125,7 +125,7 @@ fn a_node_port_that_is_taken_is_told() {
     let ports = format!("type: NodePort, ports: [{{port: 8000, targetPort: 8080, nodePort: {port}}}]");
     cluster.apply(&web("web", "", &ports));
     let told = format!("the rest of the machine does not reach it at 127.0.0.1:{port}/TCP: address already in use: ");
-    let holder = format!("(pid {}) listens there; pods do", std::process::id());
+    let holder = format!("(pid {}) listens there; pods with the pod network do", std::process::id());
     cluster.until("an event tells", || cluster.ok("describe service web").contains(&told));
     let why = || cluster.run(&["why", "service/web"], "").out;
     assert!(why().contains(&told) && why().contains(&holder), "{}", why());

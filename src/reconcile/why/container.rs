@@ -67,7 +67,7 @@ impl One<'_> {
         let ago = time::age(for_how_long.as_secs().max(0));
         let restarts = match self.status["restartCount"].as_i64().unwrap_or(0) {
             0 => String::new(),
-            count => format!(", restarted {count} times"),
+            count => format!(", restarted {}", times(count)),
         };
         let limited = self.spec["resources"]["limits"]["cpu"].as_str().map(|cpu| Limited {
             pod_uid: self.row.body().local_uid().into(),
@@ -155,7 +155,7 @@ impl One<'_> {
         let said = ended["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
         let said = said.and_then(|text| text.lines().last()).map(|text| format!(": {text}")).unwrap_or_default();
         let restarts = self.status["restartCount"].as_i64().unwrap_or(0);
-        let error = format!("it ended with code {code}{by} and was restarted {restarts} times{said}");
+        let error = format!("it ended with code {code}{by} and was restarted {}{said}", times(restarts));
         let unhealthy = told(self.world, self.row, "Unhealthy").map(|deed| deed.message);
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
         let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
@@ -182,6 +182,10 @@ impl One<'_> {
         let numbers = words.filter_map(Value::as_str).flat_map(numbers).collect();
         Link { error: Some(error), wake, log, ports, numbers, node_ports, ..link }.stuck(next)
     }
+}
+
+fn times(count: i64) -> String {
+    if count == 1 { "once".into() } else { format!("{count} times") }
 }
 
 /// The numbers in a text that may be ports.

@@ -23,6 +23,17 @@ pub struct Session {
     pub lasts: Duration,
 }
 
+/// For so long a flow of datagrams goes where it went after the last one (`nf_conntrack_udp_timeout`).
+const FLOW: Duration = Duration::from_secs(30);
+
+impl Session {
+    /// Datagrams of one socket, by its port, to one place. kube-proxy chooses once for such a flow, whatever the Service's
+    /// `sessionAffinity`: conntrack knows where it went.
+    pub fn of_flow(client: Ipv4Addr, from: u16, to: SocketAddrV4) -> Session {
+        Session { client, port: format!("{from} {to}"), lasts: FLOW }
+    }
+}
+
 /// Who was led where, and when.
 #[derive(Default)]
 pub struct Affinity(Mutex<Sessions>);
@@ -87,6 +98,22 @@ mod tests {
         assert_eq!(order(&affinity, &session(1, "web", 0), &[4, 5]), [4, 5], "its time is over");
         affinity.note(web.clone(), at(6));
         assert_eq!(order(&affinity, &web, &[4, 5, 6]), [6, 4, 5]);
+    }
+
+    #[test]
+    fn the_datagrams_of_a_socket_go_where_the_first_one_went() {
+        let affinity = Affinity::default();
+        let flow = |from, to: &str| Session::of_flow(Ipv4Addr::new(127, 9, 1, 1), from, to.parse().unwrap());
+        affinity.note(flow(40_000, "127.9.128.7:53"), at(5));
+        let table = [
+            (40_000, "127.9.128.7:53", [5, 4, 6]),
+            (40_001, "127.9.128.7:53", [4, 5, 6]),
+            (40_000, "127.9.128.7:54", [4, 5, 6]),
+            (40_000, "127.9.128.8:53", [4, 5, 6]),
+        ];
+        for (from, to, expected) in table {
+            assert_eq!(order(&affinity, &flow(from, to), &[4, 5, 6]), expected, "{from} {to}");
+        }
     }
 
     #[test]

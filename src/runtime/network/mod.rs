@@ -39,6 +39,7 @@ use crate::world::entrance::Unbound;
 use crate::world::policy::Denial;
 use crate::world::start::Names;
 use act::{Outcome, Socket};
+use affinity::Session;
 use decide::{Call, Decision};
 use notice::{Callers, Notice};
 use routes::Choice;
@@ -70,6 +71,8 @@ pub struct Guard {
     names: Names,
     /// Where Services keep the pod.
     affinity: Rc<Affinity>,
+    /// Where the datagrams of its sockets went.
+    flows: Affinity,
     /// How many choices were made, and what makes a chance of that.
     choices: u64,
     chance: RandomState,
@@ -95,6 +98,7 @@ impl Guard {
             callers,
             names,
             affinity,
+            flows: Affinity::default(),
             choices: 0,
             chance,
             open,
@@ -226,7 +230,7 @@ impl Guard {
             // The answer comes from where the question went: some programs believe no other.
             return self.as_asked(notice, socket, to);
         }
-        self.route(notice, socket, choice)
+        self.route(notice, socket, to, choice)
     }
 
     /// To who answers names.
@@ -291,8 +295,13 @@ impl Guard {
         })
     }
 
-    /// To one of these endpoints; the next one when that has just gone.
-    fn route(&mut self, notice: &Notice, socket: &Socket, choice: Choice) -> Outcome {
+    /// To one of these endpoints of a Service; the next one when that has just gone.
+    fn route(&mut self, notice: &Notice, socket: &Socket, service: SocketAddrV4, mut choice: Choice) -> Outcome {
+        let is_datagram = notice.call == Call::Send && !socket.is_stream;
+        // A socket without a port has sent nothing yet.
+        if is_datagram && socket.port().is_some_and(|port| port != 0) {
+            self.flows.prefer(&self.flow(socket, service), &mut choice.endpoints);
+        }
         for at in 0..choice.endpoints.len() {
             let endpoint = choice.endpoints[at];
             let reached = self.reach(notice, socket, self.own, endpoint);
@@ -301,10 +310,18 @@ impl Guard {
             }
             if matches!(reached, None | Some(Ok(_) | Err(Errno::INPROGRESS))) {
                 choice.taken(&self.affinity, endpoint);
+                if is_datagram {
+                    // By now it has its port.
+                    self.flows.note(self.flow(socket, service), endpoint);
+                }
             }
             return reached;
         }
         Some(Err(Errno::CONNREFUSED))
+    }
+
+    fn flow(&self, socket: &Socket, service: SocketAddrV4) -> Session {
+        Session::of_flow(self.own, socket.port().unwrap_or(0), service)
     }
 
     fn reach(&mut self, notice: &Notice, socket: &Socket, from: Ipv4Addr, to: SocketAddrV4) -> Outcome {
