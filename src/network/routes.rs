@@ -34,7 +34,9 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     let wanted = world.get(key).and_then(|row| route(world, row));
     let ordered = world.facts.routes.get(key);
-    let text = |at: &str, why: &str| format!("the rest of the machine does not reach it at {at}: {why}; pods with the pod network do");
+    let text = |at: &str, why: &str| {
+        format!("the rest of the machine does not reach it at {at}: {why}; pods with the pod network do")
+    };
     tell_blocked(world, key, &mut plan, text);
     if wanted.as_ref() == ordered {
         return plan;
