@@ -4,7 +4,8 @@
 
 use super::pod::{LocalPod, Member};
 use crate::world::entrance::Unbound;
-use crate::world::{Effect, EventType, Plan};
+use crate::world::{Effect, EventType, Plan, Row, World};
+use serde_json::Value;
 
 /// An event for each declared port that the pod's processes may not bind.
 pub fn tell_refused(pod: &LocalPod, plan: &mut Plan) {
@@ -61,15 +62,13 @@ pub fn tell_denied(pod: &LocalPod, plan: &mut Plan) {
     let denied = pod.facts.iter().flat_map(|facts| &facts.denied);
     let mut is_told = tell_unbound(pod, plan);
     for denial in denied {
-        let address = denial.to.rsplit_once(':').map_or("", |(address, _)| address);
-        let server =
-            pod.world.pods_at(address).next().map(|row| format!(" (pod {}/{})", row.key.namespace, row.key.name));
+        let server = server(pod.world, &denial.to);
         let direction = if denial.is_egress { "egress" } else { "ingress" };
         let message = format!(
             "{} to {}{} was denied: no {direction} rule of NetworkPolicy {} allows it",
             denial.protocol,
             denial.to,
-            server.unwrap_or_default(),
+            server,
             denial.policies.join(", "),
         );
         plan.event(pod.row, EventType::Warning, "NetworkPolicyDenied", message);
@@ -77,6 +76,18 @@ pub fn tell_denied(pod: &LocalPod, plan: &mut Plan) {
     }
     if is_told {
         plan.effects.push(Effect::ToldDenied { pod_uid: pod.row.uid.clone() });
+    }
+}
+
+/// Whose an address is, in brackets. A pod on the machine's network shares the machine's: who listens there may be any program of it.
+fn server(world: &World, to: &str) -> String {
+    let address = to.rsplit_once(':').map_or("", |(address, _)| address);
+    let is_on_machine = |row: &Row| row.body().at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
+    match world.pods_at(address).next() {
+        _ if ["127.0.0.1", "[::1]"].contains(&address) => " (this machine)".to_owned(),
+        Some(row) if is_on_machine(row) => " (this machine)".to_owned(),
+        Some(row) => format!(" (pod {}/{})", row.key.namespace, row.key.name),
+        None => String::new(),
     }
 }
 
@@ -109,6 +120,22 @@ mod tests {
             .map(|event| &*event.message)
             .collect();
         assert_eq!(told, ["TCP to 127.77.9.9:80 was denied: no egress rule of NetworkPolicy default/closed allows it"]);
+    }
+
+    #[test]
+    fn localhost_is_the_machine_whoever_shares_it() {
+        for (ip, host_network, expected) in [
+            ("127.0.0.1", true, " (this machine)"),
+            ("10.0.0.7", true, " (this machine)"),
+            ("127.77.1.9", false, " (pod default/p)"),
+        ] {
+            let mut body = pod(json!({"hostNetwork": host_network, "containers": [{"name": "c", "image": "i"}]}));
+            body["status"] = json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]});
+            let machine = Machine::new(body);
+            assert_eq!(super::server(&machine.world, &format!("{ip}:80")), expected, "{ip}");
+            assert_eq!(super::server(&machine.world, "127.0.0.1:80"), " (this machine)");
+            assert_eq!(super::server(&machine.world, "127.77.9.9:80"), "");
+        }
     }
 
     #[test]

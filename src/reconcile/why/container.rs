@@ -148,6 +148,15 @@ impl One<'_> {
         }
     }
 
+    /// What helps where it wants a port that is for root.
+    fn reserved(&self) -> Option<String> {
+        let deed = told(self.world, self.row, "PortReserved")?;
+        let (what, advice) = deed.message.rsplit_once(" here: ")?;
+        let is_meant =
+            what.starts_with(&format!("Container {} declares ", self.name)) || what.starts_with("A program ");
+        is_meant.then(|| format!("ports that low are for root: {advice}"))
+    }
+
     /// It ended badly, and will again: how, when it is tried again, and where its log is.
     fn crashed(&self, link: Link, ended: &Value, pod: &Object) -> Link {
         let code = ended["exitCode"].as_i64().unwrap_or(0);
@@ -171,7 +180,10 @@ impl One<'_> {
                 self.name,
                 handler(&self.spec[kind])
             ),
-            None => format!("see why it ends ({logs}), and correct it"),
+            None => match self.reserved() {
+                Some(advice) => format!("{advice}; if it ends for another reason, see its log: {logs}"),
+                None => format!("see why it ends ({logs}), and correct it"),
+            },
         };
         let log = Some((self.row.uid.clone(), self.name.to_owned()));
         let ports = self.spec["ports"].as_array().into_iter().flatten();

@@ -171,7 +171,11 @@ impl Answer {
             (Some(cause), Some(run)) => format!("{cause}; then run: {run}"),
             (Some(cause), None) => cause,
             (None, Some(run)) => format!("run: {run}"),
-            (None, None) if self.standing() == Standing::Converged => "nothing, it is as it was asked for".into(),
+            (None, None) if self.standing() == Standing::Converged => {
+                // What is there may have something to be done about all the same; how one that ended did so is over.
+                let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
+                below.find_map(|link| link.next.clone()).unwrap_or("nothing, it is as it was asked for".into())
+            }
             (None, None) => "wait, it is on its way".into(),
         }
     }

@@ -45,12 +45,22 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
 
 /// What policies keep a pod from is no fault of theirs, and may well be why it does not get ready.
 fn denied(world: &World, row: &Row, mut link: Link) -> Link {
-    link.more.extend(port_unavailable(world, row));
+    let unavailable = port_unavailable(world, row);
+    link.next = link.next.or_else(|| unavailable.as_deref().and_then(another_host_port));
+    link.more.extend(unavailable);
     if let Some(deed) = told(world, row, "NetworkPolicyDenied") {
         let ago = time::age((world.now.as_second() - deed.at.as_second()).max(0));
         link.more.push(format!("{} ({ago} ago)", deed.message));
     }
     link
+}
+
+/// What to do about a hostPort that does not lead to its pod: the pod is fine otherwise.
+fn another_host_port(told: &str) -> Option<String> {
+    let (at, why) = told.strip_prefix("hostPort ")?.split_once(" does not lead to the pod: ")?;
+    let holder = why.split_once(": ").and_then(|(_, who)| who.strip_suffix(" listens there"));
+    let or = holder.map(|holder| format!(", or end {holder}")).unwrap_or_default();
+    Some(format!("give the pod another hostPort than {at} ({why}){or}"))
 }
 
 fn said(object: &Object, phase: &str) -> String {

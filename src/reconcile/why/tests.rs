@@ -199,6 +199,47 @@ fn each_cause_is_found_and_told_what_to_do() {
     }
 }
 
+#[test]
+fn ports_that_cannot_be_had_are_what_to_do_next() {
+    let event = |reason: &str, message: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "p.1"}, "involvedObject": {"uid": "Pod-p"},
+            "reason": reason, "message": message, "lastTimestamp": "2026-01-01T00:09:00Z",
+        })
+    };
+    let waiting =
+        json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container=c"}});
+    let message =
+        "Container c declares port 80, and ports below 1024 are for root here: let it listen on another, or set x=80";
+    for (message, expected) in [
+        (message, "ports that low are for root: let it listen on another, or set x=80; if it"),
+        (&message.replace("Container c", "Container d"), "see why it ends"),
+    ] {
+        let mut objects = vec![node("True"), pod(json!({}), waiting.clone()), event("PortReserved", message)];
+        let next = ask(&objects, "pod/p", true).next();
+        assert!(next.starts_with(expected), "{next}");
+        objects[1]["status"]["containerStatuses"][0]["restartCount"] = 1.into();
+        let error = ask(&objects, "pod/p", true).cause().and_then(|link| link.error.clone()).unwrap();
+        assert!(error.ends_with("was restarted once"), "{error}");
+    }
+    let mut ready = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
+    ready["status"]["phase"] = "Running".into();
+    ready["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    ready["status"]["containerStatuses"][0]["ready"] = true.into();
+    let taken =
+        "hostPort 127.0.0.1:8099/TCP does not lead to the pod: address already in use: nc (pid 7) listens there";
+    for (reason, expected) in [
+        (
+            "PortUnavailable",
+            "give the pod another hostPort than 127.0.0.1:8099/TCP (address already in use: nc (pid 7) listens there), or end nc (pid 7)",
+        ),
+        ("PortAvailable", "nothing, it is as it was asked for"),
+    ] {
+        let answer = ask(&[node("True"), ready.clone(), event(reason, taken)], "pod/p", true);
+        assert_eq!((answer.standing(), &*answer.next()), (Standing::Converged, expected), "{answer:#?}");
+    }
+}
+
 fn deployment(spec: Value, status: Value) -> Value {
     let mut deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "generation": 1},
