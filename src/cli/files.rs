@@ -79,7 +79,8 @@ impl Manifest {
         };
         let misfit = status.misfit.iter().map(|path| {
             let line = self.line_of(path).unwrap_or(self.line);
-            format!("hint: {}:{line}: the value of {path:?} is not of its type", self.source)
+            let instead = instead(&status.message);
+            format!("hint: {}:{line}: the value of {path:?} is not of its type{instead}", self.source)
         });
         status.unknown.iter().zip(lines).map(hint).chain(misfit).collect()
     }
@@ -87,6 +88,20 @@ impl Manifest {
     /// Keys written twice: path and line.
     pub fn duplicates(&self) -> &[(String, usize)] {
         &self.document.duplicates
+    }
+}
+
+/// What to write where a value is not of its type, by what the refusal says of both.
+fn instead(message: &str) -> &'static str {
+    let found = |what: &str| message.contains(&format!("cannot unmarshal {what} into "));
+    if message.ends_with("of type string") && found("bool") {
+        "; put it into quotes (yes, no, on, off, y, n, true and false are booleans in YAML where they have none)"
+    } else if message.ends_with("of type string") && found("number") {
+        "; put it into quotes"
+    } else if message.ends_with("of type v1.Build") {
+        "; write an object: build: {command: [PROGRAM, ARGUMENT, ...]}"
+    } else {
+        ""
     }
 }
 
@@ -241,4 +256,24 @@ fn add(
         document: document.clone(),
         inside,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::instead;
+
+    #[test]
+    fn what_to_write_instead_goes_by_what_was_found_and_wanted() {
+        let said = |found: &str, wanted: &str| {
+            instead(&format!("x: json: cannot unmarshal {found} into Go struct field A.b of type {wanted}"))
+        };
+        for (found, wanted, expected) in [
+            ("bool", "string", "booleans in YAML"),
+            ("number", "string", "quotes"),
+            ("array", "v1.Build", "{command: ["),
+        ] {
+            assert!(said(found, wanted).contains(expected), "{found} {wanted}");
+        }
+        assert_eq!(said("string", "int32"), "");
+    }
 }

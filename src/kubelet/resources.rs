@@ -67,8 +67,16 @@ pub fn tell_on_disk(pod: &LocalPod, plan: &mut Plan) {
         |volume: &&Volume| volume.empty_dir.as_ref().is_some_and(|one| one.medium.as_deref() == Some("Memory"));
     let names: Vec<&str> = pod.spec.volumes.iter().flatten().filter(in_memory).map(|volume| &*volume.name).collect();
     if !names.is_empty() && is_memory_denied(pod) {
-        let message =
-            format!("Volumes {} are on disk and not in memory: only root can mount a tmpfs here", names.join(", "));
+        let has_limit = |volume: &Volume| volume.empty_dir.as_ref().is_some_and(|one| one.size_limit.is_some());
+        // A tmpfs would refuse what is too much; on disk only looking at it from time to time bounds it.
+        let bound = match pod.spec.volumes.iter().flatten().filter(in_memory).any(has_limit) {
+            true => "; the pod is evicted when one grows beyond its sizeLimit",
+            false => "",
+        };
+        let message = format!(
+            "Volumes {} are on disk and not in memory: only root can mount a tmpfs here{bound}",
+            names.join(", ")
+        );
         plan.event(pod.row, EventType::Warning, "VolumesNotInMemory", message);
     }
 }

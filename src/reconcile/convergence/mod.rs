@@ -175,12 +175,31 @@ fn pod(object: &Object) -> Option<String> {
     match phase {
         "Succeeded" => None,
         "Running" if holds(object, "Ready") => None,
-        _ => Some(trouble(object).unwrap_or_else(|| format!("is {phase}"))),
+        _ => Some(trouble(object).or_else(|| unready(object)).unwrap_or_else(|| format!("is {phase}"))),
     }
+}
+
+/// The first container of a running pod that is not ready, and how it ended before.
+fn unready(pod: &Object) -> Option<String> {
+    let mut statuses = pod.items(&["status", "containerStatuses"]).iter();
+    let status = statuses.find(|status| status["ready"] == false && status["state"]["waiting"].is_null())?;
+    let name = status["name"].as_str()?;
+    if let Some(reason) = status["state"]["terminated"]["reason"].as_str() {
+        return Some(format!("container {name} is {reason}"));
+    }
+    let before = status["lastState"]["terminated"]["reason"].as_str();
+    let before = before.map(|reason| format!("; the last time it ended with {reason}")).unwrap_or_default();
+    Some(format!("container {name} is not ready{before}"))
 }
 
 /// Why a pod is not running, in the words of its status.
 fn trouble(pod: &Object) -> Option<String> {
+    // What ended the whole pod (DeadlineExceeded, Evicted) says more than how its containers took it.
+    let of_pod = pod.text(&["status", "reason"]).filter(|_| pod.text(&["status", "phase"]) == Some("Failed"));
+    if let Some(reason) = of_pod {
+        let message = pod.text(&["status", "message"]).and_then(|text| text.trim().lines().next());
+        return Some(format!("is {reason}{}", message.map(|text| format!(": {text}")).unwrap_or_default()));
+    }
     let statuses =
         pod.items(&["status", "initContainerStatuses"]).iter().chain(pod.items(&["status", "containerStatuses"]));
     for status in statuses {
@@ -189,8 +208,9 @@ fn trouble(pod: &Object) -> Option<String> {
             if reason == "Completed" || reason == "PodInitializing" || reason == "ContainerCreating" {
                 continue;
             }
-            let message =
-                status["state"][state]["message"].as_str().map(|text| format!(": {text}")).unwrap_or_default();
+            // The last line of a termination message, which may be the end of a log, is the one that says why.
+            let message = status["state"][state]["message"].as_str().and_then(|text| text.trim().lines().last());
+            let message = message.map(|text| format!(": {text}")).unwrap_or_default();
             return Some(format!("container {} is {reason}{message}", status["name"].as_str().unwrap_or_default()));
         }
     }
@@ -328,6 +348,31 @@ mod tests {
         };
         let unmet = unmet(&world(&[pod(json!({"reason": "CrashLoopBackOff", "message": "back-off 10s"}))]));
         assert_eq!(unmet[0].why, "container c is CrashLoopBackOff: back-off 10s");
+    }
+
+    #[test]
+    fn a_pod_is_missed_in_the_words_of_what_went_wrong() {
+        let container =
+            |state: Value, last: Value| json!({"name": "c", "ready": false, "state": state, "lastState": last});
+        let status = |phase: &str, container: Value| json!({"phase": phase, "containerStatuses": [{"name": "a", "ready": true, "state": {"running": {}}}, container]});
+        let ended = |reason: &str, message: &str| json!({"terminated": {"reason": reason, "message": message}});
+        let running = || json!({"running": {}});
+        let mut late = status("Failed", container(ended("Error", ""), Value::Null));
+        late["reason"] = "DeadlineExceeded".into();
+        late["message"] = "Pod was active too long".into();
+        for (status, expected) in [
+            (late, "is DeadlineExceeded: Pod was active too long"),
+            (status("Failed", container(ended("Error", "a\nno disk\n"), Value::Null)), "container c is Error: no disk"),
+            (status("Running", container(ended("Completed", ""), Value::Null)), "container c is Completed"),
+            (status("Running", container(running(), Value::Null)), "container c is not ready"),
+            (
+                status("Running", container(running(), ended("Error", ""))),
+                "container c is not ready; the last time it ended with Error",
+            ),
+            (json!({"phase": "Pending"}), "is Pending"),
+        ] {
+            assert_eq!(pod(&Object(json!({"status": status}))).as_deref(), Some(expected));
+        }
     }
 
     #[test]

@@ -174,9 +174,19 @@ impl Answer {
             (None, None) if self.standing() == Standing::Converged => {
                 // What is there may have something to be done about all the same; how one that ended did so is over.
                 let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
-                below.find_map(|link| link.next.clone()).unwrap_or("nothing, it is as it was asked for".into())
+                below.find_map(|link| link.next.clone()).unwrap_or_else(|| self.nothing())
             }
             (None, None) => "wait, it is on its way".into(),
+        }
+    }
+
+    /// That there is nothing to do, and since when nobody looks after it any more.
+    fn nothing(&self) -> String {
+        match self.links.iter().find(|link| is_plane(link)) {
+            Some(Link { next: Some(run), .. }) => format!(
+                "nothing, it was as it was asked for when a control plane last ran; none runs now, to start one: {run}"
+            ),
+            _ => "nothing, it is as it was asked for".into(),
         }
     }
 }
@@ -197,7 +207,9 @@ fn plane(plane: &Plane, now: Time, missing: bool) -> Link {
     });
     let seen = if plane.runs { "one runs".into() } else { heard.unwrap_or_else(|| "none has run yet".into()) };
     let link = Link { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..Link::default() };
-    link.stuck_if(!plane.runs && missing, || "kloop reconcile --watch".into())
+    let next = (!plane.runs && (missing || plane.heard.is_some())).then(|| "kloop reconcile --watch".to_owned());
+    let standing = if next.is_some() && missing { Standing::Stuck } else { Standing::Converged };
+    Link { next, standing, ..link }
 }
 
 /// `deployment/web`, `pod/web-0`.

@@ -447,6 +447,13 @@ fn a_status_that_nobody_keeps_is_not_believed() {
         let answer = explain(&mut world(&[node("True"), runs.clone()]), &key, &plane).unwrap();
         assert_eq!(answer.standing(), expected, "{answer:#?}");
     }
+    let heard = Some("2026-01-01T00:04:00Z".parse().unwrap());
+    for (runs_now, expected) in [(false, "to start one: kloop reconcile --watch"), (true, "as it was asked for")] {
+        let plane = Plane { runs: runs_now, heard, ..Plane::default() };
+        let answer = explain(&mut world(&[node("True"), runs.clone()]), &key, &plane).unwrap();
+        assert_eq!(answer.standing(), Standing::Converged);
+        assert!(answer.next().ends_with(expected), "{}", answer.next());
+    }
 }
 
 #[test]
