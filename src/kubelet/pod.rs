@@ -9,6 +9,7 @@ use crate::world::{
 };
 use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, ContainerStatus, Pod, PodSpec, PodStatus};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The reason of a container's end when the control plane has taken its processes with it.
 pub const CLOSED: &str = "Stopped";
@@ -20,7 +21,7 @@ pub struct LocalPod<'a> {
     /// The pod's row.
     pub row: &'a Row,
     /// The pod as it is stored.
-    pub object: Cow<'a, Object>,
+    pub object: Arc<Object>,
     /// Its spec.
     pub spec: PodSpec,
     /// Its status as last written.
@@ -102,7 +103,7 @@ pub enum State {
 impl<'a> LocalPod<'a> {
     /// Reads a pod; none when its body cannot be decoded.
     pub fn read(world: &'a World, row: &'a Row, node: &NodeFacts) -> Option<LocalPod<'a>> {
-        let object = row.body();
+        let object = world.open(row);
         let Pod { spec, status, .. } = typed::view::<Pod>(&object).ok()?;
         let (spec, status) = (spec?, status.unwrap_or_default());
         let facts = if node.simulated {
