@@ -2,11 +2,12 @@
 
 use crate::apiserver::update::{Part, update};
 use crate::apiserver::{Api, Options, Result, create};
+use crate::controllers::node_lifecycle::report;
 use crate::kinds;
-use crate::object::{Key, Object, Reason, Resource, Status, Time, time};
+use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::runtime::capacity::Capacity;
 use crate::world::{NodeFacts, Row, World};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// [`RUNTIME`] is [`SIMULATED`] or [`LOCAL`]; others belong to somebody else, but for the one that this machine is.
 pub use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
@@ -27,8 +28,9 @@ pub fn register(api: &mut Api, capacity: &Capacity, pod_network: bool) -> Result
         let mut status = status(capacity, ledger.now());
         if !pod_network {
             let told = status["conditions"].as_array_mut();
-            told.into_iter()
-                .for_each(|told| told.push(condition(ledger.now(), "PodNetwork", "False", "NoFilter", ON_HOST)));
+            told.into_iter().for_each(|told| {
+                told.push(report::condition(ledger.now(), "PodNetwork", "False", "NoFilter", ON_HOST))
+            });
         }
         let Some(mut node) = ledger.get(&key)? else {
             let mut node = object(capacity);
@@ -63,30 +65,21 @@ fn ready_since(node: &Object) -> Option<Value> {
 }
 
 fn object(capacity: &Capacity) -> Object {
-    let (name, arch) = (&capacity.name, &capacity.architecture);
-    Object(json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {
-            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": arch,
-            "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": arch,
-        }},
-    }))
+    let labels: Map<String, Value> = report::labels(&capacity.name, capacity.architecture)
+        .into_iter()
+        .map(|(label, value)| (label.to_owned(), value.into()))
+        .collect();
+    Object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": capacity.name, "labels": labels}}))
 }
 
 fn status(capacity: &Capacity, now: Time) -> Value {
-    let condition = |kind: &str, value: &str, reason: &str, message: &str| condition(now, kind, value, reason, message);
     let offers = json!({
         "cpu": milli(capacity.cpu_milli), "memory": format!("{}Ki", capacity.memory / 1024),
         "ephemeral-storage": format!("{}Ki", capacity.storage / 1024), "pods": capacity.pods.to_string(),
     });
     json!({
         "capacity": offers, "allocatable": offers,
-        "conditions": [
-            condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-            condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-            condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-        ],
+        "conditions": report::well(now),
         "addresses": [
             {"type": "InternalIP", "address": "127.0.0.1"},
             {"type": "Hostname", "address": capacity.name},
@@ -95,16 +88,11 @@ fn status(capacity: &Capacity, now: Time) -> Value {
         "nodeInfo": {
             "machineID": capacity.machine_id, "systemUUID": capacity.machine_id, "bootID": capacity.boot_id,
             "kernelVersion": capacity.kernel, "osImage": capacity.os_image,
-            "containerRuntimeVersion": concat!("kloop://", env!("CARGO_PKG_VERSION")),
-            "kubeletVersion": concat!("v1.36.2+kloop-", env!("CARGO_PKG_VERSION")), "kubeProxyVersion": "",
+            "containerRuntimeVersion": report::RUNTIME,
+            "kubeletVersion": report::KUBELET, "kubeProxyVersion": "",
             "operatingSystem": "linux", "architecture": capacity.architecture,
         },
     })
-}
-
-fn condition(now: Time, kind: &str, value: &str, reason: &str, message: &str) -> Value {
-    let now = time::rfc3339(now);
-    json!({"type": kind, "status": value, "reason": reason, "message": message, "lastHeartbeatTime": now, "lastTransitionTime": now})
 }
 
 fn milli(cpu: i64) -> String {

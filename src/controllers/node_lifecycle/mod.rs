@@ -4,6 +4,7 @@
 //! One loop does what Kubernetes splits over the node lifecycle, taint eviction and TTL controllers.
 
 mod eviction;
+pub mod report;
 mod zone;
 
 use super::pods::BURST;
@@ -69,6 +70,10 @@ fn plan(world: &World, key: &Key) -> Plan {
         if !plan.is_empty() {
             return plan;
         }
+    }
+    report::first(world, row, &object, &mut plan);
+    if !plan.is_empty() {
+        return plan;
     }
     keep_metadata(world, row, &object, &mut plan);
     if is_foreign(world, row) {
@@ -148,17 +153,11 @@ fn note_return(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let silence = [json!("NodeStatusUnknown"), json!("NodeStatusNeverUpdated")];
     let silent = |one: &&mut Value| one["status"] == "Unknown" && silence.contains(&one["reason"]);
     for known in conditions.iter_mut().filter(silent) {
-        let (status, reason, message) = match known["type"].as_str() {
-            Some("Ready") => ("True", "KubeletReady", "kubelet is posting ready status"),
-            Some("MemoryPressure") => {
-                ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available")
-            }
-            Some("DiskPressure") => ("False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-            _ => ("False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        };
-        known["status"] = status.into();
-        known["reason"] = reason.into();
-        known["message"] = message.into();
+        let well = report::WELL.iter().find(|(kind, ..)| known["type"] == *kind);
+        let Some((_, status, reason, message)) = well else { continue };
+        known["status"] = (*status).into();
+        known["reason"] = (*reason).into();
+        known["message"] = (*message).into();
         known["lastTransitionTime"] = time::rfc3339(world.now).into();
     }
     if conditions == object.items(&["status", "conditions"]) {
