@@ -114,7 +114,7 @@ fn command(dir: &Path, program: &str) -> Command {
     let path = format!("{}:{}", dir.join("bin").display(), std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new(program);
     command.current_dir(dir.join("files")).env("PATH", path).env("KLOOP_STATE", dir.join("c/state.db"));
-    command.env("HOME", dir).env("LC_ALL", "C").env_remove("KUBECONFIG");
+    command.env("HOME", dir).env("TMPDIR", dir).env("LC_ALL", "C").env_remove("KUBECONFIG");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     command
 }
