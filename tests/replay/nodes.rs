@@ -17,8 +17,9 @@ pub fn prepare(cluster: &super::cluster::Cluster, said: &str) {
         "lastHeartbeatTime": since, "lastTransitionTime": since});
     let status = json!({"status": {"capacity": offers, "allocatable": offers, "conditions": [ready]}});
     for name in said.lines().filter_map(|line| line.strip_prefix("node/")?.strip_suffix(" created")) {
-        cluster.run(&format!("kubectl annotate node {name} kloop.dev/runtime=simulated"), "");
         cluster.run(&format!("kubectl patch node {name} --subresource=status -p '{status}'"), "");
+        // A simulated node that has reported nothing would report by itself.
+        cluster.run(&format!("kubectl annotate node {name} kloop.dev/runtime=simulated"), "");
         cluster.run(&format!("kubectl taint node {name} node.kubernetes.io/not-ready-"), "");
     }
 }
