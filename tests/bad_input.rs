@@ -279,6 +279,11 @@ fn names_and_metadata() {
         meta("{name: \"a\\u202eb\"}", "metadata.name: Invalid value"),
         (meta("{name: LONG}", "").0.replace("LONG", &long), "must be no more than 253 characters"),
         meta("{name: 12}", "resource name may not be empty"),
+        meta("{name: 12}", "hint: STDIN:1: the value of \"metadata.name\" is not of its type; put it into quotes"),
+        meta("{name: on}", "put it into quotes (yes, no, on, off, y, n, true and false are booleans"),
+        meta("{}", "hint: STDIN:1: the ConfigMap has no metadata.name"),
+        meta("{name: x, namespace: 12}", "into Go struct field ObjectMeta.metadata.namespace of type string"),
+        meta("{name: x, namespace: n}", "the value of \"metadata.namespace\" is not of its type; put it into quotes"),
         meta("{name: x, labels: {\"\": b}}", "metadata.labels: Invalid value"),
         meta("{name: x, labels: {a/b/c: d}}", "metadata.labels: Invalid value"),
         meta("{name: x, labels: {\"a b\": d}}", "metadata.labels: Invalid value"),
@@ -422,6 +427,30 @@ fn pods_and_workloads() {
         secret("data: {a: \"not base64!\"}", "illegal base64 data"),
         secret("type: kubernetes.io/tls, data: {a: eA==}", "data[tls.crt]: Required value"),
     ]);
+}
+
+#[test]
+fn users_of_the_pods_own() {
+    let unmasked = "securityContext: {procMount: Unmasked}";
+    let one = "containers: [{name: c, image: busybox}]";
+    refused(vec![
+        pod(
+            &format!("{{hostUsers: false, hostPID: true, {one}}}"),
+            "spec.hostPID: Forbidden: when `hostUsers` is false",
+        ),
+        pod(
+            &format!("{{hostUsers: false, hostIPC: true, {one}}}"),
+            "spec.hostIPC: Forbidden: when `hostUsers` is false",
+        ),
+        pod(
+            &format!("{{hostUsers: false, hostNetwork: true, {one}}}"),
+            "spec.hostNetwork: Forbidden: when `hostUsers`",
+        ),
+        container(unmasked, "procMount: Invalid value: \"Unmasked\": `hostUsers` must be false to use `Unmasked`"),
+    ]);
+    let cluster = cluster();
+    let (free, _) = pod(&format!("{{hostUsers: false, containers: [{{name: c, image: busybox, {unmasked}}}]}}"), "");
+    assert_eq!(cluster.run(&["apply", "-f", "-"], &free).code, 0);
 }
 
 #[test]

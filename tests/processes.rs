@@ -6,8 +6,10 @@ mod autoscaling;
 mod churn;
 mod configuration;
 mod control_plane;
+mod custom;
 mod disk;
 mod ending;
+mod entrances;
 mod exec;
 mod files;
 mod gateway;
@@ -28,6 +30,7 @@ mod probes;
 mod profiles;
 mod ready_images;
 mod rollouts;
+mod sandboxes;
 mod security;
 mod spaces;
 mod static_pods;
@@ -35,6 +38,9 @@ mod terminals;
 mod users;
 mod volumes;
 mod watching;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 /// A Deployment of `sleep`s with the label `app: NAME`. Its grace period is short, because `sleep` heeds SIGTERM anyway.
 fn deployment(name: &str, replicas: u32, seconds: u32) -> String {
@@ -131,4 +137,18 @@ fn service(name: &str, fields: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{selector: {{app: {name}}}, {fields}}}}}\n---\n"
     )
+}
+
+/// Such servers behind the port 80 of a Service.
+fn web(replicas: usize) -> String {
+    servers("web", replicas, "") + &service("web", "ports: [{port: 80, targetPort: 8080}]")
+}
+
+/// What an HTTP server answers at a place; none when nobody does.
+fn fetch(place: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(place).ok()?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).ok()?;
+    said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).filter(|body| !body.is_empty())
 }

@@ -1,6 +1,7 @@
 //! Create: the whole pipeline, from a body to a kept object.
 
 use super::admission::{self, Request};
+use super::custom;
 use super::ledger::Ledger;
 use super::rules::{metadata, names};
 use super::{FieldValidation, Options, Reply, Result};
@@ -13,6 +14,8 @@ const NAME_ATTEMPTS: usize = 8;
 
 /// Creates an object of a kind. The namespace, where the kind has one, stands in the body.
 pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Options) -> Result<Reply> {
+    let kind = custom::current(ledger, kind)?;
+    custom::check_not_going(ledger, kind)?;
     let mut warnings = Vec::new();
     if body.text(&["metadata", "resourceVersion"]).is_some_and(|version| !version.is_empty()) {
         return Err(Status::new(Reason::BadRequest, "resourceVersion should not be set on objects to be created"));
@@ -111,7 +114,7 @@ pub fn warn(kind: &Kind, object: &Object, warnings: &mut Vec<String>) {
 /// Decodes strictly, defaults, and says what the writer should know about unknown fields.
 pub fn decode(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Object> {
     let mut unknown = Vec::new();
-    let normalized = (kind.normalize)(&body.0, &mut |field| unknown.push(field));
+    let normalized = kind.normalized(&body.0, &mut |field| unknown.push(field));
     let refuse = |text: String| {
         let message =
             format!("{} in version {:?} cannot be handled as a {}: {text}", kind.kind, kind.version, kind.kind);
@@ -138,7 +141,7 @@ pub fn decode(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<
 /// Metadata and the kind's own rules; all errors at once.
 pub fn check(kind: &Kind, object: &Object, old: Option<&Object>) -> Result<()> {
     let mut errors = kinds::metadata::validate_metadata(object, old, kind);
-    errors.extend((kind.validate)(object, old));
+    errors.extend(kind.wrongs(object, old));
     refuse(kind, object, &errors)
 }
 

@@ -3,6 +3,7 @@
 use super::ledger::Ledger;
 use super::{Reply, Result};
 use crate::kinds::Kind;
+use crate::kinds::custom::{CLEANUP, DEFINITIONS};
 use crate::object::{Key, Object, Status, time};
 use crate::world::Propagation;
 use jiff::SignedDuration;
@@ -35,6 +36,7 @@ pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteO
     let grace = grace_of(kind, &object, options);
     let first = object.deletion().is_none();
     if first {
+        hold(kind, &mut object);
         mark(ledger, kind, &mut object, grace);
     } else {
         shorten(&mut object, grace);
@@ -77,10 +79,21 @@ fn add_finalizer(object: &mut Object, propagation: Propagation) {
         Propagation::Foreground => "foregroundDeletion",
         Propagation::Orphan => "orphan",
     };
+    push_finalizer(object, finalizer);
+}
+
+fn push_finalizer(object: &mut Object, finalizer: &str) {
     let mut finalizers: Vec<String> = object.finalizers().into_iter().map(str::to_owned).collect();
     if !finalizers.iter().any(|known| known == finalizer) {
         finalizers.push(finalizer.to_owned());
         object.set(&["metadata", "finalizers"], finalizers);
+    }
+}
+
+/// A definition waits until its objects are gone.
+fn hold(kind: &Kind, object: &mut Object) {
+    if kind.resource == DEFINITIONS {
+        push_finalizer(object, CLEANUP);
     }
 }
 

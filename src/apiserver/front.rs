@@ -4,7 +4,9 @@ use super::ledger::Ledger;
 use super::outside::Outside;
 use super::rules::addresses::{Held, Holdings};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
-use super::{Result, bootstrap};
+use super::{Result, bootstrap, custom};
+use crate::kinds;
+use crate::kinds::custom::DEFINITIONS;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::runtime;
 use crate::store::{Access, OpenError, Read, Store, StoreError, Stored, Txn};
@@ -42,6 +44,7 @@ impl Api {
     pub fn open(path: &Path, access: Access, actor: &str) -> std::result::Result<Api, OpenError> {
         let mut api = Api { store: Store::open(path, access)?, actor: actor.into(), outside: Outside::System };
         api.fill_when_new(path)?;
+        custom::learn_later(path);
         Ok(api)
     }
 
@@ -249,6 +252,9 @@ pub struct Writing<'a> {
     holdings: Option<Rc<Holdings>>,
 }
 
+/// The resource of nodes.
+const NODES: Resource = Resource("nodes");
+
 /// The resource of what holds addresses.
 const SERVICES: Resource = Resource("services");
 
@@ -280,17 +286,22 @@ impl Looking<'_> {
     /// The leases of nodes that are not kept as objects.
     fn node_leases(&self) -> Result<Vec<Object>> {
         let Some(heard) = self.heard() else { return Ok(Vec::new()) };
-        let nodes = self.list(Resource("nodes"), None)?;
+        let nodes = self.list(NODES, None)?;
         Ok(nodes.iter().filter_map(|node| node_leases::of(node, heard)).collect())
     }
 }
 
 impl Ledger for Looking<'_> {
     fn get(&self, key: &Key) -> Result<Option<Object>> {
-        let kept = self.snapshot.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
+        let mut kept = self.snapshot.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
+        if key.resource == NODES
+            && let Some((node, heard)) = kept.as_mut().zip(self.heard())
+        {
+            node_leases::refresh(node, heard);
+        }
         match self.heard() {
             Some(heard) if kept.is_none() && key.resource == LEASES && &*key.namespace == NAMESPACE => {
-                let node = self.get(&Key::new(Resource("nodes"), "", &key.name))?;
+                let node = self.get(&Key::new(NODES, "", &key.name))?;
                 Ok(node.and_then(|node| node_leases::of(&node, heard)))
             }
             _ => Ok(kept),
@@ -299,6 +310,11 @@ impl Ledger for Looking<'_> {
 
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Result<Vec<Object>> {
         let mut objects = objects_of(self.snapshot.list(resource, namespace).map_err(|error| refused(&error))?)?;
+        if resource == NODES
+            && let Some(heard) = self.heard()
+        {
+            objects.iter_mut().for_each(|node| node_leases::refresh(node, heard));
+        }
         if resource == LEASES && namespace.is_none_or(|namespace| namespace == NAMESPACE) {
             let kept =
                 |lease: &Object| objects.iter().any(|one| (one.namespace(), one.name()) == (NAMESPACE, lease.name()));
@@ -360,6 +376,9 @@ impl Ledger for Writing<'_> {
         let revision = self.txn.put(key, object.uid(), body, &self.actor, self.now).map_err(|error| refused(&error))?;
         object.set(&["metadata", "resourceVersion"], revision.to_string());
         self.wrote = true;
+        if key.resource == DEFINITIONS {
+            kinds::custom::learn(&object.0.to_string());
+        }
         self.hold(key, (key.resource == SERVICES).then(|| Held::by(&object)));
         Ok(Arc::new(object))
     }
@@ -369,6 +388,9 @@ impl Ledger for Writing<'_> {
         let revision = self.txn.remove(key, body, &self.actor, self.now).map_err(|error| refused(&error))?;
         last.set(&["metadata", "resourceVersion"], revision.to_string());
         self.wrote = true;
+        if key.resource == DEFINITIONS {
+            kinds::custom::forget(&key.name);
+        }
         self.hold(key, None);
         Ok(Arc::new(last))
     }

@@ -11,6 +11,7 @@ pub mod apply;
 pub mod bind;
 pub mod bootstrap;
 pub mod create;
+pub mod custom;
 pub mod delete;
 pub mod evict;
 pub mod front;

@@ -20,6 +20,10 @@ pub enum PatchType {
     Json,
 }
 
+/// What is said of a strategic patch for a kind without merge keys.
+pub const UNKNOWN_FORMAT: &str = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
+                                  application/merge-patch+json, application/apply-patch+yaml";
+
 /// Patches an object, or its status.
 pub fn patch(
     ledger: &mut dyn Ledger,
@@ -102,8 +106,7 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
         }),
         PatchType::Strategic if change.is_object() => {
             let Some(schema) = merge::schema_for(&kind.api_version(), kind.kind) else {
-                let text = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-                return Err(Status::new(Reason::UnsupportedMediaType, text));
+                return Err(Status::new(Reason::UnsupportedMediaType, UNKNOWN_FORMAT));
             };
             merge::strategic_merge(&old.0, change, schema).map_err(|error| bad(error.to_string()))
         }

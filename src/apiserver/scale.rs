@@ -12,32 +12,37 @@ pub fn subresource(kind: &Kind, object: Object, name: &str) -> Result<Object> {
         "" => Ok(object),
         "status" if kind.status => Ok(object),
         "resize" if kind.resource == "pods" => Ok(object),
-        "scale" if kind.scale => Ok(scale(&object)),
+        "scale" if kind.scale => Ok(scale(kind, &object)),
         _ => Err(Status::new(Reason::NotFound, "the server could not find the requested resource")),
     }
 }
 
 /// The Scale of an object.
-pub fn scale(object: &Object) -> Object {
+pub fn scale(kind: &Kind, object: &Object) -> Object {
+    let (wanted, seen) = kind.replicas();
     let known = ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"];
     let field = |name: &str| Some((name.to_owned(), object.at(&["metadata", name])?.clone()));
     let metadata: Map<String, Value> = known.into_iter().filter_map(field).collect();
     let mut scale = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata,
-        "spec": {}, "status": {"replicas": object.int(&["status", "replicas"]).unwrap_or(0)},
+        "spec": {}, "status": {"replicas": object.int(&seen).unwrap_or(0)},
     });
     // Go leaves out a wish of none.
-    if let Some(replicas) = object.int(&["spec", "replicas"]).filter(|replicas| *replicas != 0) {
+    if let Some(replicas) = object.int(&wanted).filter(|replicas| *replicas != 0) {
         scale["spec"]["replicas"] = replicas.into();
     }
-    if let Some(selector) = selector(object) {
+    if let Some(selector) = selector(kind, object) {
         scale["status"]["selector"] = selector.into();
     }
     Object(scale)
 }
 
-/// `spec.selector` as text; a ReplicationController has plain labels there.
-fn selector(object: &Object) -> Option<String> {
+/// `spec.selector` as text; a ReplicationController has plain labels there, a custom resource text where its definition says.
+fn selector(kind: &Kind, object: &Object) -> Option<String> {
+    if let Some(paths) = kind.custom.and_then(|custom| custom.scale.as_ref()) {
+        let path: Vec<&str> = paths.selector.iter().map(String::as_str).collect();
+        return object.text(&path).filter(|text| !text.is_empty()).map(str::to_owned);
+    }
     let selector = object.at(&["spec", "selector"])?;
     let is_plain = selector.as_object()?.values().all(Value::is_string);
     let selector = if is_plain { json!({"matchLabels": selector}) } else { selector.clone() };
@@ -60,7 +65,7 @@ mod tests {
                 "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"},
                 "spec": wish, "status": {"replicas": 0, "selector": selector},
             });
-            assert_eq!(scale(&object).0, expected);
+            assert_eq!(scale(&crate::kinds::deployment::KIND, &object).0, expected);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::admission::{self, Request};
 use super::create::{check, create, decode, key_of, warn};
+use super::custom;
 use super::ledger::Ledger;
 use super::rules::metadata;
 use super::{Options, Reply, Result, delete};
@@ -28,6 +29,7 @@ pub enum Part {
 
 /// Replaces an object, or its status.
 pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, options: &Options) -> Result<Reply> {
+    let kind = custom::current(ledger, kind)?;
     let key = key_of(kind, body);
     let Some(old) = ledger.see(&key)? else {
         if kind.create_on_update && part == Part::Main {
@@ -40,6 +42,11 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
     let object = match part {
         Part::Status => {
             let status = normal_status(kind, body, options, &mut warnings)?;
+            if kind.custom.is_some() {
+                let mut object = Object::clone(&old);
+                object.set(&["status"], status.clone().unwrap_or_default());
+                check(kind, &object, Some(&old))?;
+            }
             return keep_status(ledger, &key, status, old, warnings);
         }
         Part::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
@@ -110,7 +117,7 @@ fn with_ephemeral(
 fn resized(kind: &Kind, body: &Object, old: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Object> {
     let decoded = decode(kind, body, options, warnings)?;
     let (object, mut errors) = resize::resized(&decoded, old);
-    errors.extend((kind.validate)(&object, Some(&object)));
+    errors.extend(kind.wrongs(&object, Some(&object)));
     if errors.is_empty() {
         return Ok(object);
     }

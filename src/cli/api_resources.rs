@@ -57,7 +57,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if !["", "wide", "name"].contains(&output) {
         return Err(Failure::plain(format!("--output {output} is not available")));
     }
-    let mut found: Vec<&Kind> = kinds::ALL.iter().copied().filter(|kind| is_wanted(&args, kind)).collect();
+    let mut found: Vec<&Kind> = kinds::all().filter(|kind| is_wanted(&args, kind)).collect();
     match args.sort_by.as_deref() {
         None | Some("") => found.sort_by_key(|kind| (kind.resource.group(), kind.resource.plural())),
         Some("name") => found.sort_by_key(|kind| kind.resource.plural()),

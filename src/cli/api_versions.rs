@@ -13,8 +13,8 @@ pub struct Args {}
 
 /// Runs the verb.
 pub fn run(_args: Args, context: &mut Context) -> Outcome {
-    let own = kinds::ALL.iter().map(|kind| kind.api_version());
-    let also = kinds::ALL.iter().flat_map(|kind| kind.also.iter().map(|version| (*version).to_owned()));
+    let own = kinds::all().map(|kind| kind.api_version());
+    let also = kinds::all().flat_map(|kind| kind.also.iter().map(|version| (*version).to_owned()));
     let versions: BTreeSet<String> = own.chain(also).collect();
     let text: String = versions.into_iter().map(|version| format!("{version}\n")).collect();
     context.print(&text)

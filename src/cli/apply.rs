@@ -9,6 +9,7 @@ use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Status};
 
 mod anew;
+mod follow;
 mod last_applied;
 mod prune;
 mod refused;
@@ -36,7 +37,10 @@ cat pod.json | kloop apply -f -
 kloop apply --prune -f manifest.yaml -l app=nginx
 
 # Apply the configuration in manifest.yaml and delete all the other config maps that are not in the file
-kloop apply --prune -f manifest.yaml --all --prune-allowlist=core/v1/ConfigMap"
+kloop apply --prune -f manifest.yaml --all --prune-allowlist=core/v1/ConfigMap
+
+# Follow a checkout of a repository: apply what changes in it, prune what is taken out, put back what was changed by hand
+kloop apply -R -f ./deploy --prune --all --watch"
 )]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -57,6 +61,8 @@ pub struct Args {
     force: bool,
     #[command(flatten)]
     pruning: prune::Flags,
+    #[command(flatten)]
+    follow: follow::Following,
 }
 
 /// Runs the verb.
@@ -66,6 +72,21 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     args.files.required()?;
     context.may_be_new();
+    if args.follow.watch { follow::run(&args, context) } else { once(&args, context, false).map(drop) }
+}
+
+impl Args {
+    /// What no manifest can mend.
+    fn check(&self, context: &mut Context) -> Outcome {
+        self.change.dry_run(context)?;
+        self.validate.parse()?;
+        self.pruning.check()?;
+        self.pruning.labels().map(drop)
+    }
+}
+
+/// Applies the manifests, and gives what stands there then. When they are applied again, what is as it was is not told.
+fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>> {
     let dry_run = args.change.dry_run(context)?;
     let validation = args.validate.parse()?;
     let options = flags::options(validation, dry_run);
@@ -93,8 +114,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         done.map_err(|status| Unapplied::Refused { status, object, is_known })
     };
     let ended = context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
-        let done = done.or_else(|why| why.in_spite_of(&args, context, (manifest, kind, &key), &options));
-        match done.and_then(|done| tell(&args, context, kind, done, dry_run)) {
+        let done = done.or_else(|why| why.in_spite_of(args, context, (manifest, kind, &key), &options));
+        match done.and_then(|done| tell(args, context, kind, done, (dry_run, again))) {
             Ok(object) => applied.push(object),
             Err(failure) => failures.push(failure),
         }
@@ -102,16 +123,16 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     failures.extend(ended.err());
     // What could not be applied is not known to be unwanted.
     if args.pruning.prune && failures.is_empty() {
-        prune::run(&args, context, &applied, dry_run)?;
+        prune::run(args, context, &applied, dry_run)?;
     }
     if let Some(mut printer) = args.change.print.printer()? {
         let text = match &applied[..] {
             [object] => printer.object(&object.0)?,
-            _ => printer.list(applied.into_iter().map(|object| object.0).collect())?,
+            _ => printer.list(applied.iter().map(|object| object.0.clone()).collect())?,
         };
         context.print(&text)?;
     }
-    Failure::all(failures)
+    Failure::all(failures).map(|()| applied)
 }
 
 /// A manifest, and what it is about.
@@ -184,7 +205,7 @@ fn sent(manifest: &Manifest, kind: &'static Kind, key: &Key, validation: FieldVa
         }
         return Err(Failure::plain(format!(
             "error when retrieving current configuration of:\n{}",
-            missing_name(kind, &manifest.source, &key.namespace)
+            missing_name(kind, manifest, &key.namespace)
         )));
     }
     targets::refuse_duplicates(kind, manifest, validation)?;
@@ -192,20 +213,27 @@ fn sent(manifest: &Manifest, kind: &'static Kind, key: &Key, validation: FieldVa
 }
 
 /// Says what was done unless objects are printed.
-fn tell(args: &Args, context: &mut Context, kind: &Kind, done: Applied, dry_run: DryRun) -> Outcome<Object> {
+fn tell(
+    args: &Args,
+    context: &mut Context,
+    kind: &Kind,
+    done: Applied,
+    (dry_run, again): (DryRun, bool),
+) -> Outcome<Object> {
     context.warn(&done.warnings);
     let word = match done.outcome {
         Done::Created => "created",
         Done::Configured => "configured",
         Done::Unchanged => "unchanged",
     };
-    if args.change.tells() {
+    if args.change.tells() && !(again && done.outcome == Done::Unchanged) {
         let name = context.name_of(kind, &done.object);
         context.say(&format!("{name} {word}{}", dry_run.suffix()))?;
     }
     Ok(done.object)
 }
 
-fn missing_name(kind: &Kind, source: &str, namespace: &str) -> String {
-    format!("{}\nfrom server for: {source:?}: resource name may not be empty", refused::place(kind, "", namespace))
+fn missing_name(kind: &Kind, manifest: &Manifest, namespace: &str) -> String {
+    let (place, why) = (refused::place(kind, "", namespace), targets::nameless(kind, manifest));
+    format!("{place}\nfrom server for: {:?}: {why}", manifest.source)
 }

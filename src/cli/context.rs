@@ -156,6 +156,15 @@ impl Context {
         Ok(self.api.as_mut())
     }
 
+    /// Opens the cluster anew: its file may have been replaced since.
+    pub fn reopen(&mut self) -> Outcome {
+        if self.api.take().is_none() {
+            return Ok(());
+        }
+        let path = self.state();
+        self.existing()?.map(drop).ok_or_else(|| OpenError::Absent { path }.into())
+    }
+
     /// Takes the API out, for the verb that needs it whole.
     pub fn take_api(&mut self) -> Outcome<Api> {
         self.api()?;

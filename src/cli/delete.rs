@@ -222,7 +222,7 @@ fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<Doomed>, Vec<Failure
         let (manifests, unread) = files::read(&args.which.files)?;
         (found, failures) = (Vec::new(), unread);
         for manifest in manifests {
-            let located = targets::locate(context, &manifest).and_then(|(kind, key)| {
+            let located = targets::named(context, &manifest).and_then(|(kind, key)| {
                 let object = context.look(|ledger| read::exact(ledger, &key));
                 let object = object.map_err(|failure| in_file(failure, &manifest.source))?;
                 Ok((Target { kind, object }, Some(manifest.source.clone())))

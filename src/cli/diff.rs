@@ -64,7 +64,7 @@ fn compare(args: &Args, context: &mut Context) -> Outcome {
 
 /// Writes an object as it stands and as it would be into the two folders.
 fn one(context: &mut Context, manifest: &Manifest, live: &Folder, merged: &Folder) -> Outcome {
-    let (kind, key) = targets::locate(context, manifest)?;
+    let (kind, key) = targets::named(context, manifest)?;
     let mut object = manifest.object.clone();
     if kind.namespaced {
         object.set(&["metadata", "namespace"], &*key.namespace);

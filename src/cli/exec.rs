@@ -1,5 +1,6 @@
 //! `kloop exec`: a command beside a running container; the pod's shim starts it, no control plane needs to run.
 
+use super::files::FileFlags;
 use super::one_pod::SessionFlags;
 use super::{Context, Failure, Outcome};
 use crate::object::Object;
@@ -26,11 +27,17 @@ kloop exec mypod -i -t -- ls -t /usr
 kloop exec deploy/mydeployment -- date
 
 # Get output from running 'date' command from the first pod of the service myservice, using the first container by default
-kloop exec svc/myservice -- date"
+kloop exec svc/myservice -- date
+
+# Get output from running 'date' command from the pod that a file names
+kloop exec -f pod.yaml -- date"
 )]
 pub struct Args {
     /// POD or TYPE/NAME.
     words: Vec<String>,
+    /// To use to exec into the resource.
+    #[arg(short, long = "filename", value_name = "FILE", value_delimiter = ',')]
+    filenames: Vec<String>,
     #[command(flatten)]
     session: SessionFlags,
     /// The command and its arguments.
@@ -41,15 +48,25 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let usage = |text: &str| Err(Failure::Usage("exec".into(), text.into()));
-    let word = match &args.words[..] {
-        [] => return usage("pod, type/name or --filename must be specified"),
-        [_] if args.command.is_empty() => {
+    let files = FileFlags { filenames: args.filenames, recursive: false };
+    let word = match (&args.words[..], files.is_empty()) {
+        ([], true) => return usage("pod, type/name or --filename must be specified"),
+        ([] | [_], _) if args.command.is_empty() => {
             return Err(Failure::plain("you must specify at least one command for the container"));
         }
-        [word] => word,
+        ([], false) => None,
+        ([word], true) => Some(word),
+        ([_], false) => {
+            return Err(Failure::plain(
+                "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
+            ));
+        }
         _ => return usage("exec [POD] [COMMAND] is not supported anymore. Use exec [POD] -- [COMMAND] instead"),
     };
-    let (pod, container) = args.session.find(word, "exec into", context)?;
+    let (pod, container) = match word {
+        Some(word) => args.session.find(word, "exec into", context)?,
+        None => args.session.find_of_files(&files, "exec into", context)?,
+    };
     let streams = args.session.wish().streams(context);
     run_in(&pod, &container, &args.command, streams, context)
 }

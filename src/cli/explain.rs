@@ -1,9 +1,10 @@
 //! `kloop explain`: what a kind and its fields are.
 
 use super::{Context, Failure, Outcome};
-use crate::apiserver::read::{self, Wanted};
-use crate::kinds::{self, Kind, custom_resource_definition};
-use crate::object::Object;
+use crate::apiserver::read;
+use crate::kinds::custom::{Custom, DEFINITIONS};
+use crate::kinds::{self, Kind};
+use crate::object::Key;
 use crate::show::escape;
 use crate::show::explain::{Answer, Question, explain};
 use crate::show::schema::Schemas;
@@ -58,9 +59,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     let schemas = Schemas::built_in();
     let (name, path) = split(word);
-    let answer = match kinds::by_name(name) {
-        Some(kind) => built_in(&schemas, kind, &path, &args)?,
-        None => custom(&schemas, context, name, &path, &args)?,
+    let kind = kinds::by_name(name);
+    let kind = kind.ok_or_else(|| Failure::Bare(format!("the server doesn't have a resource type {name:?}")))?;
+    let answer = match kind.custom {
+        None => built_in(&schemas, kind, &path, &args)?,
+        Some(declared) => custom(&schemas, context, (kind, declared), &path, &args)?,
     };
     context.print(&escape::text(&answer.text))?;
     answer.error.map_or(Ok(()), |error| Err(Failure::plain(error)))
@@ -87,36 +90,28 @@ fn built_in(schemas: &Schemas, kind: &Kind, path: &[&str], args: &Args) -> Outco
 }
 
 /// A kind that a CustomResourceDefinition adds.
-fn custom(schemas: &Schemas, context: &mut Context, name: &str, path: &[&str], args: &Args) -> Outcome<Answer> {
-    let lower = name.to_ascii_lowercase();
-    let unknown = || Failure::Bare(format!("the server doesn't have a resource type {name:?}"));
-    let definition =
-        definitions(context)?.into_iter().find(|definition| is_named(definition, &lower)).ok_or_else(unknown)?;
-    let text = |path: &[&str]| definition.text(path).unwrap_or_default();
-    let group = text(&["spec", "group"]);
+fn custom(
+    schemas: &Schemas,
+    context: &mut Context,
+    (kind, declared): (&Kind, &Custom),
+    path: &[&str],
+    args: &Args,
+) -> Outcome<Answer> {
+    let key = Key::new(DEFINITIONS, "", &declared.definition);
+    let definition = context.look(|ledger| read::exact(ledger, &key))?;
+    let group = kind.resource.group();
     let asked = Some(args.api_version.as_str()).filter(|asked| !asked.is_empty());
     let version = match asked.map(|asked| asked.split_once('/').unwrap_or(("", asked))) {
         Some((known, version)) if known == group => Some(version),
-        Some(_) => return Err(missing(&args.api_version, text(&["spec", "names", "plural"]))),
+        Some(_) => return Err(missing(&args.api_version, kind.resource.plural())),
         None => None,
     };
-    let (version, schema) = schemas
-        .custom(&definition.0, version)
-        .ok_or_else(|| missing(&args.api_version, text(&["spec", "names", "plural"])))?;
-    let kind = text(&["spec", "names", "kind"]);
-    Ok(explain(schemas, &Question { group, version: &version, kind, schema: &schema, path, recursive: args.recursive }))
-}
-
-fn definitions(context: &mut Context) -> Outcome<Vec<Object>> {
-    let Some(api) = context.existing()? else { return Ok(Vec::new()) };
-    Ok(api.look(|ledger| read::list(ledger, &custom_resource_definition::KIND, None, &Wanted::default()))?)
-}
-
-fn is_named(definition: &Object, name: &str) -> bool {
-    let names = &definition.0["spec"]["names"];
-    let is = |field: &str| names[field].as_str().is_some_and(|known| known.eq_ignore_ascii_case(name));
-    let short = names["shortNames"].as_array().into_iter().flatten().any(|known| known == name);
-    short || ["plural", "singular", "kind"].into_iter().any(is)
+    let (version, schema) =
+        schemas.custom(&definition.0, version).ok_or_else(|| missing(&args.api_version, kind.resource.plural()))?;
+    Ok(explain(
+        schemas,
+        &Question { group, version: &version, kind: kind.kind, schema: &schema, path, recursive: args.recursive },
+    ))
 }
 
 fn missing(api_version: &str, plural: &str) -> Failure {

@@ -1,8 +1,9 @@
 //! `-f`: from files, folders and standard input to documents that know where they stand.
 
 use super::{Failure, Outcome};
+use crate::kinds::{self, custom_resource_definition as definition};
 use crate::object::yaml::{self, Document};
-use crate::object::{Object, Status, cause};
+use crate::object::{Object, Resource, Status, cause};
 use clap::Args;
 use serde_json::Value;
 use std::io::Read;
@@ -98,6 +99,10 @@ fn instead(message: &str) -> &'static str {
         "; put it into quotes (yes, no, on, off, y, n, true and false are booleans in YAML where they have none)"
     } else if message.ends_with("of type string") && found("number") {
         "; put it into quotes"
+    } else if found("string") && ["int32", "int64"].iter().any(|kind| message.ends_with(&format!("of type {kind}"))) {
+        "; write a number, without quotes"
+    } else if found("string") && message.ends_with("of type bool") {
+        "; write true or false, without quotes"
     } else if message.ends_with("of type v1.Build") {
         "; write an object: build: {command: [PROGRAM, ARGUMENT, ...]}"
     } else {
@@ -136,7 +141,28 @@ pub fn read(flags: &FileFlags) -> Outcome<(Vec<Manifest>, Vec<Failure>)> {
             }
         }
     }
-    Ok((manifests, failures))
+    Ok((in_order(manifests), failures))
+}
+
+/// A kind may be defined by the same files as its objects, also after them: then the definition comes first.
+fn in_order(mut manifests: Vec<Manifest>) -> Vec<Manifest> {
+    let is_definition = |object: &Object| {
+        object.kind() == definition::KIND.kind && object.api_version() == definition::KIND.api_version()
+    };
+    for at in 0..manifests.len() {
+        let object = &manifests[at].object;
+        if !is_definition(object) || kinds::by_resource(Resource::intern(object.name())).is_some() {
+            continue;
+        }
+        let Some(kind) = kinds::custom::learn(&object.0.to_string()) else { continue };
+        let is_one = |object: &Object| {
+            kinds::by_kind(object.api_version(), object.kind()).is_some_and(|own| own.resource == kind.resource)
+        };
+        if let Some(first) = manifests[..at].iter().position(|manifest| is_one(&manifest.object)) {
+            manifests[first..=at].rotate_right(1);
+        }
+    }
+    manifests
 }
 
 /// The files that a name stands for: itself, a folder's manifests, or what a pattern matches.
@@ -271,9 +297,11 @@ mod tests {
             ("bool", "string", "booleans in YAML"),
             ("number", "string", "quotes"),
             ("array", "v1.Build", "{command: ["),
+            ("string", "int32", "a number, without quotes"),
+            ("string", "bool", "true or false, without quotes"),
         ] {
             assert!(said(found, wanted).contains(expected), "{found} {wanted}");
         }
-        assert_eq!(said("string", "int32"), "");
+        assert_eq!(said("array", "int32"), "");
     }
 }

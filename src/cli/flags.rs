@@ -5,7 +5,7 @@ use crate::apiserver::apply::with_last_applied;
 use crate::apiserver::{FieldValidation, Options};
 use crate::kinds::Kind;
 use crate::object::{Object, cause, time};
-use crate::show::print::{Flags, Format, Printer};
+use crate::show::print::{self, Flags, Format, Printer};
 use clap::Args;
 use jiff::SignedDuration;
 use std::time::Duration;
@@ -154,6 +154,14 @@ impl PrintFlags {
     /// A printer, when a format was asked for.
     pub fn printer(&self) -> Outcome<Option<Printer>> {
         Ok(self.format(false, false)?.map(|format| Printer::new(format, self.show_managed_fields)))
+    }
+
+    /// The same for commands whose answer is no object, and has no name.
+    pub fn answer_printer(&self) -> Outcome<Option<Printer>> {
+        match self.output.as_deref() {
+            Some("name") => Err(print::unnamed().into()),
+            _ => self.printer(),
+        }
     }
 
     /// Prints the object when a format was asked for, and the line otherwise.

@@ -15,7 +15,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Deploy Commands", &["rollout", "scale", "autoscale"]),
     (
         "Cluster Management Commands",
-        &["cluster-info", "top", "dns", "cordon", "uncordon", "drain", "taint", "node", "image"],
+        &["cluster-info", "top", "dns", "cordon", "uncordon", "drain", "taint", "node", "image", "backup"],
     ),
     (
         "Troubleshooting and Debugging Commands",

@@ -9,6 +9,7 @@ mod api_versions;
 mod apply;
 mod attach;
 mod autoscale;
+mod backup;
 mod change;
 mod completion;
 mod config;
@@ -144,6 +145,7 @@ kloop uncordon foo"
     Reconcile(reconcile::Args),
     Why(why::Args),
     Dns(dns::Args),
+    Backup(backup::Args),
     Plan(plan::Args),
     Version(version::Args),
     /// Print the list of flags inherited by all commands.
@@ -199,6 +201,7 @@ impl Verb {
             Verb::Reconcile(args) => reconcile::run(args, context),
             Verb::Why(args) => why::run(args, context),
             Verb::Dns(args) => dns::run(args, context),
+            Verb::Backup(args) => backup::run(args, context),
             Verb::Plan(args) => plan::run(args, context),
             Verb::Version(args) => version::run(args, context),
             Verb::Options => context.print(&help::options(&grammar::command())),
@@ -220,6 +223,8 @@ pub fn main() -> ExitCode {
         Err(error) => return usage::tell(&error),
     };
     let mut context = Context::new(cli.globals);
+    // Whoever opens a cluster learns of its custom kinds, which the words may name. What is wrong with it the verb tells.
+    let _ = context.existing();
     let outcome = cli.verb.run(&mut context);
     context.finish(outcome)
 }

@@ -1,10 +1,11 @@
 //! The one pod, and its container, that a command is about: POD or TYPE/NAME, and which container when none is named.
 
+use super::files::{self, FileFlags};
 use super::patience::Patience;
 use super::targets::{self, Targets};
 use super::{Context, Failure, Outcome, flags};
 use crate::apiserver::read::{self, Wanted};
-use crate::kinds::{self, Kind};
+use crate::kinds::Kind;
 use crate::object::{Key, Object, Time};
 use crate::runtime::session::{self, Streams};
 
@@ -32,6 +33,23 @@ impl SessionFlags {
     /// The pod and the container that are meant; see [`container`].
     pub fn find(&self, word: &str, doing: &str, context: &mut Context) -> Outcome<(Object, String)> {
         let pod = find(word, &self.pod_running_timeout, context)?;
+        self.inside(pod, doing, context)
+    }
+
+    /// The same for the one object of files (`-f`).
+    pub fn find_of_files(&self, files: &FileFlags, doing: &str, context: &mut Context) -> Outcome<(Object, String)> {
+        let (manifests, failures) = files::read_for(files, "exec")?;
+        Failure::all(failures)?;
+        let [manifest] = &manifests[..] else {
+            let text = format!("cannot attach to *v1.List: {} objects were passed, one is needed", manifests.len());
+            return Err(Failure::plain(text));
+        };
+        let (kind, key) = targets::named(context, manifest)?;
+        let pod = pod_of(kind, &key, &self.pod_running_timeout, context)?;
+        self.inside(pod, doing, context)
+    }
+
+    fn inside(&self, pod: Object, doing: &str, context: &mut Context) -> Outcome<(Object, String)> {
         let container = container(&pod, self.container.as_ref(), self.quiet, doing, context)?;
         Ok((pod, container))
     }
@@ -78,16 +96,20 @@ pub fn named(word: &str, pods: &'static Kind) -> Outcome<(&'static Kind, String)
 
 /// The pod, or the best one of a workload, waiting for the first one.
 pub fn find(word: &str, timeout: &str, context: &mut Context) -> Outcome<Object> {
-    let pods = kinds::by_name("pods").ok_or_else(|| Failure::plain("there are no pods"))?;
+    let pods = targets::kind("pods")?;
     let (kind, name) = named(word, pods)?;
-    let key = Key::new(kind.resource, context.namespace_of(kind), &name);
-    let object = context.look(|ledger| read::get(ledger, &key))?;
+    pod_of(kind, &Key::new(kind.resource, context.namespace_of(kind), &name), timeout, context)
+}
+
+fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut Context) -> Outcome<Object> {
+    let pods = targets::kind("pods")?;
+    let object = context.look(|ledger| read::get(ledger, key))?;
     if kind.resource == pods.resource {
         return Ok(object);
     }
     let timeout = flags::duration("pod-running-timeout", timeout)?;
     let Some(selector) = targets::selector_of(kind, &object) else {
-        return Err(targets::without_pods(kind, &name, "attach to"));
+        return Err(targets::without_pods(kind, &key.name, "attach to"));
     };
     let patience = Patience::new(context, Some(timeout.unwrap_or_default()))?;
     let wanted = Wanted { labels: Some(selector), fields: None };
@@ -191,7 +213,8 @@ pub fn container(
     }
     let known = Containers::of(pod);
     let refused = |why: String| Failure::plain(format!("unable to upgrade connection: {why}"));
-    let chosen = match asked {
+    // As kubectl has it, no name is as good as none.
+    let chosen = match asked.filter(|name| !name.is_empty()) {
         Some(asked) if !known.has(asked) => {
             return Err(refused(format!("container {asked} is not valid for pod {}", pod.name())));
         }

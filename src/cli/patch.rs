@@ -8,6 +8,7 @@ use crate::apiserver::Reply;
 use crate::apiserver::create::key_of;
 use crate::apiserver::patch::{self, PatchType};
 use crate::apiserver::update::Part;
+use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status, cause, yaml};
 use serde_json::{Value, json};
 
@@ -113,6 +114,14 @@ fn one(
     dry_run: DryRun,
 ) -> Outcome {
     let Target { kind, object } = target;
+    if kind.custom.is_some() && language == PatchType::Strategic {
+        return Err(Failure::plain(format!(
+            "application/strategic-merge-patch+json is not supported by {}, Kind={}: {}",
+            kind.api_version(),
+            kind.kind,
+            patch::UNKNOWN_FORMAT,
+        )));
+    }
     if args.local || dry_run == DryRun::Client {
         let patched = Object(patch::patched(kind, object, language, change)?);
         return tell(
@@ -133,7 +142,7 @@ fn one(
     let change = match args.subresource.as_str() {
         "" | "status" => change.clone(),
         "resize" if kind.resource == "pods" => change.clone(),
-        "scale" if kind.scale => scale(object, language, change)?,
+        "scale" if kind.scale => scale(kind, object, language, change)?,
         other => {
             let status = Status::new(Reason::NotFound, "the server could not find the requested resource");
             return Err(Failure::doing(status, if other == "scale" { "" } else { other }));
@@ -148,15 +157,17 @@ fn one(
 }
 
 /// What a patch of an object's scale means for the object: its number of replicas.
-fn scale(object: &Object, language: PatchType, change: &Value) -> Outcome<Value> {
-    let view = crate::apiserver::scale::scale(object).0;
+fn scale(kind: &Kind, object: &Object, language: PatchType, change: &Value) -> Outcome<Value> {
+    let view = crate::apiserver::scale::scale(kind, object).0;
     let patched = match language {
         PatchType::Json => {
             crate::object::patch::json_patch(&view, change).map_err(|error| Failure::plain(error.to_string()))?
         }
         _ => crate::object::patch::json_merge(&view, change),
     };
-    Ok(json!({"spec": {"replicas": patched["spec"]["replicas"]}}))
+    let mut change = Object(json!({}));
+    change.set(&kind.replicas().0, patched["spec"]["replicas"].clone());
+    Ok(change.0)
 }
 
 fn tell(args: &Args, context: &mut Context, target: &Target, reply: Reply, dry_run: DryRun) -> Outcome {

@@ -49,7 +49,7 @@ pub struct Args {
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     args.files.required()?;
     let until = flags::signed_duration("until", &args.until)?;
-    let mut printer = args.print.printer()?;
+    let mut printer = args.print.answer_printer()?;
     let (manifests, mut failures) = files::read_for(&args.files, "plan")?;
     let (machine, now) = (capacity::of_this_machine(None, &context.state()), context.now());
     let store = context.existing()?.map(|api| api.store());
@@ -153,14 +153,20 @@ fn summary(outlook: &Outlook, now: crate::object::Time) -> String {
     for (mark, keys) in [("+", &outlook.created), ("~", &outlook.changed), ("-", &outlook.deleted)] {
         keys.iter().for_each(|key| text.push_str(&format!("{mark} {key}\n")));
     }
+    if outlook.besides > 0 {
+        text.push_str(&format!("left out: {} things that CronJobs elsewhere do by their clocks\n", outlook.besides));
+    }
     let counts = [&outlook.created, &outlook.changed, &outlook.deleted].map(Vec::len);
-    let after = clock(outlook.took);
-    let after = after.trim().trim_start_matches('+');
+    let said = |after: SignedDuration| clock(after).trim().trim_start_matches('+').to_owned();
+    let after = said(outlook.took);
     let [created, changed, deleted] = counts;
     let ends = match outlook.standing() {
         Standing::Converged => format!("converges after {after}"),
         Standing::Converging => format!("is still on its way after {after}"),
-        Standing::Stuck => format!("is stuck after {after}"),
+        Standing::Stuck => match outlook.stuck.map(said).filter(|since| *since != after) {
+            Some(since) => format!("is stuck after {since}, and still after {after}"),
+            None => format!("is stuck after {after}"),
+        },
     };
     text.push_str(&format!("{ends}: {created} created, {changed} changed, {deleted} deleted\n"));
     let troubled = outlook.answers.iter().filter(|answer| answer.standing() != Standing::Converged);
@@ -176,8 +182,10 @@ fn value(outlook: &Outlook, film: &[Shot], now: crate::object::Time) -> Value {
         .iter()
         .map(|shot| json!({"after": seconds(shot.after), "loop": shot.by, "about": shot.about, "what": shot.what}));
     json!({
-        "standing": outlook.standing().word(), "after": seconds(outlook.took), "film": shots.collect::<Vec<_>>(),
+        "standing": outlook.standing().word(), "after": seconds(outlook.stuck.unwrap_or(outlook.took)),
+        "until": seconds(outlook.took), "film": shots.collect::<Vec<_>>(),
         "created": names(&outlook.created), "changed": names(&outlook.changed), "deleted": names(&outlook.deleted),
+        "besides": outlook.besides,
         "why": outlook.answers.iter().map(|answer| why::of(answer, now + outlook.took)).collect::<Vec<_>>(),
     })
 }

@@ -73,7 +73,7 @@ fn one(
     dry_run: DryRun,
     validation: FieldValidation,
 ) -> Outcome {
-    let (kind, key) = targets::locate(context, manifest)?;
+    let (kind, key) = targets::named(context, manifest)?;
     let mut object = targets::placed(manifest, kind, &key);
     targets::refuse_duplicates(kind, manifest, validation)?;
     object = args.make.noted(object);
@@ -91,7 +91,12 @@ fn one(
     } else {
         let part = if args.subresource == "status" { Part::Status } else { Part::Main };
         let done = context.api()?.write(options.dry_run, |ledger| {
-            read::get(ledger, &key)?;
+            let current = read::get(ledger, &key)?;
+            // As kubectl: what names no version replaces whatever stands there.
+            if object.text(&["metadata", "resourceVersion"]).is_none_or(str::is_empty) {
+                let version = current.text(&["metadata", "resourceVersion"]).unwrap_or_default();
+                object.set(&["metadata", "resourceVersion"], version);
+            }
             update(ledger, kind, &object, part, &options)
         });
         let done = done.map_err(doing)?;

@@ -6,6 +6,7 @@ use super::patience::Patience;
 use super::targets::{self, ScopeFlags, Target};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::key_of;
+use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
 use std::time::Duration;
 
@@ -81,8 +82,8 @@ fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun, tim
         return Err(Status::new(Reason::NotFound, "the server could not find the requested resource").into());
     }
     let reply = change(context, target, dry_run, |object| {
-        check(args, object)?;
-        object.set(&["spec", "replicas"], args.replicas);
+        check(args, target.kind, object)?;
+        object.set(&target.kind.replicas().0, args.replicas);
         Ok(())
     })?;
     if let Some(timeout) = timeout.filter(|_| dry_run == DryRun::None) {
@@ -92,8 +93,8 @@ fn one(args: &Args, context: &mut Context, target: &Target, dry_run: DryRun, tim
 }
 
 /// Scaling only from the size and the version that are asked for.
-fn check(args: &Args, object: &Object) -> Outcome {
-    let current = object.int(&["spec", "replicas"]).unwrap_or(1);
+fn check(args: &Args, kind: &Kind, object: &Object) -> Outcome {
+    let current = object.int(&kind.replicas().0).unwrap_or(1);
     if args.current_replicas >= 0 && args.current_replicas != current {
         return Err(Failure::plain(format!("Expected replicas to be {}, was {current}", args.current_replicas)));
     }
@@ -110,8 +111,9 @@ fn wait(args: &Args, context: &mut Context, target: &Target, timeout: Duration) 
     let key = key_of(target.kind, &target.object);
     loop {
         let object = context.look(|ledger| crate::apiserver::read::get(ledger, &key))?;
-        let wanted = object.int(&["spec", "replicas"]).unwrap_or(1);
-        if wanted != args.replicas || object.int(&["status", "replicas"]).unwrap_or(0) == wanted {
+        let (wanted, seen) = target.kind.replicas();
+        let wanted = object.int(&wanted).unwrap_or(1);
+        if wanted != args.replicas || object.int(&seen).unwrap_or(0) == wanted {
             return Ok(());
         }
         if !patience.wait() {

@@ -4,8 +4,9 @@ use super::files::{self, FileFlags, Manifest};
 use super::flags::SelectFlags;
 use super::relative::record_folder;
 use super::{Context, Failure, Outcome};
-use crate::apiserver::FieldValidation;
+use crate::apiserver::create::decode;
 use crate::apiserver::read::{self, Wanted};
+use crate::apiserver::{FieldValidation, Options};
 use crate::kinds::view::related;
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
@@ -33,9 +34,16 @@ pub fn kind(name: &str) -> Outcome<&'static Kind> {
 fn kinds_of(names: &str) -> Outcome<Vec<&'static Kind>> {
     let mut found: Vec<&'static Kind> = Vec::new();
     for name in names.split(',').filter(|name| !name.is_empty()) {
-        let category: Vec<&'static Kind> =
-            kinds::ALL.iter().copied().filter(|kind| kind.categories.contains(&name)).collect();
-        let more = if category.is_empty() { vec![kind(name)?] } else { category };
+        let is_in = |kind: &&'static Kind| kind.categories.contains(&name);
+        let is_category = kinds::ALL.iter().any(is_in);
+        // Custom kinds are looked up only for a name that is not built in.
+        let more: Vec<&'static Kind> = match kinds::by_name(name).filter(|_| !is_category) {
+            Some(kind) => vec![kind],
+            None => kinds::all().filter(is_in).collect(),
+        };
+        if more.is_empty() {
+            kind(name)?;
+        }
         for kind in more {
             if !found.iter().any(|known| known.resource == kind.resource) {
                 found.push(kind);
@@ -100,10 +108,12 @@ pub fn selector_of(kind: &Kind, owner: &Object) -> Option<Selector> {
 
 /// What is said of an object that no pods belong to, when `act` needs one.
 pub fn without_pods(kind: &Kind, name: &str, act: &str) -> Failure {
-    Failure::plain(match kind.kind {
+    let what = format!("*{}.{}", kind.version, kind.kind);
+    let why = match kind.kind {
         "Service" => format!("invalid service '{name}': Service is defined without a selector"),
-        kind => format!("cannot {act} {kind}: it has no pods"),
-    })
+        _ => format!("selector for {what} not implemented"),
+    };
+    Failure::plain(format!("cannot {act} {what}: {why}"))
 }
 
 /// The selection that the flags ask for.
@@ -279,7 +289,7 @@ fn find_in_files(context: &mut Context, flags: &FileFlags, local: bool) -> Outco
     let (manifests, mut failures) = files::read(flags)?;
     let mut found = Vec::new();
     for manifest in manifests {
-        let located = locate(context, &manifest).and_then(|(kind, key)| {
+        let located = named(context, &manifest).and_then(|(kind, key)| {
             let object = match local {
                 true => manifest.object.clone(),
                 false => context.look(|ledger| read::get(ledger, &key))?,
@@ -294,12 +304,42 @@ fn find_in_files(context: &mut Context, flags: &FileFlags, local: bool) -> Outco
     Ok((found, failures))
 }
 
+/// The same of what has to have a name.
+pub fn named(context: &Context, manifest: &Manifest) -> Outcome<(&'static Kind, Key)> {
+    let (kind, key) = locate(context, manifest)?;
+    if key.name.is_empty() { Err(Failure::plain(nameless(kind, manifest))) } else { Ok((kind, key)) }
+}
+
 /// The kind and key of a manifest's object, its namespace filled in.
 pub fn locate(context: &Context, manifest: &Manifest) -> Outcome<(&'static Kind, Key)> {
     let object = &manifest.object;
     let kind = kind_of(manifest)?;
+    // As if there were none, it would go to a namespace that nobody named.
+    if kind.namespaced
+        && let Some(status) = misread(kind, manifest, "namespace")
+    {
+        return Err(Failure::in_manifest(status, "reading", manifest));
+    }
     let namespace = if kind.namespaced { namespace_of(context, object)? } else { String::new() };
     Ok((kind, Key::new(kind.resource, &namespace, object.name())))
+}
+
+/// The API server's refusal of a name or a namespace that is no text, as `name: 12` and `name: on` are not in YAML.
+fn misread(kind: &Kind, manifest: &Manifest, field: &str) -> Option<Status> {
+    let value = &manifest.object.0["metadata"][field];
+    if value.is_null() || value.is_string() {
+        return None;
+    }
+    decode(kind, &manifest.object, &Options::default(), &mut Vec::new()).err()
+}
+
+/// That there is no name, in kubectl's words, and what to do about it at which line.
+pub fn nameless(kind: &Kind, manifest: &Manifest) -> String {
+    let hints = match misread(kind, manifest, "name") {
+        Some(status) => manifest.hints(&status),
+        None => vec![format!("hint: {}:{}: the {} has no metadata.name", manifest.source, manifest.line, kind.kind)],
+    };
+    format!("resource name may not be empty\n{}", hints.join("\n"))
 }
 
 /// A manifest's object as it is sent: in its namespace, and knowing the folder that relative programs are found in.

@@ -26,7 +26,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let own = concat!("kloop ", env!("CARGO_PKG_VERSION"));
-    if let Some(mut printer) = args.print.printer()? {
+    if let Some(mut printer) = args.print.answer_printer()? {
         let version =
             json!({"gitVersion": KUBERNETES, "major": "1", "minor": "36", "platform": "linux/amd64", "kloop": own});
         let body = json!({"clientVersion": version, "serverVersion": version});

@@ -9,15 +9,15 @@ use crate::apiserver::read;
 use crate::object::{Key, Resource, Str, Time, time};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
 use crate::reconcile::watch::HEARD;
-use crate::reconcile::why::{Answer, Deed, Limited, Link, Plane, Standing, explain, unmet};
+use crate::reconcile::why::{Answer, Deed, Ended, Limited, Link, Lost, Plane, Standing, explain, unmet};
 use crate::reconcile::{leader, tail};
 use crate::runtime::ports::{self, Holder};
-use crate::runtime::{GATEWAY, folder, has_gateway, logs, usage};
+use crate::runtime::{GATEWAY, folder, has_gateway, logs, usage, wire};
 use crate::store::Store;
 use crate::world::usage::Throttling;
 use crate::world::{Phase, Row, World};
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +58,9 @@ pub struct Args {
 /// For so long throttling is looked at: ten of the kernel's periods.
 const MOMENT: Duration = Duration::from_secs(1);
 
+/// Whoever runs keeps a heartbeat every ten seconds; who has kept none for so long is gone to the others (the lease of a node).
+const SILENT: jiff::SignedDuration = jiff::SignedDuration::from_secs(40);
+
 /// So many of a log's last lines are shown.
 const LINES: usize = 3;
 
@@ -90,7 +93,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             found.into_iter().map(|answer| with_ports(with_throttling(with_logs(answer, store), store), store)),
         );
     }
-    match args.print.printer()? {
+    match args.print.answer_printer()? {
         Some(mut printer) => {
             let values: Vec<Value> = answers.iter().map(|answer| of(answer, Time::now())).collect();
             let text = match &values[..] {
@@ -124,15 +127,16 @@ fn look(store: &Store) -> Outcome<(World, Plane)> {
     tail::load(&snapshot, &mut world).map_err(anyhow::Error::from)?;
     let meta = |name: &str| crate::store::Read::meta(&snapshot, name).ok().flatten();
     world.settings.network = meta(NETWORK).and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
-    let heard = meta(HEARD).and_then(|text| text.parse().ok());
+    let heard: Option<Time> = meta(HEARD).and_then(|text| text.parse().ok());
     let runs = leader::leader_of(store.home()).is_some();
-    let lost = if runs { HashSet::new() } else { lost(&world, store) };
+    let is_silent = runs && heard.is_some_and(|heard| now.duration_since(heard) > SILENT);
+    let lost = if runs && !is_silent { HashMap::new() } else { lost(&world, store) };
     let is_closed = world.list("ingresses.networking.k8s.io").next().is_some() && !has_gateway(store.home());
-    Ok((world, Plane { runs, heard, lost, is_closed, pretends: false }))
+    Ok((world, Plane { runs, is_silent, heard, lost, is_closed, pretends: false }))
 }
 
-/// The pods of this machine whose status says that they run, and that have no shim any more.
-fn lost(world: &World, store: &Store) -> HashSet<Str> {
+/// The pods of this machine whose status says that they run, although they have no shim any more, or it has seen containers end.
+fn lost(world: &World, store: &Store) -> HashMap<Str, Lost> {
     let pretends = |node: &str| {
         let node = world.find("nodes", "", node).map(|node| node.object());
         node.is_some_and(|node| node.annotation(RUNTIME) == Some(SIMULATED))
@@ -143,13 +147,26 @@ fn lost(world: &World, store: &Store) -> HashSet<Str> {
         let node = row.pod().filter(|pod| pod.phase == Phase::Running).and_then(|pod| pod.node.as_deref());
         node.is_some_and(|node| !pretended.contains(node))
     };
-    let gone = |row: &&Arc<Row>| {
-        let pod = row.body();
-        let runs = |status: &Value| status["state"]["running"].is_object();
-        pod.items(&["status", "containerStatuses"]).iter().any(runs)
-            && folder::holder(&folder::pod(store.home(), row.body().local_uid())).is_none()
+    let lost = |row: &Arc<Row>| {
+        let (pod, folder) = (row.body(), folder::pod(store.home(), row.body().local_uid()));
+        let statuses = ["initContainerStatuses", "containerStatuses"].map(|list| pod.items(&["status", list]));
+        let running = statuses.into_iter().flatten().filter(|status| status["state"]["running"].is_object());
+        let running: HashSet<&str> = running.filter_map(|status| status["name"].as_str()).collect();
+        if running.is_empty() {
+            return None;
+        }
+        if folder::holder(&folder).is_none() {
+            return Some((row.uid.clone(), Lost::All));
+        }
+        let containers = folder::read_record(&folder)?.containers;
+        let ended = containers.iter().filter(|(name, _)| running.contains(&***name)).filter_map(|(name, known)| {
+            let end = known.ended()?;
+            Some((name.as_str().into(), Ended { code: end.code, at: wire::moment(end.finished) }))
+        });
+        let ended: BTreeMap<Str, Ended> = ended.collect();
+        (!ended.is_empty()).then(|| (row.uid.clone(), Lost::Some(ended)))
     };
-    world.list("pods").filter(says_that_it_runs).filter(gone).map(|row| row.uid.clone()).collect()
+    world.list("pods").filter(says_that_it_runs).filter_map(lost).collect()
 }
 
 /// Adds how containers are held back by their CPU limits: in the last moment where that is a lot, which is measured now.
@@ -289,7 +306,8 @@ pub fn page(answer: &Answer, now: Time) -> String {
 /// What was done last: `last: ScalingReplicaSet 9s ago: Scaled up replica set web-1 from 0 to 2`.
 fn last(deed: &Deed, now: Time) -> String {
     let ago = time::age(now.duration_since(deed.at).as_secs().max(0));
-    format!("last: {} {ago} ago: {}", deed.reason, one_line(&deed.message))
+    let message = deed.message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    format!("last: {} {ago} ago: {}", deed.reason, one_line(message))
 }
 
 fn one_line(text: &str) -> String {
@@ -332,7 +350,14 @@ pub fn of(answer: &Answer, now: Time) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::in_use;
+    use super::{Deed, in_use, last};
+
+    #[test]
+    fn what_was_done_last_is_one_line() {
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        let deed = Deed { reason: "Failed".into(), message: "\nso  it is:\nlong\nlist".into(), at };
+        assert_eq!(last(&deed, at), "last: Failed 0s ago: so it is:");
+    }
 
     #[test]
     fn a_log_that_tells_of_a_port_in_use_is_understood() {

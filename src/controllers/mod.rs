@@ -16,6 +16,7 @@ mod status;
 mod testing;
 
 pub mod cronjob;
+pub mod customresourcedefinition;
 pub mod daemonset;
 pub mod deployment;
 pub mod endpoints;
@@ -56,6 +57,7 @@ pub static ALL: &[&Loop] = &[
     &endpoints::LOOP,
     &garbage::LOOP,
     &namespace::LOOP,
+    &customresourcedefinition::LOOP,
     &serviceaccount::LOOP,
     &kubernetesservice::LOOP,
     &service_lb::LOOP,

@@ -465,6 +465,7 @@ pub fn key_of(object: &Object) -> Key {
         "ConfigMap" => "configmaps",
         "ControllerRevision" => "controllerrevisions.apps",
         "CronJob" => "cronjobs.batch",
+        "CustomResourceDefinition" => "customresourcedefinitions.apiextensions.k8s.io",
         "DaemonSet" => "daemonsets.apps",
         "Deployment" => "deployments.apps",
         "EndpointSlice" => "endpointslices.discovery.k8s.io",
@@ -486,7 +487,7 @@ pub fn key_of(object: &Object) -> Key {
         "StorageClass" => "storageclasses.storage.k8s.io",
         other => panic!("tests do not know the kind {other:?}"),
     };
-    let cluster = matches!(resource, "namespaces" | "nodes" | "persistentvolumes" | "storageclasses.storage.k8s.io");
+    let cluster = !crate::kinds::by_resource(Resource(resource)).is_some_and(|kind| kind.namespaced);
     let namespace = object.text(&["metadata", "namespace"]).unwrap_or("default");
     Key::new(Resource(resource), if cluster { "" } else { namespace }, object.name())
 }

@@ -96,6 +96,12 @@ impl Errors {
         self.push(path, "FieldValueInvalid", Self::with_detail(head, detail));
     }
 
+    /// `Invalid value: "string": detail`: what was found is a type.
+    pub fn type_invalid(&mut self, path: &Path, found: &str, detail: &str) {
+        let head = format!("Invalid value: {found:?}");
+        self.push(path, "FieldValueTypeInvalid", Self::with_detail(head, detail));
+    }
+
     /// As [`Errors::invalid`] with the value as Go prints it, where the order of fields or their Go names show.
     pub fn invalid_text(&mut self, path: &Path, value: &str, detail: &str) {
         self.push(path, "FieldValueInvalid", Self::with_detail(format!("Invalid value: {value}"), detail));

@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod amount;
+pub mod custom;
 pub mod default_class;
 pub mod field;
 pub mod go;
@@ -123,6 +124,8 @@ pub struct Kind {
     pub prepare: fn(&mut Object, Option<&Object>),
     /// Checks the object, against its old form on update.
     pub validate: fn(&Object, Option<&Object>) -> Vec<FieldError>,
+    /// What its definition declares, for a custom resource; then that is what decodes and checks.
+    pub custom: Option<&'static custom::Custom>,
 }
 
 impl Kind {
@@ -147,6 +150,7 @@ impl Kind {
             normalize: typed::normalize::<T>,
             prepare: T::prepare,
             validate: typed::validate::<T>,
+            custom: None,
         }
     }
 
@@ -158,9 +162,34 @@ impl Kind {
         }
     }
 
-    /// The kind in lower case, which is its singular name.
+    /// Its singular name: the kind in lower case, unless its definition says otherwise.
     pub fn singular(&self) -> String {
-        self.kind.to_ascii_lowercase()
+        self.custom.map_or_else(|| self.kind.to_ascii_lowercase(), |custom| custom.singular.to_owned())
+    }
+
+    /// The fields that tell how many replicas there are to be, and how many there are.
+    pub fn replicas(&self) -> (Vec<&str>, Vec<&str>) {
+        let steps = |path: &'static [String]| path.iter().map(String::as_str).collect();
+        match self.custom.and_then(|custom| custom.scale.as_ref()) {
+            Some(paths) => (steps(&paths.wanted), steps(&paths.seen)),
+            None => (vec!["spec", "replicas"], vec!["status", "replicas"]),
+        }
+    }
+
+    /// What is stored of a body; unknown fields are reported.
+    pub fn normalized(&self, body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
+        match self.custom {
+            Some(custom) => custom.normalize(self, body, unknown),
+            None => (self.normalize)(body, unknown),
+        }
+    }
+
+    /// What is wrong with an object, against its old form on update.
+    pub fn wrongs(&self, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
+        match self.custom {
+            Some(custom) => custom.validate(object),
+            None => (self.validate)(object, old),
+        }
     }
 
     /// `deployment.apps`, as kubectl's messages name it.
@@ -172,7 +201,7 @@ impl Kind {
     }
 }
 
-/// Every kind, in the order of Kubernetes' discovery (core first, then by group).
+/// Every built-in kind, in the order of Kubernetes' discovery (core first, then by group).
 pub static ALL: &[&Kind] = &[
     &config_map::KIND,
     &endpoints::KIND,
@@ -225,15 +254,26 @@ pub static ALL: &[&Kind] = &[
     &image::KIND,
 ];
 
+/// The first that fits, of the built-in kinds before the custom ones.
+fn find(mut fits: impl FnMut(&Kind) -> bool) -> Option<&'static Kind> {
+    let built_in = ALL.iter().copied().find(|kind| fits(kind));
+    built_in.or_else(|| custom::known().into_iter().find(|kind| fits(kind)))
+}
+
+/// Every kind: the built-in ones, then the custom ones by their resource.
+pub fn all() -> impl Iterator<Item = &'static Kind> {
+    ALL.iter().copied().chain(custom::known())
+}
+
 /// The kind of an object by its `apiVersion` and `kind`.
 pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
     let served = |known: &Kind| known.api_version() == api_version || known.also.contains(&api_version);
-    ALL.iter().copied().find(|known| known.kind == kind && served(known))
+    find(|known| known.kind == kind && served(known))
 }
 
 /// The kind of a resource, `deployments.apps`.
 pub fn by_resource(resource: Resource) -> Option<&'static Kind> {
-    ALL.iter().copied().find(|known| known.resource == resource)
+    find(|known| known.resource == resource)
 }
 
 /// The kind that a user names: plural, singular, short name or kind in any case, optionally `.group` or `.version.group`.
@@ -249,7 +289,11 @@ pub fn by_name(name: &str) -> Option<&'static Kind> {
         rest.is_empty() || group == rest || rest.split_once('.').is_some_and(|(_, asked)| asked == group)
     };
     let in_group = |kind: &Kind| in_version(&kind.api_version()) || kind.also.iter().any(|other| in_version(other));
-    let by_short =
-        ALL.iter().copied().find(|kind| rest.is_empty() && !name.contains('.') && kind.short.contains(&first));
-    by_short.or_else(|| ALL.iter().copied().find(|kind| named(kind) && in_group(kind)))
+    let short = |kind: &Kind| rest.is_empty() && !name.contains('.') && kind.short.contains(&first);
+    let full = |kind: &Kind| named(kind) && in_group(kind);
+    let among = |kinds: &[&'static Kind]| {
+        let find = |fits: &dyn Fn(&Kind) -> bool| kinds.iter().copied().find(|kind| fits(kind));
+        find(&short).or_else(|| find(&full))
+    };
+    among(ALL).or_else(|| among(&custom::known()))
 }

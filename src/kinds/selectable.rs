@@ -1,5 +1,6 @@
 //! Which fields field selectors can name, and their values.
 
+use super::custom;
 use crate::object::{Object, Resource};
 use serde_json::Value;
 
@@ -64,7 +65,8 @@ pub fn is_selectable(resource: Resource, field: &str) -> bool {
         "certificatesigningrequests.certificates.k8s.io" => &["spec.signerName"],
         _ => &[],
     };
-    matches!(field, "metadata.name" | "metadata.namespace") || fields.contains(&field)
+    let declared = || custom::of(resource.0).is_some_and(|custom| custom.selectable.iter().any(|known| known == field));
+    matches!(field, "metadata.name" | "metadata.namespace") || fields.contains(&field) || declared()
 }
 
 fn text(object: &Object, field: &str) -> String {

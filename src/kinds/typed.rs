@@ -43,6 +43,11 @@ impl std::error::Error for DecodeError {}
 
 /// Decodes a body; unknown fields are reported by path.
 pub fn decode<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<T, DecodeError> {
+    read(body, unknown)
+}
+
+/// The same for what is a part of a kind's typed form.
+pub fn read<T: DeserializeOwned>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<T, DecodeError> {
     let unknown = Unknown::new(unknown);
     let error = |error: ReadError| DecodeError { path: error.path, message: error.message };
     T::deserialize(Reader::new(body, &unknown)).map_err(error)

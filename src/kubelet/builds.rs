@@ -55,6 +55,12 @@ fn reason(error: &str) -> &str {
     error.split(":\n").next().unwrap_or(error)
 }
 
+/// The same for who runs what was built before. The lines that were written come last: events are often shown on one line.
+fn kept(error: &str) -> String {
+    let how = reason(error);
+    format!("{how}; what was built before goes on running{}", &error[how.len()..])
+}
+
 fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
     let name = object.name();
     let (kind, word, of_image, of_pod) = match stage {
@@ -68,8 +74,7 @@ fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
             (EventType::Normal, "Built", text, format!("Successfully built Image {name:?} in {took}"))
         }
         BuildStage::Ended { error: Some(error), .. } => {
-            let kept = format!("{error}\nWhat was built before goes on running");
-            (EventType::Warning, "ErrImageBuild", error.clone(), kept)
+            (EventType::Warning, "ErrImageBuild", error.clone(), kept(error))
         }
         _ => return,
     };
@@ -82,5 +87,23 @@ fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
     };
     for pod in image::users(world, name).filter(concerned).take(MOST) {
         plan.event(pod, kind, word, &*of_pod);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kept;
+
+    #[test]
+    fn what_is_kept_is_told_before_what_was_written() {
+        for (error, expected) in [
+            (
+                "\"make\" exited with code 3:\nno",
+                "\"make\" exited with code 3; what was built before goes on running:\nno",
+            ),
+            ("it took too long", "it took too long; what was built before goes on running"),
+        ] {
+            assert_eq!(kept(error), expected);
+        }
     }
 }

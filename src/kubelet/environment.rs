@@ -66,7 +66,9 @@ fn from(pod: &LocalPod, member: &Member, source: &EnvVarSource, ip: &str) -> Res
         return key_of(pod, &SECRET, &key.name, &key.key, key.optional == Some(true));
     }
     if source.file_key_ref.is_some() {
-        return Err("environment variables from files (fileKeyRef) are not supported by this node".into());
+        return Err("environment variables from files (fileKeyRef) are not supported by this node; \
+                    take the value from a ConfigMap or a Secret"
+            .into());
     }
     Ok(None)
 }

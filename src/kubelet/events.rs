@@ -48,6 +48,9 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         let mut tell = Teller { pod, member, plan };
         tell.started();
         tell.lost();
+        if member.role == Role::Ephemeral && matches!(step, Step::Start(_)) {
+            security::tell_powerless(pod, member, tell.plan);
+        }
         if let Some(status) = status_of(new, member) {
             tell.waiting(status, step);
         }

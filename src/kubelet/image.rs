@@ -59,6 +59,16 @@ impl Image {
         self.stored.spec.working_dir.as_deref().map(|folder| self.in_folder(folder))
     }
 
+    /// The folder to build in: the one that the build names, else the one that its program starts in, else the manifest's.
+    fn build_dir(&self, named: Option<&str>) -> Option<String> {
+        named.map(|folder| self.in_folder(folder)).or_else(|| self.working_dir()).or_else(|| self.folder.clone())
+    }
+
+    /// The files that it watches.
+    pub fn watch(&self) -> impl Iterator<Item = &str> {
+        self.stored.spec.watch.iter().flatten().map(String::as_str)
+    }
+
     /// Who it says the container runs as.
     pub fn user(&self) -> Option<&str> {
         self.stored.spec.user.as_deref()
@@ -78,7 +88,7 @@ impl Image {
             sources: Str::default(),
             build: spec.build.as_ref().map(|build| Build {
                 command: expanded(&build.command),
-                folder: build.working_dir.as_deref().map(|path| self.in_folder(path)).or_else(|| self.folder.clone()),
+                folder: self.build_dir(build.working_dir.as_deref()),
                 env: self.env().collect(),
                 inputs: self.state.clone(),
             }),
@@ -87,7 +97,7 @@ impl Image {
 
     /// Whether it watches files.
     fn watches(&self) -> bool {
-        self.stored.spec.watch.iter().flatten().next().is_some()
+        self.watch().next().is_some()
     }
 
     /// The name of its object.

@@ -45,7 +45,7 @@ mod laws;
 mod machine;
 
 use crate::object::{Key, Str};
-use crate::world::{Loop, NodeFacts, Plan, Row, World};
+use crate::world::{Loop, NodeFacts, Phase, Plan, Row, World};
 use pod::LocalPod;
 
 /// The kubelet's loop.
@@ -105,6 +105,13 @@ fn plan(world: &World, key: &Key) -> Plan {
         run(world, row, node, &mut plan);
     }
     plan
+}
+
+/// Whether a pod, of a node that only pretends, is at something that ends by itself. No machine has that under way.
+pub fn pretends_to_work(world: &World, row: &Row) -> bool {
+    let runs = row.pod().is_some_and(|pod| pod.phase == Phase::Running) && !row.is_deleting();
+    let bound = bound_to_us(world, &row.key).filter(|(_, node)| runs && node.simulated);
+    bound.and_then(|(row, node)| LocalPod::read(world, row, node)).is_some_and(|pod| simulate::wake(&pod).is_some())
 }
 
 /// What should be done about one pod of ours.

@@ -134,27 +134,29 @@ pub fn tell_missing(pod: &LocalPod, plan: &mut Plan) {
         );
         plan.event(pod.row, EventType::Warning, "FilesystemWritable", message);
     }
-    let (me, _) = pod.world.settings.runs_as;
-    if me == 0 {
-        return;
+    for member in pod.members.iter().filter(|member| member.role != Role::Ephemeral) {
+        tell_powerless(pod, member, plan);
     }
+}
+
+/// Tells, with a container's first start, of the capabilities that it asks for and does not get.
+pub fn tell_powerless(pod: &LocalPod, member: &Member, plan: &mut Plan) {
+    let (me, _) = pod.world.settings.runs_as;
+    let Some(context) = member.spec.security_context.as_ref().filter(|_| me != 0) else { return };
     let adds = |context: &SecurityContext| {
         context.capabilities.as_ref().is_some_and(|said| said.add.as_ref().is_some_and(|add| !add.is_empty()))
     };
-    for member in &pod.members {
-        let Some(context) = &member.spec.security_context else { continue };
-        let field = match () {
-            () if context.privileged == Some(true) => "privileged",
-            () if adds(context) => "capabilities.add",
-            () => continue,
-        };
-        let message = format!(
-            "container {}: securityContext.{field} needs root: kloop runs as user {me}, whose processes have no capabilities; \
-             it is started all the same",
-            member.spec.name
-        );
-        plan.event(pod.row, EventType::Warning, "NoCapabilities", message);
-    }
+    let field = match () {
+        () if context.privileged == Some(true) => "privileged",
+        () if adds(context) => "capabilities.add",
+        () => return,
+    };
+    let message = format!(
+        "container {}: securityContext.{field} needs root: kloop runs as user {me}, whose processes have no capabilities; \
+         it is started all the same",
+        member.spec.name
+    );
+    plan.event(pod.row, EventType::Warning, "NoCapabilities", message);
 }
 
 #[cfg(test)]
@@ -211,5 +213,12 @@ mod tests {
         assert_eq!(told(machine(5, json!({"privileged": true}))), 1);
         assert_eq!(told(machine(5, json!({"capabilities": {"add": ["CHOWN"]}}))), 1);
         assert_eq!(told(machine(5, json!({"capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": false}))), 0);
+        let mut machine = machine(5, json!({}));
+        let mut changed = machine.pod();
+        let context = json!({"capabilities": {"add": ["NET_ADMIN"]}});
+        changed.0["spec"]["ephemeralContainers"] = json!([{"name": "d", "image": "a", "securityContext": context}]);
+        machine.put("pods", changed.0);
+        machine.settle();
+        assert_eq!(told(machine), 1, "of one that came later, too");
     }
 }

@@ -27,20 +27,20 @@ pub fn of(pod: &LocalPod, member: &Member) -> Result<Option<User>, String> {
     let of_image = super::image::user(pod, member).filter(|_| user.is_none() && me == 0);
     let of_image = of_image.as_deref().map(|named| named.split(':').next().unwrap_or(named).parse::<u32>());
     if non_root == Some(true) && matches!(of_image, Some(Err(_))) {
-        return Err("container has runAsNonRoot and image has non-numeric user, cannot verify user is non-root: \
+        return Err("container has runAsNonRoot and image has non-numeric user, cannot verify user is non-root; \
                     write a number as the Image's user, or runAsUser"
             .into());
     }
     if non_root == Some(true) && user.or(of_image.and_then(Result::ok)).unwrap_or(me) == 0 {
         // Kubernetes' words for a user that is written, and for one that the image brings.
         let why = if user.is_some() { "container's runAsUser breaks non-root policy" } else { AS_ROOT };
-        let hint = if user.is_some() { "" } else { ": kloop runs as root, so write runAsUser" };
+        let hint = if user.is_some() { "" } else { "; write runAsUser, because kloop runs as root" };
         return Err(format!("{why} (pod: \"{}\", container: {}){hint}", pod.full_name(), member.spec.name));
     }
     if me != 0 {
         let refuse = |field: &str, number: u32| {
             Err(format!(
-                "{field} {number}: kloop runs as user {me} (group {mine}), and only root can start processes as another: leave it out, or run kloop as root"
+                "{field} {number}: kloop runs as user {me} (group {mine}), and only root can start processes as another; leave it out of the manifest, or run kloop as root"
             ))
         };
         let foreign = |id: &u32| *id != mine;

@@ -85,11 +85,21 @@ impl Deeds {
         plan.events.iter().for_each(|event| add(What::Happened(event.clone())));
     }
 
+    /// The statuses that are wanted, each with its place.
+    fn statuses(&self) -> impl Iterator<Item = (usize, &Key)> {
+        self.0.iter().enumerate().filter_map(|(place, deed)| match &deed.what {
+            What::Status(key, _) => Some((place, key)),
+            _ => None,
+        })
+    }
+
     /// The lines of a beat whose commit stands; `undone` is what stands as it did before.
     pub fn lines(self, world: &World, undone: &HashSet<Key>, warnings: &mut Warnings) -> Vec<Line> {
         let mut told = HashSet::new();
         let mut lines = Vec::new();
-        for Deed { by, about, what } in self.0 {
+        // A rollout is over with the last of the beat's statuses, after all that led there.
+        let last: HashMap<Key, usize> = self.statuses().map(|(place, key)| (key.clone(), place)).collect();
+        for (place, Deed { by, about, what }) in self.0.into_iter().enumerate() {
             let mut tell =
                 |weight, text| lines.push(Line { at: world.now, by, about: Some(about.clone()), text, weight });
             match what {
@@ -127,7 +137,7 @@ impl Deeds {
                     if undone.contains(&key) || world.get(&key).is_none() {
                         continue;
                     }
-                    match rollout(world, &key).filter(|_| told.insert(key.clone())) {
+                    match rollout(world, &key).filter(|_| last.get(&key) == Some(&place)) {
                         Some(text) => tell(Weight::Deed, text),
                         None => tell(Weight::Detail, why),
                     }
@@ -192,7 +202,9 @@ fn rollout(world: &World, key: &Key) -> Option<String> {
     };
     let (before, after) = rows(world, key);
     let (reason, message) = progress(after?)?;
-    let is_news = before.and_then(progress).is_none_or(|(known, _)| known != reason);
+    let known = before.and_then(progress);
+    // The message names the ReplicaSet: within one beat a rollout begins and ends under the same reason.
+    let is_news = known.is_none_or(|known| known != (reason.clone(), message.clone()));
     match reason.as_str() {
         "NewReplicaSetAvailable" if is_news => Some(format!("rolled out: {message}")),
         "ProgressDeadlineExceeded" if is_news => Some(format!("the rollout is stuck: {message}")),

@@ -5,12 +5,14 @@
 //! pods of Jobs succeed. What it cannot start is what the real machine could not: images are resolved here and now.
 //! Start reading at [`Forecast::of`], then [`Forecast::run`].
 
+use super::clockwork::Clockwork;
 use super::convergence::unmet;
 use super::node::{LOCAL, RUNTIME};
 use super::simulate::{Beaten, Plan, Simulation};
 use super::why::{Answer, Plane, Standing, explain};
 use super::{Line, Weight, loops};
 use crate::apiserver::{Api, Ledger};
+use crate::kubelet;
 use crate::object::{Key, Object, Str, Time};
 use crate::runtime::capacity::Capacity;
 use crate::runtime::image::{Environment, resolve};
@@ -20,6 +22,7 @@ use crate::world::start::Start;
 use crate::world::{ContainerFacts, ContainerState, Ended, PodFacts, World};
 use jiff::SignedDuration;
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Before anything is applied, what is under way in the copy may take so long.
@@ -28,6 +31,9 @@ const HEAD_START: SignedDuration = SignedDuration::from_secs(5);
 /// What a program takes to start, and to end when it is told to.
 const START: SignedDuration = SignedDuration::from_millis(500);
 const STOP: SignedDuration = SignedDuration::from_millis(200);
+
+/// Of so many objects that are not as they should be it is asked, at each step, whether they are stuck.
+const FOLLOWED: usize = 50;
 
 /// More beats than this are no forecast but a loop that never rests.
 const BEATS: usize = 200_000;
@@ -51,6 +57,8 @@ pub struct Forecast {
 pub struct Outlook {
     /// How long it took until nothing was left to do, or until the time was over.
     pub took: SignedDuration,
+    /// After how long it was stuck, where it is stuck at the end.
+    pub stuck: Option<SignedDuration>,
     /// Why what was applied stands as it does at the end.
     pub answers: Vec<Answer>,
     /// What is there that was not.
@@ -59,6 +67,8 @@ pub struct Outlook {
     pub changed: Vec<Key>,
     /// What is gone.
     pub deleted: Vec<Key>,
+    /// How many things happened that are left out: CronJobs that nobody applied do them by their clocks.
+    pub besides: usize,
 }
 
 impl Outlook {
@@ -93,7 +103,7 @@ impl Forecast {
         }
         let simulation = Simulation::over(api, simulated, plan)?;
         let mut forecast = Forecast { simulation, before: BTreeMap::new(), missing: HashSet::new(), begin: now };
-        forecast.advance(HEAD_START, &mut |_| {}, &|_| false)?;
+        forecast.advance(HEAD_START, &mut |_, _| {}, &mut |_| false)?;
         forecast.before = objects(forecast.simulation.world());
         forecast.missing = unmet(forecast.simulation.world()).into_iter().map(|one| one.key).collect();
         forecast.begin = forecast.simulation.now();
@@ -120,24 +130,41 @@ impl Forecast {
         until: SignedDuration,
         tell: &mut dyn FnMut(SignedDuration, &Line),
     ) -> anyhow::Result<Outlook> {
-        let (begin, mut told) = (self.begin, BTreeSet::new());
-        let mut tell = |line: &Line| {
+        let (begin, mut told, mut besides) = (self.begin, BTreeSet::new(), 0);
+        let clockwork = RefCell::new(Clockwork::of(self.simulation.world(), applied));
+        let is_apart = |world: &World, key: &Key| clockwork.borrow_mut().drives(world, key);
+        let mut tell = |world: &World, line: &Line| {
             let what = (line.by, line.about.clone(), line.text.clone());
-            if line.weight == Weight::Deed && told.insert(what) {
+            if line.weight != Weight::Deed || !told.insert(what) {
+                return;
+            }
+            if line.about.as_ref().is_some_and(|about| is_apart(world, about)) {
+                besides += 1;
+            } else {
                 tell(line.at.duration_since(begin), line);
             }
         };
         let missing = self.missing.clone();
-        let is_new = |key: &Key| applied.contains(key) || !missing.contains(key);
-        let settled = |world: &World| unmet(world).iter().all(|one| !is_new(&one.key));
-        self.advance(until, &mut tell, &settled)?;
-        let took = self.simulation.now().duration_since(begin);
+        let is_new =
+            |world: &World, key: &Key| applied.contains(key) || !missing.contains(key) && !is_apart(world, key);
         let plane = Plane { runs: true, pretends: true, ..Plane::default() };
+        let mut stuck: Option<Time> = None;
+        let mut settled = |world: &mut World| {
+            let unmet = unmet(world).into_iter().map(|one| one.key);
+            let unmet = unmet.filter(|key| is_new(world, key)).collect::<Vec<_>>();
+            let is_stuck = |key: &Key| explain(world, key, &plane).is_some_and(|one| one.standing() == Standing::Stuck);
+            let is_stuck = unmet.iter().take(FOLLOWED).any(is_stuck);
+            stuck = is_stuck.then(|| stuck.unwrap_or(world.now));
+            unmet.is_empty()
+        };
+        self.advance(until, &mut tell, &mut settled)?;
+        let took = self.simulation.now().duration_since(begin);
         let world = &mut self.simulation.heart.world;
         let mut answers: Vec<Answer> = applied.iter().filter_map(|key| explain(world, key, &plane)).collect();
         // What it does to others, such as to those whose pods had to make room.
-        let others = unmet(world).into_iter().filter(|one| !applied.contains(&one.key) && is_new(&one.key));
-        let others = others.filter_map(|one| explain(world, &one.key, &plane));
+        let others = unmet(world).into_iter().map(|one| one.key);
+        let others = others.filter(|key| !applied.contains(key) && is_new(world, key)).collect::<Vec<_>>();
+        let others = others.iter().filter_map(|key| explain(world, key, &plane));
         let is_told = |answers: &[Answer], other: &Answer| {
             let cause = other.cause().map(|cause| &cause.what);
             answers.iter().any(|answer| answer.cause().map(|cause| &cause.what) == cause)
@@ -147,32 +174,37 @@ impl Forecast {
                 answers.push(other);
             }
         }
+        let is_stuck = answers.iter().any(|answer| answer.standing() == Standing::Stuck);
+        let stuck = is_stuck.then(|| stuck.map_or(took, |since| since.duration_since(begin)));
         let (before, after) = (&self.before, objects(world));
-        let created = after.keys().filter(|key| !before.contains_key(key)).cloned().collect();
+        let world = &self.simulation.heart.world;
+        let told = |keys: &mut dyn Iterator<Item = &Key>| keys.filter(|key| !is_apart(world, key)).cloned().collect();
+        let created = told(&mut after.keys().filter(|key| !before.contains_key(key)));
         let changed = after.iter().filter(|(key, body)| before.get(key).is_some_and(|old| old != *body));
-        let changed = changed.map(|(key, _)| key.clone()).collect();
-        let deleted = before.keys().filter(|key| !after.contains_key(key)).cloned().collect();
-        Ok(Outlook { took, answers, created, changed, deleted })
+        let changed = told(&mut changed.map(|(key, _)| key));
+        let deleted = told(&mut before.keys().filter(|key| !after.contains_key(key)));
+        Ok(Outlook { took, stuck, answers, created, changed, deleted, besides })
     }
 
     /// Moves the clock from one due moment to the next, until all is well and nothing is under way, or for so long.
     fn advance(
         &mut self,
         at_most: SignedDuration,
-        tell: &mut dyn FnMut(&Line),
-        settled: &dyn Fn(&World) -> bool,
+        tell: &mut dyn FnMut(&World, &Line),
+        settled: &mut dyn FnMut(&mut World) -> bool,
     ) -> anyhow::Result<()> {
         let end = self.simulation.now() + at_most;
         for _ in 0..BEATS {
             while !self.simulation.mail.is_empty() {
                 self.simulation.deliver(0);
             }
-            if self.simulation.beat(None, &mut *tell)? == Beaten::Busy || !self.simulation.mail.is_empty() {
+            let mut lines = Vec::new();
+            let beaten = self.simulation.beat(None, |line| lines.push(line.clone()))?;
+            lines.iter().for_each(|line| tell(self.simulation.world(), line));
+            if beaten == Beaten::Busy || !self.simulation.mail.is_empty() {
                 continue;
             }
-            let leaving = self.simulation.world().facts.pods.iter().any(|(_, pod)| pod.removing.is_some());
-            let under_way = leaving || self.simulation.machine.next().is_some();
-            if !under_way && settled(self.simulation.world()) {
+            if settled(&mut self.simulation.heart.world) && !self.is_under_way() {
                 return Ok(());
             }
             let Some(pause) = self.simulation.pause() else { return Ok(()) };
@@ -185,16 +217,29 @@ impl Forecast {
         }
         anyhow::bail!("the loops do not come to rest; this is a bug")
     }
+
+    /// Whether the machine, or a node that only pretends, is at something that ends by itself.
+    fn is_under_way(&self) -> bool {
+        let world = self.simulation.world();
+        self.simulation.machine.next().is_some()
+            || world.facts.pods.iter().any(|(_, pod)| pod.removing.is_some())
+            || world.list("pods").any(|row| kubelet::pretends_to_work(world, row))
+    }
 }
 
-/// This machine as a node: under the name that it has in the copy; as it is when there are no nodes; not at all when all are others.
+/// This machine as a node: under the name that it has in the copy; as it is when there are no nodes, or when nodes were added that are to
+/// run here; not at all when all are others.
 fn here(world: &World, machine: Capacity) -> Option<Capacity> {
     let mut real = world.list("nodes").map(|row| row.object()).filter(|node| node.annotation(RUNTIME).is_none());
     let id = |node: &Object| node.text(&["status", "nodeInfo", "machineID"]).map(str::to_owned);
     let own = real.find(|node| node.name() == machine.name || id(node).as_deref() == Some(&machine.machine_id));
     match own {
         Some(own) => Some(Capacity { name: own.name().to_owned(), ..machine }),
-        None => (world.count_of("nodes") == 0).then_some(machine),
+        None => {
+            let runs_here = |node: &Str| runtime_of(world, node).as_deref() == Some(LOCAL);
+            let is_awaited = world.list("nodes").any(|row| runs_here(&row.key.name));
+            (is_awaited || world.count_of("nodes") == 0).then_some(machine)
+        }
     }
 }
 
@@ -281,6 +326,11 @@ mod tests {
     }
 
     fn forecast(store: Option<&Store>, cpu: &str, image: &str) -> Outlook {
+        let key = Key::new(Resource("deployments.apps"), "default", "web");
+        written(store, cpu, image).run(&[key], SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
+    }
+
+    fn written(store: Option<&Store>, cpu: &str, image: &str) -> Forecast {
         let mut forecast = Forecast::of(store, machine(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
         let deployment = Object(json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
@@ -291,8 +341,7 @@ mod tests {
         }));
         let kind = kinds::by_name("deployments").unwrap();
         forecast.write(|ledger| create(ledger, kind, &deployment, &Options::default())).unwrap();
-        let key = Key::new(Resource("deployments.apps"), "default", "web");
-        forecast.run(&[key], SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
+        forecast
     }
 
     #[test]
@@ -312,6 +361,97 @@ mod tests {
             let found = outlook.answers[0].cause().unwrap();
             assert!(found.what.starts_with(cause), "{found:?}");
         }
+    }
+
+    #[test]
+    fn since_when_it_is_stuck_is_told_and_what_to_change_in_the_manifest() {
+        let stuck = forecast(None, "100m", "no-such-program-at-all");
+        let since = stuck.stuck.unwrap();
+        assert!(since < SignedDuration::from_secs(60) && stuck.took > since, "{stuck:#?}");
+        assert_eq!(forecast(None, "100m", "busybox").stuck, None);
+        let invalid = forecast(None, "100m", "No/Such:image@x").answers.remove(0);
+        let next = invalid.next();
+        assert!(next.contains("change the manifest of deployment/web") && !next.contains("pod/"), "{next}");
+    }
+
+    #[test]
+    fn a_film_goes_on_until_pods_of_nodes_that_pretend_have_ended() {
+        let mut api = Api::in_memory("user").unwrap();
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let node = super::super::node::additional(&machine(), super::super::node::SIMULATED, now);
+        let kind = kinds::by_name("nodes").unwrap();
+        api.write(false, |ledger| create(ledger, kind, &node, &Options::default()).map(|_| ())).unwrap();
+        for (code, standing, word) in [("0", Standing::Converged, "Complete"), ("3", Standing::Stuck, "Failed")] {
+            let job = Object(json!({
+                "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"},
+                "spec": {"backoffLimit": 0, "template": {
+                    "metadata": {"annotations": {"kloop.dev/simulate-exit": code}},
+                    "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]},
+                }},
+            }));
+            let mut forecast = Forecast::of(Some(api.store()), machine(), now).unwrap();
+            let kind = kinds::by_name("jobs").unwrap();
+            forecast.write(|ledger| create(ledger, kind, &job, &Options::default())).unwrap();
+            let key = Key::new(Resource("jobs.batch"), "default", "j");
+            let outlook = forecast.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut |_, _| {});
+            let outlook = outlook.unwrap();
+            assert_eq!(outlook.standing(), standing, "{outlook:#?}");
+            let ended = forecast.simulation.world().get(&key).unwrap().object();
+            let holds = |one: &Value| one["type"] == word && one["status"] == "True";
+            assert!(ended.items(&["status", "conditions"]).iter().any(holds), "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn a_film_goes_from_causes_to_what_they_lead_to() {
+        let mut api = Api::in_memory("user").unwrap();
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let node = super::super::node::additional(&machine(), super::super::node::SIMULATED, now);
+        let kind = kinds::by_name("nodes").unwrap();
+        api.write(false, |ledger| create(ledger, kind, &node, &Options::default()).map(|_| ())).unwrap();
+        let mut forecast = Forecast::of(Some(api.store()), machine(), now).unwrap();
+        let key = Key::new(Resource("deployments.apps"), "default", "web");
+        for command in ["one", "two"] {
+            let deployment = Object(json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+                "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "c", "image": "busybox", "command": [command]}]},
+                }},
+            }));
+            let kind = kinds::by_name("deployments").unwrap();
+            let apply = crate::apiserver::apply::apply;
+            forecast.write(|ledger| apply(ledger, kind, &deployment, true, &Options::default()).map(|_| ())).unwrap();
+            let mut film = Vec::new();
+            let mut tell = |_, line: &Line| film.push(line.text.clone());
+            forecast.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut tell).unwrap();
+            let over = film.iter().position(|text| text.starts_with("rolled out")).expect("a rollout");
+            let bound = film.iter().rposition(|text| text.starts_with("bound to")).expect("pods");
+            assert!(bound < over, "{film:#?}");
+        }
+    }
+
+    #[test]
+    fn what_cron_jobs_do_anyway_is_left_out() {
+        let cron = Object(json!({
+            "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick", "namespace": "default"},
+            "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": {
+                "restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}],
+            }}}}},
+        }));
+        let keys = [("deployments.apps", "web"), ("cronjobs.batch", "tick")];
+        let keys = keys.map(|(resource, name)| Key::new(Resource(resource), "default", name));
+        let film = |applied: &[Key]| {
+            let mut forecast = written(None, "100m", "no-such-program-at-all");
+            let kind = kinds::by_name("cronjobs").unwrap();
+            forecast.write(|ledger| create(ledger, kind, &cron, &Options::default())).unwrap();
+            forecast.run(applied, SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
+        };
+        let outlook = film(&keys[..1]);
+        assert!(outlook.besides > 30, "{outlook:#?}");
+        assert_eq!((outlook.answers.len(), outlook.created.len()), (1, 4), "{outlook:#?}");
+        let outlook = film(&keys);
+        assert!(outlook.besides == 0 && outlook.created.len() > 5, "{outlook:#?}");
     }
 
     #[test]

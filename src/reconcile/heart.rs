@@ -3,7 +3,8 @@
 
 use super::beat::{Beat, Budget, Done, Failed};
 use super::convergence::{self, Unmet};
-use super::events::Recorder;
+use super::events::{Recorder, Teller};
+use super::node::Lack;
 use super::queue::Queue;
 use super::{Line, Narrator, Weight, deeds, loops, node, tail};
 use crate::apiserver::front;
@@ -11,7 +12,7 @@ use crate::kubelet::manifests;
 use crate::object::{Key, Resource, Str, Time};
 use crate::store::{Read, Store, StoreError};
 use crate::world::pressure::Levels;
-use crate::world::{ContainerState, Effect, Loop, NodeFacts, PodFacts, Report, Row, Settings, World};
+use crate::world::{ContainerState, Effect, Event, EventType, Loop, NodeFacts, PodFacts, Report, Row, Settings, World};
 use jiff::SignedDuration;
 
 /// How often nodes send a heartbeat (kubelet: a quarter of the lease's 40 s).
@@ -148,6 +149,23 @@ impl Heart {
     /// Tells people something, with the next beat.
     pub fn say(&mut self, now: Time, text: &str) {
         self.news.push(Line { at: now, by: "reconcile", about: None, text: text.to_owned(), weight: Weight::Deed });
+    }
+
+    /// An event of the node that this machine is for each thing that it lacks.
+    pub fn tell_lacks(&mut self, lacks: &[&Lack], now: Time) {
+        let place = self.local.iter().map(|name| Key::new(Resource("nodes"), "", name));
+        let Some(row) = place.filter_map(|key| self.world.get(&key)).next() else { return };
+        let event = |lack: &&Lack| Event {
+            about: row.key.clone(),
+            uid: row.uid.clone(),
+            field_path: String::new(),
+            kind: EventType::Warning,
+            reason: lack.reason,
+            message: lack.told.to_owned(),
+            until: None,
+        };
+        let events = lacks.iter().map(event).collect();
+        self.recorder.extend(&Teller { by: crate::kubelet::LOOP.name, profile: None }, events, now);
     }
 
     /// What the machine reports becomes facts, and makes its pod, or its image, due.

@@ -32,7 +32,9 @@ pub fn try_lead(store: &mut Store) -> anyhow::Result<Result<Leadership, u32>> {
     }
     let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
     noted.with_context(|| format!("cannot write {}", path.display()))?;
-    let epoch = raise_epoch(store)?;
+    // The store may be a copy that is older than what its machine has seen since: whoever led then is not to be heard again.
+    let seen = folder::read_epoch(store.home());
+    let epoch = raise_epoch(store, seen)?;
     Ok(Ok(Leadership { _lock: lock, epoch }))
 }
 
@@ -53,10 +55,10 @@ fn open(path: &Path) -> std::io::Result<File> {
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)
 }
 
-/// Begins an epoch: whoever led before can write nothing any more.
-pub fn raise_epoch(store: &mut Store) -> anyhow::Result<u64> {
+/// Begins an epoch, later than the store's and than one that was seen elsewhere: whoever led before can write nothing any more.
+pub fn raise_epoch(store: &mut Store, seen: u64) -> anyhow::Result<u64> {
     let mut txn = store.write(Duration::from_secs(30))?;
-    let epoch = txn.meta(EPOCH)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) + 1;
+    let epoch = txn.meta(EPOCH)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0).max(seen) + 1;
     txn.set_meta(EPOCH, &epoch.to_string())?;
     txn.commit()?;
     Ok(epoch)

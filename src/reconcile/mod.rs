@@ -7,6 +7,7 @@
 //! loops are run on a pretended machine by [`simulate`], and over a copy of the state by [`forecast`].
 
 pub mod beat;
+mod clockwork;
 pub mod convergence;
 pub mod deeds;
 pub mod events;

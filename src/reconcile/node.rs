@@ -15,22 +15,58 @@ pub use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
 /// Its pods run on this machine, beside those of the node that the machine is.
 pub const LOCAL: &str = "local";
 
-/// What a node tells on which pods have no addresses of their own.
-pub const ON_HOST: &str = "this machine lets kloop put no seccomp filter with a listener on processes (an old kernel, or a sandbox around it): pods \
-     are on the machine's network, share its ports, and have neither names nor NetworkPolicies";
+/// What a machine does not let kloop do, and what is made of it.
+pub struct Lack {
+    /// The condition of its Node that is False.
+    pub condition: &'static str,
+    /// In a word.
+    pub reason: &'static str,
+    /// The sentence.
+    pub told: &'static str,
+}
+
+/// Pods have no addresses of their own.
+const NO_FILTER: Lack = Lack {
+    condition: "PodNetwork",
+    reason: "NoFilter",
+    told: "this machine lets kloop put no seccomp filter with a listener on processes (an old kernel, or a sandbox around it): pods \
+           are on the machine's network, share its ports, and have neither names nor NetworkPolicies",
+};
+
+/// A process can be signalled by nobody but its parent.
+const NOT_HELD: Lack = Lack {
+    condition: "ProcessHandles",
+    reason: "NotHeld",
+    told: "this machine lets kloop hold no process (an old kernel, or a sandbox around it, refuses pidfd_open or pidfd_send_signal): \
+           shareProcessNamespace has no effect, and where there are no process namespaces either, what a container's program has \
+           started goes on when the pod's shim is killed",
+};
+
+/// What of all that this machine lacks.
+pub fn lacks(pod_network: bool, can_be_held: bool) -> impl Iterator<Item = &'static Lack> {
+    [(pod_network, &NO_FILTER), (can_be_held, &NOT_HELD)].into_iter().filter(|(has, _)| !has).map(|(_, lack)| lack)
+}
+
+/// What a Node tells that its machine lacks, in sentences.
+pub fn told_lacks(node: &Object) -> impl Iterator<Item = &str> {
+    let told = node.items(&["status", "conditions"]).iter();
+    told.filter(|one| {
+        [NO_FILTER, NOT_HELD].iter().any(|lack| one["type"] == lack.condition && one["status"] == "False")
+    })
+    .filter_map(|one| one["message"].as_str())
+}
 
 /// Registers this machine, or brings its Node up to date.
-pub fn register(api: &mut Api, capacity: &Capacity, pod_network: bool) -> Result<()> {
+pub fn register(api: &mut Api, capacity: &Capacity, lacks: &[&Lack]) -> Result<()> {
     let kind = kinds::by_resource(Resource("nodes"))
         .ok_or_else(|| Status::new(Reason::InternalError, "no kind Node in the catalogue; this is a bug"))?;
     let key = Key::new(kind.resource, "", &capacity.name);
     api.write(false, |ledger| {
         let mut status = status(capacity, ledger.now());
-        if !pod_network {
-            let told = status["conditions"].as_array_mut();
-            told.into_iter().for_each(|told| {
-                told.push(report::condition(ledger.now(), "PodNetwork", "False", "NoFilter", ON_HOST))
-            });
+        if let Some(told) = status["conditions"].as_array_mut() {
+            told.extend(
+                lacks.iter().map(|one| report::condition(ledger.now(), one.condition, "False", one.reason, one.told)),
+            );
         }
         let Some(mut node) = ledger.get(&key)? else {
             let mut node = object(capacity);

@@ -176,9 +176,9 @@ impl Simulation {
         let now = self.now();
         self.api.outside().set(now);
         if let Some(capacity) = &self.plan.node {
-            node::register(&mut self.api, capacity, true).map_err(|status| anyhow::anyhow!(status.message))?;
+            node::register(&mut self.api, capacity, &[]).map_err(|status| anyhow::anyhow!(status.message))?;
         }
-        self.epoch = leader::raise_epoch(self.api.store_mut())?;
+        self.epoch = leader::raise_epoch(self.api.store_mut(), 0)?;
         let name = self.plan.node.as_ref().map(|node| node.name.as_str().into());
         self.heart = Heart::new(name, now);
         self.heart.loops = self.plan.loops.clone();

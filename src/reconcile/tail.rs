@@ -2,6 +2,7 @@
 
 use super::queue::Queue;
 use crate::apiserver::front;
+use crate::kinds::custom::{self, DEFINITIONS};
 use crate::object::{Key, Time};
 use crate::scheduler;
 use crate::scheduler::hints::{self, is_other};
@@ -21,6 +22,9 @@ pub fn load(read: &dyn Read, world: &mut World) -> Result<(), StoreError> {
         world.settings.profiles = profiles.into();
     }
     for stored in read.list_all()? {
+        if stored.key.resource == DEFINITIONS {
+            custom::learn(&stored.body);
+        }
         world.put(stored.key, stored.body);
     }
     Ok(())
@@ -45,9 +49,22 @@ pub fn catch_up(
                 Change::Put(stored) => world.put(key.clone(), stored.body.clone()),
                 Change::Removed(_) => world.remove(&key),
             }
+            if key.resource == DEFINITIONS {
+                hear(&entry.change);
+            }
             concern(world, loops, queue, before.as_ref(), &key, now);
         }
         world.revision = last;
+    }
+}
+
+/// A definition makes a kind known, and takes it away.
+fn hear(change: &Change) {
+    match change {
+        Change::Put(stored) => {
+            custom::learn(&stored.body);
+        }
+        Change::Removed(stored) => custom::forget(&stored.key.name),
     }
 }
 

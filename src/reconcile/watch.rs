@@ -137,10 +137,12 @@ impl Control {
         runtime::allocator::suit_objects();
         let (outbox, inbox) = channel();
         let program = settings.shim.as_deref().unwrap_or(Path::new(machine::THIS));
-        let pod_network = settings.node.is_none() || runtime::has_pod_network(program);
+        let is_none = settings.node.is_none();
+        let pod_network = is_none || runtime::has_pod_network(program);
+        let lacks: Vec<_> = node::lacks(pod_network, is_none || runtime::process::can_be_held()).collect();
         let local = match &settings.node {
             Some(capacity) => {
-                node::register(&mut api, capacity, pod_network).context("cannot register this machine as a node")?;
+                node::register(&mut api, capacity, &lacks).context("cannot register this machine as a node")?;
                 let reports = outbox.clone();
                 let report = Box::new(move |report| drop(reports.send(Wake::Report(report))));
                 let (dir, epoch) = (api.store().home(), leadership.epoch);
@@ -183,12 +185,13 @@ impl Control {
         control.heart.world.settings.pids_per_pod = control.settings.pids_per_pod;
         control.heart.world.settings.eviction = control.settings.eviction.clone();
         control.heart.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
-        if !pod_network {
-            control.heart.say(Time::now(), node::ON_HOST);
+        for lack in &lacks {
+            control.heart.say(Time::now(), lack.told);
         }
         control.note_profiles()?;
         control.heart.take_manifests(&files, Time::now());
         control.load()?;
+        control.heart.tell_lacks(&lacks, Time::now());
         Ok(control)
     }
 

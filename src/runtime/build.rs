@@ -197,7 +197,9 @@ fn program<'a>(
         "the Image was not applied from a file, so nobody knows where to build: write an absolute spec.build.workingDir",
     )?;
     if !Path::new(folder).is_dir() {
-        return Err(format!("there is no folder {folder} to build in: correct spec.build.workingDir"));
+        return Err(format!(
+            "there is no folder {folder} to build in: make it, or name another one in spec.build.workingDir"
+        ));
     }
     let mut env = environment.0.clone();
     for (name, value) in &build.env {

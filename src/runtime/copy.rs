@@ -114,7 +114,11 @@ impl Place {
         }
         let flags = flags | OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NONBLOCK;
         let to = openat(folder, name, flags, mode).map_err(|error| said("Cannot open", Path::new(name), error))?;
-        io::copy(&mut File::open(from)?, &mut File::from(to.try_clone()?))?;
+        let mut target = File::from(to.try_clone()?);
+        io::copy(&mut File::open(from)?, &mut target)?;
+        if !target.metadata()?.is_file() {
+            return Ok(());
+        }
         self.give(&to);
         Ok(fchmod(&to, mode)?)
     }
@@ -183,6 +187,10 @@ fn take_file(from: OwnedFd, to: &Path) -> io::Result<()> {
         io::Error::new(error.kind(), format!("open {}: {error}", to.display(), error = cause(error)))
     })?;
     io::copy(&mut &from, &mut target)?;
+    // A device, such as /dev/null, is everybody's: it takes the bytes and stays as it is.
+    if !target.metadata()?.is_file() {
+        return Ok(());
+    }
     target.set_permissions(fs::Permissions::from_mode(found.permissions().mode() & 0o777))
 }
 
@@ -236,6 +244,25 @@ mod tests {
         // What is above the root is the root, as for the container itself.
         place.put(&out.join("mine"), Path::new("../../../up")).expect("put");
         assert_eq!(fs::read_to_string(root.join("up")).expect("there"), "mine");
+    }
+
+    #[test]
+    fn a_device_takes_the_bytes_and_stays_as_it_is() {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let inside = tempfile::tempdir().expect("a folder");
+        fs::create_dir(inside.path().join("place")).expect("made");
+        fs::write(inside.path().join("place/file"), "bytes").expect("written");
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("ours");
+        let name = ptsname(&terminal, Vec::new()).expect("a name").into_string().expect("text");
+        let mode = || fs::metadata(&name).expect("there").permissions().mode() & 0o777;
+        let before = mode();
+        assert_ne!(before, 0o644, "the file's own");
+        place(inside.path()).take(Path::new("file"), Path::new(&name)).expect("taken");
+        assert_eq!(mode(), before);
+        let (folder, number) = name.rsplit_once('/').expect("a path");
+        place(Path::new(folder)).put(&inside.path().join("place/file"), &Path::new("/").join(number)).expect("put");
+        assert_eq!(mode(), before);
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub mod simulated;
 mod sources;
 mod spaces;
 mod spawn;
+pub mod touched;
 pub mod usage;
 mod user;
 pub mod view;
@@ -44,7 +45,7 @@ pub mod wire;
 pub use machine::{Host, Machine};
 pub use network::{
     gate::is_possible as has_pod_network, gateway::WORD as GATEWAY, gateway::is_free as is_network_free,
-    gateway::runs as has_gateway, resolver_of,
+    gateway::runs as has_gateway, is_key_of_another, resolver_of,
 };
 
 use std::process::ExitCode;

@@ -1,9 +1,12 @@
 //! Who a process is, who its descendants are, and signals that can reach nobody else.
 //!
 //! A pid alone names nobody: it is handed out again. A process is known by pid and start time within one boot,
-//! and it is only ever signalled through a pidfd that was opened before its identity was checked.
+//! and it is only ever signalled through a pidfd that was opened before its identity was checked. Where a sandbox refuses those, a
+//! child is still ours to signal: nobody gets its pid before this process has reaped it. What is below a child becomes one when all
+//! above it has ended; nobody else is signalled there.
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::fs;
 
@@ -61,11 +64,20 @@ impl Identity {
         stat(self.pid).is_some_and(|stat| stat.identity == self && !stat.zombie)
     }
 
-    /// Sends a signal to exactly this process; false when it is gone.
+    /// Sends a signal to exactly this process; false when it is gone, and when it is not ours where no process can be held.
     pub fn signal(self, signal: Signal) -> bool {
         let Some(pid) = Pid::from_raw(self.pid) else { return false };
-        let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-        Identity::of(self.pid) == Some(self) && pidfd_send_signal(fd, signal).is_ok()
+        let held = pidfd_open(pid, PidfdFlags::empty());
+        let is_it = || Identity::of(self.pid) == Some(self);
+        match held.and_then(|fd| if is_it() { pidfd_send_signal(fd, signal) } else { Err(Errno::SRCH) }) {
+            Err(error) if is_refusal(error) && self.is_child() => kill_process(pid, signal).is_ok(),
+            sent => sent.is_ok(),
+        }
+    }
+
+    /// Whether it is a child of this process that it has not reaped.
+    fn is_child(self) -> bool {
+        stat(self.pid).is_some_and(|stat| stat.identity == self && stat.parent == getpid().as_raw_nonzero().get())
     }
 
     /// Whether the kernel keeps a signal from it that would end any other process: it is the first one of its namespace, and neither
@@ -94,6 +106,18 @@ impl Identity {
     pub fn kill(self) -> bool {
         self.signal(Signal::KILL)
     }
+}
+
+/// What a sandbox says that does not know a call, or does not want it.
+fn is_refusal(error: Errno) -> bool {
+    matches!(error, Errno::NOSYS | Errno::PERM)
+}
+
+/// Whether processes can be held here, so that a signal reaches them and nobody else whoever their parent is.
+pub fn can_be_held() -> bool {
+    // Which does nothing to who runs.
+    let sent = pidfd_open(getpid(), PidfdFlags::empty()).and_then(|own| pidfd_send_signal(own, Signal::CONT));
+    sent.is_ok()
 }
 
 /// The direct children of this process, which has one thread.

@@ -3,6 +3,7 @@
 //! `posix_spawn`, because it costs the same for a parent of any size (`fork` of a 1 GiB parent costs 36 ms), and because it alone
 //! gives a child a session of its own, default signal dispositions and an empty signal mask without code that runs between fork and exec.
 
+use super::process;
 use super::rights;
 use super::spaces::Space;
 use crate::object::cause;
@@ -113,7 +114,8 @@ pub fn fork<'a>(
                 // SAFETY: as below.
                 unsafe { libc::_exit(127) }
             }
-            let bound = space.is_some_and(Space::is_new);
+            // Where only its parent can signal it, nobody could once that is gone.
+            let bound = space.is_some_and(Space::is_new) || !process::can_be_held();
             let become_it = || match prepare() {
                 Ok(program) => match become_ready(&program) {
                     Ok(()) => {

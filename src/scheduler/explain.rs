@@ -1,23 +1,48 @@
 //! What the scheduler thinks of each node about one pod: who refused it and why, or how it scores.
 
 use super::filter;
+pub use super::neighbours::AFFINITY;
 use super::nodes::{self, Candidate};
 use super::score::{self, Ranked};
+use super::tolerations;
 use super::volumes::BINDING;
 pub use super::volumes::{ELSEWHERE, NONE_LEFT};
 use super::wants::Wants;
-use crate::object::{Key, Str};
-use crate::world::World;
+use crate::object::{Key, Object, Str};
+use crate::world::{Row, Taint, World};
 
 /// The verdict on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The node.
     pub node: Str,
-    /// The plugin that refused it and its reasons; none when the pod can run there.
-    pub refused: Option<(&'static str, Vec<String>)>,
+    /// The plugins that refuse it, in their order; none when the pod can run there.
+    pub hurdles: Vec<Hurdle>,
     /// What each plugin gave a node that was not refused.
     pub scores: Vec<(&'static str, i64)>,
+}
+
+impl Verdict {
+    /// The plugin that speaks for the others that refuse it, as in Kubernetes: the first.
+    pub fn refused(&self) -> Option<&Hurdle> {
+        self.hurdles.first()
+    }
+
+    /// What this plugin has against the node.
+    pub fn by(&self, plugin: &str) -> Option<&Hurdle> {
+        self.hurdles.iter().find(|hurdle| hurdle.plugin == plugin)
+    }
+}
+
+/// One plugin that refuses a node. The pod can run there only when each of them thinks otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hurdle {
+    /// The plugin.
+    pub plugin: &'static str,
+    /// Its reasons, in Kubernetes' words.
+    pub reasons: Vec<String>,
+    /// That other pods go away cannot help.
+    pub for_good: bool,
 }
 
 /// The verdict on every node, ordered by name; empty when there is no such pod.
@@ -29,20 +54,38 @@ pub fn explain(world: &World, key: &Key) -> Vec<Verdict> {
         // Kubernetes does not come to look at nodes then (VolumeBinding: `PreFilter`).
         let verdict = |node: &Candidate<'_>| Verdict {
             node: node.row.key.name.clone(),
-            refused: Some((BINDING, vec![problem.clone()])),
+            hurdles: vec![Hurdle { plugin: BINDING, reasons: vec![problem.clone()], for_good: true }],
             scores: Vec::new(),
         };
         return candidates.iter().map(verdict).collect();
     }
-    let refused: Vec<_> = candidates.iter().map(|node| filter::refused_by(&asks, node)).collect();
-    let fitting = candidates.iter().zip(&refused).filter(|(_, refused)| refused.is_none()).map(|(node, _)| node);
+    let hurdles: Vec<Vec<Hurdle>> = candidates.iter().map(|node| hurdles(&asks, node)).collect();
+    let fitting = candidates.iter().zip(&hurdles).filter(|(_, hurdles)| hurdles.is_empty()).map(|(node, _)| node);
     let fitting: Vec<Ranked> = fitting.map(|node| Ranked::new(node.slot, score::merits(&asks, node))).collect();
     let mut scores = score::parts(&asks, &fitting).into_iter();
-    let verdict = |(node, refused): (&Candidate<'_>, Option<(&'static str, Vec<filter::Refusal>)>)| Verdict {
+    let verdict = |(node, hurdles): (&Candidate<'_>, Vec<Hurdle>)| Verdict {
         node: node.row.key.name.clone(),
-        scores: if refused.is_none() { scores.next().map(Vec::from).unwrap_or_default() } else { Vec::new() },
-        refused: refused
-            .map(|(plugin, reasons)| (plugin, reasons.into_iter().map(|one| one.reason.into_owned()).collect())),
+        scores: if hurdles.is_empty() { scores.next().map(Vec::from).unwrap_or_default() } else { Vec::new() },
+        hurdles,
     };
-    candidates.iter().zip(refused).map(verdict).collect()
+    candidates.iter().zip(hurdles).map(verdict).collect()
+}
+
+fn hurdles(asks: &filter::Asks<'_>, node: &Candidate<'_>) -> Vec<Hurdle> {
+    let mut hurdles: Vec<Hurdle> = Vec::new();
+    for (plugin, reasons) in filter::all_refusals(asks, node) {
+        // One that is asked twice has said it the first time.
+        if hurdles.iter().all(|hurdle| hurdle.plugin != plugin) {
+            let for_good = reasons.iter().any(|one| one.for_good);
+            let reasons = reasons.into_iter().map(|one| one.reason.into_owned()).collect();
+            hurdles.push(Hurdle { plugin, reasons, for_good });
+        }
+    }
+    hurdles
+}
+
+/// The taints of a node that keep a pod away.
+pub fn repelling<'a>(pod: &Object, node: &'a Row) -> Vec<&'a Taint> {
+    let taints = node.node().map(|fields| &fields.taints[..]).unwrap_or_default();
+    tolerations::repelling(pod.items(&["spec", "tolerations"]), taints).collect()
 }

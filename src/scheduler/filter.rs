@@ -132,18 +132,23 @@ const OF_SURROUNDINGS: &[(&str, Concern, SurroundingsPlugin)] = &[
     ("InterPodAffinity", |asks| !asks.neighbours.is_empty(), neighbours),
 ];
 
-/// Why a node cannot take the pod; empty when it can.
+/// Why a node cannot take the pod, by the first plugin that refuses it; empty when it can.
 pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
-    refused_by(asks, node).map_or_else(Vec::new, |(_, reasons)| reasons)
-}
-
-/// The plugin that refuses a node, and why; none when the pod can run there.
-pub fn refused_by(asks: &Asks<'_>, node: &Candidate<'_>) -> Option<(&'static str, Vec<Refusal>)> {
     let mut reasons = refused_by_itself(asks, node);
     if reasons.is_empty() {
         reasons.extend(refused_by_surroundings(&asks.thinking(node), node.slot));
     }
-    Some((reasons.first()?.plugin, reasons))
+    reasons
+}
+
+/// What all plugins have against a node, in their order: Kubernetes stops at the first, and so does whoever places pods.
+pub fn all_refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<(&'static str, Vec<Refusal>)> {
+    let of_node = OF_NODES.iter().filter(|(name, _)| asks.may_refuse(name));
+    let of_node = of_node.map(|(name, plugin)| (*name, plugin(asks, node)));
+    let thinking = asks.thinking(node);
+    let around = OF_SURROUNDINGS.iter().filter(|(name, concerned, _)| concerned(&thinking) && asks.may_refuse(name));
+    let around = around.map(|(name, _, plugin)| (*name, plugin(&thinking, node.slot).into_iter().collect::<Vec<_>>()));
+    of_node.chain(around).filter(|(_, reasons)| !reasons.is_empty()).collect()
 }
 
 /// Why a node cannot take the pod, whatever runs elsewhere.
@@ -240,9 +245,9 @@ fn taints(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     if node.fields.taints.is_empty() {
         return Vec::new();
     }
-    let hard = node.fields.taints.iter().filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
     let borne = asks.pod.items(&["spec", "tolerations"]);
-    because(tolerations::untolerated(borne, hard).is_some(), "node(s) had untolerated taint(s)", true)
+    let is_kept_away = tolerations::repelling(borne, &node.fields.taints).next().is_some();
+    because(is_kept_away, "node(s) had untolerated taint(s)", true)
 }
 
 /// NodeAffinity.

@@ -22,6 +22,12 @@ pub fn untolerated<'a>(tolerations: &[Value], taints: impl Iterator<Item = &'a T
     taints.find(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
 }
 
+/// The taints that keep a pod of these tolerations away from a node.
+pub fn repelling<'a>(tolerations: &[Value], taints: &'a [Taint]) -> impl Iterator<Item = &'a Taint> {
+    let hard = taints.iter().filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
+    hard.filter(|taint| untolerated(tolerations, std::iter::once(*taint)).is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

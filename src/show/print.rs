@@ -126,7 +126,17 @@ pub fn formats(tables: bool) -> Vec<String> {
 }
 
 fn unknown(output: &str, tables: bool) -> String {
-    let allowed = formats(tables).join(",");
+    unsuitable(output, &formats(tables))
+}
+
+/// Refuses `-o name` where what is printed has no name.
+pub fn unnamed() -> String {
+    let named: Vec<String> = formats(false).into_iter().filter(|format| format != "name").collect();
+    unsuitable("name", &named)
+}
+
+fn unsuitable(output: &str, allowed: &[String]) -> String {
+    let allowed = allowed.join(",");
     format!("unable to match a printer suitable for the output format \"{output}\", allowed formats are: {allowed}")
 }
 

@@ -4,6 +4,7 @@
 //! in the columns that the earlier rows had.
 
 use super::{columns, escape};
+use crate::kinds::custom;
 use crate::kinds::view::{self, Cell, Column};
 use crate::object::{Object, Time};
 
@@ -28,6 +29,10 @@ pub struct Row<'a> {
 impl<'a> Table<'a> {
     /// The table of objects of one resource.
     pub fn of(resource: &str, objects: &'a [Object], now: Time) -> Table<'a> {
+        if let Some(custom) = custom::of(resource) {
+            let row = |object| Row { cells: custom.columns.cells(object, now), object: Some(object) };
+            return Table { columns: custom.columns.columns.clone(), rows: objects.iter().map(row).collect() };
+        }
         let view = view::of(resource);
         let row = |object| Row { cells: (view.cells)(object, now), object: Some(object) };
         Table { columns: view.columns.to_vec(), rows: objects.iter().map(row).collect() }

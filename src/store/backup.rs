@@ -1,6 +1,7 @@
 //! Copying the store to another file while it is in use.
 
 use super::{Result, Store, StoreError};
+use rusqlite::Connection;
 use rustix::fs::{Mode, OFlags};
 use std::path::Path;
 
@@ -27,6 +28,9 @@ impl Store {
             return Err(StoreError::Io { path: to.into(), what });
         };
         self.ask(|connection| connection.execute("VACUUM INTO ?1", [name]))?;
+        // As every store is: else the first who opens it would change it with a journal beside it, which others take for somebody else's.
+        let made = Connection::open(to).and_then(|copy| copy.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())));
+        made.map_err(|error| StoreError::from_sqlite(to, error))?;
         std::fs::File::open(to).and_then(|file| file.sync_all()).map_err(|error| StoreError::io(to, error))
     }
 }

@@ -216,6 +216,14 @@ pub struct Taint {
     pub added: Option<Time>,
 }
 
+impl std::fmt::Display for Taint {
+    /// `key=value:effect`, as `kloop taint` reads it.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        write!(out, "{}{equals}{}:{}", self.key, self.value, self.effect)
+    }
+}
+
 impl NodeFields {
     /// Reads them from a node.
     pub fn of(node: &Object) -> NodeFields {

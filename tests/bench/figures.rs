@@ -138,8 +138,8 @@ fn parent(pid: u32) -> u32 {
     fields.split_whitespace().nth(1).and_then(|parent| parent.parse().ok()).expect("a parent")
 }
 
-fn children(file: &str) -> impl Iterator<Item = u32> + use<> {
-    let text = fs::read_to_string(file).unwrap_or_default();
+fn children(of: u32) -> impl Iterator<Item = u32> + use<> {
+    let text = fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>().into_iter()
 }
 
@@ -228,15 +228,18 @@ fn restarts(times: usize) {
     cluster.watch();
     cluster.apply("web.yaml", &cluster.deployment(times));
     until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == times.to_string());
-    // What has run for a while is what crashes.
-    std::thread::sleep(Duration::from_secs(12));
+    // What has run for a while is what crashes: its successor waits beside it.
+    until(|| {
+        let mut victims = processes(&cluster.marker()).into_iter();
+        victims.all(|victim| children(parent(victim)).count() == 2)
+    });
     let mut samples = Vec::new();
     for victim in processes(&cluster.marker()) {
         let pid = rustix::process::Pid::from_raw(victim as i32).expect("a pid");
-        let siblings = format!("/proc/{shim}/task/{shim}/children", shim = parent(victim));
+        let shim = parent(victim);
         let start = Instant::now();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
-        while !children(&siblings).any(|pid| pid != victim && executes(pid, &cluster.marker())) {
+        while !children(shim).any(|pid| pid != victim && executes(pid, &cluster.marker())) {
             std::thread::sleep(Duration::from_micros(100));
         }
         samples.push(start.elapsed());

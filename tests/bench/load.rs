@@ -12,6 +12,15 @@ const BODY: usize = 256;
 /// What is written at once when bytes are counted.
 const PIECE: usize = 64 << 10;
 
+/// Keeps this process on one core: the first that it may use.
+pub fn stay() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let may = sched_getaffinity(None).expect("the cores that it may use");
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::MAX_CPU).find(|core| may.is_set(*core)).expect("a core"));
+    sched_setaffinity(None, &one).expect("it stays there");
+}
+
 /// Serves HTTP at a port, swallows bytes at the next one, and hangs up on everybody at the one after that.
 pub fn serve(port: u16) {
     let listen = |port| TcpListener::bind(("0.0.0.0", port)).expect("a port");

@@ -26,6 +26,9 @@ const PORT: u16 = 18_080;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    if std::env::args().any(|word| word == "--pinned") {
+        load::stay();
+    }
     match words.first().map(String::as_str) {
         Some("serve") => return load::serve(words[1].parse().expect("a port")),
         Some("client") => return load::client(&words[1..]),
@@ -57,6 +60,11 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
+        Stage::of("serve")
+    }
+
+    /// With a server that is started by these words.
+    fn of(serve: &str) -> Stage {
         let cluster = Cluster::new();
         drop(cluster.watch());
         let pod = |name: &str, command: &str| {
@@ -65,7 +73,7 @@ impl Stage {
                  spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: busybox, command: {command}}}]}}}}\n---\n"
             )
         };
-        let server = format!("[\"{}\", serve, \"{PORT}\"]", this());
+        let server = format!("[\"{}\", {serve}, \"{PORT}\"]", this());
         let ports =
             (PORT..PORT + 3).map(|port| format!("{{name: p{port}, port: {port}}}")).collect::<Vec<_>>().join(", ");
         cluster.apply(&(pod("server", &server) + &pod("client", "[sleep, \"10000\"]")));
@@ -209,18 +217,19 @@ fn connects() {
     run(" with 3 policies", 1);
 }
 
-/// What is connected: requests over kept connections, and bytes.
+/// What is connected: requests over kept connections, and bytes. Both ends stay on one core: else their luck with cores decides, by
+/// a factor of two, and not the way between them.
 fn traffic() {
-    let (stage, _direct) = (Stage::new(), Direct::new());
+    let stage = Stage::of("--pinned, serve");
     for connections in [1, 16] {
-        let direct = format!("requests {}:{PORT} any {connections}", stage.pod);
-        let service = format!("requests {}:{PORT} any {connections}", stage.service);
+        let direct = format!("requests {}:{PORT} any {connections} --pinned", stage.pod);
+        let service = format!("requests {}:{PORT} any {connections} --pinned", stage.service);
         let ways: [WayTo; 2] =
             [("direct", Box::new(|| outside_client(&direct))), ("by ClusterIP", Box::new(|| stage.inside(&service)))];
         tell_rates(&format!("keep-alive requests over {connections}"), "a second", &ways, 0, &compare(&ways));
     }
-    let direct = format!("bytes {}:{}", stage.pod, PORT + 1);
-    let service = format!("bytes {}:{}", stage.service, PORT + 1);
+    let direct = format!("bytes {}:{} --pinned", stage.pod, PORT + 1);
+    let service = format!("bytes {}:{} --pinned", stage.service, PORT + 1);
     let ways: [WayTo; 2] =
         [("direct", Box::new(|| outside_client(&direct))), ("by ClusterIP", Box::new(|| stage.inside(&service)))];
     tell_rates("throughput", "MB/s", &ways, 0, &compare(&ways));

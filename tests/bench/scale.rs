@@ -90,7 +90,7 @@ impl Lab {
         fs::create_dir_all(&folder).expect("a folder");
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("its mode");
         let mut api = Api::open(&folder.join("state.db"), Access::Create, "bench").expect("a store");
-        let epoch = leader::raise_epoch(api.store_mut()).expect("an epoch");
+        let epoch = leader::raise_epoch(api.store_mut(), 0).expect("an epoch");
         let mut heart = Heart::new(None, Time::now());
         heart.loops = loops;
         let mut lab = Lab { folder, api, heart, epoch };

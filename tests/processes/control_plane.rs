@@ -315,6 +315,37 @@ fn why_names_what_it_is_stuck_at_and_who_owns_that() {
 }
 
 #[test]
+fn why_knows_what_has_ended_since_nobody_watched() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    let script = r#"while ! test -e "$HOME/go"; do sleep 0.05; done; echo oops; exit 9"#;
+    let beside = "- {name: beside, image: busybox, command: [sleep, \"1000\"]}\n  - {name: main";
+    cluster.apply(&on_host_files(&pod("once", "Always", 5, script)).replace("- {name: main", beside));
+    cluster.apply(&deployment("web", 2, 1000));
+    let web = cluster.ready_pods("app=web", 2);
+    cluster.until("all is well", || cluster.kloop("why").code == 0);
+    plane.end("KILL");
+    assert_eq!(cluster.kloop("why").code, 0, "what runs goes on");
+    let mains = [cluster.pids("once")["main"], cluster.pid(&web[0])];
+    std::fs::write(cluster.home().join("go"), "").unwrap();
+    signal(mains[1], "KILL");
+    cluster.until("they have ended", || !mains.iter().any(|pid| is_alive(*pid)));
+    let said = cluster.wait_for("it is seen", || Some(cluster.kloop("why pod/once")).filter(|said| said.code == 1));
+    let container = said.out.lines().find(|line| line.contains("container main")).expect("a line");
+    assert!(container.contains("ended with code 9") && container.contains("before that, says running"), "{said:?}");
+    assert!(!said.out.contains("container beside") && said.out.contains("log: oops\n"), "{said:?}");
+    assert!(said.out.contains("the process of main has ended; its status, from before that,"), "{said:?}");
+    assert!(said.out.ends_with("next: run: kloop reconcile --watch\n"), "{said:?}");
+    cluster.until("that is seen, too", || cluster.kloop("why deployment/web").code == 1);
+    let said = cluster.kloop("why");
+    assert_eq!(said.code, 1, "{said:?}");
+    let told = ["pod/once", &format!("pod/{}", web[0]), "deployment/web", "ended with code 137"];
+    assert!(told.iter().all(|what| said.out.contains(what)), "{said:?}");
+    let _plane = cluster.watch();
+    cluster.until("all is well again", || cluster.kloop("why").code == 0);
+}
+
+#[test]
 fn a_plan_shows_what_would_happen_and_does_nothing() {
     let cluster = Cluster::new();
     let manifest = deployment("web", 2, 1000);
@@ -339,4 +370,39 @@ fn a_plan_shows_what_would_happen_and_does_nothing() {
     assert_eq!(cluster.ready_pods("app=web", 2), before);
     let more = deployment("web", 3, 1000);
     assert_eq!(cluster.run(&["plan", "-f", "-", "--until", "0s"], &more).code, 2, "it is on its way");
+    let said = cluster.run(&["plan", "-f", "-", "-o", "name"], &more);
+    assert!(said.code == 1 && said.out.is_empty(), "{said:?}");
+    assert!(
+        said.err.contains("suitable for the output format \"name\", allowed formats are: go-template,"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_backup_takes_the_place_of_a_state_that_was_lost() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&deployment("web", 2, 1000));
+    let pods = cluster.ready_pods("app=web", 2);
+    let before = pids(&cluster, &pods);
+    let said = cluster.ok(&format!("backup {}", cluster.home().join("copy.db").display()));
+    assert!(said.contains("saved to"), "{said}");
+    cluster.ok("create configmap later");
+    plane.end("KILL");
+    // Others have led since.
+    for _ in 0..2 {
+        let other = cluster.watch();
+        cluster.ready_pods("app=web", 2);
+        other.end("KILL");
+    }
+    let state = cluster.home().join("state.db");
+    for end in ["", "-wal", "-shm"] {
+        drop(std::fs::remove_file(format!("{}{end}", state.display())));
+    }
+    std::fs::copy(cluster.home().join("copy.db"), &state).unwrap();
+    let _plane = cluster.watch();
+    cluster.ok("scale deploy/web --replicas=3");
+    assert!(pods.iter().all(|pod| cluster.ready_pods("app=web", 3).contains(pod)));
+    assert_eq!(pids(&cluster, &pods), before, "no process was disturbed");
+    assert_eq!(cluster.run(&["get", "configmap", "later"], "").code, 1, "it was made after the copy");
 }

@@ -33,6 +33,14 @@ fn a_command_runs_where_its_container_does_and_its_exit_code_is_passed_on() {
     let said = cluster.run(&["exec", "-it", "box", "--", "cat"], "typed");
     assert_eq!(said.out, "typed");
     assert_eq!(said.err, "Unable to use a TTY - input is not a terminal or the right kind of file\n");
+    // No name of a container is as good as none, and a file may name the pod.
+    assert_eq!(cluster.run(&["exec", "box", "-c", "", "--", "cat", "here"], "").out, "secret\n");
+    let manifest = pod("box", "Never", 1, "");
+    assert_eq!(cluster.run(&["exec", "-f", "-", "--", "cat", "here"], &manifest).out, "secret\n");
+    let both = "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well";
+    assert_eq!(cluster.run(&["exec", "box", "-f", "-", "--", "true"], &manifest).err, format!("error: {both}\n"));
+    let said = cluster.run(&["exec", "-f", "-"], &manifest);
+    assert_eq!((said.code, &*said.err), (1, "error: you must specify at least one command for the container\n"));
     let refusals = [
         (
             "exec box -- nosuchprogram",

@@ -24,7 +24,7 @@ fn ten_thousand_orphans_are_reaped() {
 }
 
 /// Parent and others of `/proc/PID/stat`, from the state on.
-fn stat(pid: u32) -> Vec<u32> {
+pub fn stat(pid: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let rest = text.rsplit(") ").next().unwrap_or_default();
     rest.split(' ').map(|word| word.parse().unwrap_or_default()).collect()

@@ -134,6 +134,30 @@ fn a_program_is_built_once_and_its_output_is_in_the_logs() {
 }
 
 #[test]
+fn a_program_is_built_where_it_starts() {
+    let cluster = Cluster::new();
+    let folder = folder(&cluster);
+    fs::create_dir_all(folder.join("part")).expect("a folder");
+    let build = "echo '#!/bin/sh' > made.sh; echo 'echo runs in $PWD; exec sleep 600' >> made.sh; chmod +x made.sh";
+    let image = format!(
+        "{{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {{name: made}}, spec: {{patterns: [kloop-test/made], \
+         workingDir: part, entrypoint: [sh, -c, exec ./made.sh], build: {{command: [sh, -c, {build:?}]}}, watch: [part/*.c]}}}}"
+    );
+    apply_file(&cluster, "made.yaml", &image);
+    let told = cluster.ok("image resolve kloop-test/made");
+    let part = fs::canonicalize(folder.join("part")).expect("there");
+    let last = |name: &str| {
+        let line = told.lines().rfind(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+        line.split_once(':').map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+    };
+    assert!(last("Command").starts_with("sh -c "), "{told}");
+    assert_eq!((last("Working Dir"), last("Watch")), (part.display().to_string(), "part/*.c".to_owned()), "{told}");
+    let _plane = cluster.watch();
+    cluster.apply(&plain("made", "kloop-test/made"));
+    cluster.until("it was built and runs", || cluster.log("made", "main") == format!("runs in {}\n", part.display()));
+}
+
+#[test]
 fn a_change_of_the_sources_restarts_those_who_use_them_once() {
     let cluster = Cluster::new();
     let plane = cluster.watch();

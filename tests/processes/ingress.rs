@@ -240,6 +240,14 @@ fn certificates_are_shown_by_name() {
             "metadata": {"name": format!("cert-{number}")}, "stringData": data});
         cluster.apply(&secret.to_string());
     }
+    let file = |name: &str, text: String| {
+        let path = cluster.home().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (cert, key) = (file("a.pem", made[0].cert.pem()), file("b.pem", made[1].signing_key.serialize_pem()));
+    let said = cluster.kloop(&format!("create secret tls both --cert={cert} --key={key}"));
+    assert_eq!(said.err.trim(), "error: tls: private key does not match public key");
     cluster.apply(&ingress(
         "web",
         "{tls: [{hosts: [one.example], secretName: cert-0}, {hosts: ['*.two.example'], secretName: cert-1}], \
@@ -248,7 +256,9 @@ fn certificates_are_shown_by_name() {
     let place = places(&cluster, "web", 2).remove(1);
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
     for (name, trusted) in [("one.example", 0), ("eu.two.example", 1)] {
-        let said = cluster.wait_for("it answers over TLS", || secure(&place, name, made[trusted].cert.der()));
+        // The pod is ready; that the proxy knows it takes a moment.
+        let answer = || secure(&place, name, made[trusted].cert.der()).filter(|(code, _)| *code != 503);
+        let said = cluster.wait_for("it answers over TLS", answer);
         assert_eq!(said, (200, format!("web\n127.0.0.1\n/ {name} {name} 127.0.0.1 https -\n")));
         assert_eq!(secure(&place, name, made[1 - trusted].cert.der()), None, "the other certificate is another's");
         let said = second(&place, name, made[trusted].cert.der());

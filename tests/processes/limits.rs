@@ -203,6 +203,10 @@ fn top_tells_what_runs() {
     assert_eq!((said.code, &*said.err), (1, missing));
     let node = cluster.ok("top node --no-headers");
     assert!(node.contains('%') && !node.contains("<unknown>"), "{node}");
+    // Of a node that was added beside this machine it is what its own pods use.
+    cluster.ok("node add small --cpu 10m --memory 1Mi");
+    let node = cluster.ok("top node small --no-headers");
+    assert_eq!(node.split_whitespace().collect::<Vec<_>>(), ["small", "0m", "0%", "0Mi", "0%"]);
     let one = "error: only one of NAME or selector can be provided\n";
     assert_eq!(cluster.kloop("top pod busy -l a=b").err, one);
     assert_eq!(cluster.kloop("top pod --sort-by age").err, "error: --sort-by accepts only cpu or memory\n");

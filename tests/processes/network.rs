@@ -1,18 +1,13 @@
 //! The pod network: every pod its own address, the same ports side by side, Services that lead to whoever is ready.
 
-use super::{server, servers, service};
-use crate::cluster::{Cluster, signal};
-use std::cell::RefCell;
+use super::{fetch, server, servers, service, web};
+use crate::cluster::Cluster;
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Read;
+use std::net::TcpListener;
 
 fn indented(script: &str, by: usize) -> String {
     script.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect()
-}
-
-fn web(replicas: usize) -> String {
-    servers("web", replicas, "") + &service("web", "ports: [{port: 80, targetPort: 8080}]")
 }
 
 fn script(name: &str, script: &str) -> String {
@@ -212,6 +207,53 @@ for family, to in [(socket.AF_INET, place), (socket.AF_INET6, ("::ffff:" + place
 }
 
 #[test]
+fn low_ports_answer_whoever_names_them_with_each_datagram() {
+    low_ports_answer(&Cluster::new());
+}
+
+#[test]
+fn low_ports_answer_an_ordinary_user_as_well() {
+    // Who is one already has tried it by the test before.
+    if rustix::process::geteuid().is_root() {
+        low_ports_answer(&Cluster::of_user(65_534));
+    }
+}
+
+fn low_ports_answer(cluster: &Cluster) {
+    let _plane = cluster.watch();
+    cluster
+        .apply(&(super::server("echo", "") + &service("echo", "ports: [{port: 53, targetPort: 5300, protocol: UDP}]")));
+    cluster.ready_pods("app=echo", 1);
+    cluster.apply(&script(
+        "asker",
+        r#"
+import os, socket
+labels = "echo.default.svc.cluster.local.".split(".")
+question = b"\0\7\1\0\0\1\0\0\0\0\0\0" + b"".join(bytes([len(label)]) + label.encode() for label in labels) + b"\0\1\0\1"
+resolver = next(line.split()[1] for line in open("/etc/resolv.conf") if line.startswith("nameserver"))
+service = os.environ["ECHO_SERVICE_HOST"]
+def ask(client, said, to):
+    while True:
+        try:
+            client.sendto(said, (to, 53))
+            return client.recv(512)
+        except ConnectionRefusedError:
+            pass
+for bound in [None, ("", 0), ("", 7777)]:
+    client = socket.socket(type=socket.SOCK_DGRAM)
+    client.settimeout(60)
+    if bound:
+        client.bind(bound)
+    found = {socket.inet_ntoa(ask(client, question, resolver)[-4:]) == service for _ in range(10)}
+    print(found, *{ask(client, b"hi", service).decode() for _ in range(10)})
+"#,
+    ));
+    cluster.until_reads("pod/asker", "{.status.phase}", "Succeeded");
+    let ip = cluster.read("pod/asker", "{.status.podIP}");
+    assert_eq!(cluster.log("asker", "main"), format!("{{True}} HI {ip}\n").repeat(3));
+}
+
+#[test]
 fn names_lead_to_services_and_their_members() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
@@ -273,292 +315,6 @@ print(urllib.request.urlopen("http://web/").read().decode().split()[0])
         cluster.pods("app=web")[0]
     );
     assert_eq!(cluster.log("asker", "main"), expected);
-}
-
-/// What an HTTP server answers at a place; none when nobody does.
-fn fetch(place: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(place).ok()?;
-    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
-    let mut said = String::new();
-    stream.read_to_string(&mut said).ok()?;
-    said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).filter(|body| !body.is_empty())
-}
-
-#[test]
-fn the_rest_of_the_machine_comes_in_at_services_and_forwarded_ports() {
-    let cluster = Cluster::new();
-    let _plane = cluster.watch();
-    cluster.apply(&web(2).replace("ports: [{port: 80,", "type: LoadBalancer, ports: [{port: 8000,"));
-    let servers: BTreeSet<String> = cluster.ready_pods("app=web", 2).into_iter().collect();
-    let address = cluster.read("service/web", "{.spec.clusterIP}:{.spec.ports[0].port}");
-    let node_port = cluster.read("service/web", "127.0.0.1:{.spec.ports[0].nodePort}");
-    let ip = "{.status.loadBalancer.ingress[0].ip}";
-    cluster.until("it has an address outside", || !cluster.read("service/web", ip).is_empty());
-    let balancer = format!("{}:8000", cluster.read("service/web", ip));
-    for place in [address, node_port, balancer] {
-        let seen = RefCell::new(BTreeSet::new());
-        cluster.until("both have answered", || {
-            seen.borrow_mut().extend(fetch(&place).and_then(|said| Some(said.split_once('\n')?.0.to_owned())));
-            *seen.borrow() == servers
-        });
-    }
-    let nobody = format!("{}:443", cluster.read("service/kubernetes", "{.spec.clusterIP}"));
-    assert!(TcpStream::connect(nobody).is_err(), "nobody is behind it");
-    let forward = cluster.background(&["port-forward", "deployment/web", ":8080"]);
-    forward.until_says("Forwarding from 127.0.0.1:");
-    let said = forward.said();
-    let place = said.split_whitespace().nth(2).unwrap().to_owned();
-    let first = fetch(&place).unwrap().split_once('\n').unwrap().0.to_owned();
-    assert!(servers.contains(&first));
-    cluster.ok(&format!("delete pod {first}"));
-    cluster.until("another pod answers", || fetch(&place).is_some_and(|said| !said.starts_with(&first)));
-    assert_eq!(forward.end("TERM"), 256, "ended by the signal itself");
-    let pod = cluster.ready_pods("app=web", 2).remove(0);
-    let forward = cluster.background(&["port-forward", &format!("pod/{pod}"), ":8080"]);
-    forward.until_says("Forwarding from 127.0.0.1:");
-    cluster.ok(&format!("delete pod {pod}"));
-    assert_eq!(forward.ended(), 1, "{}", forward.said());
-    assert!(forward.said().contains("error: lost connection to pod"), "{}", forward.said());
-}
-
-/// A server that answers once and ends.
-const ONCE: &str = r#"
-import http.server, os, sys
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nanswer")
-    def finish(self):
-        super().finish()
-        self.connection.close()
-        os._exit(3)
-http.server.HTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
-"#;
-
-#[test]
-fn a_forwarded_port_outlives_a_crash_loop() {
-    let cluster = Cluster::new();
-    let _plane = cluster.watch_with(&["--restart-backoff", "3s"]);
-    let program = serde_json::Value::from(ONCE);
-    cluster.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: brief}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: python3, \
-         command: [python3, -c, {program}, '8080']}}]}}}}"
-    ));
-    cluster.until_reads("pod/brief", "{.status.phase}", "Running");
-    let forward = cluster.background(&["port-forward", "pod/brief", ":8080"]);
-    forward.until_says("Forwarding from 127.0.0.1:");
-    let place = forward.said().split_whitespace().nth(2).unwrap().to_owned();
-    let port = place.rsplit_once(':').unwrap().1.to_owned();
-    let waiting = "{.status.containerStatuses[0].state.waiting.reason}";
-    cluster.until("it ends until it has to wait", || {
-        fetch(&place);
-        cluster.read("pod/brief", waiting) == "CrashLoopBackOff"
-    });
-    assert_eq!(fetch(&place), None);
-    forward.until_says(&format!("an error occurred forwarding {port} -> 8080: "));
-    forward.until_says("connect: connection refused");
-    cluster.until("it answers again", || fetch(&place).as_deref() == Some("answer"));
-    forward.end("TERM");
-}
-
-#[test]
-fn a_port_that_cannot_be_forwarded_is_told_as_kubectl_does() {
-    let cluster = Cluster::new();
-    let _plane = cluster.watch();
-    cluster.apply(&web(1));
-    cluster.ready_pods("app=web", 1);
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port();
-    let said = cluster.kloop(&format!("port-forward --address 127.0.0.1 service/web {port}:80"));
-    let expected = format!(
-        "Unable to listen on port {port}: Listeners failed to create with the following errors: [unable to create listener: Error \
-         listen tcp4 127.0.0.1:{port}: bind: address already in use]\nerror: unable to listen on any of the requested ports: \
-         [{{{port} 8080}}]\n"
-    );
-    assert_eq!((said.code, said.err), (1, expected));
-    // One that can be had is enough.
-    let forward =
-        cluster.background(&["port-forward", "service/web", "--address", "127.0.0.1", &format!("{port}:80"), ":80"]);
-    forward.until_says("Forwarding from 127.0.0.1:");
-    let said = forward.said();
-    let line = said.lines().find(|line| line.starts_with("Forwarding")).unwrap();
-    assert!(line.ends_with(" -> 8080"), "{said}");
-    assert!(fetch(line.split_whitespace().nth(2).unwrap()).is_some(), "{said}");
-}
-
-#[test]
-fn the_service_of_the_api_server_comes_back() {
-    let cluster = Cluster::new();
-    // Before there is a cluster, whoever looks for one sees what a new one would have.
-    cluster.ok("create configmap first");
-    let _plane = cluster.watch();
-    let (uid, ip) = ("{.metadata.uid}", "{.spec.clusterIP}");
-    let before = [uid, ip].map(|path| cluster.read("service/kubernetes", path));
-    cluster.ok("delete service kubernetes");
-    cluster.until("there is another", || {
-        let now = cluster.run(&["get", "service/kubernetes", "-o", &format!("jsonpath={uid}")], "");
-        now.code == 0 && now.out != before[0]
-    });
-    assert_eq!(cluster.read("service/kubernetes", ip), before[1]);
-}
-
-#[test]
-fn a_pod_on_the_machines_network_meets_a_node_port() {
-    let cluster = Cluster::new();
-    let _plane = cluster.watch();
-    cluster.apply(&web(1).replace("ports: [{port: 80,", "type: NodePort, ports: [{port: 8000,"));
-    let port = cluster.read("service/web", "{.spec.ports[0].nodePort}");
-    cluster.until("it answers", || fetch(&format!("127.0.0.1:{port}")).is_some());
-    let script = serde_json::Value::from(format!("import socket; socket.create_server((\"\", {port}))"));
-    cluster.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: late}}, spec: {{hostNetwork: true, containers: [{{name: main, image: python3, \
-         command: [python3, -c, {script}], ports: [{{containerPort: {port}}}]}}]}}}}"
-    ));
-    let told = format!("port {port}: it is the node port of service/web");
-    let next = format!("let it listen at another port than {port}, or give service/web another node port");
-    cluster.until("it is explained", || {
-        let why = cluster.run(&["why", "pod/late"], "").out;
-        why.contains(&told) && why.contains(&next)
-    });
-}
-
-#[test]
-fn a_pod_on_the_machines_network_has_its_services_port_to_itself() {
-    let cluster = Cluster::new();
-    let _plane = cluster.watch_with(&["--restart-backoff", "1s"]);
-    let port = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
-    let program = serde_json::Value::from(ONCE);
-    cluster.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: near, labels: {{app: near}}}}, spec: {{hostNetwork: true, terminationGracePeriodSeconds: 1, \
-         containers: [{{name: main, image: python3, command: [python3, -c, {program}, '{port}']}}]}}}}\n---\n{}",
-        service("near", &format!("ports: [{{port: {port}}}]"))
-    ));
-    let place = cluster.read("service/near", &format!("{{.spec.clusterIP}}:{port}"));
-    for restarts in 0..3 {
-        cluster.until("it answers", || fetch(&place).as_deref() == Some("answer"));
-        cluster.until("it is there again", || {
-            let count = cluster.read("pod/near", "{.status.containerStatuses[0].restartCount}");
-            count.parse::<u32>().is_ok_and(|count| count > restarts)
-        });
-    }
-    assert!(!cluster.log("near", "main").contains("in use"), "{}", cluster.log("near", "main"));
-    let told = cluster.ok("get events");
-    assert!(!told.contains("PortUnavailable"), "{told}");
-}
-
-#[test]
-fn a_port_that_the_machine_has_is_explained() {
-    let cluster = Cluster::new();
-    let _plane = cluster.watch();
-    let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
-    let port = everywhere.local_addr().unwrap().port();
-    let script = serde_json::Value::from(format!("import socket; socket.create_server((\"\", {port}))"));
-    cluster.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: late}}, spec: {{containers: [{{name: main, image: python3, command: [python3, -c, {script}], \
-         ports: [{{containerPort: {port}}}]}}]}}}}"
-    ));
-    let told = format!("(pid {}) listens there on every address of this machine", std::process::id());
-    cluster.until("it is explained", || {
-        let why = cluster.run(&["why", "pod/late"], "").out;
-        why.contains(&format!("port {port}: ")) && why.contains(&told)
-    });
-    // Of a pod's containers it is told which has it; who is alone has no others.
-    let twice = serde_json::Value::from("import socket; [socket.create_server(('', 9191)) for _ in range(2)]");
-    // What it says names no port.
-    let silent = serde_json::Value::from("import socket, time; time.sleep(1); socket.socket().bind(('', 9191))");
-    let once =
-        serde_json::Value::from("import socket, time; server = socket.create_server(('', 9191)); time.sleep(1000)");
-    let container = |name: &str, script: &serde_json::Value| {
-        format!("{{name: {name}, image: python3, command: [python3, -c, {script}]}}")
-    };
-    for (name, containers) in [
-        ("alone", container("main", &twice)),
-        ("both", [container("first", &once), container("main", &silent)].join(", ")),
-    ] {
-        cluster.apply(&format!(
-            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{containers}]}}}}"
-        ));
-    }
-    for (name, told) in [
-        ("alone", "the program itself may listen there twice"),
-        ("both", " of container first of pod default/both listens there at 127."),
-    ] {
-        cluster.until("it is explained", || cluster.run(&["why", &format!("pod/{name}")], "").out.contains(told));
-    }
-    // One that does not say what it will bind learns it from an event.
-    cluster.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: silent}}, spec: {{containers: [{{name: main, image: python3, command: [python3, -c, {script}]}}]}}}}"
-    ));
-    let told = format!("A program could not bind port {port}/TCP: ");
-    cluster.until("an event tells", || {
-        let said = cluster.ok("describe pod silent");
-        said.contains(&told) && said.contains(&format!("(pid {}) listens there", std::process::id()))
-    });
-}
-
-#[test]
-fn where_no_filter_can_be_had_pods_are_on_the_machines_network() {
-    // A process can have one filter of this kind: those of a pod have the pod's, so that a cluster within a pod gets none.
-    let cluster = Cluster::new();
-    let _plane = cluster.watch();
-    let state = cluster.home().join("inner.db").display().to_string();
-    let command = serde_json::json!([env!("CARGO_BIN_EXE_kloop"), "--state", state, "reconcile", "--watch"]);
-    cluster.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: outer, annotations: {{kloop.dev/filesystem: host}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: \
-         kloop, command: {command}}}]}}}}"
-    ));
-    let inner = |words: &[&str], input: &str| cluster.run(&[&["--state", &state], words].concat(), input);
-    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: inner}, spec: {containers: [{name: main, image: busybox, command: [sleep, '1000']}]}}";
-    cluster.until("it is applied", || inner(&["apply", "-f", "-"], pod).code == 0);
-    let reads = |object: &str, path: &str| inner(&["get", object, "-o", &format!("jsonpath={path}")], "").out;
-    cluster.until("it runs", || reads("pod/inner", "{.status.phase}") == "Running");
-    assert_eq!(reads("pod/inner", "{.status.podIP}"), "127.0.0.1");
-    let condition = "{.items[0].status.conditions[?(@.type==\"PodNetwork\")].reason}";
-    assert_eq!(reads("nodes", condition), "NoFilter");
-    let said = cluster.log("outer", "main");
-    assert_eq!(said.matches("pods are on the machine's network").count(), 1, "{said}");
-    cluster.ok("delete pod outer");
-    cluster.nothing_is_left();
-}
-
-/// Runs what follows it as a sandbox without ptrace's rights would: another process's descriptors are closed to it.
-const SANDBOX: &str = r#"
-import ctypes, os, struct, sys
-libc = ctypes.CDLL(None)
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-rule = lambda code, yes, no, value: struct.pack("HBBI", code, yes, no, value)
-program = rule(0x20, 0, 0, 0) + rule(0x15, 0, 1, 438) + rule(6, 0, 0, 0x50001) + rule(6, 0, 0, 0x7fff0000)
-code = ctypes.create_string_buffer(program, len(program))
-assert libc.prctl(22, 2, struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code)), 0, 0) == 0
-os.execv(sys.argv[1], sys.argv[1:])
-"#;
-
-#[test]
-fn in_a_sandbox_pods_have_the_ports_that_they_ask_for_on_the_machines_network() {
-    let cluster = Cluster::new();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-    let mut plane = cluster.program("python3");
-    plane.args(["-c", SANDBOX, env!("CARGO_BIN_EXE_kloop"), "reconcile", "--watch"]);
-    let script = serde_json::json!(format!(
-        "import http.server; http.server.ThreadingHTTPServer((\"\", {port}), http.server.SimpleHTTPRequestHandler).serve_forever()"
-    ));
-    cluster.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: web, labels: {{app: web}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, \
-         image: python3, command: [python3, -c, {script}], readinessProbe: {{tcpSocket: {{port: {port}}}, periodSeconds: 1}}}}]}}}}\n---\n\
-         {{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {{selector: {{app: web}}, ports: [{{port: {port}}}]}}}}"
-    ));
-    let plane = cluster.background_program(plane);
-    cluster.ready_pods("app=web", 1);
-    assert_eq!(plane.said().matches("pods are on the machine's network").count(), 1, "{}", plane.said());
-    let address = cluster.read("service/web", "{.spec.clusterIP}");
-    let answers = || fetch(&format!("{address}:{port}")).is_some();
-    cluster.until("the Service answers", answers);
-    // Nobody has taken its port meanwhile.
-    signal(cluster.pid("web"), "KILL");
-    cluster.until_reads("pod/web", "{.status.containerStatuses[0].restartCount}", "1");
-    cluster.ready_pods("app=web", 1);
-    assert!(answers());
-    cluster.ok("delete pod web");
-    cluster.nothing_is_left();
 }
 
 #[test]

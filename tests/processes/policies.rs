@@ -132,7 +132,16 @@ fn enforce(cluster: &Cluster) {
     let own = cluster.read("pod/friend", "{.status.podIP}");
     let around = ["127.0.0.1", "0.0.0.0", &own].map(|place| format!("tcp {place} {port}"));
     until("friend", &around, &format!("{no} {no} {no}"));
-    until("server", &["tcp 127.0.0.1 8080".to_owned()], "hello");
+    let machine = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    let port = machine.local_addr().unwrap().port();
+    let around = ["127.0.0.1", "0.0.0.0", &own].map(|place| format!("udp {place} {port}"));
+    until("friend", &around, &format!("{no} {no} {no}"));
+    until("server", &["tcp", "udp"].map(|protocol| format!("{protocol} 127.0.0.1 8080")), "hello hello");
+    // Whoever asks there from every address is answered.
+    let bound = "import socket; client = socket.socket(type=socket.SOCK_DGRAM); client.bind(('', 0)); client.settimeout(60); client.sendto(b'hello', \
+                 ('127.0.0.1', 8080)); print(client.recv(9).decode())";
+    let said = cluster.run(&["exec", "server", "--", "python3", "-c", bound], "");
+    assert_eq!(said.out, "hello\n", "{}", said.err);
     until("friend", &places[3..], "hello");
     cluster.ok("delete networkpolicy --all");
     until("friend", &places, "hello hello hello hello");

@@ -7,7 +7,7 @@ use std::fs;
 const STAYS: &str = "exec sleep 1000";
 
 /// One cluster of whoever runs the tests, and one of an ordinary user.
-fn clusters() -> Vec<Cluster> {
+pub fn clusters() -> Vec<Cluster> {
     let is_root = rustix::process::geteuid().is_root();
     if is_root { vec![Cluster::new(), Cluster::of_user(65534)] } else { vec![Cluster::new()] }
 }

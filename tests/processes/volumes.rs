@@ -224,6 +224,43 @@ fn a_volume_that_cannot_be_set_up_says_so_until_it_can() {
 }
 
 #[test]
+fn a_part_of_a_volume_is_as_open_as_the_volume() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let own = cluster.home().join("own");
+        fs::create_dir(&own).unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o711)).unwrap();
+        cluster.owns(&own);
+        let volumes = format!("[{{name: all, emptyDir: {{}}}}, {{name: own, hostPath: {{path: {}}}}}]", own.display());
+        let mounts =
+            "volumeMounts: [{name: all, mountPath: /all, subPath: a/b}, {name: own, mountPath: /own, subPath: c}]";
+        let spec = format!("{ONCE}, volumes: {volumes}");
+        cluster.apply(&pod_with("parts", &spec, mounts, "stat -c %a /all /own; touch /all/mine"));
+        cluster.until_reads("pod/parts", "{.status.phase}", "Succeeded");
+        assert_eq!(cluster.log("parts", "main"), "777\n711\n");
+    }
+}
+
+#[test]
+fn who_asks_for_it_shares_memory_with_the_machine() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let name = format!("kloop-test-{}", std::process::id());
+        let file = Path::new("/dev/shm").join(&name);
+        if fs::write(&file, "of the machine\n").is_err() {
+            return eprintln!("SKIPPED: /dev/shm is not to be written to here");
+        }
+        let script = format!("cat /dev/shm/{name}");
+        cluster.apply(&pod_with("shares", &format!("{ONCE}, hostIPC: true"), "", &script));
+        cluster.apply(&pod_with("alone", ONCE, "", &script.replace("cat", "test ! -e")));
+        cluster.until_reads("pod/shares", "{.status.phase}", "Succeeded");
+        cluster.until_reads("pod/alone", "{.status.phase}", "Succeeded");
+        fs::remove_file(file).unwrap();
+        assert_eq!(cluster.log("shares", "main"), "of the machine\n");
+    }
+}
+
+#[test]
 fn no_sub_path_leads_out_of_its_volume() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();

@@ -137,3 +137,49 @@ time.sleep(1000)""#;
     cluster.until_reads(slices, endpoints, "false");
     assert_eq!(cluster.read("pod/door", "{.status.containerStatuses[0].restartCount}"), "0");
 }
+
+#[test]
+fn the_cluster_follows_its_manifests() {
+    let cluster = Cluster::new();
+    let folder = cluster.home().join("deploy");
+    std::fs::create_dir_all(folder.join("below")).unwrap();
+    let config = |name: &str, value: &str| {
+        let text = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{k: {value}}}}}");
+        std::fs::write(folder.join(format!("{name}.yaml")), text).unwrap();
+    };
+    config("a", "one");
+    config("b", "one");
+    let at = folder.display().to_string();
+    let words = ["apply", "-R", "-f", &at, "--prune", "--all", "--watch", "--interval", "500ms"];
+    let follower = cluster.background(&words);
+    follower.until_says("configmap/b created");
+    config("a", "two");
+    cluster.until_reads("configmap/a", "{.data.k}", "two");
+    // What was changed by hand goes back.
+    cluster.ok("patch configmap b -p {\"data\":{\"k\":\"mine\"}}");
+    cluster.until_reads("configmap/b", "{.data.k}", "one");
+    // What is broken is told, and nothing is pruned as long as it is.
+    std::fs::write(folder.join("below/c.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: 7}")
+        .unwrap();
+    std::fs::remove_file(folder.join("b.yaml")).unwrap();
+    follower.until_says("below/c.yaml");
+    assert_eq!(cluster.read("configmap/b", "{.data.k}"), "one");
+    std::fs::write(folder.join("below/c.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}").unwrap();
+    follower.until_says("configmap/b pruned");
+    follower.until_says("configmap/c created");
+    assert!(!follower.said().contains("unchanged"), "{}", follower.said());
+    // What is taken out goes, of whatever kind and namespace it is.
+    let team = "{apiVersion: v1, kind: Namespace, metadata: {name: team}}";
+    let account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: team}}";
+    std::fs::write(folder.join("team.yaml"), format!("{team}\n---\n{account}")).unwrap();
+    follower.until_says("serviceaccount/robot created");
+    std::fs::write(folder.join("team.yaml"), team).unwrap();
+    follower.until_says("serviceaccount/robot pruned");
+    // It does not go on with a state that is not there any more.
+    std::fs::rename(cluster.home().join("state.db"), cluster.home().join("away.db")).unwrap();
+    assert_eq!(follower.ended(), 66, "{}", follower.said());
+    let said = cluster.run(&["apply", "-f", &at, "--watch", "--prune"], "");
+    assert!(said.err.contains("without explicitly passing --all"), "{}", said.err);
+    let said = cluster.run(&["apply", "-f", "-", "--watch"], "");
+    assert!(said.err.contains("standard input and addresses cannot be watched"), "{}", said.err);
+}

@@ -186,6 +186,10 @@ fn a_backup_is_a_whole_store_and_never_overwrites() {
     put(&mut store, "a", "two");
     let again = store.backup(&copy).unwrap_err();
     assert!(again.to_string().contains("exists"), "{again}");
+    // It keeps a WAL already, and is one file (sqlite.org/fileformat2.html: the read and write versions).
+    assert_eq!(std::fs::read(&copy).unwrap()[18..20], [2, 2]);
+    let beside = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(beside.filter(|name| name.starts_with("copy")).collect::<Vec<_>>(), ["copy.db"]);
     let mut restored = Store::open(&copy, Access::Existing).unwrap();
     assert_eq!(restored.read().unwrap().log_after(0, 10).unwrap().len(), 1);
     assert!(restored.check().unwrap().is_empty());

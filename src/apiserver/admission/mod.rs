@@ -3,7 +3,7 @@
 //! Two tables, as in Kubernetes: plugins that may change the object run before validation, plugins that only refuse after it.
 //! A new plugin is one file and one line.
 
-mod ingress_class;
+mod default_class;
 mod lifecycle;
 mod limit_range;
 mod pod_priority;
@@ -13,7 +13,6 @@ mod quota;
 mod runtime_class;
 mod service_account;
 mod service_addresses;
-mod storage_class;
 mod storage_protection;
 
 use super::Result;
@@ -53,8 +52,7 @@ const MUTATING: &[Plugin] = &[
     pod_priority::admit,
     pod_tolerations::admit,
     pod_topology::admit,
-    storage_class::admit,
-    ingress_class::admit,
+    default_class::admit,
     storage_protection::admit,
     runtime_class::admit,
 ];

@@ -1,9 +1,9 @@
-//! Leases of nodes, computed when they are read: the heartbeats of all nodes that this cluster runs are one entry outside the log, so
-//! that thousands of nodes cost one write in ten seconds.
+//! Leases of nodes, and when their statuses were last reported, computed when they are read: the heartbeats of all nodes that this cluster
+//! runs are one entry outside the log, so that thousands of nodes cost one write in ten seconds.
 
-use crate::object::{Object, Resource, Time};
+use crate::object::{Object, Resource, Time, time};
 use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The resource of leases.
 pub const LEASES: Resource = Resource("leases.coordination.k8s.io");
@@ -11,16 +11,49 @@ pub const LEASES: Resource = Resource("leases.coordination.k8s.io");
 /// The namespace of nodes' leases.
 pub const NAMESPACE: &str = "kube-node-lease";
 
-/// The lease of a node; none for one that no control plane of ours runs.
-pub fn of(node: &Object, heard: Time) -> Option<Object> {
+/// What a node's kubelet says of it although nothing has changed, it says so often (kubelet: `nodeStatusReportFrequency`).
+const REPORT_SECONDS: i64 = 300;
+
+/// The conditions that kubelets report.
+const REPORTED: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
+
+/// When a node was last heard of; none for one that no control plane of ours runs.
+fn last_heard(node: &Object, heard: Time) -> Option<Time> {
     let simulated = node.annotation(RUNTIME) == Some(SIMULATED);
     let runtime = node.text(&["status", "nodeInfo", "containerRuntimeVersion"]).unwrap_or_default();
     if !simulated && !runtime.starts_with("kloop://") {
         return None;
     }
     // Of a node that is stopped nobody has heard since.
-    let stopped = node.annotation(STOPPED).and_then(|since| since.parse::<Time>().ok());
-    let heard = stopped.map_or(heard, |stopped| heard.min(stopped));
+    Some(stopped(node).map_or(heard, |stopped| heard.min(stopped)))
+}
+
+fn stopped(node: &Object) -> Option<Time> {
+    node.annotation(STOPPED)?.parse().ok()
+}
+
+/// Brings the conditions of a node to the last time that its kubelet said them once more.
+pub fn refresh(node: &mut Object, heard: Time) {
+    let Some(heard) = last_heard(node, heard) else { return };
+    let is_stopped = stopped(node).is_some();
+    let conditions = node.0.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten();
+    for condition in conditions {
+        // That it is not known is what another said of it, and from when is known only of a node that was stopped.
+        let is_known = condition["status"] != "Unknown" || is_stopped;
+        let is_reported = REPORTED.iter().any(|kind| condition["type"] == *kind) && is_known;
+        let known = condition["lastHeartbeatTime"].as_str().and_then(|text| text.parse::<Time>().ok());
+        let Some(known) = known.filter(|_| is_reported) else { continue };
+        let again = heard.duration_since(known).as_secs() / REPORT_SECONDS;
+        if again > 0 {
+            let last = known + jiff::SignedDuration::from_secs(again * REPORT_SECONDS);
+            condition["lastHeartbeatTime"] = time::rfc3339(last).into();
+        }
+    }
+}
+
+/// The lease of a node; none for one that no control plane of ours runs.
+pub fn of(node: &Object, heard: Time) -> Option<Object> {
+    let heard = last_heard(node, heard)?;
     let metadata = &node.0["metadata"];
     Some(Object(json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -55,5 +88,32 @@ mod tests {
         let mut stopped = node(SIMULATED, "");
         stopped.set(&["metadata", "annotations", STOPPED], "2023-11-14T22:00:00Z");
         assert_eq!(of(&stopped, heard).unwrap().0["spec"]["renewTime"], "2023-11-14T22:00:00.000000Z");
+    }
+
+    #[test]
+    fn what_a_kubelet_says_it_says_again_each_five_minutes() {
+        let heard: Time = "2026-01-01T01:07:30Z".parse().unwrap();
+        let told = |kind: &str, status: &str, runtime: &str, stopped: &str| {
+            let mut node = Object(json!({
+                "metadata": {"name": "n", "annotations": {RUNTIME: runtime}},
+                "status": {"conditions": [
+                    {"type": kind, "status": status, "lastHeartbeatTime": "2026-01-01T00:01:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+            }));
+            if !stopped.is_empty() {
+                node.set(&["metadata", "annotations", STOPPED], stopped);
+            }
+            refresh(&mut node, heard);
+            let condition = &node.0["status"]["conditions"][0];
+            assert_eq!(condition["lastTransitionTime"], "2026-01-01T00:00:00Z");
+            condition["lastHeartbeatTime"].as_str().unwrap().to_owned()
+        };
+        let before = "2026-01-01T00:01:00Z";
+        assert_eq!(told("Ready", "True", SIMULATED, ""), "2026-01-01T01:06:00Z");
+        assert_eq!(told("DiskPressure", "False", SIMULATED, ""), "2026-01-01T01:06:00Z");
+        assert_eq!(told("Ready", "True", SIMULATED, "2026-01-01T00:12:00Z"), "2026-01-01T00:11:00Z");
+        assert_eq!(told("Ready", "Unknown", SIMULATED, "2026-01-01T00:12:00Z"), "2026-01-01T00:11:00Z");
+        assert_eq!(told("Ready", "Unknown", SIMULATED, ""), before, "that is the node controller's word");
+        assert_eq!(told("NetworkUnavailable", "False", SIMULATED, ""), before, "that is another's word");
+        assert_eq!(told("Ready", "True", "", ""), before, "that is no node of ours");
     }
 }

@@ -105,7 +105,7 @@ fn set(args: &Set, context: &mut Context) -> Outcome {
     let (manifests, failures) = files::read(&args.files)?;
     Failure::all(failures)?;
     for manifest in manifests {
-        let (kind, key) = targets::locate(context, &manifest)?;
+        let (kind, key) = targets::named(context, &manifest)?;
         let mut object = manifest.object.clone();
         if kind.namespaced {
             object.set(&["metadata", "namespace"], &*key.namespace);

@@ -108,7 +108,8 @@ pub fn run(args: &Args, context: &mut Context, applied: &[Object], dry_run: DryR
     Ok(())
 }
 
-fn remove(args: &Args, context: &mut Context, kind: &'static Kind, object: &Object, dry_run: DryRun) -> Outcome {
+/// Deletes one object, and says so.
+pub fn remove(args: &Args, context: &mut Context, kind: &'static Kind, object: &Object, dry_run: DryRun) -> Outcome {
     if dry_run != DryRun::Client {
         let options = DeleteOptions { uid: Some(object.uid().to_owned()), ..DeleteOptions::default() };
         let key = key_of(kind, object);

@@ -6,6 +6,8 @@ use crate::cli::files::Manifest;
 use crate::cli::{Context, Failure};
 use crate::kinds::Kind;
 use crate::object::{Object, Status, yaml};
+use crate::show::go_syntax;
+use serde_json::Value;
 
 /// Tells what was tried. The patch is made once more for it: nobody needs it otherwise.
 pub fn patch(
@@ -28,9 +30,37 @@ pub fn patch(
     let (Ok(change), Failure::Api { status, doing, hints }) = (change, plain(status.clone())) else {
         return plain(status);
     };
+    let status = shortened(status, &change);
     let (change, place) = (yaml::to_json(&change), place(kind, live.name(), live.namespace()));
     let doing = format!("error when applying patch:\n{change}\nto:\n{place}\nfor: {:?}: {doing}", manifest.source);
     Failure::Api { status, doing, hints }
+}
+
+/// A patch of so many letters is told whole.
+const TOLD: usize = 120;
+
+/// For a field that nobody knows the API server blames the whole patch, and quotes it: with the annotation in which all of the manifest
+/// stands once more. That is left out, and the rest where it is long: the field is named behind it.
+fn shortened(status: Status, change: &Value) -> Status {
+    let quoted = |patch: &Value| format!("patch: Invalid value: {:?}: ", go_syntax::plain(patch));
+    let Some(why) = status.message.strip_prefix(&quoted(change)).filter(|_| !status.unknown.is_empty()) else {
+        return status;
+    };
+    let mut rest = change.clone();
+    let is_empty = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
+    if let Some(annotations) = rest.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove(LAST_APPLIED);
+    }
+    for (place, field) in [("/metadata", "annotations"), ("", "metadata")] {
+        if let Some(holder) = rest.pointer_mut(place).and_then(Value::as_object_mut)
+            && holder.get(field).is_some_and(is_empty)
+        {
+            holder.remove(field);
+        }
+    }
+    let told = quoted(&rest);
+    let message = if told.len() <= TOLD { format!("{told}{why}") } else { format!("patch: {why}") };
+    Status { message, ..status }
 }
 
 /// What an object is and where, as kubectl's errors tell it.
@@ -42,4 +72,28 @@ pub fn place(kind: &Kind, name: &str, namespace: &str) -> String {
         "Resource: \"{version}, Resource={resource}\", GroupVersionKind: \"{version}, Kind={kind}\"\n\
          Name: {name:?}, Namespace: {namespace:?}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Reason;
+    use serde_json::json;
+
+    #[test]
+    fn a_field_that_nobody_knows_is_told_without_the_whole_manifest() {
+        let why = "strict decoding error: unknown field \"spec.replcias\"";
+        let told = |change: Value, unknown: bool| {
+            let message = format!("patch: Invalid value: {:?}: {why}", go_syntax::plain(&change));
+            let status = Status::new(Reason::Invalid, message);
+            let unknown = unknown.then(|| ("spec.replcias".to_owned(), None)).into_iter().collect();
+            shortened(Status { unknown, ..status }, &change).message
+        };
+        let with = |spec: Value| json!({"metadata": {"annotations": {LAST_APPLIED: "all of it"}}, "spec": spec});
+        let short = told(with(json!({"replcias": 3})), true);
+        assert_eq!(short, format!("patch: Invalid value: \"map[spec:map[replcias:3]]\": {why}"));
+        let long = told(with(json!({"replcias": 3, "paused": "x".repeat(TOLD)})), true);
+        assert_eq!(long, format!("patch: {why}"));
+        assert!(told(with(json!({"replcias": 3})), false).contains("all of it"), "another refusal is told whole");
+    }
 }

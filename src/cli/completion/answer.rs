@@ -7,7 +7,6 @@
 use super::SCRIPTS;
 use super::state::State;
 use crate::cli::grammar;
-use crate::kinds;
 use crate::show::print;
 use clap::builder::StyledStr;
 use clap::{Arg, ArgMatches, Command};
@@ -113,7 +112,9 @@ fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueC
     match (argument, verb.split(' ').next().unwrap_or_default()) {
         ("namespace", _) => ask(|state, _| state.namespaces()),
         ("container", _) => ask(|state, _| state.containers()),
-        ("filenames" | "state" | "kustomize", _) => Some(ArgValueCompleter::new(PathCompleter::any())),
+        ("filenames" | "state" | "kustomize", _) | ("file", "backup") => {
+            Some(ArgValueCompleter::new(PathCompleter::any()))
+        }
         ("output", "explain") => texts(&["plaintext", "plaintext-openapiv2"]),
         ("output", "delete") => texts(&["name"]),
         ("output", verb) => listed(print::formats(verb == "get")),
@@ -121,7 +122,7 @@ fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueC
         ("validate", _) => texts(&["strict", "warn", "ignore"]),
         ("cascade", _) => texts(&["background", "orphan", "foreground"]),
         ("shells", _) => listed(SCRIPTS.iter().map(|(shell, _)| (*shell).to_owned()).collect()),
-        ("words", "explain") => listed(kinds::ALL.iter().map(|kind| kind.resource.plural().to_owned()).collect()),
+        ("words", "explain") => ask(|state, _| state.types()),
         ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => ask(State::pods),
         ("names", "cordon" | "uncordon" | "drain") => ask(|state, _| state.names("nodes")),
         ("image", "image") => ask(|state, _| state.images()),

@@ -31,6 +31,7 @@ impl State {
 
     /// TYPE, then names; or TYPE/NAME.
     pub fn targets(&self, word: &str) -> Vec<String> {
+        self.learn();
         if word.contains('/') || self.words.iter().any(|word| word.contains('/')) {
             return self.pairs(word);
         }
@@ -46,11 +47,23 @@ impl State {
 
     /// Names of pods, or TYPE/NAME; then the containers of the pod that was named.
     pub fn pods(&self, word: &str) -> Vec<String> {
+        self.learn();
         match (word.contains('/'), self.words.is_empty()) {
             (true, _) => self.pairs(word),
             (_, true) => self.names("pods"),
             (_, false) => self.containers(),
         }
+    }
+
+    /// All types.
+    pub fn types(&self) -> Vec<String> {
+        self.learn();
+        kinds::all().map(|kind| kind.resource.plural().to_owned()).collect()
+    }
+
+    /// Whoever opens a cluster learns of its custom kinds.
+    fn learn(&self) {
+        drop(self.open());
     }
 
     fn pairs(&self, word: &str) -> Vec<String> {
@@ -119,8 +132,8 @@ impl State {
 /// `pods`, `deployments`; after a comma the next one.
 fn types(word: &str) -> Vec<String> {
     let (first, _) = word.rsplit_once(',').map_or(("", word), |(first, last)| (&word[..=first.len()], last));
-    let mut names: Vec<&str> = kinds::ALL.iter().map(|kind| kind.resource.plural()).collect();
-    names.extend(kinds::ALL.iter().flat_map(|kind| kind.categories));
+    let mut names: Vec<&str> = kinds::all().map(|kind| kind.resource.plural()).collect();
+    names.extend(kinds::all().flat_map(|kind| kind.categories));
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(|name| format!("{first}{name}")).collect()

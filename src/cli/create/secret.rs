@@ -166,6 +166,9 @@ fn tls(args: Tls, context: &mut Context) -> Outcome {
             return Err(Failure::plain(format!("tls: failed to find any PEM data in {what} input")));
         }
     }
+    if crate::runtime::is_key_of_another(&cert, &key) {
+        return Err(Failure::plain("tls: private key does not match public key"));
+    }
     let data = vec![("tls.crt".to_owned(), cert), ("tls.key".to_owned(), key)];
     create(&args.generate, context, name, "kubernetes.io/tls", data)
 }

@@ -41,7 +41,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let objects = context.look(|ledger| read::list(ledger, &KIND, None, &Wanted::default()))?;
     let object = image::among(objects.iter(), &args.image);
     let environment = Environment::of_this_process();
-    let brought = object.map(|image| image.start(&image.env().collect::<Vec<_>>()));
+    let brought = object.as_ref().map(|image| image.start(&image.env().collect::<Vec<_>>()));
     let here = std::env::current_dir().ok();
     let asked = Asked {
         image: &args.image,
@@ -63,6 +63,15 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             out.field(0, "Arguments", if words.is_empty() { "<none>".into() } else { view_words(&words) });
             if let Some(folder) = &found.folder {
                 out.field(0, "Working Dir", folder);
+            }
+            if let Some(build) = brought.as_ref().and_then(|image| image.build.as_ref()) {
+                out.heading(0, "Build");
+                out.field(1, "Command", view_words(&build.command.iter().map(String::as_str).collect::<Vec<_>>()));
+                out.field(1, "Working Dir", build.folder.as_deref().unwrap_or("<none>"));
+            }
+            let watched: Vec<&str> = object.iter().flat_map(|image| image.watch()).collect();
+            if !watched.is_empty() {
+                out.values(0, "Watch", watched);
             }
         }
         None => out.field(0, "Rule", "<none>"),

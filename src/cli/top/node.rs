@@ -1,13 +1,14 @@
-//! `kloop top node`: what this machine uses. Of nodes that only pretend nothing is known.
+//! `kloop top node`: what this machine uses; of a node that was added beside it, what its pods use. Of nodes that only pretend nothing is
+//! known.
 
-use super::{order, twice};
+use super::{order, pod, twice};
 use crate::apiserver::read::{self, Wanted};
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets::{self, kind};
 use crate::cli::{Context, Failure, Outcome};
 use crate::kinds::pod::facts::Requests;
 use crate::object::{Key, Object, Reason, Status};
-use crate::reconcile::node::{RUNTIME, SIMULATED};
+use crate::reconcile::node::{LOCAL, RUNTIME};
 use crate::runtime::usage;
 use crate::show::usage::{Node, nodes};
 use crate::world::usage::Usage;
@@ -63,10 +64,13 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     if found.is_empty() {
         return Err(Failure::plain("metrics not available yet"));
     }
+    let is_added = |node: &&Object| node.annotation(RUNTIME) == Some(LOCAL);
+    let added: Vec<&str> = found.iter().filter(is_added).map(Object::name).collect();
+    let of_nodes = by_pods(&added, context)?;
     let [(before, first), (after, second)] = twice(usage::of_machine);
     let of_machine = first.zip(second).and_then(|(first, second)| Usage::between((before, first), (after, second)));
     let node = |node: &Object| {
-        let is_real = node.annotation(RUNTIME) != Some(SIMULATED);
+        let is_machine = node.annotation(RUNTIME).is_none();
         let part = if args.show_capacity { "capacity" } else { "allocatable" };
         let list = node
             .at(&["status", part])
@@ -74,7 +78,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         let offers = Requests::of(list.as_ref());
         Node {
             name: node.name().to_owned(),
-            usage: of_machine.filter(|_| is_real),
+            usage: of_nodes.get(node.name()).copied().or(of_machine.filter(|_| is_machine)),
             capacity: Usage {
                 cpu_milli: offers.cpu_milli,
                 memory: offers.memory,
@@ -83,6 +87,25 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         }
     };
     context.print(&nodes(found.iter().map(node).collect(), order, args.no_headers, args.show_swap))
+}
+
+/// What the pods of these nodes use, which run on this machine beside those of others.
+fn by_pods(added: &[&str], context: &mut Context) -> Outcome<BTreeMap<String, Usage>> {
+    let mut sums: BTreeMap<String, Usage> = added.iter().map(|name| ((*name).to_owned(), Usage::default())).collect();
+    let Some(state) = context.existing()?.map(|api| api.store().home().to_owned()).filter(|_| !sums.is_empty()) else {
+        return Ok(sums);
+    };
+    let node = |pod: &Object| pod.text(&["spec", "nodeName"]).unwrap_or_default().to_owned();
+    let resource = kind("pods")?.resource;
+    let mut pods = context.look(|ledger| ledger.list(resource, None))?;
+    pods.retain(|pod| sums.contains_key(&node(pod)));
+    let nodes: BTreeMap<(&str, &str), String> =
+        pods.iter().map(|pod| ((pod.namespace(), pod.name()), node(pod))).collect();
+    for pod in pod::measure(&state, &pods) {
+        let sum = nodes.get(&(&*pod.namespace, &*pod.name)).and_then(|node| sums.get_mut(node));
+        sum.into_iter().for_each(|sum| sum.add(pod.usage()));
+    }
+    Ok(sums)
 }
 
 fn found(args: &Args, context: &mut Context) -> Outcome<Vec<Object>> {

@@ -45,7 +45,9 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 /// What an autoscaler scales, or Kubernetes' words for not finding it.
 fn target<'w>(world: &'w World, hpa: &Key, object: &Object) -> Result<&'w Arc<Row>, String> {
     let text = |name: &str| object.text(&["spec", "scaleTargetRef", name]).unwrap_or_default();
-    let Some(kind) = kinds::by_kind(text("apiVersion"), text("kind")).filter(|kind| kind.scale) else {
+    let Some(kind) =
+        kinds::by_kind(text("apiVersion"), text("kind")).filter(|kind| kind.scale && kind.custom.is_none())
+    else {
         return Err(format!("no matches for kind {:?} in group {:?}", text("kind"), text("apiVersion")));
     };
     let missing = || format!("{} {:?} not found", kind.resource, text("name"));

@@ -103,7 +103,7 @@ pub struct Port {
 pub struct Build {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// The folder to run it in, when not the manifest's.
+    /// The folder to run it in, when it is neither `spec.workingDir` nor, without that, the manifest's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
 }

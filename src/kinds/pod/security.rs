@@ -62,6 +62,7 @@ pub fn check_pod(spec: &PodSpec, spec_path: &Path, errors: &mut Errors) {
         let init = spec.init_containers.as_deref().unwrap_or_default();
         check_host_network(init, &spec_path.child("initContainers"), errors);
     }
+    check_users(spec, spec_path, errors);
     let Some(security) = &spec.security_context else { return };
     check_ids(security, path, errors);
     if spec.share_process_namespace == Some(true) && spec.host_pid == Some(true) {
@@ -79,6 +80,27 @@ pub fn check_pod(spec: &PodSpec, spec_path: &Path, errors: &mut Errors) {
         }
     }
     check_seccomp(security.seccomp_profile.as_ref(), &path.child("seccompProfile"), errors);
+}
+
+/// What goes with users of the pod's own, and what goes with them alone.
+fn check_users(spec: &PodSpec, path: &Path, errors: &mut Errors) {
+    if spec.host_users == Some(false) {
+        let fields = [("hostNetwork", spec.host_network), ("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc)];
+        for (field, _) in fields.into_iter().filter(|(_, said)| *said == Some(true)) {
+            errors.forbidden(&path.child(field), "when `hostUsers` is false");
+        }
+        return;
+    }
+    let lists = [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&spec.containers[..]))];
+    for (list, containers) in lists {
+        for (index, container) in containers.into_iter().flatten().enumerate() {
+            let mount = container.security_context.as_ref().and_then(|context| context.proc_mount.as_deref());
+            if mount == Some("Unmasked") {
+                let at = path.child(list).index(index).child("securityContext").child("procMount");
+                errors.invalid(&at, "Unmasked", "`hostUsers` must be false to use `Unmasked`");
+            }
+        }
+    }
 }
 
 fn check_ids(security: &PodSecurityContext, path: &Path, errors: &mut Errors) {

@@ -188,9 +188,14 @@ fn check_addresses(spec: &ServiceSpec, kind: &str, path: &Path, errors: &mut Err
         }
     }
     let families = path.child("ipFamilies");
+    // One without a selector and an address is what whoever writes its endpoints makes of it.
+    let is_free =
+        spec.cluster_ip.as_deref() == Some(HEADLESS) && spec.selector.as_ref().is_none_or(|all| all.is_empty());
     for (index, family) in spec.ip_families.iter().flatten().enumerate() {
         if !matches!(family.as_str(), "IPv4" | "IPv6") {
             errors.unsupported_as_listed(&families.index(index), family.as_str(), &["IPv4", "IPv6"]);
+        } else if family == "IPv6" && index == 0 && !is_free {
+            errors.invalid(&families.index(index), "IPv6", "not configured on this cluster");
         }
     }
     let headless = spec.cluster_ip.as_deref() == Some(HEADLESS);

@@ -10,6 +10,7 @@ use super::{Errors, Kind, NameRule, Typed, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::Value;
 
 /// The catalogue's entry. Since Kubernetes 1.36 a Service's name may start with a digit.
 pub const KIND: Kind = Kind {
@@ -23,9 +24,17 @@ pub const KIND: Kind = Kind {
 };
 
 fn warnings(service: &Object) -> Vec<String> {
-    let external = !service.items(&["spec", "externalIPs"]).is_empty();
-    let text = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
-    external.then(|| text.to_owned()).into_iter().collect()
+    let has = |field: &str| !service.items(&["spec", field]).is_empty();
+    let is_sctp = |port: &Value| port["protocol"] == "SCTP";
+    let known = [
+        (has("externalIPs"), "spec.externalIPs is deprecated and may no longer be implemented in some clusters"),
+        (
+            has("loadBalancerSourceRanges"),
+            "spec.loadBalancerSourceRanges: nobody is kept from the load balancer's address here",
+        ),
+        (service.items(&["spec", "ports"]).iter().any(is_sctp), "spec.ports: SCTP is not routed here"),
+    ];
+    known.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text.to_owned()).collect()
 }
 
 /// `clusterIP: None` asks for a Service without an address.

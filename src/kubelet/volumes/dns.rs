@@ -170,13 +170,14 @@ pub fn names(pod: &LocalPod, member: &Member) -> Names {
 /// Tells, with a pod's first start, of what it asks for names and does not get.
 pub fn tell_names(pod: &LocalPod, plan: &mut Plan) {
     let lacks = match wanted(pod) {
+        // First what no port would help.
+        Base::Cluster if !is_led(pod) && pod.members.iter().any(|member| view::sees_machine(pod, member)) => {
+            Some("the pod sees the machine's /etc/resolv.conf")
+        }
         Base::Cluster if base(pod) != Base::Cluster => Some(
             "the cluster's resolver may not listen at port 53 \
              (sudo sysctl net.ipv4.ip_unprivileged_port_start=53 lets it, once kloop reconcile is started again)",
         ),
-        Base::Cluster if !is_led(pod) && pod.members.iter().any(|member| view::sees_machine(pod, member)) => {
-            Some("the pod sees the machine's /etc/resolv.conf")
-        }
         _ => None,
     };
     if let Some(why) = lacks {
@@ -274,6 +275,22 @@ mod tests {
             assert_eq!(file(&start).as_deref(), expected, "{spec} {lowest_port}");
             let is_told = reasons.iter().any(|reason| reason == "MissingClusterDNS");
             assert_eq!(is_told, spec["hostNetwork"] == true && lowest_port > 53, "{reasons:?}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_advised_only_where_it_would_help() {
+        for (filesystem, is_advised) in [("private", true), ("host", false)] {
+            let mut pod = pod(
+                json!({"hostNetwork": true, "dnsPolicy": "ClusterFirstWithHostNet", "containers": [{"name": "c", "image": "a"}]}),
+            );
+            pod["metadata"]["annotations"] = json!({"kloop.dev/filesystem": filesystem});
+            let mut machine = Machine::new(pod);
+            machine.world.settings.lowest_port = 1024;
+            machine.settle();
+            let told: Vec<_> = machine.events.iter().filter(|event| event.reason == "MissingClusterDNS").collect();
+            assert_eq!(told.len(), 1, "{filesystem}");
+            assert_eq!(told[0].message.contains("sysctl"), is_advised, "{}", told[0].message);
         }
     }
 

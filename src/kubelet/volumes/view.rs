@@ -8,7 +8,7 @@ use super::super::{command, image, security};
 use super::{hosts, source};
 use crate::kinds::pod::filesystem::ANNOTATION;
 use crate::object::Str;
-use crate::world::volume::{Files, Mount, View, Volume, fingerprint};
+use crate::world::volume::{Files, Mount, Source, View, Volume, fingerprint};
 use crate::world::{EventType, Plan};
 use std::sync::Arc;
 
@@ -48,7 +48,8 @@ pub fn files(pod: &LocalPod, member: &Member, env: &[(String, String)], ip: &str
     }
     let mut mounts = mounts(pod, member, env, &volumes)?;
     let (_, etc) = hosts::of(pod, ip);
-    mounts.extend(etc.into_iter().filter(|etc| mounts.iter().all(|mount| mount.path != etc.path)).collect::<Vec<_>>());
+    let etc = etc.into_iter().chain(shared_memory(pod).map(|(_, mount)| mount));
+    mounts.extend(etc.filter(|etc| mounts.iter().all(|mount| mount.path != etc.path)).collect::<Vec<_>>());
     Ok(Files {
         view: View::Private,
         volumes: Arc::from(volumes),
@@ -65,7 +66,18 @@ fn volumes(pod: &LocalPod, ip: &str) -> Vec<Volume> {
         Some(Volume { name: volume.name.as_str().into(), source: source(pod, volume).ok()? })
     };
     let etc = private.then(|| hosts::of(pod, ip).0);
-    wanted.into_iter().filter_map(volume).chain(etc).collect()
+    let shared = shared_memory(pod).filter(|_| private).map(|(volume, _)| volume);
+    wanted.into_iter().filter_map(volume).chain(etc).chain(shared).collect()
+}
+
+/// The machine's memory that processes share by names, for who asks for it (`hostIPC`); System V's is the machine's in any case.
+fn shared_memory(pod: &LocalPod) -> Option<(Volume, Mount)> {
+    let path = || "/dev/shm".to_owned();
+    let source = Source::Host { path: path(), kind: String::new() };
+    // With a dot, which no volume of a pod has in its name.
+    let (volume, read_only) = (Str::from("shm.d"), false);
+    let mount = Mount { volume: volume.clone(), path: path(), sub_path: String::new(), read_only };
+    (pod.spec.host_ipc == Some(true)).then_some((Volume { name: volume, source }, mount))
 }
 
 fn mounts(pod: &LocalPod, member: &Member, env: &[(String, String)], volumes: &[Volume]) -> Result<Vec<Mount>, String> {

@@ -34,9 +34,15 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     }
 }
 
-/// Whether a pod matters to a policy: one of another namespace is meant by a `namespaceSelector` only.
+/// Whether a pod matters to a policy: one of another namespace is meant by a `namespaceSelector` only, or by the name of a port.
 fn may_mean(policy: &Row, pod: &Row) -> bool {
-    policy.key.namespace == pod.key.namespace || policy.mentions("namespaceSelector")
+    let is_near = policy.key.namespace == pod.key.namespace || policy.mentions("namespaceSelector");
+    is_near || policy.mentions("egress") && policy.body().items(&["spec", "egress"]).iter().any(names_port)
+}
+
+/// Whether a rule names a port, which means what it means to each server.
+fn names_port(rule: &Value) -> bool {
+    rule["ports"].as_array().into_iter().flatten().any(|port| port["port"].is_string())
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
@@ -64,7 +70,8 @@ fn policy(world: &World, row: &Row) -> Policy {
             let found: Option<Vec<Found>> = found;
             let servers: Vec<&Row> = match field {
                 "ingress" => subjects.iter().map(|row| &***row).collect(),
-                _ => found.iter().flatten().filter_map(|found| found.pod()).collect(),
+                _ if names_port(rule) => servers(world, found.as_deref()),
+                _ => Vec::new(),
             };
             let ports = rule["ports"].as_array().filter(|ports| !ports.is_empty());
             let mut peers: Option<Vec<Peer>> =
@@ -93,19 +100,25 @@ enum Found<'a> {
 }
 
 impl Found<'_> {
-    fn pod(&self) -> Option<&Row> {
-        match self {
-            Found::Pod(row) => Some(row),
-            Found::Block(..) => None,
-        }
-    }
-
     fn peer(&self) -> Option<Peer> {
         match self {
             Found::Pod(row) => address(row).map(Peer::Pod),
             Found::Block(cidr, except) => Some(Peer::Block { cidr: *cidr, except: except.clone() }),
         }
     }
+}
+
+/// The pods on the other side: those that were found, those in a block, or all where nobody is named.
+fn servers<'a>(world: &'a World, found: Option<&[Found<'a>]>) -> Vec<&'a Row> {
+    let is_meant = |row: &&Arc<Row>| {
+        let Some(ip) = address(row) else { return false };
+        let is_it = |found: &Found| match found {
+            Found::Pod(pod) => pod.key == row.key,
+            Found::Block(cidr, except) => cidr.contains(ip) && !except.iter().any(|cidr| cidr.contains(ip)),
+        };
+        found.is_none_or(|found| found.iter().any(is_it))
+    };
+    world.list("pods").filter(is_meant).map(|row| &**row).collect()
 }
 
 /// The other side of a rule. Blocks of IPv6 addresses meet nobody here.

@@ -107,6 +107,14 @@ fn ports_by_number_range_and_name() {
         "egress": [{"to": to, "ports": [{"protocol": "TCP", "port": "http"}]}]});
     let expected = "127.9.1.1 127.9.1.2\negress\n =127.9.1.3,10.0.0.0/8 =tcp:9090-9090@127.9.1.3\n";
     assert_eq!(meaning(spec), expected, "a name means what it means to the server");
+    // Also where nobody is named, or a block.
+    for (to, peers) in [(json!([]), "*"), (json!([{"ipBlock": {"cidr": "127.9.1.2/31"}}]), "127.9.1.2/31")] {
+        let spec = json!({"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Egress"],
+            "egress": [{"to": to, "ports": [{"protocol": "TCP", "port": "http"}]}]});
+        let text = meaning(spec);
+        assert!(text.contains("tcp:8080-8080@127.9.1.2") && text.contains("tcp:9090-9090@127.9.1.3"), "{text}");
+        assert_eq!(text.contains("tcp:8080-8080@127.9.1.1"), peers == "*", "{text}");
+    }
 }
 
 #[test]

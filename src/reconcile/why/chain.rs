@@ -2,8 +2,8 @@
 
 use super::super::convergence;
 use super::{
-    Answer, Link, Plane, Standing, autoscaler, container, deed, image, ingress, name, needs, node, plane, pod,
-    rehearsal, service, workload,
+    Answer, Link, Plane, Standing, autoscaler, container, deed, disruption, image, ingress, name, needs, node, plane,
+    pod, rehearsal, service, workload,
 };
 use crate::object::{Key, Resource};
 use crate::world::{Row, World};
@@ -27,7 +27,7 @@ pub fn explain(world: &mut World, key: &Key, of: &Plane) -> Option<Answer> {
 }
 
 /// The controllers above, the highest first.
-fn owners(world: &World, row: &Row) -> Vec<Arc<Row>> {
+pub fn owners(world: &World, row: &Row) -> Vec<Arc<Row>> {
     let up = |row: &Row| world.by_uid(&row.controller()?.uid).cloned();
     let mut found: Vec<Arc<Row>> = std::iter::successors(up(row), |row| up(row)).take(DEPTH).collect();
     found.reverse();
@@ -39,12 +39,13 @@ fn link(world: &mut World, row: &Arc<Row>, of: &Plane) -> Link {
     let link = match row.key.resource.0 {
         "pods" => pod::link(world, row, of),
         "nodes" => node::link(row),
-        "services" => service::link(world, row),
+        "services" => service::link(world, row, of),
         "ingresses.networking.k8s.io" => ingress::link(world, row, of),
         "networkpolicies.networking.k8s.io" => service::policy(world, row),
-        "persistentvolumeclaims" => needs::claim(world, row),
+        "persistentvolumeclaims" => needs::claim(world, row, of),
         autoscaler::ROOT => autoscaler::link(world, row, of),
-        crate::kinds::image::RESOURCE => image::link(world, row),
+        disruption::ROOT => disruption::link(world, row, of),
+        crate::kinds::image::RESOURCE => image::link(world, row, of),
         _ => workload::link(world, row, of),
     };
     if row.is_deleting() { leaving(world, row, link) } else { link }
@@ -88,9 +89,9 @@ fn below(world: &mut World, row: &Arc<Row>, of: &Plane, depth: usize) -> Vec<Lin
     let own = link(world, row, of);
     let mut links = vec![own];
     if row.key.resource == "pods" && !awaits_dependents(row) {
-        links.extend(container::links(world, row));
-        links.extend(needs::links(world, row));
-        links.extend(image::links(world, row));
+        links.extend(container::links(world, row, of));
+        links.extend(needs::links(world, row, of));
+        links.extend(image::links(world, row, of));
         return links;
     }
     if depth == 0 {
@@ -155,6 +156,7 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
         }
         "ingresses.networking.k8s.io" => ingress::behind(world, row),
         autoscaler::ROOT => target(world, row).into_iter().collect(),
+        disruption::ROOT => disruption::unhealthy(world, row),
         "persistentvolumeclaims" => {
             let volume = row.object().text(&["spec", "volumeName"]).map(str::to_owned);
             volume.and_then(|name| world.find("persistentvolumes", "", &name).cloned()).into_iter().collect()
@@ -185,13 +187,13 @@ pub fn absent(what: String, wanted: &str, by: &'static str, next: String) -> Lin
 }
 
 /// Adds what the loops of an object are refused and when they look again.
-pub fn with_prospect(world: &mut World, row: &Row, link: Link) -> Link {
+pub fn with_prospect(world: &mut World, row: &Row, link: Link, of: &Plane) -> Link {
     let prospect = rehearsal::prospect(world, &row.key);
     let link = Link { wake: prospect.wake.or(link.wake), ..link };
     let pending = !prospect.due.is_empty();
     match prospect.refused {
         Some(message) => {
-            let next = advice(world, row, &message);
+            let next = advice(world, row, &message, of);
             Link { error: Some(message), ..link }.stuck(next)
         }
         None if pending && link.standing == Standing::Converged => {
@@ -204,16 +206,10 @@ pub fn with_prospect(world: &mut World, row: &Row, link: Link) -> Link {
     }
 }
 
-/// What to do about a refusal. What an owner keeps as it is, is corrected in the topmost owner: it would be put back below.
-pub fn advice(world: &World, row: &Row, message: &str) -> String {
+/// What to do about a refusal.
+pub fn advice(world: &World, row: &Row, message: &str, of: &Plane) -> String {
     let place = in_namespace(&row.key);
-    let owners = owners(world, row);
-    let top = owners.first().map_or(row, |top| top);
-    let correct = match top.key.resource.0 {
-        // The template of a Job is immutable.
-        "jobs.batch" => format!("kloop delete {}{place}, and apply it again", name(&top.key)),
-        _ => format!("kloop edit {}{place}", name(&top.key)),
-    };
+    let correct = of.correct(world, row);
     if let Some(quota) = named(message, "exceeded quota: ") {
         return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{place}");
     }

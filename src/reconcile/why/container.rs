@@ -1,7 +1,8 @@
 //! Containers: what has become of each, as the pod's status tells it.
 
 use super::deed::{Subject, told};
-use super::{Limited, Link, Standing};
+use super::ended::known;
+use super::{Ended, Limited, Link, Lost, Plane, Standing};
 use crate::kubelet;
 use crate::object::{Object, Time, time};
 use crate::world::{Row, World};
@@ -11,23 +12,46 @@ use serde_json::Value;
 /// A container of which no probe asks anything and that runs for so long is not on its way any more.
 const UNASKED: SignedDuration = SignedDuration::from_secs(60);
 
+/// The annotation that keeps a pretended pod from being ready.
+const UNREADY: &str = "kloop.dev/simulate-ready";
+
 /// The containers that are not as they should be; when all are, the first one.
-pub fn links(world: &World, row: &Row) -> Vec<Link> {
+pub fn links(world: &World, row: &Row, of: &Plane) -> Vec<Link> {
     let pod = row.object();
     if row.pod().is_none_or(|pod| pod.node.is_none() || pod.phase.is_terminal()) || row.is_deleting() {
         return Vec::new();
     }
     let init = pod.items(&["spec", "initContainers"]).iter().map(|spec| (spec, "initContainerStatuses"));
     let main = pod.items(&["spec", "containers"]).iter().map(|spec| (spec, "containerStatuses"));
-    let all: Vec<Link> = init.chain(main).map(|(spec, place)| link(world, row, &pod, spec, place)).collect();
+    let link = |(spec, place): (&Value, &str)| {
+        let link = link(world, row, &pod, spec, place, of);
+        let name = spec["name"].as_str().unwrap_or_default();
+        match of.lost.get(&row.uid) {
+            Some(Lost::All) if status(&pod, place, name)["state"]["running"].is_object() => {
+                ended_since(link, row, name, "its process is gone")
+            }
+            Some(Lost::Some(ended)) if ended.contains_key(name) => {
+                let Ended { code, at } = ended[name];
+                let ago = time::age(world.now.duration_since(at).as_secs().max(0));
+                ended_since(link, row, name, &format!("ended with code {code} {ago} ago"))
+            }
+            _ => link,
+        }
+    };
+    let all: Vec<Link> = init.chain(main).map(link).collect();
     let stuck: Vec<Link> = all.iter().filter(|link| link.standing != Standing::Converged).cloned().collect();
     if !stuck.is_empty() { stuck } else { all.into_iter().rev().take(1).collect() }
 }
 
-fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str) -> Link {
+/// A container's entry in one of the lists of statuses.
+fn status<'a>(pod: &'a Object, place: &str, name: &str) -> &'a Value {
+    pod.items(&["status", place]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null)
+}
+
+fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str, of: &Plane) -> Link {
     let name = spec["name"].as_str().unwrap_or_default();
     let runs_once = place == "initContainerStatuses" && spec["restartPolicy"] != "Always";
-    let status = pod.items(&["status", place]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null);
+    let status = status(pod, place, name);
     let wanted = if runs_once { "done" } else { "running and ready" };
     let all = ["initContainers", "containers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
     let others = all.filter_map(|spec| spec["name"].as_str()).filter(|other| *other != name);
@@ -40,7 +64,7 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str) -> Li
         about: Some(Subject::container(row, name)),
         ..Link::default()
     };
-    let one = One { world, row, spec, status, name };
+    let one = One { world, row, spec, status, name, of };
     let state = &status["state"];
     if state["running"].is_object() {
         return one.running(link, runs_once);
@@ -51,6 +75,13 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str) -> Li
     one.waiting(link, &state["waiting"], pod)
 }
 
+/// One that has ended since its status was written: what becomes of it is for the loop to say, which does not run.
+fn ended_since(link: Link, row: &Row, name: &str, how: &str) -> Link {
+    let seen = format!("{how}; its status, from before that, says {}", link.seen);
+    let log = Some((row.uid.clone(), name.to_owned()));
+    Link { seen, standing: Standing::Converging, log, limited: None, ..link }
+}
+
 /// A container and where it belongs.
 struct One<'a> {
     world: &'a World,
@@ -58,6 +89,7 @@ struct One<'a> {
     spec: &'a Value,
     status: &'a Value,
     name: &'a str,
+    of: &'a Plane,
 }
 
 impl One<'_> {
@@ -92,7 +124,14 @@ impl One<'_> {
         if !probe.is_object() {
             // Nothing is asked of it: it is ready as soon as somebody looks, unless it is told not to be.
             return link.stuck_if(ran > UNASKED, || {
-                format!("see what keeps it: kloop describe pod/{} (a pretended pod may be told so)", self.row.key.name)
+                let place = super::chain::in_namespace(&self.row.key);
+                match self.row.body().annotation(UNREADY) {
+                    Some(told) => {
+                        let correct = self.of.correct(self.world, self.row);
+                        format!("its annotation {UNREADY}: {told:?} keeps it: {correct}")
+                    }
+                    None => format!("see what keeps it: kloop describe pod/{}{place}", self.row.key.name),
+                }
             });
         }
         let number = |field: &str, default: i64| probe[field].as_i64().unwrap_or(default);
@@ -122,11 +161,15 @@ impl One<'_> {
         let reason = state["reason"].as_str().unwrap_or_default();
         let message = state["message"].as_str().unwrap_or_default();
         let link = Link { seen: if reason.is_empty() { "not started".into() } else { reason.into() }, ..link };
-        let place = super::chain::in_namespace(&self.row.key);
         match reason {
             "" | "PodInitializing" | "ContainerCreating" => {
                 let failed = told(self.world, self.row, "FailedMount").map(|deed| deed.message);
-                Link { standing: Standing::Converging, error: failed, ..link }
+                let next = failed.as_deref().and_then(another_volume);
+                let link = Link { standing: Standing::Converging, error: failed, ..link };
+                match next {
+                    Some(next) => link.stuck(next),
+                    None => self.hooked(link),
+                }
             }
             "CrashLoopBackOff" | "RunContainerError" => {
                 self.crashed(link, &self.status["lastState"]["terminated"], pod)
@@ -135,17 +178,34 @@ impl One<'_> {
                 let (message, next) = split_advice(message);
                 let link = Link { error: Some(message), ..link };
                 link.stuck(next.unwrap_or_else(|| {
-                    format!(
-                        "correct the image, or name a program in command: kloop edit pod/{}{place}",
-                        self.row.key.name
-                    )
+                    let correct = self.of.correct_container(self.world, self.row);
+                    format!("correct the image, or name a program in command: {correct}")
                 }))
             }
             _ => {
-                let link = Link { error: Some(message.to_owned()).filter(|text| !text.is_empty()), ..link };
-                link.stuck(format!("correct it: kloop describe pod/{}{place}", self.row.key.name))
+                let (message, next) = split_advice(message);
+                let link = Link { error: Some(message).filter(|text| !text.is_empty()), ..link };
+                link.stuck(
+                    next.unwrap_or_else(|| format!("correct it: {}", self.of.correct_container(self.world, self.row))),
+                )
             }
         }
+    }
+
+    /// One with a postStart hook counts as being made until that has ended (of which nobody tells before).
+    fn hooked(&self, link: Link) -> Link {
+        let hook = &self.spec["lifecycle"]["postStart"];
+        if !hook.is_object() {
+            return link;
+        }
+        let what = handler(hook);
+        let seen = format!("{}, until its postStart hook has ended ({what})", link.seen);
+        let correct = self.of.correct_container(self.world, self.row);
+        let next = format!(
+            "wait for the postStart hook of container {} to end ({what}); if it does not, correct it: {correct}",
+            self.name
+        );
+        Link { seen, next: Some(next), ..link }
     }
 
     /// What helps where it wants a port that is for root.
@@ -164,19 +224,36 @@ impl One<'_> {
         let said = ended["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
         let said = said.and_then(|text| text.lines().last()).map(|text| format!(": {text}")).unwrap_or_default();
         let restarts = self.status["restartCount"].as_i64().unwrap_or(0);
-        let error = format!("it ended with code {code}{by} and was restarted {}{said}", times(restarts));
+        let known = known(self.world, self.row, self.spec, ended, self.of);
+        let error = match (&known, restarts) {
+            (Some(known), 0) => known.error.clone(),
+            (Some(known), _) => format!("{}; restarted {}", known.error, times(restarts)),
+            (None, 0) => format!("it ended with code {code}{by}{said}"),
+            (None, _) => format!("it ended with code {code}{by} and was restarted {}{said}", times(restarts)),
+        };
         let unhealthy = told(self.world, self.row, "Unhealthy").map(|deed| deed.message);
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
         let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);
         let wake = moment(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended + pause);
         let place = super::chain::in_namespace(&self.row.key);
-        let logs = format!("kloop logs {} -c {} --previous{place}", self.row.key.name, self.name);
+        let logs = match self.of.pretends {
+            // What is only planned has no log.
+            true => self.of.correct_container(self.world, self.row),
+            false => {
+                // Of one that is not tried again, or never was, the log is the current one.
+                let is_over = self.status["state"]["terminated"].is_object() || restarts == 0;
+                let previous = if is_over { "" } else { " --previous" };
+                format!("kloop logs {} -c {}{previous}{place}", self.row.key.name, self.name)
+            }
+        };
         let probe =
             killed.map(|message| if message.starts_with("Liveness") { "livenessProbe" } else { "startupProbe" });
+        let its_log = if self.of.pretends { "" } else { "its log: " };
         let next = match probe {
+            _ if known.is_some() => known.map(|known| known.next).unwrap_or_default(),
             Some(kind) => format!(
-                "make {} answer its {kind} ({}), or correct the probe; its log: {logs}",
+                "make {} answer its {kind} ({}), or correct the probe; {its_log}{logs}",
                 self.name,
                 handler(&self.spec[kind])
             ),
@@ -228,16 +305,35 @@ fn pause(message: &str) -> Option<SignedDuration> {
     time::parse_duration(word).ok()
 }
 
-/// The runtime says what to write instead behind the last semicolon.
-fn split_advice(message: &str) -> (String, Option<String>) {
-    match message.rsplit_once("; ") {
+/// What to do about a volume that does not come by waiting. (What it needs of other objects is theirs to tell.)
+fn another_volume(failed: &str) -> Option<String> {
+    let (_, why) = failed.split_once(" : ")?;
+    if why.ends_with("not supported by this node") {
+        return Some(
+            "use a volume of another kind: emptyDir, configMap, secret, projected, downwardAPI, hostPath or \
+             persistentVolumeClaim"
+                .into(),
+        );
+    }
+    if let Some(what) = why.strip_prefix("hostPath type check failed: ") {
+        let (path, kind) = what.split_once(" is not a ")?;
+        return Some(format!("make {path} a {kind} on this machine, or correct path and type of the hostPath"));
+    }
+    let (path, _) = why.strip_prefix("cannot make ")?.split_once(": ")?;
+    Some(format!("make {path} on this machine, or correct the hostPath"))
+}
+
+/// The runtime says what to write instead behind the last semicolon; one between quotes is somebody's command.
+pub(super) fn split_advice(message: &str) -> (String, Option<String>) {
+    let is_quoted = |text: &str| text.replace("\\\"", "").matches('"').count() % 2 == 1;
+    match message.rsplit_once("; ").filter(|(what, _)| !is_quoted(what)) {
         Some((what, advice)) => (what.to_owned(), Some(advice.trim_end_matches(['.', '"']).to_owned())),
         None => (message.to_owned(), None),
     }
 }
 
-/// What a probe asks, in a few words.
-fn handler(probe: &Value) -> String {
+/// What a probe or a hook does, in a few words.
+pub(super) fn handler(probe: &Value) -> String {
     let port = |handler: &Value| match &handler["port"] {
         Value::String(name) => name.clone(),
         other => other.to_string(),
@@ -251,6 +347,9 @@ fn handler(probe: &Value) -> String {
     }
     if probe["grpc"].is_object() {
         return format!("grpc on port {}", port(&probe["grpc"]));
+    }
+    if let Some(seconds) = probe["sleep"]["seconds"].as_i64() {
+        return format!("a sleep of {seconds}s");
     }
     let words = probe["exec"]["command"].as_array().into_iter().flatten().filter_map(Value::as_str);
     words.collect::<Vec<_>>().join(" ")

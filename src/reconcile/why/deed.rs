@@ -5,6 +5,17 @@
 use crate::object::{Object, Str, Time};
 use crate::world::{Row, World};
 
+/// What is told of the machine when a pod begins: nothing that was done about the pod.
+const ASIDE: [&str; 7] = [
+    "LimitsNotEnforced",
+    "VolumesNotInMemory",
+    "FilesystemWritable",
+    "NoCapabilities",
+    "TerminationMessageShared",
+    "MissingClusterDNS",
+    "DNSConfigForming",
+];
+
 /// Something that a loop did or met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deed {
@@ -45,7 +56,14 @@ impl Subject {
 /// What was done last about somebody.
 pub(super) fn last(world: &World, subject: &Subject) -> Option<Deed> {
     let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.is_meant(event));
-    events.filter_map(|event| deed(&event)).max_by_key(|deed| deed.at)
+    let deeds = events.filter_map(|event| deed(&event)).filter(|deed| !ASIDE.contains(&&*deed.reason));
+    deeds.max_by_key(|deed| deed.at)
+}
+
+/// The newest event with this reason about somebody.
+pub(super) fn told_of(world: &World, subject: &Subject, reason: &str) -> Option<Deed> {
+    let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.is_meant(event));
+    events.filter_map(|event| deed(&event)).filter(|deed| deed.reason == reason).max_by_key(|deed| deed.at)
 }
 
 /// The newest event with this reason about an object or its containers.

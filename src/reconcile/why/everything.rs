@@ -1,10 +1,12 @@
 //! Everything that is not as it was asked for, each cause told once.
 
-use super::{Answer, Link, Plane, Standing, explain};
+use super::chain::owners;
+use super::{Answer, Link, PLANE, Plane, Standing, explain, plane};
 use crate::kinds::image;
 use crate::object::Key;
 use crate::reconcile::convergence;
 use crate::world::World;
+use std::collections::BTreeSet;
 
 /// What has no status of its own that says so when it is stuck: its chain does. What others wait for comes first.
 const BY_CHAIN: [&str; 6] = [
@@ -24,13 +26,26 @@ pub fn unmet(world: &mut World, namespace: Option<&str>, of: &Plane) -> Vec<Answ
         judged.filter(|key| !BY_CHAIN.contains(&key.resource.0) || world.get(key).is_some_and(|row| row.is_deleting()));
     let judged: Vec<Key> = judged.collect();
     let mut answers: Vec<Answer> = judged.iter().filter_map(|key| explain(world, key, of)).collect();
+    for key in lost(world, of).into_iter().filter(is_meant).filter(|key| !judged.contains(key)) {
+        answers.extend(explain(world, &key, of).filter(|answer| answer.standing() == Standing::Stuck));
+    }
     let rows = BY_CHAIN.iter().flat_map(|resource| world.list(resource)).filter(|row| !row.is_deleting());
     let others: Vec<Key> = rows.map(|row| row.key.clone()).filter(is_meant).collect();
     for key in others {
         let answer = explain(world, &key, of).filter(|answer| answer.standing() == Standing::Stuck);
         answers.extend(answer.filter(|answer| answer.cause().is_some_and(|cause| !is_told(&answers, cause))));
     }
+    if answers.is_empty() && of.is_silent {
+        answers.push(Answer { about: PLANE.into(), links: vec![plane(of, world.now, false)], place: 0 });
+    }
     answers
+}
+
+/// Whose pods have ended although their status says that they run, which is all that the file knows: the topmost owners, or the pods
+/// themselves.
+fn lost(world: &World, of: &Plane) -> BTreeSet<Key> {
+    let rows = of.lost.keys().filter_map(|uid| world.by_uid(uid));
+    rows.map(|row| owners(world, row).first().unwrap_or(row).key.clone()).collect()
 }
 
 /// Whether a cause has its line already, such as the pod of a Deployment that is also behind a Service.

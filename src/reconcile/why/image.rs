@@ -2,7 +2,7 @@
 
 use super::chain::with_prospect;
 use super::deed::told;
-use super::{Link, Standing, name};
+use super::{Link, Plane, Standing, name};
 use crate::kinds::image::RESOURCE;
 use crate::kubelet::image;
 use crate::world::facts::BuildStage;
@@ -10,9 +10,9 @@ use crate::world::{Row, World};
 use std::collections::BTreeSet;
 
 /// The link of an Image object.
-pub fn link(world: &mut World, row: &Row) -> Link {
+pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
     let link = Link { wanted: "there".into(), seen: "there".into(), ..Link::of(row) };
-    let link = with_prospect(world, row, link);
+    let link = with_prospect(world, row, link, of);
     let Some((how, last)) = failure(world, row) else { return link };
     let seen = format!("its last build failed: {how}");
     let me = name(&row.key);
@@ -22,7 +22,7 @@ pub fn link(world: &mut World, row: &Row) -> Link {
 }
 
 /// The images of a pod's containers whose last build has failed.
-pub fn links(world: &mut World, pod: &Row) -> Vec<Link> {
+pub fn links(world: &mut World, pod: &Row, of: &Plane) -> Vec<Link> {
     if pod.is_deleting() || pod.pod().is_none_or(|fields| fields.phase.is_terminal()) {
         return Vec::new();
     }
@@ -31,7 +31,7 @@ pub fn links(world: &mut World, pod: &Row) -> Vec<Link> {
     let images = containers.filter_map(|container| image::of(world, container["image"].as_str()?));
     let names: BTreeSet<String> = images.map(|image| image.name().to_owned()).collect();
     let rows: Vec<_> = names.iter().filter_map(|name| world.find(RESOURCE, "", name).cloned()).collect();
-    let links = rows.iter().map(|row| link(world, row));
+    let links = rows.iter().map(|row| link(world, row, of));
     links.filter(|link| link.standing == Standing::Stuck).collect()
 }
 

@@ -9,11 +9,14 @@ mod autoscaler;
 mod chain;
 mod container;
 mod deed;
+mod disruption;
+mod ended;
 mod everything;
 mod image;
 mod ingress;
 mod needs;
 mod node;
+mod placement;
 mod pod;
 mod rehearsal;
 mod service;
@@ -24,11 +27,11 @@ mod tests;
 
 use crate::kinds;
 use crate::object::{Key, Str, Time, time};
-use crate::world::Row;
-use std::collections::HashSet;
+use crate::world::{Row, World};
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
-pub use chain::explain;
+pub use chain::{explain, owners};
 pub use deed::Deed;
 pub use everything::unmet;
 
@@ -60,14 +63,62 @@ impl Standing {
 pub struct Plane {
     /// Whether a control plane runs.
     pub runs: bool,
+    /// Whether it runs, but has kept nothing for longer than it ever should: it is stopped, or cannot write.
+    pub is_silent: bool,
     /// When one was last heard of.
     pub heard: Option<Time>,
-    /// Pods, by uid, whose processes are gone although their status, which nobody keeps, says that they run.
-    pub lost: HashSet<Str>,
+    /// Pods, by uid, of which processes have ended although their status, which nobody keeps, says that they run.
+    pub lost: HashMap<Str, Lost>,
     /// Whether the process is gone that lets the machine in, although there is something to let in to.
     pub is_closed: bool,
     /// Whether pods are only pretended, as in a plan: nobody knows what they would use.
     pub pretends: bool,
+}
+
+/// What has ended of a pod since its status was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Everything, and nobody knows how.
+    All,
+    /// These containers, by name; the pod's shim has seen it.
+    Some(BTreeMap<Str, Ended>),
+}
+
+/// How a container has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit code.
+    pub code: i32,
+    /// When.
+    pub at: Time,
+}
+
+impl Plane {
+    /// How an object is corrected. What an owner keeps as it is, is corrected in the topmost owner: it would be put back below. What is
+    /// only planned has nothing but its manifest.
+    fn correct(&self, world: &World, row: &Row) -> String {
+        let owners = chain::owners(world, row);
+        let top = owners.first().map_or(row, |top| top);
+        let (me, place) = (name(&top.key), chain::in_namespace(&top.key));
+        match top.key.resource.0 {
+            _ if self.pretends => format!("change the manifest of {me}"),
+            // The template of a Job is immutable.
+            "jobs.batch" => format!("kloop delete {me}{place}, and apply it again"),
+            _ => format!("kloop edit {me}{place}"),
+        }
+    }
+
+    /// How what a pod's containers are is corrected: of a pod that nobody makes again, little can be changed while it is there.
+    fn correct_container(&self, world: &World, row: &Row) -> String {
+        if row.body().annotation("kubernetes.io/config.mirror").is_some() {
+            return format!("change the manifest of {} in the folder that its node reads it from", name(&row.key));
+        }
+        if self.pretends || !chain::owners(world, row).is_empty() {
+            return self.correct(world, row);
+        }
+        let (me, place) = (name(&row.key), chain::in_namespace(&row.key));
+        format!("change the manifest of {me}, and: kloop replace --force -f FILE{place}")
+    }
 }
 
 /// One link of the chain.
@@ -176,7 +227,12 @@ impl Answer {
                 let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
                 below.find_map(|link| link.next.clone()).unwrap_or_else(|| self.nothing())
             }
-            (None, None) => "wait, it is on its way".into(),
+            (None, None) => {
+                // What is on its way may say what it waits for.
+                let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
+                let waits = below.find_map(|link| link.next.clone().filter(|_| link.standing == Standing::Converging));
+                waits.unwrap_or_else(|| "wait, it is on its way".into())
+            }
         }
     }
 
@@ -201,10 +257,13 @@ fn is_plane(link: &Link) -> bool {
 /// The link about the control plane itself. That none runs keeps nothing from being as it was asked for; where something is missing,
 /// it is the first cause.
 fn plane(plane: &Plane, now: Time, missing: bool) -> Link {
-    let heard = plane.heard.map(|heard| {
-        let ago = time::age((now.as_second() - heard.as_second()).max(0));
-        format!("none runs; one was last heard of {ago} ago")
-    });
+    let ago = plane.heard.map(|heard| time::age((now.as_second() - heard.as_second()).max(0)));
+    if let Some(ago) = ago.as_ref().filter(|_| plane.is_silent) {
+        let seen = format!("one runs, but has kept nothing for {ago}");
+        let link = Link { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..Link::default() };
+        return link.stuck("kloop reconcile --watch, once the one that runs has ended (see what it says: its disk may be full, or it is stopped)");
+    }
+    let heard = ago.map(|ago| format!("none runs; one was last heard of {ago} ago"));
     let seen = if plane.runs { "one runs".into() } else { heard.unwrap_or_else(|| "none has run yet".into()) };
     let link = Link { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..Link::default() };
     let next = (!plane.runs && (missing || plane.heard.is_some())).then(|| "kloop reconcile --watch".to_owned());

@@ -1,7 +1,7 @@
 //! What a pod needs besides a node to run on: that the node answers, and that its claims, ConfigMaps and Secrets are there.
 
 use super::chain::{absent, in_namespace, with_prospect};
-use super::{Link, Standing, node};
+use super::{Link, Plane, Standing, node};
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
 use crate::scheduler::explain::{NONE_LEFT, Verdict, explain};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What is missing for a pod to run; nothing for one that has ended.
-pub fn links(world: &mut World, row: &Row) -> Vec<Link> {
+pub fn links(world: &mut World, row: &Row, of: &Plane) -> Vec<Link> {
     let Some(fields) = row.pod().filter(|pod| !pod.phase.is_terminal()) else { return Vec::new() };
     let mut links = Vec::new();
     if let Some(name) = &fields.node {
@@ -31,7 +31,7 @@ pub fn links(world: &mut World, row: &Row) -> Vec<Link> {
     for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
         let key = storage::key(&row.key.namespace, &name);
         match world.get(&key).cloned() {
-            Some(found) => links.push(claim(world, &found)),
+            Some(found) => links.push(claim(world, &found, of)),
             None => {
                 let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
                 links.push(absent(
@@ -44,12 +44,12 @@ pub fn links(world: &mut World, row: &Row) -> Vec<Link> {
         }
     }
     links.retain(|link| link.standing != Standing::Converged);
-    links.extend(references(&pod).iter().filter_map(|(place, keys)| source(world, row, place, keys)));
+    links.extend(references(&pod).iter().filter_map(|(place, keys)| source(world, row, place, keys, of)));
     links
 }
 
 /// The link of a claim.
-pub fn claim(world: &mut World, row: &Row) -> Link {
+pub fn claim(world: &mut World, row: &Row, of: &Plane) -> Link {
     let object = row.object();
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
     let link = Link { wanted: "Bound".into(), seen: phase.to_owned(), ..Link::of(row) };
@@ -58,24 +58,28 @@ pub fn claim(world: &mut World, row: &Row) -> Link {
     }
     let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
     let waits = storage::awaiting_class(world, &object).is_some() && !is_given_up(world, row);
-    let link = with_prospect(world, row, Link { standing: Standing::Converging, ..link });
+    let link = with_prospect(world, row, Link { standing: Standing::Converging, ..link }, of);
     let is_due = link.seen.contains("; due: ");
     let link =
         Link { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
     link.stuck_if(!is_due && !waits, || {
         let size = object.text(&["spec", "resources", "requests", "storage"]).unwrap_or("its size").to_owned();
-        format!(
+        let volume = format!(
             "apply a PersistentVolume of at least {size} with the claim's access modes and storageClassName {class:?}"
-        )
+        );
+        match class.is_empty() || world.find(storage::CLASSES, "", &class).is_some() {
+            true => volume,
+            false => format!("name a class that there is (kloop get storageclass), or {volume}"),
+        }
     })
 }
 
 /// Whether a pod waits for a claim to which no node has a volume to give: waiting for the pod's node leads nowhere.
 fn is_given_up(world: &World, claim: &Row) -> bool {
     let waiting = storage::consumers(world, claim).filter(|pod| pod.pod().is_some_and(|fields| fields.node.is_none()));
-    let is_refused = |verdict: &Verdict| verdict.refused.is_some();
+    let is_refused = |verdict: &Verdict| !verdict.hurdles.is_empty();
     let for_lack = |verdict: &Verdict| {
-        verdict.refused.as_ref().is_some_and(|(_, reasons)| reasons.iter().any(|reason| reason == NONE_LEFT))
+        verdict.refused().is_some_and(|first| first.reasons.iter().any(|reason| reason == NONE_LEFT))
     };
     waiting.map(|pod| explain(world, &pod.key)).any(|all| all.iter().all(is_refused) && all.iter().any(for_lack))
 }
@@ -126,7 +130,7 @@ fn references(pod: &Object) -> BTreeMap<Place, Vec<String>> {
 }
 
 /// The link of a ConfigMap or Secret, when it or one of its keys is missing.
-fn source(world: &World, pod: &Row, (resource, name): &Place, keys: &[String]) -> Option<Link> {
+fn source(world: &World, pod: &Row, (resource, name): &Place, keys: &[String], of: &Plane) -> Option<Link> {
     let key = Key::new(Resource(resource), &pod.key.namespace, name);
     let (what, place) = (super::name(&key), in_namespace(&key));
     let make = if *resource == "secrets" { "secret generic" } else { "configmap" };
@@ -140,9 +144,9 @@ fn source(world: &World, pod: &Row, (resource, name): &Place, keys: &[String]) -
     let link = Link {
         wanted: format!("a key {missing:?}"),
         seen: "it has no such key".into(),
-        what: what.clone(),
+        what,
         by: kubelet::LOOP.name,
         ..Link::default()
     };
-    Some(link.stuck(format!("add the key {missing:?}: kloop edit {what}{place}")))
+    Some(link.stuck(format!("add the key {missing:?}: {}", of.correct(world, row))))
 }

@@ -1,7 +1,7 @@
 //! Nodes: whether they answer.
 
 use super::{Link, name};
-use crate::reconcile::node::{RUNTIME, STOPPED};
+use crate::reconcile::node::{RUNTIME, STOPPED, told_lacks};
 use crate::world::Row;
 
 /// The link of a node.
@@ -17,6 +17,7 @@ pub fn link(row: &Row) -> Link {
     };
     let cordoned = object.at(&["spec", "unschedulable"]).is_some_and(|value| value == true);
     let seen = if cordoned { format!("{seen}, takes no new pods (cordoned)") } else { seen };
+    let seen = told_lacks(&object).fold(seen, |seen, lack| format!("{seen}; {lack}"));
     let link = Link { wanted: "Ready".into(), seen, ..Link::of(row) };
     let link = Link { by: "node-controller", ..link };
     let me = name(&row.key);

@@ -1,13 +1,11 @@
-//! Pods: whether they have a node, and whether they run.
+//! Pods: whether they run.
 
-use super::chain::{in_namespace, with_prospect};
+use super::chain::in_namespace;
 use super::deed::{port_unavailable, told};
-use super::{Link, Plane, Standing, name, node, rehearsal};
-use crate::object::{Object, Str, time};
-use crate::scheduler::explain::{ELSEWHERE, Verdict, explain};
-use crate::scheduler::{hints, profile_of};
-use crate::world::plan::Hold;
-use crate::world::{Row, World, storage};
+use super::ended::known;
+use super::{Link, Lost, Plane, Standing, name, placement};
+use crate::object::{Object, time};
+use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -26,20 +24,27 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
     if row.is_deleting() {
         return ending(world, row, link);
     }
-    if of.lost.contains(&row.uid) {
-        let seen = format!("its processes are gone; its status, from before that, says {}", link.seen);
+    if let Some(lost) = of.lost.get(&row.uid) {
+        let what = match lost {
+            Lost::All => "its processes are gone".to_owned(),
+            Lost::Some(ended) => {
+                let names: Vec<&str> = ended.keys().map(|name| &**name).collect();
+                format!("the process of {} has ended", names.join(" and that of "))
+            }
+        };
+        let seen = format!("{what}; its status, from before that, says {}", link.seen);
         return Link { seen, standing: Standing::Converging, ..link };
     }
     match phase {
         "Succeeded" => return link,
-        "Failed" => return failed(row, &object, link),
+        "Failed" => return failed(world, row, &object, link, of),
         "Running" if is_ready => return denied(world, row, link),
         _ => {}
     }
     let link = Link { standing: Standing::Converging, ..link };
     match row.pod().and_then(|pod| pod.node.as_ref()) {
         Some(_) => denied(world, row, gated(&object, link)),
-        None => unbound(world, row, &object, link, of),
+        None => placement::unbound(world, row, &object, link, of),
     }
 }
 
@@ -71,28 +76,46 @@ fn said(object: &Object, phase: &str) -> String {
 }
 
 /// One that has ended badly for good: its owner makes another one, alone it stays so.
-fn failed(row: &Row, object: &Object, link: Link) -> Link {
-    let me = name(&row.key);
+fn failed(world: &World, row: &Row, object: &Object, link: Link, of: &Plane) -> Link {
+    let (me, place) = (name(&row.key), in_namespace(&row.key));
     let alone = object.controller().is_none();
-    let (error, log) = ended_badly(row, object).unzip();
-    let link = Link { error, log, ..link };
-    link.stuck_if(alone, || {
-        format!("look at its log (kloop logs {me}), then delete it and apply it again{}", in_namespace(&row.key))
+    let Some(Bad { name, error, next }) = ended_badly(world, row, object, of) else {
+        return link.stuck_if(alone, || {
+            format!("look at its log (kloop logs {me}{place}), then delete it and apply it again")
+        });
+    };
+    let log = Some((row.uid.clone(), name.clone()));
+    Link { error: Some(error), log, ..link }.stuck_if(alone, || {
+        next.unwrap_or_else(|| {
+            format!("look at its log (kloop logs {me} -c {name}{place}), then delete it and apply it again")
+        })
     })
 }
 
-/// How the first container that ended badly did, and whose log tells more.
-fn ended_badly(row: &Row, object: &Object) -> Option<(String, (Str, String))> {
+/// A container that ended badly.
+struct Bad {
+    name: String,
+    error: String,
+    /// What to do about it, where its log does not tell.
+    next: Option<String>,
+}
+
+/// The first container that ended badly: the pod waited for no other.
+fn ended_badly(world: &World, row: &Row, object: &Object, of: &Plane) -> Option<Bad> {
     let mut statuses =
         ["initContainerStatuses", "containerStatuses"].iter().flat_map(|list| object.items(&["status", list]));
     let code = |status: &Value| status["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0);
     let (status, code) = statuses.find_map(|status| Some((status, code(status)?)))?;
     let (name, ended) = (status["name"].as_str()?, &status["state"]["terminated"]);
-    let said = ended["message"].as_str().and_then(|text| text.trim().lines().last());
-    let said = said.map(|text| format!(": {text}")).unwrap_or_default();
+    let mut specs = ["initContainers", "containers"].iter().flat_map(|list| object.items(&["spec", list]));
+    let known = specs.find(|spec| spec["name"] == name).and_then(|spec| known(world, row, spec, ended, of));
     let reason = ended["reason"].as_str().unwrap_or("Error");
-    let text = format!("container {name}: {reason} (exit code {code}){said}");
-    Some((text, (row.uid.clone(), name.to_owned())))
+    let said = ended["message"].as_str().and_then(|text| text.trim().lines().last());
+    // A reason of its own says it already.
+    let said = said.or_else(|| known.as_ref().filter(|_| reason == "Error").map(|known| &*known.error));
+    let said = said.map(|text| format!(": {text}")).unwrap_or_default();
+    let error = format!("container {name}: {reason} (exit code {code}){said}");
+    Some(Bad { name: name.to_owned(), error, next: known.map(|known| known.next) })
 }
 
 fn ending(world: &World, row: &Row, link: Link) -> Link {
@@ -119,140 +142,4 @@ fn gated(object: &Object, link: Link) -> Link {
             link.stuck(format!("let who sets the condition {gate} set it, or take the gate away"))
         }
     }
-}
-
-/// Nobody has given it a node yet.
-fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: &Plane) -> Link {
-    let gates = object.items(&["spec", "schedulingGates"]);
-    if !gates.is_empty() {
-        let names: Vec<&str> = gates.iter().filter_map(|gate| gate["name"].as_str()).collect();
-        let seen = format!("{}, held by scheduling gates {}", link.seen, names.join(", "));
-        return Link { seen, ..link }.stuck("take its spec.schedulingGates away");
-    }
-    if profile_of(world, row).is_none() {
-        let known: Vec<&str> = world.settings.profiles.iter().map(|profile| &*profile.name).collect();
-        let asked = row.pod().map_or("", |pod| &*pod.scheduler);
-        let error = format!("no scheduler has the name {asked:?}; there are: {}", known.join(", "));
-        let next =
-            "correct spec.schedulerName, or give kloop a profile of that name: kloop reconcile --scheduler-config FILE";
-        return Link { error: Some(error), ..link }.stuck(next);
-    }
-    let verdicts = explain(world, &row.key);
-    let prospect = rehearsal::prospect(world, &row.key);
-    let refusal = prospect.waits.iter().find_map(|wait| wait.strip_prefix("Unschedulable: "));
-    let more = lines(&verdicts);
-    match refusal {
-        // The first control plane brings this machine along as a node.
-        Some(_) if verdicts.is_empty() && !of.runs => {
-            Link { seen: format!("{}, and there is no node yet", link.seen), ..link }
-        }
-        Some(message) => {
-            let next = advice(world, row, &verdicts, message);
-            let queue = prospect.hold.map(|hold| queued(&hold, of));
-            let more = more.into_iter().chain(queue).collect();
-            Link { error: Some(message.to_owned()), more, ..link }.stuck(next)
-        }
-        None => Link { more, ..with_prospect(world, row, link) },
-    }
-}
-
-/// Where it waits. The queue is nowhere but in a control plane that runs.
-fn queued(hold: &Hold, of: &Plane) -> String {
-    let wakers = hints::wakers(hold).join(", or ");
-    if of.runs {
-        format!("in the scheduler's queue of unschedulable pods until {wakers}; looked at again after 5m in any case")
-    } else {
-        format!("in no queue, because no scheduler runs: one that starts looks at it at once, and then when {wakers}")
-    }
-}
-
-/// The verdicts on all nodes, in one line where all are refused for the same.
-fn lines(verdicts: &[Verdict]) -> Vec<String> {
-    match verdicts {
-        [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|one| one.refused == first.refused) => {
-            match &first.refused {
-                Some((plugin, reasons)) => {
-                    vec![format!("all {} nodes: {plugin}: {}", verdicts.len(), reasons.join(", "))]
-                }
-                None => verdicts.iter().map(line).collect(),
-            }
-        }
-        _ => verdicts.iter().map(line).collect(),
-    }
-}
-
-/// The verdict on one node in a line.
-fn line(verdict: &Verdict) -> String {
-    match &verdict.refused {
-        Some((plugin, reasons)) => format!("node/{}: {plugin}: {}", verdict.node, reasons.join(", ")),
-        None => {
-            let total: i64 = verdict.scores.iter().map(|(_, score)| score).sum();
-            let parts: Vec<String> = verdict.scores.iter().map(|(plugin, score)| format!("{plugin} {score}")).collect();
-            format!("node/{}: fits, score {total} ({})", verdict.node, parts.join(", "))
-        }
-    }
-}
-
-/// What helps most often against what refused the most nodes.
-fn advice(world: &World, row: &Row, verdicts: &[Verdict], message: &str) -> String {
-    if verdicts.is_empty() {
-        return "add a node: kloop node add NAME --cpu 4 --memory 8Gi --simulated, or run reconcile with this machine"
-            .into();
-    }
-    let is_elsewhere = message.contains(ELSEWHERE);
-    if message.contains("ersistent") && !is_elsewhere {
-        return "see to its claims: kloop get pvc".into();
-    }
-    // Where its volumes are is where it has to go, whatever the other nodes say.
-    let meant = |verdict: &&Verdict| !is_elsewhere || has_its_volumes(world, row, &verdict.node);
-    let meant: Vec<&Verdict> = verdicts.iter().filter(meant).collect();
-    if meant.is_empty() {
-        return "see to its claims: kloop get pvc".into();
-    }
-    let by = |plugin: &'static str| {
-        let is_it = move |verdict: &&&Verdict| verdict.refused.as_ref().is_some_and(|(name, _)| *name == plugin);
-        meant.iter().filter(is_it).map(|verdict| &verdict.node)
-    };
-    let down = by("TaintToleration").find_map(|name| {
-        let link = node::link(world.find("nodes", "", name)?);
-        let next = link.next.filter(|_| link.standing == Standing::Stuck)?;
-        Some(format!("{} is {}: {next}", link.what, link.seen))
-    });
-    let cordoned = by("NodeUnschedulable").next().map_or("NAME", |name| name);
-    let tainted = by("TaintToleration").next().map_or("NAME", |name| name);
-    let table = [
-        ("NodeResourcesFit", "ask for less in resources.requests, free a node, or add one: kloop node add".to_owned()),
-        (
-            "TaintToleration",
-            format!("tolerate the taint in spec.tolerations, or take it away: kloop taint node {tainted} KEY-"),
-        ),
-        ("NodeUnschedulable", format!("let a node take pods again: kloop uncordon {cordoned}")),
-        (
-            "NodeAffinity",
-            "label a node as spec.nodeSelector or nodeAffinity ask (kloop label node NAME KEY=VALUE), or ask otherwise"
-                .to_owned(),
-        ),
-        ("NodePorts", "use another hostPort, or add a node: kloop node add".to_owned()),
-        (
-            "PodTopologySpread",
-            "allow more skew in spec.topologySpreadConstraints, or add a node where one is missing".to_owned(),
-        ),
-        ("InterPodAffinity", "loosen spec.affinity, or add a node: kloop node add".to_owned()),
-    ];
-    // A node that is down is the nearest cause among equals.
-    let is_down = |plugin: &str| plugin == "TaintToleration" && down.is_some();
-    let most = table.into_iter().rev().max_by_key(|(plugin, _)| (by(plugin).count(), is_down(plugin)));
-    match most {
-        Some((plugin, _)) if is_down(plugin) => down.unwrap_or_default(),
-        most => most.map_or_else(String::new, |(_, advice)| advice),
-    }
-}
-
-/// Whether all volumes that its claims are bound to can be had on a node.
-fn has_its_volumes(world: &World, row: &Row, node: &str) -> bool {
-    let Some(node) = world.find("nodes", "", node) else { return false };
-    storage::used_by(world, row).all(|claim| {
-        let volume = storage::volume_of(&claim.body()).and_then(|name| world.find(storage::VOLUMES, "", name));
-        volume.is_none_or(|volume| storage::reaches(&volume.body(), node))
-    })
 }

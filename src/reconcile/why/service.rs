@@ -1,21 +1,21 @@
 //! Services and what leads to them: whether anything answers.
 
-use super::chain::{in_namespace, with_prospect};
+use super::chain::with_prospect;
 use super::deed::port_unavailable;
-use super::{Link, Standing, name};
+use super::{Link, Plane, Standing, name};
 use crate::object::Selector;
 use crate::reconcile::convergence::reach::{self, Silence};
 use crate::world::{Row, World};
 use serde_json::Value;
 
 /// The link of a Service.
-pub fn link(world: &mut World, row: &Row) -> Link {
-    let mut link = behind_it(world, row);
+pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
+    let mut link = behind_it(world, row, of);
     link.more.extend(port_unavailable(world, row));
     link
 }
 
-fn behind_it(world: &mut World, row: &Row) -> Link {
+fn behind_it(world: &mut World, row: &Row, of: &Plane) -> Link {
     let object = row.object();
     let link = Link { wanted: "a ready endpoint".into(), ..Link::of(row) };
     if object.text(&["spec", "type"]) == Some("ExternalName") {
@@ -37,11 +37,7 @@ fn behind_it(world: &mut World, row: &Row) -> Link {
             let selector: Vec<String> =
                 object.pairs(&["spec", "selector"]).map(|(key, value)| format!("{key}={value}")).collect();
             let seen = format!("no pod has the labels {}", selector.join(","));
-            let next = format!(
-                "apply pods with these labels, or correct spec.selector: kloop edit service/{}{}",
-                row.key.name,
-                in_namespace(&row.key)
-            );
+            let next = format!("apply pods with these labels, or correct spec.selector: {}", of.correct(world, row));
             return Link { seen, ..link }.stuck(next);
         }
         Some(Silence::UnnamedPort(port)) => {
@@ -52,7 +48,7 @@ fn behind_it(world: &mut World, row: &Row) -> Link {
         Some(Silence::NoneReady) => Standing::Converging,
         None => Standing::Converged,
     };
-    with_prospect(world, row, Link { seen, standing, ..link })
+    with_prospect(world, row, Link { seen, standing, ..link }, of)
 }
 
 /// The link of a NetworkPolicy: the pods that it is about, and what it says of them.

@@ -29,17 +29,17 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
     let runs = row.key.resource == "jobs.batch" && !of.pretends && convergence::job_runs(&object);
     let missing = runs || convergence::missing_of(row.key.resource, &object).is_some();
     let link = Link { standing: if missing { Standing::Converging } else { Standing::Converged }, ..link };
-    let link = with_prospect(world, row, link);
+    let link = with_prospect(world, row, link, of);
     let link = scheduled(world, row, &object, link);
     let link = outdated(world, row, &object, link);
+    let link = replaced(world, row, link);
     let link = held(world, row, &object, link);
-    refused(world, row, &object, link)
+    refused(world, row, &object, link, of)
 }
 
 /// A CronJob says when it starts its next Job, or what keeps it.
 fn scheduled(world: &mut World, row: &Row, object: &Object, link: Link) -> Link {
-    let is_suspended = object.at(&["spec", "suspend"]).is_some_and(|value| value == true);
-    if row.key.resource != "cronjobs.batch" || is_suspended || link.standing != Standing::Converged {
+    if row.key.resource != "cronjobs.batch" || is_true(object, "suspend") || link.standing != Standing::Converged {
         return link;
     }
     let waits = prospect(world, &row.key).waits;
@@ -59,6 +59,9 @@ pub fn newest_set(world: &World, deployment: &Row) -> Option<Arc<Row>> {
 fn wanted(row: &Row, object: &Object) -> String {
     let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
     match row.key.resource.0 {
+        "deployments.apps" if is_true(object, "paused") => {
+            format!("{replicas} available, of whatever template while it is paused")
+        }
         "deployments.apps" => format!("{replicas} updated and available"),
         "statefulsets.apps" | "daemonsets.apps" if convergence::updates_on_delete(object) => {
             format!("{} available", daemons(row, object).unwrap_or(replicas))
@@ -75,6 +78,28 @@ fn wanted(row: &Row, object: &Object) -> String {
         },
         "cronjobs.batch" => format!("a Job at {}", object.text(&["spec", "schedule"]).unwrap_or_default()),
         _ => "there".into(),
+    }
+}
+
+/// Whether its spec says yes to this.
+fn is_true(object: &Object, field: &str) -> bool {
+    object.at(&["spec", field]).is_some_and(|value| value == true)
+}
+
+/// Whether a ReplicaSet has the template that its Deployment has now.
+fn has_template_of(set: &Row, deployment: &Row) -> bool {
+    set.workload().map(|fields| fields.template) == deployment.workload().map(|fields| fields.template)
+}
+
+/// A ReplicaSet that its Deployment does not mean any more says so.
+fn replaced(world: &World, row: &Row, link: Link) -> Link {
+    let owner = row.controller().and_then(|owner| world.by_uid(&owner.uid));
+    let owner = owner.filter(|owner| owner.key.resource == "deployments.apps" && !has_template_of(row, owner));
+    match owner {
+        None => link,
+        Some(owner) => {
+            Link { seen: format!("{}, of an older template than {} has now", link.seen, name(&owner.key)), ..link }
+        }
     }
 }
 
@@ -109,7 +134,9 @@ fn seen(row: &Row, object: &Object) -> String {
     let count = |field: &str| object.int(&["status", field]).unwrap_or(0);
     match row.key.resource.0 {
         "jobs.batch" => {
-            format!("{} active, {} succeeded, {} failed", count("active"), count("succeeded"), count("failed"))
+            let suspended = if is_true(object, "suspend") { "suspended; " } else { "" };
+            let [active, succeeded, failed] = ["active", "succeeded", "failed"].map(count);
+            format!("{suspended}{active} active, {succeeded} succeeded, {failed} failed")
         }
         "deployments.apps"
         | "statefulsets.apps"
@@ -127,7 +154,13 @@ fn seen(row: &Row, object: &Object) -> String {
             };
             shown.map(told).collect::<Vec<_>>().join(", ")
         }
-        "cronjobs.batch" if object.at(&["spec", "suspend"]).is_some_and(|value| value == true) => "suspended".into(),
+        "resourcequotas" => {
+            let used = |resource: &str| object.text(&["status", "used", resource]).unwrap_or("0").to_owned();
+            let hard = object.pairs(&["status", "hard"]);
+            let told: Vec<String> = hard.map(|(name, most)| format!("{name} {} of {most}", used(name))).collect();
+            if told.is_empty() { "nothing is counted yet".into() } else { told.join(", ") }
+        }
+        "cronjobs.batch" if is_true(object, "suspend") => "suspended".into(),
         _ => "there".into(),
     }
 }
@@ -136,10 +169,10 @@ fn seen(row: &Row, object: &Object) -> String {
 fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
     let place = in_namespace(&row.key);
     let (kind, me) = (row.key.resource.0, name(&row.key));
-    let paused = object.at(&["spec", "paused"]).is_some_and(|paused| paused == true);
-    let same =
-        |set: &Arc<Row>| set.workload().map(|fields| fields.template) == row.workload().map(|fields| fields.template);
-    if kind == "deployments.apps" && paused && !newest_set(world, row).is_some_and(|set| same(&set)) {
+    if kind == "deployments.apps"
+        && is_true(object, "paused")
+        && !newest_set(world, row).is_some_and(|set| has_template_of(&set, row))
+    {
         let seen = format!("paused: its newest template is not rolled out; {}", link.seen);
         return Link { seen, ..link }.stuck(format!("kloop rollout resume {me}{place}"));
     }
@@ -170,12 +203,12 @@ fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
 }
 
 /// What its status says it was refused.
-fn refused(world: &World, row: &Row, object: &Object, link: Link) -> Link {
+fn refused(world: &World, row: &Row, object: &Object, link: Link, of: &Plane) -> Link {
     let failure = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "ReplicaFailure");
     let message = failure.filter(|one| one["status"] == "True").and_then(|one| one["message"].as_str());
     match message {
         Some(message) if link.standing != Standing::Converged && link.error.is_none() => {
-            Link { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message))
+            Link { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message, of))
         }
         _ => link,
     }

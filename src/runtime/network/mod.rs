@@ -31,6 +31,7 @@ mod tables;
 pub use affinity::Affinity;
 pub use decide::is_pod;
 pub use gate::Gate;
+pub use ingress::is_key_of_another;
 pub use resolver::found as resolver_of;
 
 use super::ports;
@@ -216,11 +217,15 @@ impl Guard {
     }
 
     /// Whether policies keep the pod off the machine, and nobody but the machine would answer at this port of the pod's address: a
-    /// program that listens at every address does so at this one, too.
+    /// program that is bound to every address is so to this one, too. So is a client of the pod's own that waits for its answer.
     fn is_kept_off(&self, socket: &Socket, port: u16) -> bool {
-        let host = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        let flow = Flow { from: self.own, to: host, protocol: "tcp" };
-        socket.is_stream && !policies::allow(&self.tables, &flow) && !act::listens_here(self.own, port)
+        let (here, host) = (SocketAddrV4::new(self.own, port), SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        let protocol = if socket.is_stream { "tcp" } else { "udp" };
+        !policies::allow(&self.tables, &Flow { from: self.own, to: host, protocol })
+            && !match socket.is_stream {
+                true => act::listens_here(self.own, port),
+                false => act::is_bound_here(self.own, port) || self.is_reply(socket, here),
+            }
     }
 
     /// To an endpoint of a Service.

@@ -54,9 +54,11 @@ fn of_group(thread: i32) -> Result<OwnedFd, Errno> {
     pidfd_open(group.and_then(Pid::from_raw).ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }
 
-/// Whether we get at the descriptors of a child, as answers need it: a sandbox without ptrace's rights forbids it. Only for a process of
-/// one thread.
+/// Whether we get at the memory and the descriptors of a child, as answers need it: a sandbox without ptrace's rights forbids it. Only
+/// for a process of one thread.
 pub fn may_look_into_others() -> bool {
+    // Where the child has the same.
+    let word = [0x6b; 4];
     // SAFETY: this process has one thread; the child only waits to be killed.
     let child = match unsafe { libc::fork() } {
         0 => loop {
@@ -67,9 +69,10 @@ pub fn may_look_into_others() -> bool {
     };
     let Some(pid) = Pid::from_raw(child).filter(|_| child > 0) else { return false };
     let found = Callers::default().descriptor(child, 0);
+    let read = memory(child, word.as_ptr().addr() as u64, word.len());
     let _ = kill_process(pid, Signal::KILL);
     let _ = waitpid(Some(pid), WaitOptions::empty());
-    found.is_ok()
+    found.is_ok() && read.as_deref() == Ok(&word[..])
 }
 
 /// A call that waits for its answer.
@@ -130,12 +133,12 @@ impl Notice {
             Call::Send => (self.arguments[4], self.arguments[5]),
         };
         let length = (length as u32 as usize).min(address::LONGEST);
-        address::read(&self.memory(at, length).ok()?)
+        address::read(&memory(self.thread, at, length).ok()?)
     }
 
     /// The bytes of a `sendto`.
     pub fn message(&self) -> Result<Vec<u8>, Errno> {
-        self.memory(self.arguments[1], (self.arguments[2] as usize).min(MESSAGE))
+        memory(self.thread, self.arguments[1], (self.arguments[2] as usize).min(MESSAGE))
     }
 
     /// The flags of a `sendto`.
@@ -152,19 +155,20 @@ impl Notice {
         let waits = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &self.id) };
         if waits == 0 { Ok(socket) } else { Err(Errno::SRCH) }
     }
+}
 
-    fn memory(&self, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
-        let mut bytes = vec![0; length];
-        let here = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: length };
-        let there = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length };
-        // SAFETY: the kernel writes into our live buffer of this length, and checks the other process's address itself.
-        let read = unsafe { libc::process_vm_readv(self.thread, &here, 1, &there, 1, 0) };
-        if read < 0 {
-            return Err(Errno::FAULT);
-        }
-        bytes.truncate(read as usize);
-        Ok(bytes)
+/// So many bytes of a thread's process, or less.
+fn memory(thread: i32, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; length];
+    let here = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: length };
+    let there = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length };
+    // SAFETY: the kernel writes into our live buffer of this length, and checks the other process's address itself.
+    let read = unsafe { libc::process_vm_readv(thread, &here, 1, &there, 1, 0) };
+    if read < 0 {
+        return Err(Errno::FAULT);
     }
+    bytes.truncate(read as usize);
+    Ok(bytes)
 }
 
 fn check(code: i32) -> Result<(), Errno> {

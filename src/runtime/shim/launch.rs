@@ -3,9 +3,10 @@
 use super::super::limits::group::{self, Entrance};
 use super::super::limits::processes;
 use super::super::network::Gate;
+use super::super::process::Identity;
 use super::super::spaces::Space;
 use super::super::wire::{Launch, View, now};
-use super::super::{folder, interpreter, process::Identity, pty, spawn, user, view, volumes};
+use super::super::{folder, interpreter, process, pty, spawn, user, view, volumes};
 use super::attach::Inlet;
 use super::lines::Lines;
 use super::log::{Log, Stream};
@@ -159,7 +160,7 @@ pub fn prepare(
     }
     let groups = group::make(&launch.groups)?;
     let surroundings = surroundings(&launch, &lines, &groups);
-    let is_plain = matches!(place, Place::Here) && gate.is_none() && surroundings.are_plain();
+    let is_plain = matches!(place, Place::Here) && gate.is_none() && surroundings.are_plain() && process::can_be_held();
     let process = if is_plain { None } else { Some(fork(&launch.argv, &surroundings, place, gate.as_ref(), space)?) };
     // What is in them may be secret, and large.
     launch.volumes.clear();

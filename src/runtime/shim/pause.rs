@@ -29,8 +29,11 @@ pub fn below(shim: i32) -> Vec<i32> {
 }
 
 impl Pause {
-    /// None where no process namespace can be had.
+    /// None where no process namespace can be had, or what it adopts could not be ended: that is no child of its shim's.
     fn begin() -> Option<Pause> {
+        if !process::can_be_held() {
+            return None;
+        }
         let (said, say) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
         let pid = match Space::New.fork().ok()? {
             0 => {

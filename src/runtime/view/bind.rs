@@ -62,14 +62,17 @@ fn open(path: &Path) -> Result<OwnedFd, String> {
         .map_err(|error| format!("{}: {error}", path.display(), error = cause(error)))
 }
 
-/// A part of a volume (`subPath`), made as a folder when it is not there; never anything outside the volume.
+/// A part of a volume (`subPath`), made as a folder as open as the volume when it is not there; never anything outside the volume.
 fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
     let failed = |error: Errno| match error {
         Errno::XDEV | Errno::INVAL => format!("subPath {path:?} not within volume path"),
         error => format!("subPath {path:?}: {error}", error = cause(error)),
     };
     match volumes::inside(root, path) {
-        Err(Errno::NOENT) => volumes::make_folders(root, path, 0o750).map_err(failed),
+        Err(Errno::NOENT) => {
+            let mode = fstat(root).map_err(failed)?.st_mode & 0o2777;
+            volumes::make_folders(root, path, mode).map_err(failed)
+        }
         other => other.map_err(failed),
     }
 }

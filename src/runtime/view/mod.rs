@@ -29,18 +29,19 @@ use mounted::Mounted;
 use own::Own;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_move};
-use rustix::process::{Pid, PidfdFlags, chdir, chroot, fchdir, getegid, geteuid, pidfd_open};
-use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces, unshare_unsafe};
+use rustix::process::{chdir, chroot, fchdir, getegid, geteuid};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The namespaces that a container may have of its own, by their names in `/proc`.
-const SPACES: [(&str, ThreadNameSpaceType); 3] = [
-    ("user", ThreadNameSpaceType::USER),
-    ("mnt", ThreadNameSpaceType::MOUNT),
-    ("uts", ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME),
+/// The namespaces that a container may have of its own, by their names in `/proc`, in the order in which they are entered: the first
+/// gives the right to the others.
+const SPACES: [(&str, LinkNameSpaceType); 3] = [
+    ("user", LinkNameSpaceType::User),
+    ("mnt", LinkNameSpaceType::Mount),
+    ("uts", LinkNameSpaceType::HostNameAndNISDomainName),
 ];
 /// Whose rights nobody shares (Kubernetes' pause has them, too).
 const NOBODY: u32 = 65535;
@@ -123,12 +124,7 @@ pub fn enter(
 
 /// Keeps a process's mounts, when they are not ours: whoever lets go of mounts last has to unmount them all.
 pub fn keep(process: i32) -> Option<OwnedFd> {
-    let open = |whose: &str| {
-        openat(CWD, format!("/proc/{whose}/ns/mnt"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
-    };
-    let number = |space: &OwnedFd| fstat(space).ok().map(|found| found.st_ino);
-    let (theirs, ours) = (open(&process.to_string())?, open("self")?);
-    (number(&theirs) != number(&ours)).then_some(theirs)
+    space_of(process, "mnt").ok().flatten()
 }
 
 /// Leaves this process, which has one thread, an empty folder in place of all files, and nobody's rights: for one whose `/proc` others may
@@ -156,32 +152,32 @@ pub fn hide() {
     }
 }
 
-/// A process whose namespaces are to be joined. A process namespace of our own may not know its number.
-pub struct Other {
-    process: i32,
-    fd: OwnedFd,
-}
+/// The namespaces of a process that are not ours. They are opened early: a process namespace of our own may not know its number.
+pub struct Other(Vec<(OwnedFd, LinkNameSpaceType)>);
 
 impl Other {
-    /// The process of this number.
+    /// Those of the process of this number.
     pub fn of(process: i32) -> Result<Other, String> {
-        let pid = Pid::from_raw(process).ok_or("no process")?;
-        let fd = pidfd_open(pid, PidfdFlags::empty()).map_err(said("open the container's process"))?;
-        Ok(Other { process, fd })
+        let spaces = SPACES.into_iter().filter_map(|(name, kind)| match space_of(process, name) {
+            Ok(space) => space.map(|space| Ok((space, kind))),
+            Err(error) => Some(Err(error)),
+        });
+        spaces.collect::<Result<_, _>>().map(Other).map_err(said("open the container's namespaces"))
     }
+}
+
+/// A namespace of a process, by its name in `/proc`; none when it is ours.
+fn space_of(process: i32, name: &str) -> rustix::io::Result<Option<OwnedFd>> {
+    let open =
+        |whose: &str| openat(CWD, format!("/proc/{whose}/ns/{name}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let (theirs, ours) = (open(&process.to_string())?, open("self")?);
+    Ok((fstat(&theirs)?.st_ino != fstat(&ours)?.st_ino).then_some(theirs))
 }
 
 /// Takes this process, which has one thread, into the namespaces of another one, but for that of its processes.
 pub fn join(other: &Other) -> Result<(), String> {
-    let Other { process, fd } = other;
-    let space = |whose: &str, name: &str| fs::read_link(format!("/proc/{whose}/ns/{name}")).ok();
-    let differs = |name: &str| space("self", name) != space(&process.to_string(), name);
-    let spaces =
-        SPACES.iter().filter(|(name, _)| differs(name)).fold(ThreadNameSpaceType::empty(), |all, (_, one)| all | *one);
-    match spaces.is_empty() {
-        true => Ok(()),
-        false => move_into_thread_name_spaces(fd.as_fd(), spaces).map_err(said("enter the container's namespaces")),
-    }
+    let enter = |(space, kind): &(OwnedFd, _)| move_into_link_name_space(space.as_fd(), Some(*kind));
+    other.0.iter().try_for_each(enter).map_err(said("enter the container's namespaces"))
 }
 
 /// Whether this machine lets us do all this. Tried in a process of its own, because namespaces are entered for good.

@@ -21,18 +21,21 @@ pub fn inside(folder: &OwnedFd, path: &str) -> Result<OwnedFd> {
     openat2(folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), stay)
 }
 
-/// Makes the folders of a path below a folder and opens the last one; goes through no link.
+/// Makes the folders of a path below a folder and opens the last one; goes through no link. What is new has this mode, whatever the umask.
 pub fn make_folders(folder: &OwnedFd, path: &str, mode: u32) -> Result<OwnedFd> {
     let mut at = openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         if part == ".." {
             return Err(Errno::INVAL);
         }
-        match mkdirat(&at, part, Mode::from_raw_mode(mode)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error),
-        }
+        let is_new = match mkdirat(&at, part, Mode::from_raw_mode(mode)) {
+            Err(Errno::EXIST) => false,
+            made => made.map(|()| true)?,
+        };
         at = super::folder(at.as_fd(), Path::new(part))?;
+        if is_new {
+            fchmod(&at, Mode::from_raw_mode(mode))?;
+        }
     }
     Ok(at)
 }

@@ -7,6 +7,9 @@ use super::wants::{Wants, Wish};
 use crate::world::{Counted, Crowd, Row, Sort, Stance, Term, World};
 use std::sync::Arc;
 
+/// What is told of a node that is not near the pods that a pod wants near.
+pub const AFFINITY: &str = "node(s) didn't match pod affinity rules";
+
 /// One term, and how many pods that it is about are where.
 #[derive(Clone)]
 struct Near {
@@ -80,7 +83,7 @@ impl Neighbours {
             let is_first =
                 || self.own && self.near.iter().all(|near| near.crowd.counts.iter().all(|count| *count <= 0));
             if !(has_keys() && is_first()) {
-                return Some(("node(s) didn't match pod affinity rules", true));
+                return Some((AFFINITY, true));
             }
         }
         if self.far.iter().any(|near| there(&near.crowd)) {

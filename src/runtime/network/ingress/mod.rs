@@ -9,6 +9,8 @@ mod forward;
 mod pool;
 mod tls;
 
+pub use tls::is_key_of_another;
+
 use super::affinity::Affinity;
 use super::routes::Choice;
 use super::{hands, routes};

@@ -46,11 +46,21 @@ impl Certificates {
 }
 
 fn read(certificate: &Certificate) -> Option<CertifiedKey> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate.chain).collect();
-    let key = PrivateKeyDer::from_pem_slice(&certificate.key).ok()?;
-    let key = CertifiedKey::new(chain.ok()?, any_supported_type(&key).ok()?);
+    let key = pair(&certificate.chain, &certificate.key)?;
     // A key of another certificate would fail each handshake in words that nobody understands.
     key.keys_match().ok().map(|()| key)
+}
+
+fn pair(chain: &[u8], key: &[u8]) -> Option<CertifiedKey> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+    let key = PrivateKeyDer::from_pem_slice(key).ok()?;
+    Some(CertifiedKey::new(chain.ok()?, any_supported_type(&key).ok()?))
+}
+
+/// Whether a key is that of another certificate. Nothing is said of what cannot be read.
+pub fn is_key_of_another(chain: &[u8], key: &[u8]) -> bool {
+    let mismatch = rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch);
+    pair(chain, key).is_some_and(|key| key.keys_match() == Err(mismatch))
 }
 
 /// What accepts TLS connections with the certificates that are known at that moment.

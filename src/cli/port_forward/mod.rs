@@ -1,21 +1,26 @@
 //! `kloop port-forward`: a port of a pod at a port of this machine; no control plane needs to run.
 
-use super::patience::Patience;
+mod ports;
+
+use super::one_pod::{self, Restarts};
+use super::targets;
 use super::{Context, Failure, Outcome};
-use super::{flags, targets};
 use crate::apiserver::Api;
 use crate::apiserver::read::{self, Wanted};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Resource, Status, cause};
 use crate::runtime::relay;
-use serde_json::Value;
+use ports::{Meant, Pair};
+use signal_hook::consts::SIGINT;
 use std::future::ready;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::timeout;
 
 /// So often it is looked whether there is still somebody to forward to.
 const LOOK: Duration = Duration::from_millis(250);
@@ -71,52 +76,38 @@ struct Target {
     uid: String,
 }
 
-/// One pair of ports as it was written.
-struct Pair {
-    /// 0 for any; none for the remote one.
-    local: Option<u16>,
-    /// A number, or the name of a port.
-    remote: String,
-}
-
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
-    let (name, ports) = match &args.words[..] {
+    let (name, words) = match &args.words[..] {
         [] | [_] => {
             let text = "TYPE/NAME and list of ports are required for port-forward";
             return Err(Failure::Usage("port-forward".into(), text.into()));
         }
-        [name, ports @ ..] => (name, ports),
+        [name, words @ ..] => (name, words),
     };
-    let pairs: Vec<Pair> = ports.iter().map(|word| pair(word)).collect::<Outcome<_>>()?;
-    let addresses = addresses(&args.address)?;
-    let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
-    let patience = Patience::new(context, Some(timeout.unwrap_or_default()))?;
+    let pod = one_pod::find(name, &args.pod_running_timeout, context)?;
     let target = Target::find(name, context)?;
-    while target.running()?.is_none() {
-        if !patience.wait() {
-            return Err(Failure::plain("timed out waiting for the condition"));
-        }
+    let asked = target.asked(words, &pod)?;
+    let phase = pod.text(&["status", "phase"]).unwrap_or_default();
+    if phase != "Running" {
+        let text = format!("unable to forward port because pod is not running. Current status={phase}");
+        return Err(Failure::plain(text));
     }
-    let plain = |error: std::io::Error| Failure::plain(cause(error));
+    let addresses = addresses(&args.address)?;
+    let pairs = asked.iter().map(|(word, numbers)| Ok((word.clone(), ports::pair(numbers)?)));
+    let pairs = pairs.collect::<Outcome<Vec<_>>>()?;
+    let plain = |error: io::Error| Failure::plain(cause(error));
+    let interrupt = interrupt().map_err(plain)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(plain)?;
-    LocalSet::new().block_on(&runtime, forward(Rc::new(target), pairs, addresses))
+    LocalSet::new().block_on(&runtime, forward(Rc::new(target), pairs, addresses, interrupt))
 }
 
-/// `5000`, `8888:5000`, `:5000`; the second may be a name.
-fn pair(word: &str) -> Outcome<Pair> {
-    let (local, remote) = word.split_once(':').map_or((None, word), |(local, remote)| (Some(local), remote));
-    if remote.is_empty() || remote == "0" {
-        return Err(Failure::plain("remote port must be > 0"));
-    }
-    let number = |text: &str| match text {
-        "" => Ok(0),
-        text => text.parse().map_err(|_| {
-            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-            Failure::plain(format!("error parsing local port '{text}': {why}"))
-        }),
-    };
-    Ok(Pair { local: local.map(number).transpose()?, remote: remote.to_owned() })
+/// Something to read when somebody has typed Ctrl-C.
+fn interrupt() -> io::Result<UnixStream> {
+    let (told, tell) = UnixStream::pair()?;
+    told.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(SIGINT, tell)?;
+    Ok(told)
 }
 
 /// Where to listen. Of `localhost`, which is two addresses, one is enough.
@@ -141,52 +132,46 @@ fn addresses(words: &[String]) -> Outcome<Vec<Place>> {
             }
         }
     }
+    places.sort_by_key(|place| place.at.to_string());
     Ok(places)
 }
 
-/// A port of this machine and the pod's port that it leads to.
-struct Asked {
-    local: u16,
-    remote: u16,
-    /// The remote one as it was written.
-    word: String,
-}
-
-async fn forward(target: Rc<Target>, pairs: Vec<Pair>, places: Vec<Place>) -> Outcome {
-    let asked = |pair: Pair| {
-        let remote = target.remote(&pair.remote)?;
-        Ok(Asked { local: pair.local.unwrap_or(remote), remote, word: pair.remote })
-    };
-    let asked: Vec<Asked> = pairs.into_iter().map(asked).collect::<Outcome<_>>()?;
+async fn forward(target: Rc<Target>, pairs: Vec<(String, Pair)>, places: Vec<Place>, interrupt: UnixStream) -> Outcome {
     let mut open = Vec::new();
-    for one in &asked {
-        match listen(one, &places).await {
+    for (word, pair) in &pairs {
+        match listen(pair, &places).await {
             Ok(listeners) => {
-                open.extend(listeners.into_iter().map(|(here, listener)| serve(&target, one, here, listener)))
+                let serve = |(here, listener)| serve(&target, word, pair.remote, here, listener);
+                open.extend(listeners.into_iter().map(serve));
             }
-            Err(why) => drop(writeln!(std::io::stderr(), "Unable to listen on port {}: {why}", one.local)),
+            Err(why) => drop(writeln!(io::stderr(), "Unable to listen on port {}: {why}", pair.local)),
         }
     }
     if open.is_empty() {
-        let all: Vec<String> = asked.iter().map(|one| format!("{{{} {}}}", one.local, one.remote)).collect();
+        let all: Vec<String> = pairs.iter().map(|(_, pair)| format!("{{{} {}}}", pair.local, pair.remote)).collect();
         return Err(Failure::plain(format!("unable to listen on any of the requested ports: [{}]", all.join(" "))));
     }
-    target.lost().await;
+    let interrupt = tokio::net::UnixStream::from_std(interrupt).map_err(|error| Failure::plain(cause(error)))?;
+    let outcome = target.lost(&interrupt).await;
     open.iter().for_each(JoinHandle::abort);
-    Err(Failure::plain("lost connection to pod"))
+    outcome
 }
 
 /// Listens at a port of all places; what kubectl says when that cannot be.
-async fn listen(asked: &Asked, places: &[Place]) -> Result<Vec<(SocketAddr, TcpListener)>, String> {
+async fn listen(asked: &Pair, places: &[Place]) -> Result<Vec<(SocketAddr, TcpListener)>, String> {
     let (mut open, mut errors, mut is_vital) = (Vec::new(), Vec::new(), false);
+    // Whether one of the two was asked for, and whether one was had.
+    let (mut of_two, mut one_of_two) = (false, false);
     let mut port = asked.local;
     for place in places {
         let wanted = SocketAddr::new(place.at, port);
+        of_two |= place.is_one_of_two;
         match TcpListener::bind(wanted).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
             Ok((here, listener)) => {
                 // All of them get the port that the first one was given.
                 port = here.port();
                 say(&format!("Forwarding from {here} -> {}", asked.remote));
+                one_of_two |= place.is_one_of_two;
                 open.push((here, listener));
             }
             Err(error) => {
@@ -197,27 +182,27 @@ async fn listen(asked: &Asked, places: &[Place]) -> Result<Vec<(SocketAddr, TcpL
             }
         }
     }
-    if is_vital || open.is_empty() {
+    if is_vital || of_two && !one_of_two {
         return Err(format!("Listeners failed to create with the following errors: [{}]", errors.join(" ")));
     }
     Ok(open)
 }
 
-fn serve(target: &Rc<Target>, asked: &Asked, here: SocketAddr, listener: TcpListener) -> JoinHandle<()> {
-    let (target, word, remote) = (target.clone(), asked.word.clone(), asked.remote);
+fn serve(target: &Rc<Target>, word: &str, remote: u16, here: SocketAddr, listener: TcpListener) -> JoinHandle<()> {
+    let (target, word) = (target.clone(), word.to_owned());
     let places = move |_| {
         say(&format!("Handling connection for {}", here.port()));
         ready(target.place(&word).into_iter().collect())
     };
     let failed = move |why: &str| {
-        let _ = writeln!(std::io::stderr(), "an error occurred forwarding {} -> {remote}: {why}", here.port());
+        let _ = writeln!(io::stderr(), "an error occurred forwarding {} -> {remote}: {why}", here.port());
     };
     spawn_local(relay::serve(listener, places, failed))
 }
 
 /// Whoever listened may be gone; the connections go on.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// Whether nothing can be forwarded any more to the object with this uid. A state that cannot be read at the moment says nothing.
@@ -233,17 +218,10 @@ fn is_lost(found: &Result<Object, Status>, uid: &str) -> bool {
 
 impl Target {
     fn find(name: &str, context: &mut Context) -> Outcome<Target> {
-        let (kind, name) = match name.split_once('/') {
-            Some((kind, name)) => (targets::kind(kind)?, name),
-            None => (targets::kind("pods")?, name),
-        };
-        let key = Key::new(kind.resource, context.namespace_of(kind), name);
+        let (kind, name) = one_pod::named(name, targets::kind("pods")?)?;
+        let key = Key::new(kind.resource, context.namespace_of(kind), &name);
         let mut target = Target { api: context.take_api()?, kind, key, uid: String::new() };
-        let named = target.named()?;
-        target.uid = named.uid().to_owned();
-        if kind.resource != PODS && targets::selector_of(kind, &named).is_none() {
-            return Err(Failure::plain(format!("cannot attach to {}: it has no pods", kind.kind)));
-        }
+        target.uid = target.named()?.uid().to_owned();
         Ok(target)
     }
 
@@ -251,18 +229,34 @@ impl Target {
         Ok(self.named_now()?)
     }
 
-    /// Waits until what was named is gone, or is a pod that has ended.
-    async fn lost(&self) {
-        while !is_lost(&self.named_now(), &self.uid) {
-            tokio::time::sleep(LOOK).await;
+    /// The ports that these words name, of this pod: the remote one as it was written, and both as numbers, if such they are.
+    fn asked(&self, words: &[String], pod: &Object) -> Outcome<Vec<(String, (String, String))>> {
+        let service = self.service()?;
+        let meant = Meant { service: service.as_ref(), pod };
+        let words = words.iter().map(|word| ports::words(word)).collect::<Outcome<Vec<_>>>()?;
+        words.iter().try_for_each(|words| meant.check_protocol(words.remote))?;
+        words.iter().map(|words| Ok((words.remote.to_owned(), meant.numbers(words)?))).collect()
+    }
+
+    fn service(&self) -> Outcome<Option<Object>> {
+        (self.kind.kind == "Service").then(|| self.named()).transpose()
+    }
+
+    /// Waits until somebody has typed Ctrl-C, which is as it should be; or until what was named is gone, or is a pod that has ended.
+    async fn lost(&self, interrupt: &tokio::net::UnixStream) -> Outcome {
+        while timeout(LOOK, interrupt.readable()).await.is_err() {
+            if is_lost(&self.named_now(), &self.uid) {
+                return Err(Failure::plain("lost connection to pod"));
+            }
         }
+        Ok(())
     }
 
     fn named_now(&self) -> Result<Object, Status> {
         self.api.look(|ledger| read::get(ledger, &self.key))
     }
 
-    /// A pod that runs and belongs to what was named: a ready one rather than another.
+    /// A pod that runs and belongs to what was named: rather one that stays than one that ends, and of those the likeliest.
     fn running(&self) -> Outcome<Option<Object>> {
         let named = self.named()?;
         let mut pods = match (kinds::by_resource(PODS), targets::selector_of(self.kind, &named)) {
@@ -272,45 +266,16 @@ impl Target {
             }
             _ => vec![named],
         };
-        pods.retain(|pod| pod.text(&["status", "phase"]) == Some("Running") && pod.deletion().is_none());
-        let is_ready = |pod: &Object| {
-            let mut conditions = pod.items(&["status", "conditions"]).iter();
-            conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
-        };
-        pods.sort_by_key(|pod| !is_ready(pod));
-        Ok(pods.into_iter().next())
+        pods.retain(|pod| pod.text(&["status", "phase"]) == Some("Running"));
+        let rank = |pod: &Object| (pod.deletion().is_some(), one_pod::rank(pod, Restarts::Few));
+        Ok(pods.into_iter().min_by_key(rank))
     }
 
-    /// The pod's port that is meant.
-    fn remote(&self, port: &str) -> Outcome<u16> {
-        let pod = self.running()?;
-        let target = if self.kind.kind == "Service" { self.target_port(port)? } else { port.to_owned() };
-        let container_port = |name: &str| {
-            let containers = pod.as_ref()?.items(&["spec", "containers"]).iter();
-            let mut ports = containers.flat_map(|one| one["ports"].as_array().into_iter().flatten());
-            ports.find(|one| one["name"] == name)?["containerPort"].as_u64()
-        };
-        let number = target.parse().ok().or_else(|| u16::try_from(container_port(&target)?).ok());
-        number.ok_or_else(|| {
-            let name = pod.as_ref().map_or("", Object::name);
-            Failure::plain(format!("Pod '{name}' does not have a named port '{target}'"))
-        })
-    }
-
-    /// What a Service's port leads to.
-    fn target_port(&self, port: &str) -> Outcome<String> {
-        let service = self.named()?;
-        let is_it = |one: &&Value| one["name"] == port || one["port"].as_u64() == port.parse().ok();
-        let found = service.items(&["spec", "ports"]).iter().find(is_it);
-        let missing = || Failure::plain(format!("Service {} does not have a service port {port}", service.name()));
-        let target = &found.ok_or_else(missing)?["targetPort"];
-        Ok(target.as_str().map_or_else(|| target.to_string(), str::to_owned))
-    }
-
-    fn place(&self, port: &str) -> Option<SocketAddr> {
-        let number = self.remote(port).ok()?;
-        let ip = self.running().ok()??.text(&["status", "podIP"])?.parse().ok()?;
-        Some(SocketAddr::new(ip, number))
+    /// Where the port leads at this moment.
+    fn place(&self, word: &str) -> Option<SocketAddr> {
+        let (service, pod) = (self.service().ok()?, self.running().ok()??);
+        let port = Meant { service: service.as_ref(), pod: &pod }.remote(word).ok()?.parse().ok()?;
+        Some(SocketAddr::new(pod.text(&["status", "podIP"])?.parse().ok()?, port))
     }
 }
 
@@ -341,15 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_ports() {
-        let read = |word: &str| pair(word).map(|pair| (pair.local, pair.remote)).map_err(|failure| failure.to_string());
-        assert_eq!(read("5000"), Ok((None, "5000".into())));
-        assert_eq!(read("8888:5000"), Ok((Some(8888), "5000".into())));
-        assert_eq!(read(":5000"), Ok((Some(0), "5000".into())));
-        assert_eq!(read("8443:https"), Ok((Some(8443), "https".into())));
-        assert_eq!(read("https"), Ok((None, "https".into())));
-        let invalid = "strconv.ParseUint: parsing \"x\": invalid syntax";
-        assert_eq!(read("x:80"), Err(format!("error: error parsing local port 'x': {invalid}")));
-        assert_eq!(read("80:"), Err("error: remote port must be > 0".into()));
+    fn addresses_to_listen_at() {
+        let read = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let found = addresses(&words).map_err(|failure| failure.to_string())?;
+            Ok::<_, String>(found.iter().map(|place| place.at.to_string()).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(read(&["localhost"]), Ok("127.0.0.1 ::1".into()));
+        assert_eq!(read(&["localhost", "10.1.2.3", "127.0.0.1"]), Ok("10.1.2.3 127.0.0.1 ::1".into()));
+        assert_eq!(read(&["here"]), Err("error: here is not a valid IP".into()));
     }
 }

@@ -1,0 +1,51 @@
+//! DefaultStorageClass and DefaultIngressClass: a claim, or an Ingress, that names no class gets the default one.
+
+use super::Request;
+use crate::apiserver::Result;
+use crate::apiserver::ledger::Ledger;
+use crate::kinds::default_class;
+use crate::object::Resource;
+
+/// What gets a class.
+struct Wants {
+    resource: &'static str,
+    /// The field of its spec that names one.
+    field: &'static str,
+    /// The annotation that named one before there was that field.
+    older: &'static str,
+    /// The classes.
+    classes: Resource,
+    /// What marks the default one.
+    marks: &'static [&'static str],
+}
+
+const WANTS: [Wants; 2] = [
+    Wants {
+        resource: "persistentvolumeclaims",
+        field: "storageClassName",
+        older: "volume.beta.kubernetes.io/storage-class",
+        classes: Resource("storageclasses.storage.k8s.io"),
+        marks: default_class::STORAGE,
+    },
+    Wants {
+        resource: "ingresses.networking.k8s.io",
+        field: "ingressClassName",
+        older: "kubernetes.io/ingress.class",
+        classes: Resource("ingressclasses.networking.k8s.io"),
+        marks: default_class::INGRESS,
+    },
+];
+
+/// Admits a write. An empty name is a name: such a claim wants a volume of no class.
+pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
+    let Some(wants) = WANTS.iter().find(|wants| request.creates(wants.resource)) else { return Ok(()) };
+    let named = request.object.at(&["spec", wants.field]).is_some_and(|name| !name.is_null());
+    if named || request.object.annotation(wants.older).is_some() {
+        return Ok(());
+    }
+    let classes = ledger.list(wants.classes, None)?;
+    if let Some(class) = default_class::of(&classes, wants.marks) {
+        request.object.set(&["spec", wants.field], class.name());
+    }
+    Ok(())
+}

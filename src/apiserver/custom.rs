@@ -1,0 +1,50 @@
+//! Custom resources at the front door: a write is made by the definition as it stands in the ledger, whatever this process has
+//! heard of it before.
+
+use super::Result;
+use super::ledger::Ledger;
+use crate::kinds::Kind;
+use crate::kinds::custom::{self, Custom, DEFINITIONS};
+use crate::object::{Key, Reason, Status};
+use crate::store::{Access, Read, Store};
+use std::path::Path;
+
+/// Leaves word that definitions can be read in this store. One that cannot be opened then is told of by whoever opened it before.
+pub fn learn_later(path: &Path) {
+    let path = path.to_owned();
+    custom::learn_later(move || {
+        let texts = || -> Option<Vec<String>> {
+            let store = Store::open(&path, Access::Existing).ok()?;
+            let definitions = store.read().ok()?.list(DEFINITIONS, None).ok()?;
+            Some(definitions.into_iter().map(|stored| stored.body.to_string()).collect())
+        };
+        texts().unwrap_or_default()
+    });
+}
+
+/// Nothing new comes while a definition waits for its objects to go.
+pub fn check_not_going(ledger: &dyn Ledger, kind: &Kind) -> Result<()> {
+    let Some(custom) = kind.custom else { return Ok(()) };
+    let definition = ledger.see(&Key::new(DEFINITIONS, "", &custom.definition))?;
+    if definition.is_none_or(|definition| definition.deletion().is_none()) {
+        return Ok(());
+    }
+    let message = "create not allowed while custom resource definition is terminating";
+    Err(Status::new(Reason::MethodNotAllowed, message))
+}
+
+/// The kind as its definition declares it now, with the schemas that a write needs; 404 when it is not served any more.
+pub fn current<'k>(ledger: &dyn Ledger, kind: &'k Kind) -> Result<&'k Kind> {
+    let Some(custom) = kind.custom else { return Ok(kind) };
+    let gone = || Status::new(Reason::NotFound, "the server could not find the requested resource");
+    let key = Key::new(DEFINITIONS, "", &custom.definition);
+    let definition = ledger.see(&key)?.ok_or_else(gone)?;
+    let ready = |custom: &Custom| custom.set_schemas(&definition);
+    if custom.mark == (definition.uid().to_owned(), definition.generation()) {
+        ready(custom);
+        return Ok(kind);
+    }
+    let learnt: &'static Kind = custom::learn(&definition.0.to_string()).ok_or_else(gone)?;
+    learnt.custom.into_iter().for_each(ready);
+    Ok(learnt)
+}

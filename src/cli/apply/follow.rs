@@ -1,0 +1,96 @@
+//! `kloop apply --watch`: the cluster follows its manifests, as GitOps has it. What changes in the files is applied a moment later, and what
+//! was changed by hand goes back with the next look. What cannot be read or applied is told, and tried again: nothing is pruned meanwhile.
+
+use super::{Args, once, prune};
+use crate::apiserver::create::key_of;
+use crate::cli::{Context, Failure, Outcome, flags};
+use crate::kinds;
+use crate::object::Object;
+use crate::runtime::touched::Touched;
+use std::path::{Path, PathBuf};
+
+/// Flags of following.
+#[derive(clap::Args)]
+pub struct Following {
+    /// Keep watching the files, and apply them again when they change: a checkout of a repository is followed as it is pulled. With
+    /// --prune, what is taken out of them goes.
+    #[arg(long)]
+    pub watch: bool,
+    /// With --watch: how often everything is applied again although no file has changed, so that what was changed by hand goes back; zero
+    /// for never.
+    #[arg(long, default_value = "3m", value_name = "DURATION")]
+    interval: String,
+}
+
+/// As long as it would take: nobody waits for so long.
+const NEVER: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Applies again and again, until it is interrupted.
+pub fn run(args: &Args, context: &mut Context) -> Outcome {
+    args.check(context)?;
+    let interval = flags::duration("interval", &args.follow.interval)?.unwrap_or(NEVER);
+    let folders: Vec<PathBuf> = args.files.filenames.iter().map(|name| folder(name)).collect::<Result<_, _>>()?;
+    let mut before: Option<Vec<Object>> = None;
+    let mut said = String::new();
+    loop {
+        // The watch comes first: what changes while it is applied is seen afterwards.
+        let touched = Touched::watch(&folders, args.files.recursive);
+        match once(args, context, before.is_some()) {
+            Ok(applied) => {
+                said.clear();
+                let gone = before.replace(applied).unwrap_or_default();
+                prune_rest(args, context, &gone, before.as_deref().unwrap_or_default())?;
+            }
+            Err(failure @ (Failure::BrokenPipe | Failure::Open(_) | Failure::Machine(..))) => return Err(failure),
+            Err(failure) => {
+                tell_once(context, &failure, &mut said);
+                before.get_or_insert_default();
+            }
+        }
+        touched.wait(interval);
+        context.reopen()?;
+    }
+}
+
+/// What was applied a moment ago and is in no file any more goes, of whatever kind and namespace it is: kubectl's pruning knows the usual
+/// kinds, in the namespaces that are still named.
+fn prune_rest(args: &Args, context: &mut Context, before: &[Object], now: &[Object]) -> Outcome {
+    if !args.pruning.prune {
+        return Ok(());
+    }
+    let dry_run = args.change.dry_run(context)?;
+    let gone = before.iter().filter(|object| !now.iter().any(|kept| kept.uid() == object.uid()));
+    for object in gone {
+        let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { continue };
+        let current = context.look(|ledger| ledger.get(&key_of(kind, object)))?;
+        if current.is_some_and(|current| current.uid() == object.uid() && current.deletion().is_none()) {
+            prune::remove(args, context, kind, object, dry_run)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a change of what a name stands for shows.
+fn folder(name: &str) -> Outcome<PathBuf> {
+    let path = Path::new(name);
+    if name == "-" || name.contains("://") {
+        return Err(Failure::plain("--watch needs files or folders: standard input and addresses cannot be watched"));
+    }
+    if !path.exists() {
+        return Err(Failure::plain(format!("the path {name:?} does not exist")));
+    }
+    if path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok(parent.unwrap_or(Path::new(".")).to_owned())
+}
+
+/// What stays wrong is told once.
+fn tell_once(context: &mut Context, failure: &Failure, said: &mut String) {
+    let text = failure.to_string();
+    if text != *said {
+        context.tell(&text);
+        *said = text;
+    }
+}

@@ -1,0 +1,35 @@
+//! `kloop backup`: the cluster's state as one file, taken while it is in use.
+
+use super::{Context, Outcome};
+use crate::apiserver::front;
+use crate::store::OpenError;
+use std::path::PathBuf;
+
+/// Write a copy of the cluster's state to a new file, while it is in use.
+///
+/// The copy holds every object and the log of changes, as of one revision; processes and what their containers wrote are not in it. It can
+/// be looked at where it is (kloop --state FILE get pods), and put in the place of a state that was lost or damaged.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "FILE",
+    after_help = "\
+# Keep a copy of the state as it is now
+kloop backup monday.db
+
+# Look into it
+kloop --state monday.db get all -A"
+)]
+pub struct Args {
+    /// The file to write, which must not be there yet.
+    #[arg(value_name = "FILE", required = true)]
+    file: PathBuf,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let path = context.state();
+    let Some(api) = context.existing()? else { return Err(OpenError::Absent { path }.into()) };
+    api.store().backup(&args.file).map_err(|error| front::refused(&error))?;
+    let revision = api.read(|snapshot| snapshot.revision())?;
+    context.say(&format!("{} saved to {} (revision {revision})", path.display(), args.file.display()))
+}

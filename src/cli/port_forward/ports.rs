@@ -1,0 +1,209 @@
+//! The ports that `port-forward` names, read as kubectl reads them: names become numbers by what the Service and the pod say, and only
+//! then it is looked whether the numbers can be ports.
+//!
+//! Never: listens, or asks for an object.
+
+use crate::cli::{Failure, Outcome};
+use crate::object::Object;
+use serde_json::Value;
+
+/// One pair of ports as it is written.
+pub struct Words<'a> {
+    local: &'a str,
+    /// A number, or the name of a port.
+    pub remote: &'a str,
+}
+
+/// A port of this machine, 0 for any, and the pod's port that it leads to.
+#[derive(Debug, PartialEq)]
+pub struct Pair {
+    pub local: u16,
+    pub remote: u16,
+}
+
+/// Splits `5000`, `8888:5000`, `:5000` and `8443:https`.
+pub fn words(word: &str) -> Outcome<Words<'_>> {
+    match word.split(':').collect::<Vec<_>>()[..] {
+        [both] => Ok(Words { local: both, remote: both }),
+        [local, remote] => Ok(Words { local, remote }),
+        _ => Err(Failure::plain(format!("invalid port format '{word}'"))),
+    }
+}
+
+/// Whose ports are meant: the Service's, where one was named, and those of the pod behind it.
+#[derive(Clone, Copy)]
+pub struct Meant<'a> {
+    /// The Service.
+    pub service: Option<&'a Object>,
+    /// The pod.
+    pub pod: &'a Object,
+}
+
+impl Meant<'_> {
+    /// A pair as text, its names replaced.
+    pub fn numbers(&self, words: &Words<'_>) -> Outcome<(String, String)> {
+        let Words { local, remote } = *words;
+        if remote.is_empty() && self.service.is_none() {
+            return Err(Failure::plain("remote port cannot be empty"));
+        }
+        let here = self.named(remote)?;
+        // The one number of `svc/web https` is the Service's port, that of `pod/web https` the pod's.
+        let local = if local == remote { here } else { local.to_owned() };
+        Ok((local, self.remote(remote)?))
+    }
+
+    /// The pod's port that is meant.
+    pub fn remote(&self, word: &str) -> Outcome<String> {
+        let number = self.named(word)?;
+        let Some(service) = self.service else { return Ok(number) };
+        let port = service.items(&["spec", "ports"]).iter().find(|one| one["port"].as_i64() == number.parse().ok());
+        let missing = || Failure::plain(format!("Service {} does not have a service port {number}", service.name()));
+        match &port.ok_or_else(missing)?["targetPort"] {
+            _ if service.text(&["spec", "clusterIP"]) == Some("None") => Ok(number),
+            Value::String(name) => self.of_pod(name),
+            Value::Number(target) if target.as_u64() != Some(0) => Ok(target.to_string()),
+            _ => Ok(number),
+        }
+    }
+
+    /// Refuses a port that is there for datagrams alone.
+    pub fn check_protocol(&self, word: &str) -> Outcome {
+        let number = self.named(word)?;
+        let ports: Vec<(&Value, &str)> = match self.service {
+            Some(service) => service.items(&["spec", "ports"]).iter().map(|one| (one, "port")).collect(),
+            None => container_ports(self.pod).map(|one| (one, "containerPort")).collect(),
+        };
+        let has = |protocol: &str| {
+            let of = |one: &Value| one["protocol"].as_str().unwrap_or("TCP") == protocol;
+            ports.iter().any(|(one, field)| one[*field].as_i64() == number.parse().ok() && of(one))
+        };
+        if has("UDP") && !has("TCP") {
+            return Err(Failure::plain(format!("UDP protocol is not supported for {word}")));
+        }
+        Ok(())
+    }
+
+    /// A port's number: as it is written, or that of the port with this name.
+    fn named(&self, word: &str) -> Outcome<String> {
+        if let Ok(number) = word.parse::<i64>() {
+            return Ok(if self.service.is_some() { number.to_string() } else { word.to_owned() });
+        }
+        let Some(service) = self.service else { return self.of_pod(word) };
+        let found = service.items(&["spec", "ports"]).iter().find(|one| name_of(one) == word);
+        let missing = || Failure::plain(format!("Service '{}' does not have a named port '{word}'", service.name()));
+        found.map(|one| one["port"].to_string()).ok_or_else(missing)
+    }
+
+    fn of_pod(&self, name: &str) -> Outcome<String> {
+        let found = container_ports(self.pod).find(|one| name_of(one) == name);
+        let missing = || Failure::plain(format!("Pod '{}' does not have a named port '{name}'", self.pod.name()));
+        found.map(|one| one["containerPort"].to_string()).ok_or_else(missing)
+    }
+}
+
+fn name_of(port: &Value) -> &str {
+    port["name"].as_str().unwrap_or_default()
+}
+
+fn container_ports(pod: &Object) -> impl Iterator<Item = &Value> {
+    let containers = pod.items(&["spec", "containers"]).iter();
+    containers.flat_map(|one| one["ports"].as_array().into_iter().flatten())
+}
+
+/// The numbers of a pair, if both can be ports.
+pub fn pair((local, remote): &(String, String)) -> Outcome<Pair> {
+    let local = if local.is_empty() { 0 } else { number("local", local)? };
+    match number("remote", remote)? {
+        0 => Err(Failure::plain("remote port must be > 0")),
+        remote => Ok(Pair { local, remote }),
+    }
+}
+
+fn number(which: &str, word: &str) -> Outcome<u16> {
+    let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let why = if is_number { "value out of range" } else { "invalid syntax" };
+    word.parse().ok().filter(|_| is_number).ok_or_else(|| {
+        Failure::plain(format!("error parsing {which} port '{word}': strconv.ParseUint: parsing {word:?}: {why}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn service(fields: &Value) -> Object {
+        let mut spec = json!({"ports": [
+            {"name": "web", "port": 80, "targetPort": "http", "protocol": "TCP"},
+            {"name": "plain", "port": 81, "protocol": "TCP"},
+            {"name": "lost", "port": 82, "targetPort": "nope"},
+            {"name": "dns", "port": 53, "targetPort": 5353, "protocol": "UDP"},
+        ]});
+        spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        Object(json!({"metadata": {"name": "s"}, "spec": spec}))
+    }
+
+    fn read(word: &str, service: Option<&Object>) -> Result<(u16, u16), String> {
+        let pod = Object(json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"ports": [
+            {"name": "http", "containerPort": 8080}, {"name": "talk", "containerPort": 9000, "protocol": "UDP"},
+        ]}]}}));
+        let meant = Meant { service, pod: &pod };
+        let read = || {
+            let words = words(word)?;
+            meant.check_protocol(words.remote)?;
+            pair(&meant.numbers(&words)?)
+        };
+        read().map(|pair| (pair.local, pair.remote)).map_err(|failure| failure.to_string().replace("error: ", ""))
+    }
+
+    #[test]
+    fn the_ports_of_a_pod() {
+        let parsing = |which: &str, word: &str, why: &str| {
+            Err(format!("error parsing {which} port '{word}': strconv.ParseUint: parsing \"{word}\": {why}"))
+        };
+        let table = [
+            ("5000", Ok((5000, 5000))),
+            ("8888:5000", Ok((8888, 5000))),
+            (":5000", Ok((0, 5000))),
+            ("0:5000", Ok((0, 5000))),
+            ("http", Ok((8080, 8080))),
+            ("80:http", Ok((80, 8080))),
+            ("0", Err("remote port must be > 0".into())),
+            ("80:0", Err("remote port must be > 0".into())),
+            ("65536", parsing("local", "65536", "value out of range")),
+            ("80:65536", parsing("remote", "65536", "value out of range")),
+            ("x:80", parsing("local", "x", "invalid syntax")),
+            ("+80", parsing("local", "+80", "invalid syntax")),
+            ("abc", Err("Pod 'p' does not have a named port 'abc'".into())),
+            ("80:", Err("Pod 'p' does not have a named port ''".into())),
+            ("1:2:3", Err("invalid port format '1:2:3'".into())),
+            ("9000", Err("UDP protocol is not supported for 9000".into())),
+            ("talk", Err("UDP protocol is not supported for talk".into())),
+        ];
+        for (word, expected) in table {
+            assert_eq!(read(word, None), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn the_ports_of_a_service() {
+        let table = [
+            ("80", Ok((80, 8080))),
+            ("web", Ok((80, 8080))),
+            ("8443:web", Ok((8443, 8080))),
+            (":80", Ok((0, 8080))),
+            ("81", Ok((81, 81))),
+            ("82", Err("Pod 'p' does not have a named port 'nope'".into())),
+            ("8080", Err("Service s does not have a service port 8080".into())),
+            ("0", Err("Service s does not have a service port 0".into())),
+            ("70000", Err("Service s does not have a service port 70000".into())),
+            ("abc", Err("Service 's' does not have a named port 'abc'".into())),
+            ("53", Err("UDP protocol is not supported for 53".into())),
+        ];
+        for (word, expected) in table {
+            assert_eq!(read(word, Some(&service(&json!({})))), expected, "{word}");
+        }
+        let headless = service(&json!({"clusterIP": "None"}));
+        assert_eq!(read("82", Some(&headless)), Ok((82, 82)), "nothing stands before the pods");
+    }
+}

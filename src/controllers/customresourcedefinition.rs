@@ -1,0 +1,199 @@
+//! CustomResourceDefinitions: which of their names are accepted, that their kinds are established, and that their objects go with them.
+//! (k8s.io/apiextensions-apiserver: the naming, establishing and finalizing controllers, whose conditions one status holds)
+
+use super::pods::BURST;
+use super::status;
+use crate::kinds;
+use crate::kinds::custom::{CLEANUP, DEFINITIONS};
+use crate::object::{Key, Object, Resource};
+use crate::world::{Loop, Plan, Propagation, Row, Verb, World};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The loop of definitions.
+pub const LOOP: Loop = Loop { name: "customresourcedefinition-controller", root: DEFINITIONS.0, concerns, plan };
+
+/// A definition concerns those of its group, which may want the same names; an object concerns a definition that goes.
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    let group = row.key.resource.group();
+    let definitions = world.list(DEFINITIONS.0);
+    if row.key.resource == DEFINITIONS {
+        let group = group_of(&row.key.name);
+        let beside = definitions.filter(|other| group_of(&other.key.name) == group).map(|other| other.key.clone());
+        return beside.chain([row.key.clone()]).collect();
+    }
+    if !group.contains('.') || world.count_of(DEFINITIONS.0) == 0 {
+        return Vec::new();
+    }
+    let going =
+        definitions.filter(|definition| definition.is_deleting() && *definition.key.name == *row.key.resource.0);
+    going.map(|definition| definition.key.clone()).collect()
+}
+
+/// The name of a definition is that of its resource: `boats.sea.dev`.
+fn group_of(name: &str) -> &str {
+    name.split_once('.').map_or("", |(_, group)| group)
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(row) = world.get(key) else { return plan };
+    match row.is_deleting() {
+        true => clean_up(world, row, &mut plan),
+        false => establish(world, row, &mut plan),
+    }
+    plan
+}
+
+/// Deletes the objects, and lets the definition go when none is left.
+fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
+    if !row.finalizers.iter().any(|one| &**one == CLEANUP) {
+        return;
+    }
+    // A definition of what is built in makes no kind: the objects there are none of its own.
+    let resource = Resource::intern(&row.key.name);
+    let is_built_in = kinds::ALL.iter().any(|kind| kind.resource == resource);
+    let left: Vec<&Arc<Row>> = world.list(resource.0).filter(|_| !is_built_in).collect();
+    if left.is_empty() {
+        let mut object = row.object();
+        let others: Vec<&str> = object.finalizers().into_iter().filter(|one| *one != CLEANUP).collect();
+        let others: Vec<Value> = others.into_iter().map(Value::from).collect();
+        object.set(&["metadata", "finalizers"], others);
+        return plan.write(Verb::Update(object), "none of its objects is left");
+    }
+    for one in left.iter().filter(|one| !one.is_deleting()).take(BURST) {
+        let (key, uid) = (one.key.clone(), one.uid.clone());
+        let verb = Verb::Delete { key, uid, grace: None, propagation: Propagation::Background };
+        plan.write(verb, "its definition is being deleted");
+    }
+    if plan.is_empty() {
+        let object = row.object();
+        let mut new = status::of(&object);
+        let mut conditions = object.items(&["status", "conditions"]).to_vec();
+        let message = "CustomResource deletion is in progress";
+        let terminating = status::condition("Terminating", "True", "InstanceDeletionInProgress", message, world.now);
+        status::set(&mut conditions, terminating);
+        status::conditions(&mut new, conditions);
+        status::write(plan, object, new.into(), "its objects are being deleted");
+        plan.wait(format!("{} of its objects are still there", left.len()));
+    }
+}
+
+/// Names that are nobody else's are accepted; a kind whose names all were is established, and stays so.
+fn establish(world: &World, row: &Row, plan: &mut Plan) {
+    let object = row.object();
+    let group = group_of(&row.key.name);
+    let others: Vec<Object> = world
+        .list(DEFINITIONS.0)
+        .filter(|other| other.key != row.key && group_of(&other.key.name) == group)
+        .map(|other| other.object())
+        .collect();
+    let taken = |field: &[&str], name: &Value| {
+        !name.is_null()
+            && others.iter().any(|other| {
+                let accepted = &other.0["status"]["acceptedNames"];
+                field.iter().any(|field| accepted[*field] == *name)
+                    || accepted["shortNames"]
+                        .as_array()
+                        .is_some_and(|short| field.contains(&"plural") && short.contains(name))
+            })
+    };
+    let wanted = &object.0["spec"]["names"];
+    let known = object.at(&["status", "acceptedNames"]).filter(|known| known.is_object());
+    let mut accepted = known.cloned().unwrap_or_else(|| json!({"kind": "", "plural": ""}));
+    let mut refused: Option<(&str, String)> = None;
+    let resources: &[&str] = &["plural", "singular"];
+    let kinds: &[&str] = &["kind", "listKind"];
+    for (field, reason, among) in [
+        ("plural", "PluralConflict", resources),
+        ("singular", "SingularConflict", resources),
+        ("kind", "KindConflict", kinds),
+        ("listKind", "ListKindConflict", kinds),
+    ] {
+        match taken(among, &wanted[field]) {
+            true => drop(refused.get_or_insert((reason, format!("{} is already in use", wanted[field])))),
+            false => set_or_drop(&mut accepted, field, wanted),
+        }
+    }
+    let short = wanted["shortNames"].as_array().cloned().unwrap_or_default();
+    match short.iter().find(|name| taken(resources, name)) {
+        Some(name) => drop(refused.get_or_insert(("ShortNamesConflict", format!("{name} is already in use")))),
+        None => set_or_drop(&mut accepted, "shortNames", wanted),
+    }
+    set_or_drop(&mut accepted, "categories", wanted);
+    let mut new = status::of(&object);
+    let mut conditions = object.items(&["status", "conditions"]).to_vec();
+    let was_established = status::is_true(&conditions, "Established");
+    let condition = |kind: &str, value: &str, reason: &str, message: &str| {
+        status::condition(kind, value, reason, message, world.now)
+    };
+    let (names, established) = match &refused {
+        None => (
+            condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
+            condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
+        ),
+        Some((reason, message)) => (
+            condition("NamesAccepted", "False", reason, message),
+            condition("Established", "False", "NotAccepted", "not all names are accepted"),
+        ),
+    };
+    status::set(&mut conditions, names);
+    if !was_established {
+        status::set(&mut conditions, established);
+    }
+    new.insert("acceptedNames".into(), accepted);
+    status::conditions(&mut new, conditions);
+    status::write(plan, object, new.into(), "its names were looked at");
+}
+
+fn set_or_drop(accepted: &mut Value, field: &str, wanted: &Value) {
+    match wanted.get(field) {
+        Some(value) => accepted[field] = value.clone(),
+        None => {
+            accepted.as_object_mut().map(|map| map.remove(field));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::controllers::testing::cluster;
+    use serde_json::json;
+
+    fn definition(plural: &str, kind: &str, short: &str) -> serde_json::Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.established.dev")},
+            "spec": {"group": "established.dev", "scope": "Namespaced",
+                "names": {"plural": plural, "kind": kind, "shortNames": [short]},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+        })
+    }
+
+    #[test]
+    fn names_that_are_anothers_are_refused_until_it_goes() {
+        let mut cluster = cluster("");
+        let conditions = |cluster: &crate::controllers::testing::Cluster, name: &str| -> Vec<String> {
+            let object = cluster.object(super::DEFINITIONS.0, name);
+            let items = object.items(&["status", "conditions"]);
+            items
+                .iter()
+                .map(|one| ["type", "status", "message"].map(|field| one[field].as_str().unwrap_or_default()).join(" "))
+                .collect()
+        };
+        cluster.create(definition("boats", "Boat", "bt"));
+        cluster.settle();
+        let fine = ["NamesAccepted True no conflicts found", "Established True the initial names have been accepted"];
+        assert_eq!(conditions(&cluster, "boats.established.dev"), fine);
+        cluster.create(definition("ships", "Boat", "sh"));
+        cluster.settle();
+        assert_eq!(
+            conditions(&cluster, "ships.established.dev"),
+            ["NamesAccepted False \"Boat\" is already in use", "Established False not all names are accepted",]
+        );
+        cluster.delete(super::DEFINITIONS.0, "boats.established.dev", Default::default());
+        cluster.settle();
+        assert!(cluster.world.find(super::DEFINITIONS.0, "", "boats.established.dev").is_none());
+        assert_eq!(conditions(&cluster, "ships.established.dev"), fine);
+    }
+}

@@ -1,0 +1,354 @@
+//! Whether an object is as its schema says, in the words of Kubernetes' validator (kube-openapi/pkg/validation).
+
+use super::schema::is;
+use crate::kinds::{Errors, FieldError, Path};
+use crate::object::Object;
+use regex::Regex;
+use serde_json::Value;
+
+/// What is wrong with an object.
+pub fn check(schema: &Value, object: &Object) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    for (name, value) in object.0.as_object().into_iter().flatten() {
+        if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
+            let schema = &schema["properties"][name.as_str()];
+            value_at(schema, value, &Path::root(name), &mut errors);
+        }
+    }
+    required(schema, &object.0, &Path::default(), &mut errors);
+    combined(schema, &object.0, &Path::root("<nil>"), &mut errors);
+    let blocks = [
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueNotSupported",
+        "FieldValueTypeInvalid",
+    ];
+    if has_rules(schema) && errors.0.iter().any(|error| blocks.contains(&error.reason)) {
+        let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        errors.invalid(&Path::root("<nil>"), Value::Null, detail);
+    }
+    errors.0
+}
+
+/// Whether anything in a schema has rules in CEL.
+pub fn has_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => map.contains_key("x-kubernetes-validations") || map.values().any(has_rules),
+        Value::Array(list) => list.iter().any(has_rules),
+        _ => false,
+    }
+}
+
+/// Checks one value. `path` is the whole one.
+pub fn value_at(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
+    if !schema.is_object() || value.is_null() && is(schema, "nullable") {
+        return;
+    }
+    if let Some(wanted) = wrong_type(schema, value) {
+        let found = type_of(value);
+        let detail = format!("{path} in body must be of type {wanted}: {:?}", found);
+        return errors.type_invalid(path, found, &detail);
+    }
+    allowed(schema, value, path, errors);
+    match value {
+        Value::String(text) => of_text(schema, text, path, errors),
+        Value::Number(number) => of_number(schema, number.as_f64().unwrap_or_default(), value, path, errors),
+        Value::Array(items) => of_list(schema, items, path, errors),
+        Value::Object(_) => of_map(schema, value, path, errors),
+        _ => {}
+    }
+    combined(schema, value, path, errors);
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The type that it should have, when it has another.
+fn wrong_type<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
+    let found = type_of(value);
+    if is(schema, "x-kubernetes-int-or-string") {
+        return (!matches!(found, "integer" | "string")).then_some("integer,string");
+    }
+    let wanted = schema["type"].as_str()?;
+    let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
+    let fits = wanted == found
+        || wanted == "number" && found == "integer"
+        || wanted == "integer" && found == "number" && whole;
+    (!fits).then_some(wanted)
+}
+
+fn allowed(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
+    let Some(known) = schema["enum"].as_array().filter(|known| !known.contains(value)) else { return };
+    let known: Vec<String> =
+        known.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned)).collect();
+    errors.unsupported_as_listed(path, value.clone(), &known.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+fn of_text(schema: &Value, text: &str, path: &Path, errors: &mut Errors) {
+    let length = text.chars().count() as u64;
+    if let Some(most) = schema["maxLength"].as_u64().filter(|most| length > *most) {
+        errors.too_long(path, most as usize);
+    }
+    if let Some(least) = schema["minLength"].as_u64().filter(|least| length < *least) {
+        errors.invalid(path, text, &format!("{path} in body should be at least {least} chars long"));
+    }
+    // A pattern that this engine does not know (looking ahead or back) was refused with its definition by Kubernetes, too.
+    if let Some(pattern) = schema["pattern"].as_str()
+        && Regex::new(pattern).is_ok_and(|known| !known.is_match(text))
+        && schema["maxLength"].as_u64().is_none_or(|most| length <= most)
+    {
+        errors.invalid(path, text, &format!("{path} in body should match '{pattern}'"));
+    }
+    if let Some(format) = schema["format"].as_str().filter(|format| !has_format(format, text)) {
+        errors.invalid(path, text, &format!("{path} in body must be of type {format}: {text:?}"));
+    }
+}
+
+/// Whether a text has a format; those that Kubernetes does not know are not looked at.
+fn has_format(format: &str, text: &str) -> bool {
+    match format {
+        "date-time" => text.parse::<crate::object::Time>().is_ok(),
+        "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
+        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
+        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
+        "uuid" => Regex::new("^(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$")
+            .is_ok_and(|known| known.is_match(text)),
+        "email" => text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty()),
+        _ => true,
+    }
+}
+
+fn of_number(schema: &Value, number: f64, value: &Value, path: &Path, errors: &mut Errors) {
+    let mut refuse =
+        |detail: String| errors.invalid(path, value.clone(), &format!("{path} in body should be {detail}"));
+    if let Some(most) = schema["maximum"].as_f64() {
+        let (is_over, words) = match is(schema, "exclusiveMaximum") {
+            true => (number >= most, "less than"),
+            false => (number > most, "less than or equal to"),
+        };
+        if is_over {
+            refuse(format!("{words} {}", schema["maximum"]));
+        }
+    }
+    if let Some(least) = schema["minimum"].as_f64() {
+        let (is_under, words) = match is(schema, "exclusiveMinimum") {
+            true => (number <= least, "greater than"),
+            false => (number < least, "greater than or equal to"),
+        };
+        if is_under {
+            refuse(format!("{words} {}", schema["minimum"]));
+        }
+    }
+    if let Some(factor) = schema["multipleOf"].as_f64().filter(|factor| *factor > 0.0)
+        && (number / factor).fract() != 0.0
+    {
+        refuse(format!("a multiple of {}", schema["multipleOf"]));
+    }
+}
+
+fn of_list(schema: &Value, items: &[Value], path: &Path, errors: &mut Errors) {
+    if let Some(most) = schema["maxItems"].as_u64().filter(|most| items.len() as u64 > *most) {
+        errors.too_many(path, items.len(), most as usize);
+    }
+    if let Some(least) = schema["minItems"].as_u64().filter(|least| (items.len() as u64) < *least) {
+        errors.invalid(path, items.len(), &format!("{path} in body should have at least {least} items"));
+    }
+    for (index, item) in items.iter().enumerate() {
+        value_at(&schema["items"], item, &path.index(index), errors);
+    }
+    let keys: Option<Vec<Value>> = match schema["x-kubernetes-list-type"].as_str() {
+        Some("set") => Some(items.to_vec()),
+        Some("map") => Some(items.iter().map(|item| key_of(schema, item)).collect()),
+        _ if is(schema, "uniqueItems") => Some(items.to_vec()),
+        _ => None,
+    };
+    let mut seen = std::collections::HashSet::new();
+    for (index, key) in keys.into_iter().flatten().enumerate() {
+        if !seen.insert(key.to_string()) {
+            errors.duplicate(&path.index(index), key);
+        }
+    }
+}
+
+/// What tells an item of a map in a list from the others.
+fn key_of(schema: &Value, item: &Value) -> Value {
+    let names = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    names.filter_map(|name| Some((name.to_owned(), item.get(name)?.clone()))).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn of_map(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
+    let fields = value.as_object().into_iter().flatten();
+    let count = value.as_object().map_or(0, serde_json::Map::len);
+    if let Some(most) = schema["maxProperties"].as_u64().filter(|most| count as u64 > *most) {
+        errors.too_many(path, count, most as usize);
+    }
+    if let Some(least) = schema["minProperties"].as_u64().filter(|least| (count as u64) < *least) {
+        errors.invalid(path, count, &format!("{path} in body should have at least {least} properties"));
+    }
+    required(schema, value, path, errors);
+    for (name, value) in fields {
+        match schema["properties"].get(name) {
+            Some(schema) => value_at(schema, value, &path.child(name), errors),
+            None => value_at(&schema["additionalProperties"], value, &path.child(name), errors),
+        }
+    }
+}
+
+fn required(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
+    let names = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    for name in names.filter(|name| value.get(name).is_none()) {
+        errors.required(&path.child(name), "");
+    }
+}
+
+/// Schemas that are joined by logic.
+fn combined(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
+    let holds = |schema: &Value| {
+        let mut inner = Errors::default();
+        value_at(schema, value, path, &mut inner);
+        inner.0.is_empty()
+    };
+    let list = |word: &str| schema[word].as_array().filter(|list| !list.is_empty());
+    let mut refuse = |detail: &str| errors.invalid(path, "", &format!("\"{path}\" must {detail}"));
+    if list("anyOf").is_some_and(|list| !list.iter().any(holds)) {
+        refuse("validate at least one schema (anyOf)");
+    }
+    match list("oneOf").map(|list| list.iter().filter(|schema| holds(schema)).count()) {
+        None | Some(1) => {}
+        Some(0) => refuse("validate one and only one schema (oneOf). Found none valid"),
+        Some(count) => refuse(&format!("validate one and only one schema (oneOf). Found {count} valid alternatives")),
+    }
+    if list("allOf").is_some_and(|list| !list.iter().all(holds)) {
+        refuse("validate all the schemas (allOf)");
+    }
+    if schema.get("not").is_some_and(holds) {
+        refuse("not validate the schema (not)");
+    }
+}
+
+/// Whether a default is as its schema says: what is wrong with it, told of where the default stands.
+pub fn check_default(schema: &Value, path: &Path, errors: &mut Errors) {
+    let Some(default) = schema.get("default").filter(|default| !default.is_null()) else { return };
+    let mut inner = Errors::default();
+    value_at(schema, default, &Path::default(), &mut inner);
+    for error in inner.0 {
+        let at = if error.field.is_empty() { path.clone() } else { path.child(&error.field) };
+        errors.0.push(FieldError { field: at.to_string(), ..error });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_wrong_is_said_in_the_validators_words() {
+        let cases = [
+            (
+                json!({"type": "integer"}),
+                json!("x"),
+                "Invalid value: \"string\": v in body must be of type integer: \"string\"",
+            ),
+            (
+                json!({"type": "integer"}),
+                json!(1.5),
+                "Invalid value: \"number\": v in body must be of type integer: \"number\"",
+            ),
+            (
+                json!({"type": "integer", "maximum": 20}),
+                json!(21),
+                "Invalid value: 21: v in body should be less than or equal to 20",
+            ),
+            (
+                json!({"type": "integer", "minimum": 1, "exclusiveMinimum": true}),
+                json!(1),
+                "Invalid value: 1: v in body should be greater than 1",
+            ),
+            (
+                json!({"type": "number", "multipleOf": 2}),
+                json!(3),
+                "Invalid value: 3: v in body should be a multiple of 2",
+            ),
+            (json!({"type": "string", "maxLength": 2}), json!("abc"), "Too long: may not be more than 2 bytes"),
+            (
+                json!({"type": "string", "minLength": 2}),
+                json!("a"),
+                "Invalid value: \"a\": v in body should be at least 2 chars long",
+            ),
+            (
+                json!({"type": "string", "pattern": "^[a-z]+$"}),
+                json!("A"),
+                "Invalid value: \"A\": v in body should match '^[a-z]+$'",
+            ),
+            (
+                json!({"type": "string", "format": "date-time"}),
+                json!("x"),
+                "Invalid value: \"x\": v in body must be of type date-time: \"x\"",
+            ),
+            (
+                json!({"type": "string", "enum": ["red", "white"]}),
+                json!("blue"),
+                "Unsupported value: \"blue\": supported values: \"red\", \"white\"",
+            ),
+            (json!({"type": "array", "maxItems": 1}), json!([1, 2]), "Too many: 2: must have at most 1 items"),
+            (json!({"type": "array", "x-kubernetes-list-type": "set"}), json!(["a", "a"]), "Duplicate value: \"a\""),
+            (json!({"type": "object", "required": ["a"]}), json!({}), "Required value"),
+            (
+                json!({"x-kubernetes-int-or-string": true}),
+                json!(true),
+                "Invalid value: \"boolean\": v in body must be of type integer,string: \"boolean\"",
+            ),
+            (
+                json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+                json!(true),
+                "Invalid value: \"\": \"v\" must validate at least one schema (anyOf)",
+            ),
+            (
+                json!({"not": {"type": "boolean"}}),
+                json!(true),
+                "Invalid value: \"\": \"v\" must not validate the schema (not)",
+            ),
+        ];
+        for (schema, value, expected) in cases {
+            let schema = json!({"properties": {"v": schema}});
+            let errors = check(&schema, &Object(json!({"v": value})));
+            assert_eq!(errors.iter().map(|error| error.message.as_str()).collect::<Vec<_>>(), [expected], "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_is_right_is_not_complained_of() {
+        let cases = [
+            (json!({"type": "integer"}), json!(2)),
+            (json!({"type": "integer"}), json!(2.0)),
+            (json!({"type": "string", "nullable": true}), Value::Null),
+            (json!({"x-kubernetes-int-or-string": true}), json!("80%")),
+            (json!({"type": "object", "additionalProperties": {"type": "string"}}), json!({"a": "b"})),
+            (json!({"oneOf": [{"required": ["a"]}, {"required": ["b"]}], "type": "object"}), json!({"a": 1})),
+        ];
+        for (schema, value) in cases {
+            let schema = json!({"properties": {"v": schema}});
+            assert_eq!(check(&schema, &Object(json!({"v": value}))), [], "{schema}");
+        }
+    }
+
+    #[test]
+    fn rules_that_were_not_looked_at_are_told() {
+        let schema = json!({"required": ["spec"], "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}}});
+        let errors: Vec<String> = check(&schema, &Object(json!({}))).iter().map(ToString::to_string).collect();
+        assert_eq!(errors.len(), 2);
+        assert_eq!(errors[0], "spec: Required value");
+        assert!(errors[1].starts_with("<nil>: Invalid value: null: some validation rules were not checked"));
+    }
+}

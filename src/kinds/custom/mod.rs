@@ -1,0 +1,376 @@
+//! Custom resources: the kinds that CustomResourceDefinitions declare.
+//!
+//! Knows: what a definition declares of its kind ([`Custom`]), and which definitions this process has heard of ([`known`]). Definitions
+//! are few and seldom change, so each is kept for the life of the process, as names of resources are.
+//! Never: reads a store. Whoever has read a definition tells of it ([`learn`]), or leaves word where to read them ([`learn_later`]): they may
+//! be large, and few commands name a custom kind. Who writes asks first whether it still stands as it was learnt (`apiserver::custom`). Start reading at [`learn`]; what a body has to look like is [`schema`] and [`check`].
+
+pub mod check;
+pub mod schema;
+mod structural;
+
+pub use check::has_rules;
+pub use structural::check as check_structure;
+
+use super::typed::DecodeError;
+use super::view::custom::CustomColumns;
+use super::{FieldError, Kind, NameRule, UnknownField, omit};
+use crate::object::{Object, Resource};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError, RwLock};
+
+/// Where the definitions themselves are kept.
+pub const DEFINITIONS: Resource = Resource("customresourcedefinitions.apiextensions.k8s.io");
+
+/// What holds a definition that is being deleted until its objects are gone.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// What a definition declares, but for the names that are in its [`Kind`].
+pub struct Custom {
+    /// The definition's name.
+    pub definition: String,
+    /// Its uid and generation: another of either is another declaration.
+    pub mark: (String, i64),
+    /// `boat`.
+    pub singular: &'static str,
+    /// The columns of its table.
+    pub columns: CustomColumns,
+    /// Where its replicas stand, when it has a scale.
+    pub scale: Option<ScalePaths>,
+    /// The fields that lists can be narrowed by, besides name and namespace: `spec.colour`.
+    pub selectable: Vec<String>,
+    /// The schema of each version that is served; filled in by [`Custom::set_schemas`], since few commands need them.
+    schemas: OnceLock<BTreeMap<String, Value>>,
+}
+
+/// The fields of a scale, each as its steps.
+#[derive(Clone, Debug)]
+pub struct ScalePaths {
+    /// How many there are to be.
+    pub wanted: Vec<String>,
+    /// How many there are.
+    pub seen: Vec<String>,
+    /// The selector of their pods as text.
+    pub selector: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Definition {
+    metadata: Mark,
+    spec: Declared,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Mark {
+    name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    generation: i64,
+}
+
+#[derive(Deserialize)]
+struct Declared {
+    group: String,
+    scope: String,
+    names: Names,
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Names {
+    plural: String,
+    #[serde(default)]
+    singular: String,
+    kind: String,
+    #[serde(default)]
+    short_names: Vec<String>,
+    #[serde(default)]
+    categories: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    name: String,
+    #[serde(default)]
+    served: bool,
+    #[serde(default)]
+    deprecated: bool,
+    deprecation_warning: Option<String>,
+    #[serde(default)]
+    subresources: Value,
+    #[serde(default)]
+    additional_printer_columns: Vec<Value>,
+    #[serde(default)]
+    selectable_fields: Vec<Value>,
+}
+
+#[derive(Deserialize, Default)]
+struct Status {
+    #[serde(default)]
+    conditions: Vec<Value>,
+}
+
+type Known = BTreeMap<&'static str, &'static Kind>;
+
+static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+
+/// Gives the stored texts of definitions.
+type Source = Box<dyn FnOnce() -> Vec<String> + Send>;
+
+/// Who was not asked yet.
+static LATER: Mutex<Vec<Source>> = Mutex::new(Vec::new());
+
+/// Leaves word where definitions can be read, once somebody asks for a kind that is not built in.
+pub fn learn_later(source: impl FnOnce() -> Vec<String> + Send + 'static) {
+    LATER.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(source));
+}
+
+fn ask_sources() {
+    let sources = std::mem::take(&mut *LATER.lock().unwrap_or_else(PoisonError::into_inner));
+    for text in sources.into_iter().flat_map(|source| source()) {
+        learn(&text);
+    }
+}
+
+/// The kinds that were learnt, ordered by resource.
+pub fn known() -> Vec<&'static Kind> {
+    ask_sources();
+    KNOWN.read().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
+}
+
+/// What a resource's definition declares, when it is a custom resource that was learnt.
+pub fn of(resource: &str) -> Option<&'static Custom> {
+    if super::ALL.iter().any(|kind| kind.resource == resource) {
+        return None;
+    }
+    ask_sources();
+    KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(resource)?.custom
+}
+
+/// Learns of a definition by its stored text. None when it declares no kind that can be served: its names are another's, or none of
+/// its versions is served. One that stands as it was learnt stays.
+pub fn learn(text: &str) -> Option<&'static Kind> {
+    let definition: Definition = serde_json::from_str(text).ok()?;
+    let Definition { metadata, spec, status } = definition;
+    let resource = Resource::intern(&format!("{}.{}", spec.names.plural, spec.group));
+    let refused = |one: &Value| one["type"] == "NamesAccepted" && one["status"] == "False";
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    if status.conditions.iter().any(refused) || !spec.versions.iter().any(|version| version.served) {
+        known.remove(resource.0);
+        return None;
+    }
+    let mark = (metadata.uid, metadata.generation);
+    match known.get(resource.0) {
+        Some(kind) if kind.custom.is_some_and(|custom| custom.mark == mark) => Some(kind),
+        _ => {
+            let kind: &'static Kind = Box::leak(Box::new(declare(resource, metadata.name, mark, spec)?));
+            known.insert(resource.0, kind);
+            Some(kind)
+        }
+    }
+}
+
+/// Forgets a definition that is gone.
+pub fn forget(definition: &str) {
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    known.retain(|_, kind| kind.custom.is_none_or(|custom| custom.definition != definition));
+}
+
+fn declare(resource: Resource, definition: String, mark: (String, i64), spec: Declared) -> Option<Kind> {
+    let Declared { group, scope, names, versions } = spec;
+    let mut served: Vec<Version> = versions.into_iter().filter(|version| version.served).collect();
+    served.sort_by_cached_key(|version| std::cmp::Reverse(precedence(&version.name)));
+    let also: Vec<&'static str> =
+        served.iter().skip(1).map(|version| keep(format!("{group}/{}", version.name))).collect();
+    let first = served.into_iter().next()?;
+    let is_set = |name: &str| first.subresources.get(name).is_some_and(Value::is_object);
+    let singular = if names.singular.is_empty() { names.kind.to_lowercase() } else { names.singular };
+    let deprecated = first.deprecated.then(|| {
+        let usual = || format!("{group}/{} {} is deprecated", first.name, names.kind);
+        keep(first.deprecation_warning.clone().unwrap_or_else(usual))
+    });
+    let path = |field: &Value| field["jsonPath"].as_str().map(|path| path.trim_start_matches('.').to_owned());
+    let custom = Custom {
+        definition,
+        mark,
+        singular: keep(singular),
+        columns: CustomColumns::of(&first.additional_printer_columns),
+        scale: is_set("scale").then(|| ScalePaths::of(&first.subresources["scale"])),
+        selectable: first.selectable_fields.iter().filter_map(path).collect(),
+        schemas: OnceLock::new(),
+    };
+    Some(Kind {
+        resource,
+        version: keep(first.name.clone()),
+        kind: keep(names.kind),
+        short: keep_all(names.short_names),
+        also: Vec::leak(also),
+        namespaced: scope == "Namespaced",
+        categories: keep_all(names.categories),
+        status: is_set("status"),
+        generation: true,
+        scale: is_set("scale"),
+        unconditional_update: false,
+        create_on_update: false,
+        name_rule: NameRule::Subdomain,
+        deprecated,
+        warnings: |_| Vec::new(),
+        normalize: |body, _| Ok(body.clone()),
+        prepare: |_, _| {},
+        validate: |_, _| Vec::new(),
+        custom: Some(Box::leak(Box::new(custom))),
+    })
+}
+
+fn keep(text: String) -> &'static str {
+    String::leak(text)
+}
+
+fn keep_all(texts: Vec<String>) -> &'static [&'static str] {
+    Vec::leak(texts.into_iter().map(keep).collect())
+}
+
+/// What a version is worth beside others of its group: stable ones first, then betas, then alphas, each by number; whatever looks
+/// otherwise last (k8s.io/apimachinery/pkg/version: CompareKubeAwareVersionStrings).
+fn precedence(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
+    let parts = || -> Option<(u8, u64, u64)> {
+        let rest = version.strip_prefix('v')?;
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        let (major, level) = rest.split_at(digits);
+        let major = major.parse().ok()?;
+        for (rank, name) in [(2, "beta"), (1, "alpha")] {
+            if let Some(minor) = level.strip_prefix(name) {
+                return Some((rank, major, minor.parse().ok()?));
+            }
+        }
+        level.is_empty().then_some((3, major, 0))
+    };
+    let (rank, major, minor) = parts().unwrap_or_default();
+    (rank, major, minor, std::cmp::Reverse(version.to_owned()))
+}
+
+impl ScalePaths {
+    fn of(declared: &Value) -> ScalePaths {
+        let steps = |field: &str| {
+            let path = declared[field].as_str().unwrap_or_default();
+            path.split('.').filter(|step| !step.is_empty()).map(str::to_owned).collect()
+        };
+        ScalePaths {
+            wanted: steps("specReplicasPath"),
+            seen: steps("statusReplicasPath"),
+            selector: steps("labelSelectorPath"),
+        }
+    }
+}
+
+/// The part of a body that every object has.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Head {
+    api_version: String,
+    kind: String,
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
+impl Custom {
+    /// Takes the schemas from the whole definition.
+    pub fn set_schemas(&self, definition: &Object) {
+        let versions = definition.items(&["spec", "versions"]).iter();
+        let schema = |version: &Value| {
+            let schema = version["schema"]["openAPIV3Schema"].clone();
+            Some((version["name"].as_str()?.to_owned(), schema))
+        };
+        self.schemas.get_or_init(|| versions.filter_map(schema).collect());
+    }
+
+    /// Whether the schemas are there.
+    pub fn has_schemas(&self) -> bool {
+        self.schemas.get().is_some()
+    }
+
+    fn schema(&'static self, api_version: &str) -> Option<&'static Value> {
+        let version = api_version.rsplit('/').next().unwrap_or(api_version);
+        self.schemas.get()?.get(version)
+    }
+
+    /// What is stored of a body: metadata in canonical form, fields that the schema does not know dropped and told, defaults filled
+    /// in, in the version that the kind is shown in (the conversion `None` changes nothing but the version's name).
+    pub fn normalize(
+        &'static self,
+        kind: &Kind,
+        body: &Value,
+        unknown: &mut dyn FnMut(UnknownField),
+    ) -> Result<Value, DecodeError> {
+        let mut new = body.clone();
+        if let Some(map) = new.as_object_mut() {
+            let head = ["apiVersion", "kind", "metadata"].iter();
+            let head = head.filter_map(|field| Some(((*field).to_owned(), map.remove(*field)?))).collect();
+            let mut head: Head = super::typed::read(&Value::Object(head), unknown)?;
+            omit::metadata(&mut head.metadata);
+            if let Some(schema) = self.schema(&head.api_version) {
+                schema::prune(schema, &mut new, unknown);
+                schema::fill_in(schema, &mut new);
+            }
+            head.api_version = kind.api_version();
+            let head = serde_json::to_value(&head);
+            let head = head.map_err(|error| DecodeError { path: String::new(), message: error.to_string() })?;
+            if let (Value::Object(head), Value::Object(new)) = (head, &mut new) {
+                new.extend(head);
+            }
+        }
+        Ok(new)
+    }
+
+    /// What is wrong with an object by its schema.
+    pub fn validate(&'static self, object: &Object) -> Vec<FieldError> {
+        self.schema(object.api_version()).map(|schema| check::check(schema, object)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn definition(group: &str, generation: i64, versions: Value) -> Value {
+        json!({
+            "metadata": {"name": format!("boats.{group}"), "uid": "u", "generation": generation},
+            "spec": {"group": group, "scope": "Namespaced", "versions": versions,
+                "names": {"plural": "boats", "kind": "Boat", "shortNames": ["bt"], "categories": ["fleet"]}},
+        })
+    }
+
+    #[test]
+    fn versions_by_precedence() {
+        let mut versions = ["v1alpha1", "foo", "v2", "v1beta2", "v10", "v1beta10", "v1", "bar", "v11alpha2"];
+        versions.sort_by_cached_key(|version| std::cmp::Reverse(precedence(version)));
+        assert_eq!(versions, ["v10", "v2", "v1", "v1beta10", "v1beta2", "v11alpha2", "v1alpha1", "bar", "foo"]);
+    }
+
+    #[test]
+    fn a_definition_is_learnt_once_changed_and_forgotten() {
+        let versions = json!([{"name": "v1beta1", "served": true}, {"name": "v1", "served": true}, {"name": "v2", "served": false}]);
+        let text = definition("learnt.dev", 1, versions.clone()).to_string();
+        let kind = learn(&text).expect("a kind");
+        assert_eq!(
+            (kind.api_version(), kind.also, kind.singular()),
+            ("learnt.dev/v1".into(), &["learnt.dev/v1beta1"][..], "boat".into())
+        );
+        assert!(std::ptr::eq(learn(&text).expect("a kind"), kind), "it stands as it was");
+        let other = learn(&definition("learnt.dev", 2, versions).to_string()).expect("a kind");
+        assert!(!std::ptr::eq(other, kind));
+        assert!(crate::kinds::by_name("boats.learnt.dev").is_some_and(|known| std::ptr::eq(known, other)));
+        forget("boats.learnt.dev");
+        assert!(crate::kinds::by_name("boats.learnt.dev").is_none());
+        assert!(learn(&definition("learnt.dev", 3, json!([{"name": "v1", "served": false}])).to_string()).is_none());
+    }
+}

@@ -1,0 +1,94 @@
+//! PodDisruptionBudgets: how many of their pods may be evicted now, and who keeps the others from it.
+
+use super::chain::{in_namespace, owners, with_prospect};
+use super::{Link, Plane, Standing, name};
+use crate::object::Object;
+use crate::world::{Row, World};
+use std::sync::Arc;
+
+/// Their resource.
+pub const ROOT: &str = "poddisruptionbudgets.policy";
+
+/// Of so many pods that block it is told which they are.
+const NAMED: usize = 5;
+
+/// The link of a budget.
+pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
+    let object = row.object();
+    let count = |field: &str| object.int(&["status", field]).unwrap_or(0);
+    let (healthy, desired) = (count("currentHealthy"), count("desiredHealthy"));
+    let (expected, allowed) = (count("expectedPods"), count("disruptionsAllowed"));
+    let bound = bound(&object);
+    let link = Link { wanted: format!("{desired} healthy pods ({bound})"), ..Link::of(row) };
+    let failed = object.items(&["status", "conditions"]).iter().find(|one| one["reason"] == "SyncFailed");
+    if let Some(failed) = failed {
+        let error = failed["message"].as_str().unwrap_or_default().to_owned();
+        let link = Link { seen: "its pods cannot be counted, so that none may be evicted".into(), ..link };
+        let next = format!("say minAvailable as a number of pods: {}", of.correct(world, row));
+        return Link { error: Some(error), ..link }.stuck(next);
+    }
+    let pods = pods(world, row);
+    if pods.is_empty() {
+        let seen = "it is about no pods: none has the labels of spec.selector".to_owned();
+        let next = format!("if it is to be about some, correct spec.selector: {}", of.correct(world, row));
+        return with_prospect(world, row, Link { seen, next: Some(next), ..link }, of);
+    }
+    let going = object.at(&["status", "disruptedPods"]).and_then(|gone| gone.as_object()).map_or(0, |gone| gone.len());
+    let going = if going == 0 { String::new() } else { format!(", {going} being evicted") };
+    let seen = format!("{healthy} of {expected} pods are healthy{going}; {allowed} more may be evicted");
+    let link = with_prospect(world, row, Link { seen, ..link }, of);
+    if allowed > 0 || link.standing != Standing::Converged {
+        return link;
+    }
+    if healthy < desired {
+        let unready: Vec<_> = pods.iter().filter(|pod| !is_healthy(pod)).collect();
+        let mut more: Vec<String> =
+            unready.iter().take(NAMED).map(|pod| format!("{} is not ready", name(&pod.key))).collect();
+        if unready.len() > NAMED {
+            more.push(format!("and {} more are not", unready.len() - NAMED));
+        }
+        return Link { standing: Standing::Converging, more, ..link };
+    }
+    let scale = owner(world, &pods[0]).map(|owner| {
+        let place = in_namespace(&owner.key);
+        format!("let there be more pods (kloop scale {}{place} --replicas={}), or ", name(&owner.key), expected + 1)
+    });
+    let next = format!(
+        "evictions, as by kloop drain, are refused until more than {desired} are healthy: {}ask for less than {bound}: {}",
+        scale.unwrap_or_default(),
+        of.correct(world, row)
+    );
+    Link { next: Some(next), ..link }
+}
+
+/// `minAvailable 2`, `maxUnavailable 25%`.
+fn bound(object: &Object) -> String {
+    let said = |field: &str| {
+        let value = object.at(&["spec", field])?;
+        Some(format!("{field} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+    };
+    said("minAvailable").or_else(|| said("maxUnavailable")).unwrap_or_else(|| "maxUnavailable 0".into())
+}
+
+/// The pods that a budget is about.
+pub fn pods(world: &World, row: &Row) -> Vec<Arc<Row>> {
+    let Some(fields) = row.workload() else { return Vec::new() };
+    world.pods_matching(&row.key.namespace, &fields.selector).into_iter().cloned().collect()
+}
+
+/// Those of them that keep others from being evicted.
+pub fn unhealthy(world: &World, row: &Row) -> Vec<Arc<Row>> {
+    pods(world, row).into_iter().filter(|pod| !is_healthy(pod) && !pod.is_deleting()).collect()
+}
+
+fn is_healthy(pod: &Row) -> bool {
+    pod.pod().is_some_and(|pod| pod.ready) && !pod.is_deleting()
+}
+
+/// What says how many of its pods there are.
+fn owner(world: &World, pod: &Row) -> Option<Arc<Row>> {
+    let top = owners(world, pod).into_iter().next()?;
+    ["deployments.apps", "replicasets.apps", "statefulsets.apps", "replicationcontrollers"]
+        .contains(&top.key.resource.0)
+        .then_some(top)
+}

@@ -1,0 +1,134 @@
+//! Budgets of disruptions and of resources, classes that are not there, and Deployments that are paused.
+
+use super::*;
+
+fn ready(name: &str, ready: bool) -> Value {
+    let mut one = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
+    one["metadata"]["name"] = name.into();
+    one["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "Deployment-d", "controller": true}]);
+    one["status"]["phase"] = "Running".into();
+    let status = if ready { "True" } else { "False" };
+    one["status"]["conditions"] = json!([{"type": "Ready", "status": status}]);
+    one
+}
+
+#[test]
+fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
+    let budget = |spec: Value, counts: [i64; 4], conditions: Value| {
+        let [healthy, desired, expected, allowed] = counts;
+        let mut spec = spec;
+        spec["selector"] = json!({"matchLabels": {"app": "p"}});
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "x", "generation": 1}, "spec": spec,
+            "status": {"currentHealthy": healthy, "desiredHealthy": desired, "expectedPods": expected,
+                "disruptionsAllowed": allowed, "observedGeneration": 1, "conditions": conditions},
+        })
+    };
+    let mut owner = deployment(json!({}), json!({"observedGeneration": 1}));
+    owner["spec"]["replicas"] = 2.into();
+    let base = [node("True"), owner];
+    let two = json!({"minAvailable": 2});
+    let told = |allowed: bool| {
+        let (status, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+        json!([{"type": "DisruptionAllowed", "status": status, "reason": reason, "message": "", "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:05:00Z"}])
+    };
+    let failed = json!([{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "found no controller ref",
+        "lastTransitionTime": "2026-01-01T00:05:00Z"}]);
+    for (case, budget, pods, standing, seen, said) in [
+        (
+            "one may go",
+            budget(json!({"maxUnavailable": "50%"}), [2, 1, 2, 1], told(true)),
+            vec![ready("a", true), ready("b", true)],
+            Standing::Converged,
+            "2 of 2 pods are healthy; 1 more may be evicted",
+            "",
+        ),
+        (
+            "as many as there are",
+            budget(two.clone(), [2, 2, 2, 0], told(false)),
+            vec![ready("a", true), ready("b", true)],
+            Standing::Converged,
+            "0 more may be evicted",
+            "kloop scale deployment/d --replicas=3), or ask for less than minAvailable 2: kloop edit poddisruptionbudget/x",
+        ),
+        (
+            "one is not ready",
+            budget(two.clone(), [1, 2, 2, 0], told(false)),
+            vec![ready("a", true), ready("b", false)],
+            Standing::Converging,
+            "1 of 2 pods are healthy; 0 more may be evicted",
+            "pod/b is not ready",
+        ),
+        (
+            "none is meant",
+            budget(two.clone(), [0, 2, 0, 0], told(false)),
+            vec![],
+            Standing::Converged,
+            "it is about no pods",
+            "correct spec.selector: kloop edit poddisruptionbudget/x",
+        ),
+        (
+            "they cannot be counted",
+            budget(json!({"maxUnavailable": 1}), [0, 0, 0, 0], failed),
+            vec![ready("a", true)],
+            Standing::Stuck,
+            "its pods cannot be counted",
+            "minAvailable",
+        ),
+    ] {
+        let objects: Vec<Value> = base.iter().cloned().chain(pods).chain([budget]).collect();
+        let mut world = world(&objects);
+        let key = Key::new(crate::object::Resource("poddisruptionbudgets.policy"), "default", "x");
+        let answer = explain(&mut world, &key, &Plane { runs: true, ..Plane::default() }).unwrap();
+        let link = &answer.links[1];
+        assert_eq!(link.standing, standing, "{case}: {link:#?}");
+        assert!(link.seen.contains(seen), "{case}: {link:#?}");
+        let told = format!("{:?} {:?} {:?}", link.next, link.more, link.wanted);
+        assert!(told.contains(said), "{case}: {told}");
+    }
+}
+
+#[test]
+fn a_paused_deployment_does_not_want_the_pods_of_its_older_template_updated() {
+    let counts = json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 0, "readyReplicas": 1, "availableReplicas": 1});
+    let paused = deployment(json!({"paused": true}), counts);
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": "d-1", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "Deployment-d", "controller": true}]},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "d"}}, "template": {
+            "metadata": {"labels": {"app": "d", "old": "yes"}}, "spec": {"containers": [{"name": "c", "image": "old"}]}}},
+        "status": {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1},
+    });
+    let answer = ask(&[node("True"), paused, set], "deployment/d", true);
+    let told: Vec<(&str, &str)> = answer.links.iter().map(|link| (&*link.wanted, &*link.seen)).collect();
+    assert!(!told[1].0.contains("updated"), "{told:?}");
+    assert!(told[2].1.contains("of an older template than deployment/d has now"), "{told:?}");
+}
+
+#[test]
+fn a_quota_says_what_of_it_is_used() {
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}},
+        "status": {"hard": {"pods": "3"}, "used": {"pods": "0"}},
+    });
+    let answer = ask(&[quota], "resourcequota/q", true);
+    assert_eq!(answer.links[1].seen, "pods 0 of 3");
+}
+
+#[test]
+fn a_claim_of_a_class_that_is_not_there_is_to_name_another() {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "status": {"phase": "Pending"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "fancy", "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    let next = ask(&[node("True"), claim], "persistentvolumeclaim/data", true).next();
+    assert!(
+        next.starts_with("name a class that there is (kloop get storageclass), or apply a PersistentVolume"),
+        "{next}"
+    );
+}

@@ -1,0 +1,143 @@
+//! What is told of an object because of what it stands on, or what stands on it.
+
+use super::*;
+
+#[test]
+fn a_service_is_idle_when_all_that_would_make_its_pods_is_asked_for_none() {
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"selector": {"app": "p"}, "ports": [{"port": 80}]}});
+    let workload = |kind: &str, name: &str, replicas: i64| {
+        let template = json!({"metadata": {"labels": {"app": "p"}}});
+        json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "p"}}, "template": template}})
+    };
+    let none = workload("Deployment", "none", 0);
+    let some = workload("StatefulSet", "some", 1);
+    let mut old = workload("ReplicaSet", "old", 0);
+    let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true});
+    old["metadata"]["ownerReferences"] = json!([owner]);
+    let runs = pod(json!({}), json!({"running": {}}));
+    let table = [
+        (vec![none.clone()], true),
+        (vec![none.clone(), some], false),
+        (vec![none, runs.clone()], false),
+        (vec![old.clone()], false),
+        (vec![old, runs], false),
+        (vec![], false),
+    ];
+    for (mut objects, expected) in table {
+        objects.push(service.clone());
+        let world = world(&objects);
+        let row = world.find("services", "default", "s").expect("it is there");
+        assert_eq!(reach::idle(&world, row, &row.object()).is_some(), expected, "{objects:?}");
+    }
+}
+
+fn image(build: Value) -> Value {
+    json!({
+        "apiVersion": "kloop.dev/v1alpha1", "kind": "Image", "metadata": {"name": "x"},
+        "spec": {"patterns": ["x"], "entrypoint": ["/x"], "build": {"command": ["make"]}}, "status": {"build": build},
+    })
+}
+
+#[test]
+fn what_is_stuck_by_its_chain_alone_is_told_without_being_named_and_each_cause_once() {
+    let meta = |name: &str| json!({"name": name});
+    let service = |name: &str, app: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": meta(name),
+            "spec": {"selector": {"app": app}, "ports": [{"port": 80}]},
+        })
+    };
+    let ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": meta("i"),
+        "spec": {"defaultBackend": {"service": {"name": "gone", "port": {"number": 80}}}},
+    });
+    let behind = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": meta("behind"),
+        "spec": {"defaultBackend": {"service": {"name": "nobody", "port": {"number": 80}}}},
+    });
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta("data"), "status": {"phase": "Pending"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let scaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta("h"),
+        "spec": {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"}},
+        "status": {"conditions": [{"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "message": "not found"}]},
+    });
+    let mut lost = node("Unknown");
+    lost["metadata"]["name"] = "lost".into();
+    let crashes = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting"}});
+    let objects = [
+        node("True"),
+        lost,
+        ingress,
+        behind,
+        claim,
+        scaler,
+        service("nobody", "nobody"),
+        service("crashing", "p"),
+        pod(json!({}), crashes),
+        image(json!({"state": "Failed", "message": "m", "output": "o"})),
+    ];
+    let mut objects = objects.to_vec();
+    let unbuilt = objects.last_mut().expect("an image");
+    unbuilt["spec"]["patterns"] = json!(["of-nobody"]);
+    let plane = Plane { runs: true, ..Plane::default() };
+    let told: Vec<String> =
+        unmet(&mut world(&objects), Some("default"), &plane).into_iter().map(|one| one.about).collect();
+    let expected = [
+        "pod/p",
+        "image/x",
+        "node/lost",
+        "persistentvolumeclaim/data",
+        "service/nobody",
+        "ingress/i",
+        "horizontalpodautoscaler/h",
+    ];
+    assert_eq!(told, expected);
+    assert!(unmet(&mut world(&[node("True")]), None, &plane).is_empty());
+}
+
+#[test]
+fn a_build_that_failed_is_told_of_the_image_and_of_the_pod_that_goes_on() {
+    let mut runs = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
+    runs["status"]["phase"] = "Running".into();
+    runs["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    runs["status"]["containerStatuses"][0]["ready"] = true.into();
+    let failed =
+        image(json!({"state": "Failed", "message": "\"make\" exited with code 3", "output": "a\nno such header\n"}));
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "x.1"}, "involvedObject": {"uid": "Image-x"},
+        "reason": "ErrImageBuild", "message": "\"make\" exited with code 3:\na\nno such header", "lastTimestamp": "2026-01-01T00:09:00Z",
+    });
+    for objects in [vec![failed], vec![image(Value::Null), event]] {
+        for about in ["image/x", "pod/p"] {
+            let objects = [vec![node("True"), runs.clone()], objects.clone()].concat();
+            let answer = ask(&objects, about, true);
+            let cause = answer.cause().expect("a cause");
+            assert_eq!(
+                (cause.what.as_str(), cause.error.as_deref()),
+                ("image/x", Some("no such header")),
+                "{answer:#?}"
+            );
+            assert_eq!(cause.seen, "its last build failed: \"make\" exited with code 3");
+        }
+    }
+    let good = [node("True"), runs, image(json!({"state": "Succeeded"}))];
+    assert_eq!(ask(&good, "pod/p", true).standing(), Standing::Converged);
+}
+
+#[test]
+fn a_pod_that_failed_tells_how_its_container_ended() {
+    for (ended, expected) in [
+        (json!({"exitCode": 137, "reason": "OOMKilled"}), "container c: OOMKilled (exit code 137)"),
+        (json!({"exitCode": 3, "reason": "Error", "message": "one\ntwo\n"}), "container c: Error (exit code 3): two"),
+    ] {
+        let mut failed = pod(json!({"restartPolicy": "Never"}), json!({"terminated": ended}));
+        failed["status"]["phase"] = "Failed".into();
+        let answer = ask(&[node("True"), failed], "pod/p", true);
+        assert_eq!(answer.cause().and_then(|cause| cause.error.as_deref()), Some(expected), "{answer:#?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Custom resources: kinds that a definition adds, from apply to the end of the definition.
+
+use crate::cluster::Cluster;
+use std::path::Path;
+
+fn fixture() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/custom/backup.yaml");
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_kind_of_ones_own_is_as_any_other() {
+    let cluster = Cluster::new();
+    // The definition and its objects come together; nobody has to run.
+    assert_eq!(
+        cluster.apply(&fixture()),
+        "customresourcedefinition.apiextensions.k8s.io/backups.example.kloop.dev created\n\
+         backup.example.kloop.dev/nightly created\nbackup.example.kloop.dev/weekly created\n"
+    );
+    let table = cluster.ok("get safety -o wide");
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["NAME", "SCHEDULE", "COPIES", "TARGET", "AGE"]);
+    assert_eq!(rows[1][..8], ["nightly", "0", "3", "*", "*", "*", "2", "/var/backups"]);
+    assert_eq!(rows[2][..8], ["weekly", "0", "4", "*", "*", "0", "1", "/mnt/weekly"]);
+    assert_eq!(cluster.read("bk/nightly", "{.spec.target}"), r#"{"compress":"gzip","path":"/var/backups"}"#);
+    cluster.ok("scale backup nightly --replicas=3");
+    assert_eq!(cluster.read("backups.example.kloop.dev/nightly", "{.spec.copies}/{.metadata.generation}"), "3/2");
+    cluster.ok("patch bk nightly --subresource=status --type=merge -p {\"status\":{\"copies\":3}}");
+    assert_eq!(cluster.read("bk/nightly", "{.status.copies}/{.metadata.generation}"), "3/2");
+    assert_eq!(cluster.ok("get bk nightly --subresource=scale -o jsonpath={.spec.replicas}/{.status.replicas}"), "3/3");
+    assert_eq!(cluster.apply(&fixture()).matches("unchanged").count(), 2, "the definition and what nobody touched");
+    let other = fixture().replace("copies: 2", "copies: 7");
+    assert_eq!(cluster.run(&["replace", "-f", "-"], &other).out.matches("replaced").count(), 3);
+    assert_eq!(cluster.read("bk/nightly", "{.spec.copies}"), "7");
+    assert!(cluster.ok("explain backups.example.kloop.dev.spec.schedule").contains("When, as cron writes it."));
+    assert!(cluster.ok("explain bk.spec.schedule").contains("When, as cron writes it."));
+    assert!(cluster.ok("api-resources --api-group example.kloop.dev").contains("example.kloop.dev/v1"));
+}
+
+#[test]
+fn what_is_not_as_the_schema_says_is_refused_and_changes_nothing() {
+    let cluster = Cluster::new();
+    cluster.apply(&fixture());
+    let backup = |spec: &str| {
+        format!("{{apiVersion: example.kloop.dev/v1, kind: Backup, metadata: {{name: nightly}}, spec: {spec}}}")
+    };
+    let cases = [
+        (
+            "{schedule: 0 3 * * *, copies: 10}",
+            "spec.copies: Invalid value: 10: spec.copies in body should be less than or equal to 9",
+        ),
+        (
+            "{schedule: 0 3 * * *, copies: many}",
+            "spec.copies: Invalid value: \"string\": spec.copies in body must be of type integer: \"string\"",
+        ),
+        ("{schedule: daily}", r"spec.schedule in body should match '^(\S+ ){4}\S+$'"),
+        (
+            "{schedule: 0 3 * * *, target: {compress: zip}}",
+            "spec.target.compress: Unsupported value: \"zip\": supported values: \"none\", \"gzip\", \"zstd\"",
+        ),
+        ("{schedule: 0 3 * * *, copy: 3}", "strict decoding error: unknown field \"spec.copy\""),
+    ];
+    let before = cluster.ok("get bk nightly -o yaml");
+    for (spec, expected) in cases {
+        let said = cluster.run(&["apply", "-f", "-"], &backup(spec));
+        assert_eq!(said.code, 1, "{spec}");
+        assert!(said.err.contains(expected), "{spec}: {}", said.err);
+    }
+    assert_eq!(cluster.ok("get bk nightly -o yaml"), before);
+}
+
+#[test]
+fn a_version_that_objects_were_kept_in_stays_in_its_definition() {
+    let cluster = Cluster::new();
+    let v2 = "    - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}";
+    let definition = fixture().split_once("\n---\n").unwrap().0.to_owned();
+    cluster.apply(&format!("{definition}\n{v2}"));
+    let moved = format!("{definition}\n{v2}")
+        .replace("storage: false", "storage: yes")
+        .replace("storage: true", "storage: false");
+    cluster.apply(&moved.replace("storage: yes", "storage: true"));
+    assert_eq!(cluster.read("crd/backups.example.kloop.dev", "{.status.storedVersions}"), r#"["v1","v2"]"#);
+    let patch = r#"[{"op":"remove","path":"/spec/versions/0"}]"#;
+    let said = cluster.run(&["patch", "crd", "backups.example.kloop.dev", "--type=json", "-p", patch], "");
+    assert!(
+        said.err.contains("status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions"),
+        "{}",
+        said.err
+    );
+    let group = definition.replace("example.kloop.dev", "example.k8s.io");
+    let said = cluster.run(&["apply", "-f", "-"], &group);
+    assert!(said.err.contains("metadata.annotations[api-approved.kubernetes.io]: Required value"), "{}", said.err);
+    let said = cluster.run(&["apply", "-f", "-"], &definition.replace("example.kloop.dev", "example"));
+    assert!(said.err.contains("should be a domain with at least one dot"), "{}", said.err);
+}
+
+#[test]
+fn a_definition_that_comes_after_its_objects_is_made_first() {
+    let cluster = Cluster::new();
+    let (definition, objects) =
+        fixture().split_once("\n---\n").map(|(one, more)| (one.to_owned(), more.to_owned())).unwrap();
+    let said = cluster.apply(&format!("{objects}\n---\n{definition}"));
+    assert!(said.starts_with("customresourcedefinition"), "{said}");
+    assert_eq!(said.matches("created").count(), 3, "{said}");
+}
+
+#[test]
+fn the_objects_go_with_their_definition_and_with_their_namespace() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&fixture());
+    cluster.ok("wait --for=condition=Established crd/backups.example.kloop.dev");
+    cluster.ok("create namespace team");
+    cluster.apply("{apiVersion: example.kloop.dev/v1, kind: Backup, metadata: {name: theirs, namespace: team}, spec: {schedule: 0 3 * * *}}");
+    // What an object owns goes with it.
+    let uid = cluster.read("bk/nightly", "{.metadata.uid}");
+    let owner = format!("{{apiVersion: example.kloop.dev/v1, kind: Backup, name: nightly, uid: {uid}}}");
+    cluster
+        .apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: owned, ownerReferences: [{owner}]}}}}"));
+    cluster.ok("delete namespace team");
+    assert_eq!(cluster.ok("get bk -A -o name").lines().count(), 2);
+    cluster.ok("delete bk nightly");
+    cluster.until("the owned one is gone", || !cluster.ok("get configmaps -o name").contains("owned"));
+    // What is built in does not go with a definition of the same name.
+    let (definition, _) = fixture().split_once("\n---\n").map(|(one, more)| (one.to_owned(), more.to_owned())).unwrap();
+    cluster.apply(
+        &definition
+            .replace("backups", "images")
+            .replace("example.kloop.dev", "kloop.dev")
+            .replace("bk", "bki")
+            .replace("safety", "none"),
+    );
+    cluster.apply("{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {name: kept}, spec: {patterns: [kept], entrypoint: [sh]}}");
+    cluster.ok("delete crd images.kloop.dev");
+    assert_eq!(cluster.ok("get images.kloop.dev -o name"), "image.kloop.dev/kept\n");
+    // A definition waits for an object that somebody holds.
+    cluster.ok("patch bk weekly --type=merge -p {\"metadata\":{\"finalizers\":[\"example.kloop.dev/hold\"]}}");
+    cluster.ok("delete crd backups.example.kloop.dev --wait=false");
+    let terminating = "{.status.conditions[?(@.type==\"Terminating\")].reason}";
+    cluster.until("it waits", || {
+        cluster.read("crd/backups.example.kloop.dev", terminating) == "InstanceDeletionInProgress"
+    });
+    let more = "{apiVersion: example.kloop.dev/v1, kind: Backup, metadata: {name: late}, spec: {schedule: 0 3 * * *}}";
+    let said = cluster.run(&["apply", "-f", "-"], more);
+    assert!(said.err.contains("create not allowed while custom resource definition is terminating"), "{}", said.err);
+    cluster.ok("patch bk weekly --type=merge -p {\"metadata\":{\"finalizers\":null}}");
+    cluster.until("the definition is gone", || !cluster.ok("get crd -o name").contains("backups"));
+    let said = cluster.run(&["get", "backups"], "");
+    assert_eq!(said.err.trim(), "error: the server doesn't have a resource type \"backups\"");
+}

@@ -1,0 +1,150 @@
+//! Sandboxes around kloop, and kernels that know less: calls that are refused cost what was to be made of them and nothing else. Pods
+//! run, restart and are deleted, and what is not to be had is told once.
+
+use super::hostile::stat;
+use super::spaces::clusters;
+use super::{fetch, pod};
+use crate::cluster::{Cluster, Plane, is_alive, signal};
+use std::net::TcpListener;
+
+#[test]
+fn where_no_filter_can_be_had_pods_are_on_the_machines_network() {
+    // A process can have one filter of this kind: those of a pod have the pod's, so that a cluster within a pod gets none.
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let state = cluster.home().join("inner.db").display().to_string();
+    let command = serde_json::json!([env!("CARGO_BIN_EXE_kloop"), "--state", state, "reconcile", "--watch"]);
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: outer, annotations: {{kloop.dev/filesystem: host}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{{name: main, image: \
+         kloop, command: {command}}}]}}}}"
+    ));
+    let inner = |words: &[&str], input: &str| cluster.run(&[&["--state", &state], words].concat(), input);
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: inner}, spec: {containers: [{name: main, image: busybox, command: [sleep, '1000']}]}}";
+    cluster.until("it is applied", || inner(&["apply", "-f", "-"], pod).code == 0);
+    let reads = |object: &str, path: &str| inner(&["get", object, "-o", &format!("jsonpath={path}")], "").out;
+    cluster.until("it runs", || reads("pod/inner", "{.status.phase}") == "Running");
+    assert_eq!(reads("pod/inner", "{.status.podIP}"), "127.0.0.1");
+    let condition = "{.items[0].status.conditions[?(@.type==\"PodNetwork\")].reason}";
+    assert_eq!(reads("nodes", condition), "NoFilter");
+    let said = cluster.log("outer", "main");
+    assert_eq!(said.matches("pods are on the machine's network").count(), 1, "{said}");
+    cluster.ok("delete pod outer");
+    cluster.nothing_is_left();
+}
+
+/// Runs what follows it where calls are refused: `NUMBER:ERROR,NUMBER:ERROR`.
+const SANDBOX: &str = r#"
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+rule = lambda code, yes, no, value: struct.pack("HBBI", code, yes, no, value)
+program = rule(0x20, 0, 0, 0)
+for refused in sys.argv[1].split(","):
+    call, error = map(int, refused.split(":"))
+    program += rule(0x15, 0, 1, call) + rule(6, 0, 0, 0x50000 + error)
+program += rule(6, 0, 0, 0x7fff0000)
+code = ctypes.create_string_buffer(program, len(program))
+assert libc.prctl(22, 2, struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code)), 0, 0) == 0
+os.execv(sys.argv[2], sys.argv[2:])
+"#;
+
+/// What is told where pods are on the machine's network, and where no process can be held.
+const NO_NETWORK: &str = "pods are on the machine's network";
+const NOT_HELD: &str = "kloop hold no process";
+
+/// Those that make namespaces and what is in them.
+const NO_SPACES: [(libc::c_long, i32); 2] = [(libc::SYS_mount, libc::EPERM), (libc::SYS_unshare, libc::EPERM)];
+
+#[test]
+fn in_a_sandbox_pods_have_the_ports_that_they_ask_for_on_the_machines_network() {
+    without(&[(libc::SYS_pidfd_getfd, libc::EPERM)], &[NO_NETWORK]);
+}
+
+#[test]
+fn where_memory_is_closed_as_well() {
+    without(&[(libc::SYS_process_vm_readv, libc::EPERM)], &[NO_NETWORK]);
+}
+
+#[test]
+fn where_no_filter_is_known() {
+    without(&[(libc::SYS_seccomp, libc::ENOSYS)], &[NO_NETWORK]);
+}
+
+#[test]
+fn where_no_namespace_is_made() {
+    without(&NO_SPACES, &[]);
+}
+
+#[test]
+fn where_no_process_can_be_opened() {
+    without(&[(libc::SYS_pidfd_open, libc::ENOSYS)], &[NO_NETWORK, NOT_HELD]);
+}
+
+#[test]
+fn where_no_process_can_be_signalled_but_by_its_parent_and_nothing_ends_with_a_namespace() {
+    without(&[&NO_SPACES[..], &[(libc::SYS_pidfd_send_signal, libc::EPERM)]].concat(), &[NOT_HELD]);
+}
+
+#[test]
+fn where_only_parents_can_signal_containers_end_with_their_shim() {
+    for cluster in clusters() {
+        let _plane = watch(&cluster, &[&NO_SPACES[..], &[(libc::SYS_pidfd_open, libc::ENOSYS)]].concat());
+        cluster.apply(&pod("sleeper", "Always", 1, "exec sleep 1000"));
+        cluster.ready_pods("app=sleeper", 1);
+        let main = cluster.pid("sleeper");
+        signal(stat(main)[1], "KILL");
+        cluster.until_reads("pod/sleeper", "{.status.containerStatuses[0].restartCount}", "1");
+        assert!(!is_alive(main), "it runs once");
+        cluster.ok("delete pod sleeper");
+        cluster.nothing_is_left();
+    }
+}
+
+fn without(refused: &[(libc::c_long, i32)], told: &[&str]) {
+    for cluster in clusters() {
+        runs_without(&cluster, refused, told);
+    }
+}
+
+/// A control plane where these calls are refused.
+fn watch<'a>(cluster: &'a Cluster, refused: &[(libc::c_long, i32)]) -> Plane<'a> {
+    let refused: Vec<String> = refused.iter().map(|(call, error)| format!("{call}:{error}")).collect();
+    let mut plane = cluster.program("python3");
+    plane.args(["-c", SANDBOX, &refused.join(","), env!("CARGO_BIN_EXE_kloop"), "reconcile", "--watch"]);
+    cluster.background_program(plane)
+}
+
+fn runs_without(cluster: &Cluster, refused: &[(libc::c_long, i32)], told: &[&str]) {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    // What it leaves behind when it is killed has hidden itself.
+    let script = serde_json::json!(format!(
+        "import http.server, subprocess\nsubprocess.Popen([\"sh\", \"-c\", \"sleep 1000 & sleep 1000\"], start_new_session=True)\n\
+         http.server.ThreadingHTTPServer((\"\", {port}), http.server.SimpleHTTPRequestHandler).serve_forever()"
+    ));
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: web, labels: {{app: web}}}}, spec: {{terminationGracePeriodSeconds: 1, \
+         shareProcessNamespace: true, containers: [{{name: main, \
+         image: python3, command: [python3, -c, {script}], readinessProbe: {{tcpSocket: {{port: {port}}}, periodSeconds: 1}}}}]}}}}\n---\n\
+         {{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {{selector: {{app: web}}, ports: [{{port: {port}}}]}}}}"
+    ));
+    let plane = watch(cluster, refused);
+    cluster.ready_pods("app=web", 1);
+    for one in [NO_NETWORK, NOT_HELD] {
+        let times = usize::from(told.contains(&one));
+        assert_eq!(plane.said().matches(one).count(), times, "{one}: {}", plane.said());
+        let node = cluster.ok("get nodes -o name");
+        assert_eq!(cluster.run(&["why", node.trim()], "").out.matches(one).count(), times);
+        cluster.until("an event tells", || cluster.ok("get events -A").matches(one).count() == times);
+    }
+    let address = cluster.read("service/web", "{.spec.clusterIP}");
+    let answers = || fetch(&format!("{address}:{port}")).is_some();
+    cluster.until("the Service answers", answers);
+    assert_eq!(cluster.ok("exec web -- echo in"), "in\n");
+    // Nobody has taken its port meanwhile.
+    signal(cluster.pid("web"), "KILL");
+    cluster.until_reads("pod/web", "{.status.containerStatuses[0].restartCount}", "1");
+    cluster.ready_pods("app=web", 1);
+    assert!(answers());
+    cluster.ok("delete pod web");
+    cluster.nothing_is_left();
+}
