@@ -214,8 +214,8 @@ fn lead(
                     tell(narrator, format!("the control plane with pid {pid} leads; standing by"));
                 }
                 if let Until::Converged(patience) = until {
-                    let unmet = watched(&api, &mut seen)?;
-                    if unmet.is_empty() {
+                    let (unmet, proven) = watched(&api, &mut seen)?;
+                    if unmet.is_empty() && proven.is_none_or(|at| at <= Time::now()) {
                         return if args.quiet { Ok(None) } else { context.say("converged").map(|()| None) };
                     }
                     if Time::now().duration_since(started) >= patience {
@@ -244,13 +244,17 @@ fn lead(
     Ok(Some(control))
 }
 
-/// What is missing in the state that another control plane maintains; looked at anew when somebody has written.
-fn watched<'a>(api: &Api, seen: &'a mut Option<(u64, Vec<Unmet>)>) -> Outcome<&'a [Unmet]> {
+/// What is missing, and when the last pod of a Job has proven itself.
+type Judgement = (Vec<Unmet>, Option<Time>);
+
+/// How the state stands that another control plane maintains; looked at anew when somebody has written.
+fn watched<'a>(api: &Api, seen: &'a mut Option<(u64, Judgement)>) -> Outcome<&'a Judgement> {
     let version = api.store().data_version().map_err(anyhow::Error::from)?;
-    if seen.as_ref().is_none_or(|(known, _)| *known != version) {
-        *seen = Some((version, api.read(|snapshot| unmet_in(snapshot, Time::now()))?));
-    }
-    Ok(seen.as_ref().map_or(&[], |(_, unmet)| unmet))
+    let known = match seen.take().filter(|(known, _)| *known == version) {
+        Some(known) => known,
+        None => (version, api.read(|snapshot| unmet_in(snapshot, Time::now()))?),
+    };
+    Ok(&seen.insert(known).1)
 }
 
 fn not_converged(args: &Args, unmet: &[Unmet]) -> Failure {

@@ -3,7 +3,7 @@
 pub use crate::apiserver::front::HEARD;
 
 use super::beat::{self, Budget, Failed};
-use super::convergence::Unmet;
+use super::convergence::{self, Unmet};
 use super::heart::{Heart, Pulse};
 use super::leader::Leadership;
 use super::{Line, Narrator, Weight, node};
@@ -256,7 +256,8 @@ impl Control {
             }
             if !busy && !self.compacting {
                 let deadline = match until {
-                    Until::Converged(patience) | Until::Closed(patience) => Some(started + patience),
+                    Until::Converged(patience) => Some(self.unproven().unwrap_or(Time::MAX).min(started + patience)),
+                    Until::Closed(patience) => Some(started + patience),
                     Until::Stopped => None,
                 };
                 if let Some(tell) = self.settings.on_idle {
@@ -388,10 +389,15 @@ impl Control {
     /// Whether a one-shot run is over.
     fn judge(&self, out_of_time: bool) -> Option<Ending> {
         let (unmet, settled) = self.heart.judge(Time::now());
-        if settled {
+        if settled && (out_of_time || self.unproven().is_none()) {
             return Some(Ending::Converged);
         }
         out_of_time.then_some(Ending::TimedOut(unmet))
+    }
+
+    /// When the pods of Jobs will have run for long enough to count, where they have not yet.
+    fn unproven(&self) -> Option<Time> {
+        convergence::proven(&self.heart.world).filter(|at| *at > Time::now())
     }
 
     /// Waits for the next wake-up or due moment.

@@ -5,7 +5,9 @@ pub mod reach;
 use crate::object::{Key, Object, Resource, Time};
 use crate::store::{Read, StoreError};
 use crate::world::{Row, World};
+use jiff::SignedDuration;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// An object that is not what its spec asks for, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,11 +18,21 @@ pub struct Unmet {
     pub why: String,
 }
 
-/// The same for what a store holds, where another control plane leads.
-pub fn unmet_in(read: &dyn Read, now: Time) -> Result<Vec<Unmet>, StoreError> {
+/// How long a pod of a Job runs until that counts: what fails mostly does so at once, and whoever runs a Job wants to hear of it.
+const PROOF: SignedDuration = SignedDuration::from_secs(3);
+
+/// The same for what a store holds, where another control plane leads, and when the last pod of a Job has proven itself.
+pub fn unmet_in(read: &dyn Read, now: Time) -> Result<(Vec<Unmet>, Option<Time>), StoreError> {
     let mut world = World::new(now);
     super::tail::load(read, &mut world)?;
-    Ok(unmet(&world))
+    Ok((unmet(&world), proven(&world)))
+}
+
+/// When the newest of the running pods of Jobs has run for long enough to count as running; none where no Job has one.
+pub fn proven(world: &World) -> Option<Time> {
+    let of_job = |row: &&Arc<Row>| row.controller().is_some_and(|owner| owner.kind == "Job");
+    let pods = world.list("pods").filter(|row| row.is_active_pod()).filter(of_job);
+    pods.filter_map(|row| row.pod().filter(|pod| pod.ready)?.ready_since).max().map(|since| since + PROOF)
 }
 
 /// Everything that is not as asked for; empty means converged.
@@ -373,6 +385,24 @@ mod tests {
         ] {
             assert_eq!(pod(&Object(json!({"status": status}))).as_deref(), Some(expected));
         }
+    }
+
+    #[test]
+    fn the_newest_pod_of_a_job_is_the_last_to_have_run_for_long_enough() {
+        let pod = |name: &str, owner: &str, phase: &str, since: &str| {
+            let owners = json!([{"apiVersion": "v1", "kind": owner, "name": "o", "uid": "o", "controller": true}]);
+            let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
+            let meta = json!({"name": name, "namespace": "default", "uid": name, "ownerReferences": owners});
+            ("pods", json!({"metadata": meta, "status": {"phase": phase, "conditions": ready}}))
+        };
+        let pods = [
+            pod("old", "Job", "Running", "2026-01-01T00:00:00Z"),
+            pod("new", "Job", "Running", "2026-01-01T00:00:05Z"),
+            pod("over", "Job", "Succeeded", "2026-01-01T00:00:06Z"),
+            pod("web", "ReplicaSet", "Running", "2026-01-01T00:00:07Z"),
+        ];
+        assert_eq!(proven(&world(&pods)), Some("2026-01-01T00:00:08Z".parse().unwrap()));
+        assert_eq!(proven(&world(&pods[2..])), None);
     }
 
     #[test]
