@@ -184,9 +184,9 @@ fn one_shot_says_what_is_missing_and_why() {
             .replace("image: busybox", "image: busybox, envFrom: [{configMapRef: {name: absent}}]"),
     );
     cluster.apply(&pod("nowhere", "Always", 5, "sleep 1").replace("spec:", "spec:\n  nodeSelector: {disk: fast}"));
-    let said = cluster.kloop("reconcile --timeout 3s");
+    let said = cluster.kloop("reconcile --timeout 10s");
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
-    assert!(said.err.starts_with("error: not converged after 3s:\n"), "{}", said.err);
+    assert!(said.err.starts_with("error: not converged after 10s:\n"), "{}", said.err);
     assert!(said.err.contains("configmap \"absent\" not found"), "{}", said.err);
     assert!(said.err.contains("1 node(s) didn't match Pod's node affinity/selector"), "{}", said.err);
     assert!(!said.err.contains("fine"), "what is as asked for is not complained about: {}", said.err);
