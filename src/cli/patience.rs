@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_millis(500);
 /// The pause between two looks where there are no hints.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long a control plane may take that was started at the same time, as scripts do.
+const ARRIVAL: Duration = Duration::from_secs(1);
 
 /// Waits for news, not longer than it is told to.
 pub struct Patience {
     hint: Option<Hint>,
+    since: Instant,
     until: Option<Instant>,
     /// Where the cluster is, until it was said that no control plane runs there.
     untold: Cell<Option<PathBuf>>,
@@ -27,11 +30,12 @@ impl Patience {
         Ok(Patience {
             hint,
             untold: Cell::default(),
+            since: Instant::now(),
             until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
         })
     }
 
-    /// The same for what only a control plane brings about: when none runs, the first wait says so.
+    /// The same for what only a control plane brings about: when none has come after a moment, or by the end, it is said once.
     pub fn with_control_plane(context: &mut Context, timeout: Option<Duration>) -> Outcome<Patience> {
         let home = context.api()?.store().home().to_owned();
         Ok(Patience { untold: Cell::new(Some(home)), ..Patience::new(context, timeout)? })
@@ -39,10 +43,12 @@ impl Patience {
 
     /// Waits until there may be news; false when the time is over.
     pub fn wait(&self) -> bool {
-        if self.untold.take().is_some_and(|home| leader::leader_of(&home).is_none()) {
+        let left = self.until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
+        if (left.is_zero() || self.since.elapsed() >= ARRIVAL)
+            && self.untold.take().is_some_and(|home| leader::leader_of(&home).is_none())
+        {
             eprintln!("hint: no control plane runs: nothing changes until one does (kloop reconcile --watch)");
         }
-        let left = self.until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return false;
         }

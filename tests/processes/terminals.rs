@@ -148,6 +148,7 @@ fn who_does_not_read_goes_and_the_container_goes_on() {
 fn run_in_the_foreground_gives_the_words_and_the_exit_code() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
+    cluster.until("it leads", || cluster.kloop("get nodes --no-headers").out.contains(" Ready "));
     let line = ["run", "a", "--image=busybox", "-i", "--rm", "--restart=Never", "-q", "--", "cat"];
     let said = cluster.run(&line, "hi\n");
     assert_eq!((&*said.out, &*said.err, said.code), ("hi\n", "", 0));

@@ -294,8 +294,7 @@ fn remove(
         }
         return Ok(Vec::new());
     }
-    let until = timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| Instant::now() + timeout);
-    let patience = Patience::with_control_plane(context, None)?;
+    let patience = Patience::with_control_plane(context, timeout.filter(|timeout| !timeout.is_zero()))?;
     let now = Instant::now();
     let mut going: Vec<Going> = pods.into_iter().map(|pod| Going { pod, retry: Some(now) }).collect();
     let mut errors = Vec::new();
@@ -317,11 +316,10 @@ fn remove(
         if going.is_empty() {
             return Ok(errors);
         }
-        if until.is_some_and(|until| Instant::now() >= until) {
+        if !patience.wait() {
             errors.extend(late(args, &going, timeout.unwrap_or_default()));
             return Ok(errors);
         }
-        patience.wait();
     }
 }
 
