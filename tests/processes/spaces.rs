@@ -74,7 +74,9 @@ fn the_first_process_is_the_program_itself() {
             inside("ls /proc/1/root/marker; tr '\\0' '\\n' < /proc/1/environ | grep MINE"),
             "/proc/1/root/marker\nMINE=me\n"
         );
-        inside("kill -QUIT 1");
+        // It may end before the shell that asked it to, and takes that along.
+        let asked = cluster.run(&["exec", "own", "--", "sh", "-c", "kill -QUIT 1"], "");
+        assert!([0, 137].contains(&asked.code), "{asked:?}");
         let ended = "{.status.containerStatuses[0].lastState.terminated.exitCode}";
         cluster.until_reads("pod/own", ended, "7");
         cluster.ok("delete pod own");
