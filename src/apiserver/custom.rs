@@ -22,6 +22,18 @@ pub fn learn_later(path: &Path) {
     });
 }
 
+/// Takes in all definitions as they stand, and forgets those that are gone.
+pub fn learn_all(ledger: &dyn Ledger) -> Result<()> {
+    let definitions = ledger.list(DEFINITIONS, None)?;
+    for definition in &definitions {
+        custom::learn(&definition.0.to_string());
+    }
+    let stands = |custom: &Custom| definitions.iter().any(|definition| definition.name() == custom.definition);
+    let gone = custom::known().into_iter().filter_map(|kind| kind.custom).filter(|custom| !stands(custom));
+    gone.for_each(|custom| custom::forget(&custom.definition));
+    Ok(())
+}
+
 /// Nothing new comes while a definition waits for its objects to go.
 pub fn check_not_going(ledger: &dyn Ledger, kind: &Kind) -> Result<()> {
     let Some(custom) = kind.custom else { return Ok(()) };

@@ -4,7 +4,7 @@ use super::ledger::Ledger;
 use super::{Reply, Result};
 use crate::kinds::Kind;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS};
-use crate::object::{Key, Object, Status, time};
+use crate::object::{Key, Object, Reason, Status, time};
 use crate::world::Propagation;
 use jiff::SignedDuration;
 
@@ -57,17 +57,25 @@ pub fn is_due(kind: &Kind, object: &Object) -> bool {
     object.deletion().is_some() && object.finalizers().is_empty() && !waits_for_grace && !namespace_content
 }
 
+/// Kubernetes: `rest.BeforeDelete`. Its conflict names the kind where all others name the resource.
 fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> Result<()> {
-    let refuse = |what: &str, wanted: &str, actual: &str| {
-        let detail = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}");
-        Err(Status::conflict(kind.resource, old.name(), &detail))
+    let refuse = |what: &str, wanted: &str, actual: &str, after: &str| {
+        let group = kind.resource.group();
+        let about = if group.is_empty() { kind.kind.to_owned() } else { format!("{}.{group}", kind.kind) };
+        let message = format!(
+            "Operation cannot be fulfilled on {about} {:?}: the {what} in the precondition ({wanted}) does not match the {what} in \
+             record ({actual}). The object might have been {after}",
+            old.name()
+        );
+        let status = Status::new(Reason::Conflict, message);
+        Err(Status { name: old.name().into(), kind: kind.kind.into(), group: group.into(), ..status })
     };
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != old.uid()) {
-        return refuse("UID", uid, old.uid());
+        return refuse("UID", uid, old.uid(), "deleted and then recreated");
     }
     let actual = old.text(&["metadata", "resourceVersion"]).unwrap_or_default();
     match options.revision.as_deref().filter(|revision| *revision != actual) {
-        Some(revision) => refuse("ResourceVersion", revision, actual),
+        Some(revision) => refuse("ResourceVersion", revision, actual, "modified"),
         None => Ok(()),
     }
 }

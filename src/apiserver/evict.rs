@@ -6,7 +6,7 @@ use super::update::{Part, update};
 use super::{Options, Reply, Result, read};
 use crate::kinds;
 use crate::object::selector::Selector;
-use crate::object::{Key, Object, Reason, Resource, Status, time};
+use crate::object::{Cause, Key, Object, Reason, Resource, Status, time};
 use serde_json::{Value, json};
 
 /// Most pods whose eviction a budget remembers. Kubernetes: `MaxDisruptedPodSize`.
@@ -69,7 +69,15 @@ fn spend(ledger: &mut dyn Ledger, mut budget: Object, pod: &Object, dry_run: boo
         ));
     }
     if allowed <= 0 {
-        return refuse("Cannot evict pod as it would violate the pod's disruption budget.".into());
+        let text = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let message = format!(
+            "The disruption budget {} needs {} healthy pods and has {} currently",
+            budget.name(),
+            count("desiredHealthy"),
+            count("currentHealthy")
+        );
+        let cause = Cause { reason: "DisruptionBudget".into(), field: String::new(), message };
+        return Err(Status { causes: vec![cause], ..Status::new(Reason::TooManyRequests, text) });
     }
     budget.set(&["status", "disruptionsAllowed"], allowed - 1);
     budget.set(&["status", "disruptedPods", pod.name()], json!(time::rfc3339(ledger.now())));

@@ -17,6 +17,7 @@ pub mod evict;
 pub mod front;
 pub mod ledger;
 pub mod outside;
+pub mod page;
 pub mod patch;
 pub mod read;
 pub mod rules;

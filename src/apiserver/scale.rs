@@ -1,9 +1,11 @@
 //! The scale of an object: how many replicas it shall have and has, as `autoscaling/v1` tells it of every kind that has one.
 
-use super::Result;
-use crate::kinds::Kind;
+use super::ledger::Ledger;
+use super::update::{Part, update};
+use super::{Options, Reply, Result, read};
+use crate::kinds::{Kind, field};
 use crate::object::selector::Selector;
-use crate::object::{Object, Reason, Status};
+use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Map, Value, json};
 
 /// The subresource of an object: the object itself for its status, or its scale.
@@ -35,6 +37,33 @@ pub fn scale(kind: &Kind, object: &Object) -> Object {
         scale["status"]["selector"] = selector.into();
     }
     Object(scale)
+}
+
+/// Gives an object as many replicas as a Scale says; that may rely on a revision and a uid.
+pub fn rescale(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, wish: &Object, options: &Options) -> Result<Reply> {
+    let mut object = read::exact(ledger, key)?;
+    let replicas = match wish.at(&["spec", "replicas"]) {
+        None | Some(Value::Null) => 0,
+        Some(value) => value.as_i64().ok_or_else(|| {
+            let text = "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is no whole number";
+            Status::new(Reason::BadRequest, text)
+        })?,
+    };
+    if !(0..=i64::from(i32::MAX)).contains(&replicas) {
+        let error = crate::kinds::FieldError {
+            field: "spec.replicas".into(),
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {replicas}: must be greater than or equal to 0"),
+        };
+        return Err(field::invalid("Scale", Resource("scales.autoscaling"), &key.name, &[error]));
+    }
+    object.set(&kind.replicas().0, replicas);
+    for part in ["resourceVersion", "uid"] {
+        if let Some(relied) = wish.text(&["metadata", part]).filter(|text| !text.is_empty()) {
+            object.set(&["metadata", part], relied);
+        }
+    }
+    update(ledger, kind, &object, Part::Main, options)
 }
 
 /// `spec.selector` as text; a ReplicationController has plain labels there, a custom resource text where its definition says.

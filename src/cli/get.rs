@@ -13,6 +13,7 @@ use crate::show::print::{Format, Printer};
 use crate::show::sort::SortBy;
 use crate::show::table::{self, Table};
 
+mod raw;
 mod watch;
 
 /// Display one or many resources.
@@ -63,7 +64,10 @@ kloop get pod web-pod-13je7 --subresource status
 kloop get deployments.apps --namespace backend
 
 # List all pods existing in all namespaces
-kloop get pods --all-namespaces"
+kloop get pods --all-namespaces
+
+# Get the answer of the REST API itself
+kloop get --raw /api/v1/namespaces/default/pods"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -113,10 +117,16 @@ pub struct Args {
     /// If specified, gets the subresource of the requested object: status or scale.
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
+    /// Raw URI to request from the API: no server needs to run for that.
+    #[arg(long, value_name = "PATH")]
+    raw: Option<String>,
 }
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if let Some(path) = &args.raw {
+        return raw::run(path, &args, context);
+    }
     let format = args.print.format(args.no_headers, true)?.unwrap_or(Format::Table { wide: false });
     let sort = args.sort_by.as_deref().map(SortBy::parse).transpose()?;
     if args.which.is_empty() {

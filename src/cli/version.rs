@@ -2,10 +2,8 @@
 
 use super::flags::PrintFlags;
 use super::{Context, Outcome};
+use crate::serve::KUBERNETES;
 use serde_json::json;
-
-/// The Kubernetes that kloop's API is the API of.
-pub const KUBERNETES: &str = "v1.36.2";
 
 /// Print the client and server version information for the current context.
 #[derive(clap::Args)]

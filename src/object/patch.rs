@@ -62,7 +62,8 @@ pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError
     Ok(patched)
 }
 
-fn is_deeper_than(value: &Value, limit: usize) -> bool {
+/// Whether lists and maps are nested deeper than so many levels.
+pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
     let deeper = |inner: &Value| limit == 0 || is_deeper_than(inner, limit - 1);
     match value {
         Value::Array(list) => list.iter().any(deeper),

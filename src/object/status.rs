@@ -16,6 +16,8 @@ pub enum Reason {
     NotFound,
     /// 405.
     MethodNotAllowed,
+    /// 406.
+    NotAcceptable,
     /// 409, the name is taken.
     AlreadyExists,
     /// 409, a precondition does not hold.
@@ -32,6 +34,8 @@ pub enum Reason {
     TooManyRequests,
     /// 500.
     InternalError,
+    /// 501.
+    NotImplemented,
     /// 503.
     ServiceUnavailable,
     /// 504.
@@ -47,6 +51,7 @@ impl Reason {
             Reason::Forbidden => 403,
             Reason::NotFound => 404,
             Reason::MethodNotAllowed => 405,
+            Reason::NotAcceptable => 406,
             Reason::AlreadyExists | Reason::Conflict => 409,
             Reason::Expired => 410,
             Reason::RequestEntityTooLarge => 413,
@@ -54,6 +59,7 @@ impl Reason {
             Reason::Invalid => 422,
             Reason::TooManyRequests => 429,
             Reason::InternalError => 500,
+            Reason::NotImplemented => 501,
             Reason::ServiceUnavailable => 503,
             Reason::Timeout => 504,
         }
@@ -69,6 +75,16 @@ pub struct Cause {
     pub field: String,
     /// The text after the field.
     pub message: String,
+}
+
+impl Cause {
+    fn to_value(&self) -> Value {
+        let mut value = json!({"reason": self.reason, "message": self.message});
+        if !self.field.is_empty() {
+            value["field"] = self.field.as_str().into();
+        }
+        value
+    }
 }
 
 /// A refused request. Its display is the message alone, as the server words it.
@@ -162,11 +178,7 @@ impl Status {
             }
         }
         if !self.causes.is_empty() {
-            let causes: Vec<Value> = self
-                .causes
-                .iter()
-                .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
-                .collect();
+            let causes: Vec<Value> = self.causes.iter().map(Cause::to_value).collect();
             details.insert("causes".into(), causes.into());
         }
         let mut body = json!({

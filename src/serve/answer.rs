@@ -1,0 +1,109 @@
+//! What a client gets back.
+
+use super::form::Form;
+use crate::object::{Object, Reason, Status, yaml};
+use serde_json::{Value, json};
+
+/// An answer: status code, headers and body.
+pub struct Answer {
+    /// The HTTP status.
+    pub code: u16,
+    /// The header `Content-Type`.
+    pub content_type: String,
+    /// The other headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// What follows.
+    pub body: Body,
+}
+
+/// The body of an answer.
+pub enum Body {
+    /// All of it.
+    Whole(Vec<u8>),
+}
+
+/// What generic answers of Kubernetes' client library say; their details are there and empty (`NewGenericServerResponse`).
+const GENERIC: [&str; 5] = [
+    "the server could not find the requested resource",
+    "the server does not allow this method on the requested resource",
+    "the server rejected our request due to an error in our request",
+    "415: Unsupported Media Type",
+    "406: Not Acceptable",
+];
+
+/// After so many seconds a client may try again.
+const RETRY: u32 = 1;
+
+impl Answer {
+    /// A document in the form that was asked for.
+    pub fn of(code: u16, document: &Value, form: &Form) -> Answer {
+        let text = match (form.is_yaml, form.is_pretty) {
+            (true, _) => yaml::to_yaml(document),
+            (false, true) => serde_json::to_string_pretty(document).unwrap_or_default() + "\n",
+            (false, false) => document.to_string() + "\n",
+        };
+        let content_type = if form.is_yaml { "application/yaml" } else { "application/json" };
+        Answer { code, content_type: content_type.into(), headers: Vec::new(), body: Body::Whole(text.into_bytes()) }
+    }
+
+    /// Plain text.
+    pub fn text(text: impl Into<Vec<u8>>) -> Answer {
+        let content_type = "text/plain; charset=utf-8".into();
+        Answer { code: 200, content_type, headers: Vec::new(), body: Body::Whole(text.into()) }
+    }
+
+    /// That something was done, with no object to show: `metav1.Status`.
+    pub fn done(code: u16, details: Option<Value>, form: &Form) -> Answer {
+        let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+        match details {
+            Some(details) => body["details"] = details,
+            None => body["code"] = code.into(),
+        }
+        Answer::of(code, &body, form)
+    }
+
+    /// That the request was refused, and why.
+    pub fn refusal(status: &Status) -> Answer {
+        let mut body = status.to_value();
+        if GENERIC.iter().any(|generic| status.message.starts_with(generic)) {
+            body["details"] = json!({});
+        }
+        let again = retries(status);
+        if again {
+            body["details"]["retryAfterSeconds"] = RETRY.into();
+        }
+        let answer = Answer::of(status.reason.code(), &body, &Form::default());
+        if again { answer.with("Retry-After", RETRY.to_string()) } else { answer }
+    }
+
+    /// The same with another header.
+    pub fn with(mut self, name: &'static str, value: String) -> Answer {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The same with what its writer should know: `Warning: 299 - "text"` (RFC 7234, 5.5).
+    pub fn warning(mut self, warnings: &[String]) -> Answer {
+        for warning in warnings {
+            let plain: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            let quoted = plain.replace('\\', "\\\\").replace('"', "\\\"");
+            self.headers.push(("Warning", format!("299 - \"{quoted}\"")));
+        }
+        self
+    }
+}
+
+/// Whether it may be otherwise in a moment.
+fn retries(status: &Status) -> bool {
+    status.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
+        || (status.reason == Reason::ServiceUnavailable)
+}
+
+/// What names an object that was deleted.
+pub fn details(kind: &crate::kinds::Kind, object: &Object) -> Value {
+    let mut details = json!({"name": object.name(), "kind": kind.resource.plural(), "uid": object.uid()});
+    if !kind.resource.group().is_empty() {
+        details["group"] = kind.resource.group().into();
+    }
+    details
+}

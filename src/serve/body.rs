@@ -1,0 +1,176 @@
+//! Reading what a request brings: JSON, or YAML as kubectl reads it.
+
+use super::Result;
+use super::request::Request;
+use super::resolve::Asked;
+use crate::kinds;
+use crate::object::patch::is_deeper_than;
+use crate::object::{Object, Reason, Status, yaml};
+use serde_json::Value;
+
+/// What is said of all other media types.
+const OTHERS: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
+                      application/yaml, application/vnd.kubernetes.protobuf";
+/// Of the same, a server without protobuf.
+const NO_PROTOBUF: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
+                           application/yaml";
+/// So much of a body that cannot be read is shown.
+const SHOWN: usize = 1024;
+
+fn bad(text: impl Into<String>) -> Status {
+    Status::new(Reason::BadRequest, text)
+}
+
+/// The body of a request, which shall be of this kind where it cannot be read.
+pub fn value(request: &Request, kind: &str) -> Result<Value> {
+    let media = request.content_type.split(';').next().unwrap_or_default().trim();
+    let read = match media {
+        "" | "application/json" => json(&request.body),
+        "application/yaml" => from_yaml(&request.body),
+        "application/vnd.kubernetes.protobuf" => return Err(unsupported(NO_PROTOBUF)),
+        _ => return Err(unsupported(OTHERS)),
+    };
+    read.map_err(|why| {
+        let shown = shown(&request.body);
+        bad(format!("the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({shown})"))
+    })
+}
+
+fn unsupported(text: &str) -> Status {
+    Status::new(Reason::UnsupportedMediaType, text)
+}
+
+/// A map of JSON, or why it is none in Go's words.
+pub fn json(body: &[u8]) -> std::result::Result<Value, String> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| match error.classify() {
+        serde_json::error::Category::Eof => "unexpected end of JSON input".to_owned(),
+        _ => error.to_string(),
+    })?;
+    let what = match &value {
+        Value::Object(_) if is_deeper_than(&value, yaml::MAX_DEPTH) => {
+            return Err(format!("exceeded max depth of {}", yaml::MAX_DEPTH));
+        }
+        Value::Object(_) => return Ok(value),
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+        Value::Null => "null",
+    };
+    Err(format!("json: cannot unmarshal {what} into Go value of type struct"))
+}
+
+fn from_yaml(body: &[u8]) -> std::result::Result<Value, String> {
+    let text = yaml::decode_bytes(body).map_err(|error| error.to_string())?;
+    let mut documents = yaml::documents(&text).map_err(|error| error.to_string())?;
+    match documents.len() {
+        1 if documents[0].value.is_object() => Ok(documents.remove(0).value),
+        0 => Err("unexpected end of JSON input".into()),
+        1 => Err("json: cannot unmarshal a value that is no map into Go value of type struct".into()),
+        several => Err(format!("{several} documents where one is expected")),
+    }
+}
+
+/// The beginning of a body: as text when it looks like JSON, else in hexadecimal digits.
+fn shown(body: &[u8]) -> String {
+    let part = &body[..body.len().min(SHOWN)];
+    let text = match part.first() {
+        None => return "<empty>".into(),
+        Some(b'{') => String::from_utf8_lossy(part).into_owned(),
+        Some(_) => part.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if body.len() > SHOWN { format!("{text} ...") } else { text }
+}
+
+/// The object that a request brings for a path: its kind and namespace filled in, or checked.
+pub fn object(request: &Request, asked: &Asked<'_>) -> Result<Object> {
+    let kind = asked.kind;
+    let mut object = Object(value(request, kind.kind)?);
+    for (field, own) in [("apiVersion", asked.api_version.as_str()), ("kind", kind.kind)] {
+        match object.at(&[field]) {
+            None | Some(Value::Null) => object.set(&[field], own),
+            Some(Value::String(text)) if text.is_empty() => object.set(&[field], own),
+            Some(_) => {}
+        }
+    }
+    check_kind(&object, asked)?;
+    place(&mut object, asked)?;
+    Ok(object)
+}
+
+fn check_kind(object: &Object, asked: &Asked<'_>) -> Result<()> {
+    let (kind, found) = (asked.kind, (object.api_version(), object.kind()));
+    if found == (asked.api_version.as_str(), kind.kind) {
+        return Ok(());
+    }
+    if found.1 == kind.kind {
+        let text = "the API version in the data";
+        return Err(bad(format!(
+            "{text} ({}) does not match the expected API version ({})",
+            found.0, asked.api_version
+        )));
+    }
+    let version = found.0.rsplit('/').next().unwrap_or_default();
+    let why = match kinds::by_kind(found.0, found.1) {
+        Some(other) => {
+            let group = kind.resource.group().split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+            format!("converting ({version}.{}) to ({group}.{}): unknown conversion", other.kind, kind.kind)
+        }
+        None => format!("no kind {:?} is registered for version {:?}", found.1, found.0),
+    };
+    Err(bad(format!("{} in version {version:?} cannot be handled as a {}: {why}", found.1, kind.kind)))
+}
+
+/// The object is in the namespace of the path, and says nothing else.
+fn place(object: &mut Object, asked: &Asked<'_>) -> Result<()> {
+    let Some(namespace) = asked.namespace else {
+        if object.at(&["metadata", "namespace"]).is_some() && object.namespace().is_empty() {
+            object.unset(&["metadata", "namespace"]);
+        }
+        return match object.namespace() {
+            "" => Ok(()),
+            _ => Err(bad("the namespace of the provided object does not match the namespace sent on the request")),
+        };
+    };
+    match object.at(&["metadata", "namespace"]) {
+        Some(Value::String(own)) if !own.is_empty() && own != namespace => {
+            Err(bad("the namespace of the provided object does not match the namespace sent on the request"))
+        }
+        // What is no text is refused when the object is decoded.
+        Some(Value::String(own)) if !own.is_empty() => Ok(()),
+        Some(other) if !other.is_null() && !other.is_string() => Ok(()),
+        _ if object.at(&["metadata"]).is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) => Ok(()),
+        _ => {
+            object.set(&["metadata", "namespace"], namespace);
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_shown() {
+        let read = |content_type: &str, body: &str| {
+            let request = Request { content_type: content_type.into(), body: body.into(), ..Request::default() };
+            value(&request, "ConfigMap").map_err(|status| (status.reason.code(), status.message))
+        };
+        let unread = |why: &str| {
+            Err((
+                400,
+                format!(
+                    "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: {why}"
+                ),
+            ))
+        };
+        assert_eq!(read("", "{\"a\":"), unread("unexpected end of JSON input ({\"a\":)"));
+        assert_eq!(read("application/json", ""), unread("unexpected end of JSON input (<empty>)"));
+        assert_eq!(read("", "[]"), unread("json: cannot unmarshal array into Go value of type struct (5b5d)"));
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(115), "]".repeat(115));
+        assert!(read("", &deep).is_err_and(|(_, text)| text.contains("exceeded max depth")));
+        assert_eq!(read("application/yaml; charset=utf-8", "a: yes"), Ok(serde_json::json!({"a": true})));
+        assert!(read("application/vnd.kubernetes.protobuf", "k8s").is_err_and(|(code, _)| code == 415));
+    }
+}

@@ -1,0 +1,187 @@
+//! The resources that are served, by group and version: those of the kinds, and what has a path of its own below them.
+
+use crate::kinds::{self, Kind};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// One group, its best version first.
+pub struct Group {
+    /// Empty for the core group.
+    pub name: String,
+    /// The versions, each with its resources by name.
+    pub versions: Vec<(String, Vec<Served>)>,
+}
+
+/// One resource or subresource.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Served {
+    /// `pods`, `pods/log`.
+    pub name: String,
+    singular_name: String,
+    namespaced: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'static str>,
+    kind: String,
+    verbs: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    short_names: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    categories: Vec<&'static str>,
+}
+
+/// What can be done with objects.
+const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// What can be done with a part of one.
+const PART: [&str; 3] = ["get", "patch", "update"];
+
+/// Kubernetes' order of its groups; others follow by name.
+const ORDER: [&str; 20] = [
+    "",
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+];
+
+/// Whose subresources are: resource, name, kind, its group and version when they are another's, verbs.
+type Below = (&'static str, &'static str, &'static str, Option<(&'static str, &'static str)>, &'static [&'static str]);
+
+const BELOW: [Below; 6] = [
+    ("pods", "binding", "Binding", None, &["create"]),
+    ("pods", "ephemeralcontainers", "Pod", None, &PART),
+    ("pods", "eviction", "Eviction", Some(("policy", "v1")), &["create"]),
+    ("pods", "log", "Pod", None, &["get"]),
+    ("pods", "resize", "Pod", None, &PART),
+    ("namespaces", "finalize", "Namespace", None, &["update"]),
+];
+
+/// Every group.
+pub fn groups() -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut add = |group: &str, version: &str, served: Vec<Served>| {
+        let at = groups.iter().position(|known| known.name == group).unwrap_or_else(|| {
+            groups.push(Group { name: group.to_owned(), versions: Vec::new() });
+            groups.len() - 1
+        });
+        let versions = &mut groups[at].versions;
+        match versions.iter_mut().find(|(known, _)| known == version) {
+            Some((_, resources)) => resources.extend(served),
+            None => versions.push((version.to_owned(), served)),
+        }
+    };
+    for kind in kinds::all() {
+        add(kind.resource.group(), kind.version, of_kind(kind));
+        for other in kind.also {
+            let (group, version) = other.rsplit_once('/').unwrap_or(("", other));
+            add(group, version, of_kind(kind));
+        }
+    }
+    let review = |name: &str, kind: &str| alone(name, kind, false);
+    add("", "v1", vec![alone("bindings", "Binding", true)]);
+    add("authentication.k8s.io", "v1", vec![review("selfsubjectreviews", "SelfSubjectReview")]);
+    add("authorization.k8s.io", "v1", vec![review("selfsubjectaccessreviews", "SelfSubjectAccessReview")]);
+    let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
+    groups.sort_by(|one, other| (place(&one.name), &one.name).cmp(&(place(&other.name), &other.name)));
+    for (_, resources) in groups.iter_mut().flat_map(|group| &mut group.versions) {
+        resources.sort_by(|one, other| one.name.cmp(&other.name));
+    }
+    groups
+}
+
+fn of_kind(kind: &Kind) -> Vec<Served> {
+    let plural = kind.resource.plural();
+    let verbs = VERBS.iter().copied().filter(|verb| plural != "namespaces" || *verb != "deletecollection");
+    let own = Served {
+        name: plural.to_owned(),
+        singular_name: kind.singular(),
+        namespaced: kind.namespaced,
+        group: None,
+        version: None,
+        kind: kind.kind.to_owned(),
+        verbs: verbs.collect(),
+        short_names: kind.short.to_vec(),
+        categories: kind.categories.to_vec(),
+    };
+    let below = |name: &str, of: &str, other: Option<(&'static str, &'static str)>, verbs: &[&'static str]| Served {
+        name: format!("{plural}/{name}"),
+        singular_name: String::new(),
+        group: other.map(|(group, _)| group),
+        version: other.map(|(_, version)| version),
+        kind: of.to_owned(),
+        verbs: verbs.to_vec(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        ..own.clone()
+    };
+    let mut served = vec![own.clone()];
+    served.extend(kind.status.then(|| below("status", kind.kind, None, &PART)));
+    served.extend(kind.scale.then(|| below("scale", "Scale", Some(("autoscaling", "v1")), &PART)));
+    let more = BELOW.iter().filter(|(of, ..)| kind.resource == *of);
+    served.extend(more.map(|(_, name, kind, other, verbs)| below(name, kind, *other, verbs)));
+    served
+}
+
+/// A resource that is only ever created, and not kept.
+fn alone(name: &str, kind: &str, namespaced: bool) -> Served {
+    Served {
+        name: name.to_owned(),
+        singular_name: kind.to_ascii_lowercase(),
+        namespaced,
+        group: None,
+        version: None,
+        kind: kind.to_owned(),
+        verbs: vec!["create"],
+        short_names: Vec::new(),
+        categories: Vec::new(),
+    }
+}
+
+/// The same resources with their subresources inside them (`apidiscovery.k8s.io`).
+pub fn nested(served: &[Served]) -> Vec<Value> {
+    let response = |one: &Served| json!({"group": one.group.unwrap_or_default(), "version": one.version.unwrap_or_default(), "kind": one.kind});
+    let whole = served.iter().filter(|one| !one.name.contains('/'));
+    whole
+        .map(|one| {
+            let head = format!("{}/", one.name);
+            let inside = served.iter().filter_map(|other| Some((other.name.strip_prefix(&head)?, other)));
+            let inside: Vec<Value> = inside
+                .map(
+                    |(name, other)| json!({"subresource": name, "responseKind": response(other), "verbs": other.verbs}),
+                )
+                .collect();
+            let mut value = json!({
+                "resource": one.name, "responseKind": response(one), "verbs": one.verbs,
+                "scope": if one.namespaced { "Namespaced" } else { "Cluster" }, "singularResource": one.singular_name,
+            });
+            let lists = [
+                ("shortNames", json!(one.short_names)),
+                ("categories", json!(one.categories)),
+                ("subresources", inside.into()),
+            ];
+            for (name, list) in lists {
+                if list.as_array().is_some_and(|list| !list.is_empty()) {
+                    value[name] = list;
+                }
+            }
+            value
+        })
+        .collect()
+}

@@ -1,0 +1,140 @@
+//! What the parameters of a request ask for: `CreateOptions`, `DeleteOptions`, `ListOptions` and so on of `meta.k8s.io`.
+
+use super::Result;
+use super::body;
+use super::request::Request;
+use crate::apiserver::delete::DeleteOptions;
+use crate::apiserver::read::Wanted;
+use crate::apiserver::{FieldValidation, Options};
+use crate::kinds::{FieldError, field};
+use crate::object::{FieldSelector, Reason, Resource, Selector, Status};
+use crate::world::Propagation;
+use serde_json::{Value, json};
+
+fn bad(text: impl Into<String>) -> Status {
+    Status::new(Reason::BadRequest, text)
+}
+
+/// The 422 answer about one parameter. `of`: `ListOptions`.
+pub fn wrong(of: &str, parameter: &str, reason: &'static str, message: String) -> Status {
+    let error = FieldError { field: parameter.into(), reason, message };
+    field::invalid(of, Resource("options.meta.k8s.io"), "", &[error])
+}
+
+fn forbidden(of: &str, parameter: &str, why: &str) -> Status {
+    wrong(of, parameter, "FieldValueForbidden", format!("Forbidden: {why}"))
+}
+
+/// How a write is to be made. `of`: `CreateOptions`.
+pub fn of_write(request: &Request, of: &str) -> Result<Options> {
+    let field_validation = match request.parameter("fieldValidation") {
+        None | Some("Warn") => FieldValidation::Warn,
+        Some("Strict") => FieldValidation::Strict,
+        Some("Ignore") => FieldValidation::Ignore,
+        Some(other) => {
+            let message = format!("Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\"");
+            return Err(wrong(of, "fieldValidation", "FieldValueNotSupported", message));
+        }
+    };
+    Ok(Options { field_validation, dry_run: dry_run(request, of, None)? })
+}
+
+fn dry_run(request: &Request, of: &str, in_body: Option<&Value>) -> Result<bool> {
+    let asked: Vec<&str> =
+        request.query.iter().filter(|(name, _)| name == "dryRun").map(|(_, value)| value.as_str()).collect();
+    let of_body = in_body.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let asked: Vec<&str> = asked.into_iter().chain(of_body).filter(|text| !text.is_empty()).collect();
+    if asked.iter().any(|text| *text != "All") {
+        let message = format!("Unsupported value: {}: supported values: \"All\"", json!(asked));
+        return Err(wrong(of, "dryRun", "FieldValueNotSupported", message));
+    }
+    Ok(!asked.is_empty())
+}
+
+/// How to delete, by the parameters and the body, and whether that is only tried.
+pub fn of_deletion(request: &Request) -> Result<(DeleteOptions, bool)> {
+    let options = if request.body.is_empty() { json!({}) } else { body::value(request, "DeleteOptions")? };
+    deletion(request, &options)
+}
+
+/// The same with the options in hand.
+pub fn deletion(request: &Request, options: &Value) -> Result<(DeleteOptions, bool)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let propagation = options["propagationPolicy"].as_str().or(request.parameter("propagationPolicy"));
+    let orphans =
+        options["orphanDependents"].as_bool().or(request.parameter("orphanDependents").map(|text| text != "false"));
+    let propagation = match (propagation, orphans) {
+        (Some("Orphan"), _) | (None, Some(true)) => Propagation::Orphan,
+        (Some("Foreground"), _) => Propagation::Foreground,
+        (Some("Background"), _) | (None, _) => Propagation::Background,
+        (Some(other), _) => {
+            let words = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+            let message = format!("Unsupported value: {other:?}: supported values: {words}");
+            return Err(wrong("DeleteOptions", "propagationPolicy", "FieldValueNotSupported", message));
+        }
+    };
+    let deletion = DeleteOptions {
+        grace: options["gracePeriodSeconds"].as_i64().or(request.number("gracePeriodSeconds")?),
+        propagation,
+        uid: text(&options["preconditions"]["uid"]),
+        revision: text(&options["preconditions"]["resourceVersion"]),
+    };
+    Ok((deletion, dry_run(request, "DeleteOptions", options.get("dryRun"))?))
+}
+
+/// Which moment a list is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// As things are.
+    Now,
+    /// As things are, which is not before this revision.
+    Since(u64),
+    /// As they were at this revision.
+    At(u64),
+}
+
+/// The selectors of a list, a watch or a deletion.
+pub fn wanted(request: &Request) -> Result<Wanted> {
+    let labels = request.parameter("labelSelector").map(Selector::parse).transpose();
+    let fields = request.parameter("fieldSelector").map(FieldSelector::parse).transpose();
+    Ok(Wanted {
+        labels: labels.map_err(|error| bad(error.to_string()))?,
+        fields: fields.map_err(|error| bad(error.to_string()))?,
+    })
+}
+
+/// The revision that a request names; 0 where any will do.
+pub fn revision(request: &Request) -> Result<Option<u64>> {
+    let Some(text) = request.parameter("resourceVersion") else { return Ok(None) };
+    let refuse = |_| {
+        let why =
+            format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
+        bad(format!("invalid resource version: {why}"))
+    };
+    text.parse().map(Some).map_err(refuse)
+}
+
+/// The moment that a list is wanted of.
+pub fn moment(request: &Request) -> Result<Moment> {
+    let of = "ListOptions";
+    let revision = revision(request)?;
+    let matching = request.parameter("resourceVersionMatch");
+    if request.flag("sendInitialEvents") {
+        return Err(forbidden(of, "sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    let unless = |what: &str| Err(forbidden(of, "resourceVersionMatch", what));
+    match (matching, revision) {
+        (Some(_), _) if request.parameter("continue").is_some() => {
+            unless("resourceVersionMatch is forbidden when continue is provided")
+        }
+        (Some(_), None) => unless("resourceVersionMatch is forbidden unless resourceVersion is provided"),
+        (Some("Exact"), Some(0)) => unless("resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\""),
+        (Some("Exact"), Some(revision)) => Ok(Moment::At(revision)),
+        (Some("NotOlderThan") | None, Some(revision)) if revision > 0 => Ok(Moment::Since(revision)),
+        (Some("NotOlderThan") | None, _) => Ok(Moment::Now),
+        (Some(other), _) => {
+            let message = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\"");
+            Err(wrong(of, "resourceVersionMatch", "FieldValueNotSupported", message))
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a path names: a document about the API, or objects (`apiserver/pkg/endpoints/request`: RequestInfo).
+
+use percent_encoding::percent_decode_str;
+
+/// What is at a path.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Something about the API.
+    Document(Document),
+    /// Objects.
+    Object(Named),
+}
+
+/// A document about the API.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Document {
+    /// `/`: the paths.
+    Root,
+    /// `/version`.
+    Version,
+    /// `/healthz`, `/livez`, `/readyz`.
+    Health,
+    /// `/api`.
+    Core,
+    /// `/apis`.
+    Groups,
+    /// `/apis/apps`.
+    Group(String),
+    /// `/api/v1`, `/apis/apps/v1`: the group (empty for the core) and the version.
+    Resources(String, String),
+    /// `/openapi/v2`.
+    OpenApi2,
+    /// `/openapi/v3`.
+    OpenApi3,
+    /// `/openapi/v3/apis/apps/v1`: the rest of the path.
+    OpenApi3Of(String),
+}
+
+/// Objects, by the words of a path.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Empty for the core group.
+    pub group: String,
+    /// `v1`.
+    pub version: String,
+    /// The namespace, where the path has one.
+    pub namespace: Option<String>,
+    /// `pods`.
+    pub plural: String,
+    /// The object, where one is named.
+    pub name: Option<String>,
+    /// `status`, `log`.
+    pub subresource: Option<String>,
+    /// Whether the path says by itself that a watch is wanted: `/api/v1/watch/pods`.
+    pub watch: bool,
+}
+
+/// What is at a path; nothing when it has none of the API's forms.
+pub fn parse(path: &str) -> Option<Place> {
+    let words = path.strip_prefix('/')?.trim_end_matches('/');
+    let words: Vec<String> = match words {
+        "" => Vec::new(),
+        words => words.split('/').map(|word| percent_decode_str(word).decode_utf8_lossy().into_owned()).collect(),
+    };
+    let plain: Vec<&str> = words.iter().map(String::as_str).collect();
+    let document = match plain[..] {
+        [] => Document::Root,
+        ["version"] => Document::Version,
+        ["healthz" | "livez" | "readyz", ..] => Document::Health,
+        ["openapi", "v2"] => Document::OpenApi2,
+        ["openapi", "v3"] => Document::OpenApi3,
+        ["openapi", "v3", ref rest @ ..] => Document::OpenApi3Of(rest.join("/")),
+        ["api"] => Document::Core,
+        ["apis"] => Document::Groups,
+        ["apis", group] => Document::Group(group.into()),
+        ["api", version] => Document::Resources(String::new(), version.into()),
+        ["apis", group, version] => Document::Resources(group.into(), version.into()),
+        ["api", version, ref rest @ ..] => return named("", version, rest).map(Place::Object),
+        ["apis", group, version, ref rest @ ..] => return named(group, version, rest).map(Place::Object),
+        _ => return None,
+    };
+    Some(Place::Document(document))
+}
+
+fn named(group: &str, version: &str, rest: &[&str]) -> Option<Named> {
+    let (watch, rest) = match rest {
+        ["watch", rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    let (namespace, rest) = match rest {
+        // A namespace is an object as well, with subresources of its own.
+        ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => (None, rest),
+        ["namespaces", namespace, rest @ ..] => (Some((*namespace).to_owned()), rest),
+        rest => (None, rest),
+    };
+    let text = |index: usize| rest.get(index).map(|word| (*word).to_owned());
+    let named = Named {
+        group: group.into(),
+        version: version.into(),
+        namespace,
+        plural: text(0)?,
+        name: text(1),
+        subresource: text(2),
+        watch,
+    };
+    let is_whole = rest.len() <= 3 && rest.iter().all(|word| !word.is_empty());
+    is_whole.then_some(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_objects() {
+        let cases = [
+            ("/api/v1/pods", " v1 - pods - -"),
+            ("/api/v1/namespaces", " v1 - namespaces - -"),
+            ("/api/v1/namespaces/web", " v1 - namespaces web -"),
+            ("/api/v1/namespaces/web/status", " v1 - namespaces web status"),
+            ("/api/v1/namespaces/web/pods", " v1 web pods - -"),
+            ("/api/v1/namespaces/web/pods/a%2Db/log", " v1 web pods a-b log"),
+            ("/api/v1/watch/namespaces/web/pods/a", " v1 web pods a - watch"),
+            ("/apis/apps/v1/namespaces/web/deployments/", "apps v1 web deployments - -"),
+            ("/apis/x.dev/v2/boats/b", "x.dev v2 - boats b -"),
+        ];
+        for (path, expected) in cases {
+            let Some(Place::Object(named)) = parse(path) else { panic!("{path}") };
+            let or = |word: Option<String>| word.unwrap_or("-".into());
+            let text =
+                [named.group, named.version, or(named.namespace), named.plural, or(named.name), or(named.subresource)];
+            let watch = if named.watch { " watch" } else { "" };
+            assert_eq!(text.join(" ") + watch, expected, "{path}");
+        }
+        for path in ["", "x", "/api/v1/namespaces/w/pods/a/b/c", "/api/v1//pods", "/metrics", "/apiv1"] {
+            assert_eq!(parse(path), None, "{path}");
+        }
+        assert_eq!(parse("/apis/apps"), Some(Place::Document(Document::Group("apps".into()))));
+    }
+}

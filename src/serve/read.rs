@@ -1,0 +1,185 @@
+//! Get and list.
+
+use super::answer::Answer;
+use super::form::{Form, Shape};
+use super::options::{self, Moment};
+use super::request::Request;
+use super::resolve::Asked;
+use super::table::{self, Include};
+use super::{Result, version};
+use crate::apiserver::page::{self, Listing, Page};
+use crate::apiserver::{Api, read};
+use crate::object::{Object, Reason, Status};
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
+use serde_json::{Value, json};
+
+/// How what a request asks for is to be shown.
+pub struct Show<'a> {
+    asked: &'a Asked<'a>,
+    form: Form,
+    include: Include,
+}
+
+impl<'a> Show<'a> {
+    /// What the request says of it.
+    pub fn of(request: &Request, asked: &'a Asked<'a>) -> Result<Show<'a>> {
+        Ok(Show { asked, form: Form::of(request)?, include: Include::of(request)? })
+    }
+
+    /// One object, in the version and the form that are wanted.
+    pub fn value(&self, object: Object) -> Value {
+        let object = version::shown(self.asked.kind, object, &self.asked.api_version);
+        match &self.form.shape {
+            Shape::Table(version) => {
+                let meta = json!({"resourceVersion": object.at(&["metadata", "resourceVersion"])});
+                if object.kind() == "Scale" {
+                    return table::of_scale(&object, meta, self.include, version);
+                }
+                table::of(self.asked.kind, &[object], meta, self.include, version)
+            }
+            Shape::Metadata(version) => table::metadata(&object, version),
+            Shape::Whole | Shape::Discovery(_) => object.0,
+        }
+    }
+
+    /// The answer with one object.
+    pub fn one(&self, code: u16, object: Object) -> Answer {
+        Answer::of(code, &self.value(object), &self.form)
+    }
+
+    /// The answer with many.
+    fn many(&self, objects: Vec<Object>, meta: Value) -> Answer {
+        let (kind, api_version) = (self.asked.kind, &self.asked.api_version);
+        let objects = objects.into_iter().map(|object| version::shown(kind, object, api_version));
+        let list = match &self.form.shape {
+            Shape::Table(version) => {
+                let objects: Vec<Object> = objects.collect();
+                table::of(kind, &objects, meta, self.include, version)
+            }
+            Shape::Metadata(version) => {
+                let items: Vec<Value> = objects.map(|object| table::metadata(&object, version)).collect();
+                let api_version = format!("meta.k8s.io/{version}");
+                json!({"kind": "PartialObjectMetadataList", "apiVersion": api_version, "metadata": meta, "items": items})
+            }
+            Shape::Whole | Shape::Discovery(_) => {
+                let items: Vec<Value> = objects.map(|object| self.item(object)).collect();
+                json!({"kind": format!("{}List", kind.kind), "apiVersion": api_version, "metadata": meta, "items": items})
+            }
+        };
+        Answer::of(200, &list, &self.form)
+    }
+
+    /// The items of a list of a built-in kind do not repeat what they are.
+    fn item(&self, mut object: Object) -> Value {
+        if self.asked.kind.custom.is_none() {
+            object.unset(&["kind"]);
+            object.unset(&["apiVersion"]);
+        }
+        object.0
+    }
+
+    /// The list of what was deleted.
+    pub fn list(&self, objects: Vec<Object>, revision: u64) -> Answer {
+        self.many(objects, json!({"resourceVersion": revision.to_string()}))
+    }
+
+    /// The form of it.
+    pub fn form(&self) -> &Form {
+        &self.form
+    }
+}
+
+/// One object.
+pub fn get(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+    let show = Show::of(request, asked)?;
+    if let Some(revision) = options::revision(request)? {
+        check_reached(api, revision)?;
+    }
+    let object = api.look(|ledger| read::exact(ledger, &asked.key()))?;
+    Ok(show.one(200, object))
+}
+
+/// Refuses a revision that was not written yet.
+pub fn check_reached(api: &Api, revision: u64) -> Result<()> {
+    match api.read(|snapshot| snapshot.revision())? {
+        head if revision > head => Err(page::too_large(revision, head)),
+        _ => Ok(()),
+    }
+}
+
+/// The objects of a kind, or a part of them.
+pub fn list(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+    let show = Show::of(request, asked)?;
+    let wanted = options::wanted(request)?;
+    let limit = request.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+    let token = request.parameter("continue").map(Token::parse).transpose()?;
+    let at = match (&token, options::moment(request)?) {
+        (Some(_), Moment::Since(_) | Moment::At(_)) => {
+            let text = "specifying resource version is not allowed when using continue";
+            return Err(Status::new(Reason::BadRequest, text));
+        }
+        (Some(token), Moment::Now) => Some(token.revision),
+        (None, Moment::At(revision)) => Some(revision),
+        (None, Moment::Since(revision)) => {
+            check_reached(api, revision)?;
+            None
+        }
+        (None, Moment::Now) => None,
+    };
+    let after = token.as_ref().map(|token| (token.namespace.as_str(), token.name.as_str()));
+    let listing = Listing { kind: asked.kind, namespace: asked.namespace, wanted: &wanted, at, after, limit };
+    let Page { objects, revision, more } = page::page(api, &listing)?;
+    let mut meta = json!({"resourceVersion": revision.to_string()});
+    if let Some(last) = objects.last().filter(|_| more) {
+        meta["continue"] = Token::after(revision, last).to_string().into();
+    }
+    Ok(show.many(objects, meta))
+}
+
+/// As Go reads it, bits that mean nothing are no error.
+const CODE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+
+/// Where a list goes on, which clients only pass back.
+struct Token {
+    revision: u64,
+    namespace: String,
+    name: String,
+}
+
+impl Token {
+    fn after(revision: u64, last: &Object) -> Token {
+        Token { revision, namespace: last.namespace().into(), name: last.name().into() }
+    }
+
+    fn parse(text: &str) -> Result<Token> {
+        let refuse = |why: String| {
+            Status::new(Reason::BadRequest, format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let bytes = CODE.decode(text).map_err(|error| refuse(error.to_string()))?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|error| match bytes.first() {
+            None | Some(b'{') => refuse(error.to_string()),
+            // As Go says it of a byte that begins no JSON.
+            Some(byte) => refuse(format!("invalid character '{}' looking for beginning of value", quoted(*byte))),
+        })?;
+        let start = value["start"].as_str().and_then(|start| start.split_once('/'));
+        match (value["rv"].as_u64(), start) {
+            (Some(revision), Some((namespace, name))) => {
+                Ok(Token { revision, namespace: namespace.into(), name: name.into() })
+            }
+            _ => Err(refuse("it is not one of this server's".into())),
+        }
+    }
+}
+
+fn quoted(byte: u8) -> String {
+    if byte.is_ascii() { char::from(byte).escape_default().to_string() } else { format!("\\u{byte:04x}") }
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let start = format!("{}/{}", self.namespace, self.name);
+        f.write_str(&CODE.encode(json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": start}).to_string()))
+    }
+}

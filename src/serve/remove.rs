@@ -1,0 +1,75 @@
+//! Delete, of one object and of many.
+
+use super::answer::{Answer, details};
+use super::options;
+use super::read::Show;
+use super::request::Request;
+use super::resolve::Asked;
+use super::{Result, not_allowed};
+use crate::apiserver::create::key_of;
+use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::{Api, Reply, read};
+use crate::object::{Reason, Status};
+
+/// Kinds whose deletion is answered with their last state rather than a Status (`ReturnDeletedObject` of their registries).
+const SHOWN: [&str; 11] = [
+    "namespaces",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "podtemplates",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+    "csinodes.storage.k8s.io",
+    "storageclasses.storage.k8s.io",
+    "volumeattachments.storage.k8s.io",
+];
+
+/// Deletes one object.
+pub fn one(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+    let show = Show::of(request, asked)?;
+    let (deletion, dry_run) = options::of_deletion(request)?;
+    let key = asked.key();
+    let (is_gone, reply) = api.write(dry_run, |ledger| {
+        let reply = delete(ledger, asked.kind, &key, &deletion)?;
+        Ok((!ledger.exists(&key)?, reply))
+    })?;
+    Ok(answer(&show, asked, is_gone, reply))
+}
+
+fn answer(show: &Show<'_>, asked: &Asked<'_>, is_gone: bool, reply: Reply) -> Answer {
+    if is_gone && !SHOWN.contains(&asked.kind.resource.0) {
+        return Answer::done(200, Some(details(asked.kind, &reply.object)), show.form());
+    }
+    show.one(200, reply.into_object())
+}
+
+/// Deletes every object that is selected, and lists them as they were deleted.
+pub fn all(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+    if asked.kind.resource == "namespaces" {
+        return Err(not_allowed());
+    }
+    let show = Show::of(request, asked)?;
+    let (deletion, dry_run) = options::of_deletion(request)?;
+    let wanted = options::wanted(request)?;
+    let found = api.look(|ledger| read::list(ledger, asked.kind, asked.namespace, &wanted))?;
+    let mut rest = found.into_iter().peekable();
+    let mut deleted = Vec::new();
+    while rest.peek().is_some() {
+        let done = api.write_next(dry_run, &mut rest, |ledger, object| {
+            let own = DeleteOptions { uid: Some(object.uid().to_owned()), ..deletion.clone() };
+            delete(ledger, asked.kind, &key_of(asked.kind, object), &own)
+        });
+        for (_, outcome) in done {
+            match outcome {
+                Ok(reply) => deleted.push(reply.into_object()),
+                // Somebody else was faster.
+                Err(Status { reason: Reason::NotFound | Reason::Conflict, .. }) => {}
+                Err(status) => return Err(status),
+            }
+        }
+    }
+    let revision = api.read(|snapshot| snapshot.revision())?;
+    Ok(show.list(deleted, revision))
+}

@@ -1,0 +1,88 @@
+//! A request as the API reads it, wherever it came from.
+
+use super::Result;
+use crate::object::{Reason, Status};
+use percent_encoding::percent_decode_str;
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
+    pub method: String,
+    /// The path as it was written, without its parameters.
+    pub path: String,
+    /// The parameters, decoded.
+    pub query: Vec<(String, String)>,
+    /// The header `Accept`.
+    pub accept: String,
+    /// The header `Content-Type`.
+    pub content_type: String,
+    /// The header `User-Agent`.
+    pub agent: String,
+    /// The header `Host`.
+    pub host: String,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// A request with nothing but its method and its path, parameters included.
+    pub fn new(method: &str, target: &str) -> Request {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decoded(name), decoded(value))
+        });
+        Request { method: method.into(), path: path.into(), query: pairs.collect(), ..Request::default() }
+    }
+
+    /// A parameter that says something.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.query
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|text| !text.is_empty())
+    }
+
+    /// A parameter that says yes or no; one without a value says yes (apimachinery: `Convert_Slice_string_To_bool`).
+    pub fn flag(&self, name: &str) -> bool {
+        let found = self.query.iter().find(|(known, _)| known == name);
+        found.is_some_and(|(_, value)| !matches!(value.as_str(), "0" | "false"))
+    }
+
+    /// A parameter that is a number.
+    pub fn number(&self, name: &str) -> Result<Option<i64>> {
+        let Some(text) = self.parameter(name) else { return Ok(None) };
+        let refuse = |_| Status::new(Reason::BadRequest, format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
+        text.parse().map(Some).map_err(refuse)
+    }
+
+    /// Whether a person reads the answer, who likes it with line breaks.
+    pub fn is_for_people(&self) -> bool {
+        let person = ["curl", "Wget", "Mozilla/5.0"].iter().any(|agent| self.agent.starts_with(agent));
+        if self.query.iter().any(|(name, _)| name == "pretty") { self.flag("pretty") } else { person }
+    }
+}
+
+/// A part of a query: `+` is a blank.
+fn decoded(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        let request =
+            Request::new("GET", "/api/v1/pods?labelSelector=a%20in+(b)&watch&limit=5&pretty=false&x=%ff&empty=");
+        assert_eq!(request.path, "/api/v1/pods");
+        assert_eq!(request.parameter("labelSelector"), Some("a in (b)"));
+        assert_eq!(request.parameter("empty"), None);
+        assert!(request.flag("watch") && !request.flag("pretty") && !request.flag("nope"));
+        assert_eq!(request.number("limit"), Ok(Some(5)));
+        assert_eq!(request.number("labelSelector").unwrap_err().reason, Reason::BadRequest);
+    }
+}

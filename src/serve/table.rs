@@ -1,0 +1,84 @@
+//! Objects as the rows of a `meta.k8s.io` Table, which is what kubectl prints.
+
+use super::Result;
+use super::options::wrong;
+use super::request::Request;
+use crate::kinds::Kind;
+use crate::kinds::view::{Cell, Column};
+use crate::object::{Object, Time};
+use crate::show::table::Table;
+use serde_json::{Value, json};
+
+/// What of its object a row carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Include {
+    /// Nothing.
+    Nothing,
+    /// Its metadata.
+    #[default]
+    Metadata,
+    /// All of it.
+    Object,
+}
+
+impl Include {
+    /// What a request asks for.
+    pub fn of(request: &Request) -> Result<Include> {
+        match request.parameter("includeObject") {
+            None | Some("Metadata") => Ok(Include::Metadata),
+            Some("None") => Ok(Include::Nothing),
+            Some("Object") => Ok(Include::Object),
+            Some(other) => {
+                let message =
+                    format!("Unsupported value: {other:?}: supported values: \"Metadata\", \"None\", \"Object\"");
+                Err(wrong("TableOptions", "includeObject", "FieldValueNotSupported", message))
+            }
+        }
+    }
+}
+
+/// The metadata of an object alone.
+pub fn metadata(object: &Object, version: &str) -> Value {
+    let metadata = object.at(&["metadata"]).cloned().unwrap_or_default();
+    json!({"kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata})
+}
+
+/// The table of objects of a kind.
+pub fn of(kind: &Kind, objects: &[Object], meta: Value, include: Include, version: &str) -> Value {
+    let table = Table::of(kind.resource.0, objects, Time::now());
+    let rows = table.rows.iter().zip(objects).map(|(row, object)| row_of(&row.cells, object, include, version));
+    let columns = table.columns.iter().map(|column| definition(column, column.is_name()));
+    whole(columns.collect(), rows.collect(), meta, version)
+}
+
+/// The table of one Scale.
+pub fn of_scale(scale: &Object, meta: Value, include: Include, version: &str) -> Value {
+    let columns = [Column::text("Name"), Column::int("Desired"), Column::int("Available"), Column::text("Age")];
+    let count = |part: &str| scale.int(&[part, "replicas"]).unwrap_or(0);
+    let plain = Table::plain(std::slice::from_ref(scale), Time::now());
+    let age = plain.rows.first().and_then(|row| row.cells.last().cloned()).unwrap_or(Cell::Empty);
+    let cells = [scale.name().into(), count("spec").into(), count("status").into(), age];
+    let columns = columns.iter().map(|column| definition(column, false)).collect();
+    whole(columns, vec![row_of(&cells, scale, include, version)], meta, version)
+}
+
+fn whole(columns: Vec<Value>, rows: Vec<Value>, meta: Value, version: &str) -> Value {
+    let api_version = format!("meta.k8s.io/{version}");
+    json!({"kind": "Table", "apiVersion": api_version, "metadata": meta, "columnDefinitions": columns, "rows": rows})
+}
+
+fn definition(column: &Column, is_name: bool) -> Value {
+    json!({
+        "name": column.name, "type": column.kind, "format": if is_name { "name" } else { "" },
+        "description": "", "priority": i32::from(column.wide),
+    })
+}
+
+fn row_of(cells: &[Cell], object: &Object, include: Include, version: &str) -> Value {
+    let shown = match include {
+        Include::Nothing => Value::Null,
+        Include::Metadata => metadata(object, version),
+        Include::Object => object.0.clone(),
+    };
+    json!({"cells": cells.iter().map(Cell::to_value).collect::<Vec<_>>(), "object": shown})
+}

@@ -1,0 +1,79 @@
+//! The same object in another version of its kind, for who asks for that one: stored and written is the newest.
+
+use crate::kinds::Kind;
+use crate::object::Object;
+use serde_json::{Value, json};
+
+/// The object as this version has it.
+pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
+    if object.api_version() == api_version || !kind.also.contains(&api_version) {
+        return object;
+    }
+    match api_version {
+        "events.k8s.io/v1" => event(&mut object),
+        "autoscaling/v1" => autoscaler(&mut object),
+        // The versions of a custom resource differ in their names alone.
+        _ => {}
+    }
+    object.set(&["apiVersion"], api_version);
+    object
+}
+
+/// `pkg/apis/events/v1`: the fields of the core group's events under their newer names.
+fn event(object: &mut Object) {
+    let names = [
+        ("involvedObject", "regarding"),
+        ("message", "note"),
+        ("source", "deprecatedSource"),
+        ("firstTimestamp", "deprecatedFirstTimestamp"),
+        ("lastTimestamp", "deprecatedLastTimestamp"),
+        ("count", "deprecatedCount"),
+        ("reportingComponent", "reportingController"),
+    ];
+    for (old, new) in names {
+        if let Some(value) = object.at(&[old]).cloned() {
+            object.unset(&[old]);
+            object.set(&[new], value);
+        }
+    }
+}
+
+/// `pkg/apis/autoscaling/v1`: it knows the use of the CPU alone.
+fn autoscaler(object: &mut Object) {
+    let find = |object: &Object, part: &str, list: &str, value: &str| -> Option<Value> {
+        let metrics = object.items(&[part, list]).iter();
+        let resource = metrics.map(|metric| &metric["resource"]).find(|resource| resource["name"] == "cpu")?;
+        resource[value]["averageUtilization"].as_i64().map(Value::from)
+    };
+    if let Some(target) = find(object, "spec", "metrics", "target") {
+        object.set(&["spec", "targetCPUUtilizationPercentage"], target);
+    }
+    if let Some(current) = find(object, "status", "currentMetrics", "current") {
+        object.set(&["status", "currentCPUUtilizationPercentage"], current);
+    }
+    for path in [["spec", "metrics"], ["spec", "behavior"], ["status", "currentMetrics"], ["status", "conditions"]] {
+        object.unset(&path);
+    }
+    if object.at(&["status"]).is_none() {
+        object.set(&["status"], json!({}));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds;
+
+    #[test]
+    fn older_and_newer_versions() {
+        let event =
+            json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"name": "p"}, "message": "m", "count": 2});
+        let shown_event = shown(&kinds::event::KIND, Object(event), "events.k8s.io/v1");
+        let expected = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": {"name": "p"}, "note": "m", "deprecatedCount": 2});
+        assert_eq!(shown_event.0, expected);
+        let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 80}}});
+        let scaler = json!({"apiVersion": "autoscaling/v2", "spec": {"maxReplicas": 3, "metrics": [metric]}});
+        let shown_scaler = shown(&kinds::horizontal_pod_autoscaler::KIND, Object(scaler), "autoscaling/v1");
+        assert_eq!(shown_scaler.0["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 80}));
+    }
+}

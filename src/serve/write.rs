@@ -1,0 +1,96 @@
+//! Create, replace and patch.
+
+use super::body;
+use super::options;
+use super::read::Show;
+use super::request::Request;
+use super::resolve::Asked;
+use super::{Answer, Result};
+use crate::apiserver::create::create as make;
+use crate::apiserver::patch::{self as edit, PatchType};
+use crate::apiserver::update::{Part, update};
+use crate::apiserver::{Api, Reply};
+use crate::object::{Object, Reason, Status};
+use serde_json::Value;
+
+/// What is said of a patch in no language that is spoken here.
+const LANGUAGES: &str = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
+                         application/merge-patch+json, application/strategic-merge-patch+json";
+
+/// The answer to a write.
+pub fn written(show: &Show<'_>, code: u16, reply: Reply) -> Answer {
+    let warnings = reply.warnings.clone();
+    show.one(code, reply.into_object()).warning(&warnings)
+}
+
+/// Creates an object.
+pub fn create(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+    let show = Show::of(request, asked)?;
+    let options = options::of_write(request, "CreateOptions")?;
+    let object = body::object(request, asked)?;
+    let reply = api.write(options.dry_run, |ledger| make(ledger, asked.kind, &object, &options))?;
+    Ok(written(&show, 201, reply))
+}
+
+/// Replaces an object.
+pub fn replace(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+    replace_part(api, request, asked, Part::Main)
+}
+
+/// Replaces a part of an object.
+pub fn replace_part(api: &mut Api, request: &Request, asked: &Asked<'_>, part: Part) -> Result {
+    let show = Show::of(request, asked)?;
+    let options = options::of_write(request, "UpdateOptions")?;
+    let object = body::object(request, asked)?;
+    check_name(&object, asked.name)?;
+    let (existed, reply) = api.write(options.dry_run, |ledger| {
+        let existed = ledger.exists(&asked.key())?;
+        Ok((existed, update(ledger, asked.kind, &object, part, &options)?))
+    })?;
+    Ok(written(&show, if existed { 200 } else { 201 }, reply))
+}
+
+/// The body names the object of the path.
+pub fn check_name(object: &Object, name: &str) -> Result<()> {
+    let refuse = |text: String| Err(Status::new(Reason::BadRequest, text));
+    match object.name() {
+        own if own == name => Ok(()),
+        // What is no text is refused when the object is decoded.
+        "" if object.at(&["metadata", "name"]).is_some_and(|value| !value.is_string() && !value.is_null()) => Ok(()),
+        "" => refuse(format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")),
+        own => refuse(format!("the name of the object ({own}) does not match the name on the URL ({name})")),
+    }
+}
+
+/// Patches an object.
+pub fn patch(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+    patch_part(api, request, asked, Part::Main)
+}
+
+/// Patches a part of an object.
+pub fn patch_part(api: &mut Api, request: &Request, asked: &Asked<'_>, part: Part) -> Result {
+    let show = Show::of(request, asked)?;
+    let options = options::of_write(request, "PatchOptions")?;
+    let (language, change) = change(request)?;
+    let reply = api.write(options.dry_run, |ledger| {
+        edit::patch(ledger, asked.kind, &asked.key(), language, &change, part, &options)
+    })?;
+    Ok(written(&show, 200, reply))
+}
+
+/// The patch that a request brings, and its language.
+pub fn change(request: &Request) -> Result<(PatchType, Value)> {
+    let unsupported = |text: &str| Err(Status::new(Reason::UnsupportedMediaType, text));
+    let language = match request.content_type.split(';').next().unwrap_or_default().trim() {
+        "application/json-patch+json" => PatchType::Json,
+        "application/merge-patch+json" => PatchType::Merge,
+        "application/strategic-merge-patch+json" => PatchType::Strategic,
+        "application/apply-patch+yaml" | "application/apply-patch+cbor" => return unsupported(LANGUAGES),
+        _ => return unsupported("415: Unsupported Media Type"),
+    };
+    let change = serde_json::from_slice(&request.body).map_err(|error| {
+        let why = if error.is_eof() { "unexpected end of JSON input".into() } else { error.to_string() };
+        Status::new(Reason::BadRequest, format!("error decoding patch: {why}"))
+    })?;
+    Ok((language, change))
+}
