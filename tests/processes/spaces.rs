@@ -85,6 +85,35 @@ fn the_first_process_is_the_program_itself() {
 }
 
 #[test]
+fn a_pods_containers_share_memory_with_each_other_and_nobody_else() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let own = format!("kloop-test-{}", std::process::id());
+        let script = format!(
+            "ls -A /dev/shm; echo x >> /dev/shm/{own}; test $(wc -l < /dev/shm/{own}) -gt 2 && exec sleep 1000; exit 1"
+        );
+        let init = format!("echo x > /dev/shm/{own}; stat -f -c %T /dev/shm; stat -c %a /dev/shm");
+        let first = serde_json::json!([{"name": "first", "image": "busybox", "command": ["sh", "-c", init]}]);
+        let volume = "  - {name: volume, image: busybox, command: [sleep, '1000'], volumeMounts: [{name: m, mountPath: /dev/shm}]}\n";
+        let spec = format!(", volumes: [{{name: m, emptyDir: {{medium: Memory}}}}], initContainers: {first}");
+        let shares =
+            pod("shares", &spec).replace(&format!("\"{STAYS}\""), &serde_json::Value::from(script).to_string());
+        cluster.apply(&[&*shares, volume, "---\n", &pod("other", "")].concat());
+        cluster.ok("wait --for=condition=Ready pod/other --timeout=30s");
+        cluster.until_reads("pod/shares", "{.status.containerStatuses[?(@.name==\"main\")].ready}", "true");
+        assert_eq!(cluster.log("shares", "first"), "tmpfs\n1777\n");
+        assert_eq!(cluster.log("shares", "main"), format!("{own}\n").repeat(2), "also when it starts again");
+        let list = "ls -A /dev/shm";
+        assert_eq!(shell(&cluster, &["exec", "shares", "-c", "beside"], list), format!("{own}\n"));
+        assert_eq!(shell(&cluster, &["exec", "shares", "-c", "volume"], list), "");
+        assert_eq!(shell(&cluster, &["exec", "other", "-c", "main"], list), "");
+        assert!(!std::path::Path::new("/dev/shm").join(&own).exists());
+        cluster.ok("delete pods --all");
+        cluster.nothing_is_left();
+    }
+}
+
+#[test]
 fn who_has_no_handler_ends_when_it_is_asked_to_and_as_by_the_signal() {
     for cluster in clusters() {
         let plane = cluster.watch();

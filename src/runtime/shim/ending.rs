@@ -57,6 +57,9 @@ impl Shim {
             }
             _ => {}
         }
+        if live.launch.again.follows(end.code) {
+            self.awaited.insert(live.name.clone());
+        }
         // It makes itself ready while all that follows is done, here and in the control plane.
         let has_successor = self.prepare_successor(&mut live, end.code);
         if let Some(known) = self.record.containers.get_mut(&live.name) {

@@ -61,6 +61,8 @@ enum Place<'a> {
     Own {
         /// What it begins with.
         ground: Option<&'a view::Ground>,
+        /// What it shares with its pod.
+        shm: Option<&'a view::Shm>,
         /// The pod's folder.
         pod: &'a Path,
         /// The file of its termination message, and where it finds it.
@@ -119,6 +121,7 @@ pub fn prepare(
     pod: &Path,
     mut launch: Launch,
     ground: &mut view::ground::Place,
+    shm: &mut Option<view::Shm>,
     gate: Option<Gate>,
     space: Option<&Space>,
 ) -> Result<Prepared, Refused> {
@@ -148,9 +151,11 @@ pub fn prepare(
             fs::write(&message, "")
                 .map_err(|error| format!("cannot make {}: {error}", message.display(), error = cause(error)))?;
             let message = (&*message, &*launch.message_path);
+            let has_volume = view.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == view::SHM);
+            let shm = if has_volume { None } else { view::Shm::of(shm, pod, ground) };
             // Only this process and what it starts see volumes in memory.
             let ground = if launch.has_memory() { None } else { ground.now() };
-            Place::Own { ground, pod, message, view, volumes: &launch.volumes }
+            Place::Own { ground, shm, pod, message, view, volumes: &launch.volumes }
         }
         None => Place::Here,
     };
@@ -280,11 +285,11 @@ fn fork(
         }
         match place {
             Place::Here => view::call_it(&surroundings.launch.hostname),
-            Place::Own { ground, pod, message, view, volumes } => {
+            Place::Own { ground, shm, pod, message, view, volumes } => {
                 let is_counted = surroundings.launch.watched.pids.is_some();
-                let mounts = view::begin(ground, is_counted, space.is_some())?;
+                let begun = view::begin(ground, is_counted, space.is_some(), shm)?;
                 let lives = [surroundings.cwd, Path::new(surroundings.variable("HOME").unwrap_or("/"))];
-                view::enter(mounts, pod, message, lives, view, volumes)?;
+                view::enter(begun, pod, message, lives, view, volumes)?;
                 view::call_it(&surroundings.launch.hostname);
             }
             Place::Of(other) => view::join(&other)?,

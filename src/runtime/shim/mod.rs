@@ -6,7 +6,8 @@
 //!
 //! SIGHUP and SIGINT are ignored. SIGTERM means that the machine goes down or that somebody ends every kloop process: containers are
 //! left alone, and the shim leaves when the last one has ended. Otherwise it leaves a while after the last one has ended (the record
-//! stays and the next shim goes on from it), or when it is told to remove the pod.
+//! stays and the next shim goes on from it) unless a container that starts again needs what it holds in memory, or when it is told to
+//! remove the pod.
 //! Shims are forked from the [`nursery`]. Start reading at [`Shim::run`].
 
 mod attach;
@@ -25,7 +26,7 @@ mod tree;
 
 use super::network::{Affinity, Guard};
 use super::process::{self, Identity};
-use super::view::ground::Place;
+use super::view::{Shm, ground::Place};
 use super::wire::{Answer, Container, End, Launch, Record, State};
 use super::{bury, folder, volumes};
 use crate::world::entrance::Unbound;
@@ -42,7 +43,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, WaitOptions};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -106,6 +107,8 @@ struct Shim {
     pod: PathBuf,
     record: Record,
     live: Vec<Live>,
+    /// Containers that have ended and will start again.
+    awaited: HashSet<String>,
     /// Processes that wait to become the next attempts of containers that have ended.
     successors: Vec<Successor>,
     /// The first process of the namespace that its containers share.
@@ -135,6 +138,8 @@ struct Shim {
     next_look: Option<Instant>,
     /// What views of files begin with.
     ground: Place,
+    /// The memory that its containers share; none until one needs it.
+    shm: Option<Shm>,
     _lock: OwnedFd,
 }
 
@@ -166,6 +171,7 @@ impl Shim {
             listener: listen_at(Path::new(folder::SOCKET))?,
             record,
             live: Vec::new(),
+            awaited: HashSet::new(),
             successors: Vec::new(),
             pause: None,
             execs: Vec::new(),
@@ -184,6 +190,7 @@ impl Shim {
             idle: Instant::now(),
             next_look: None,
             ground,
+            shm: None,
             pod,
             _lock: lock,
         };
@@ -236,9 +243,20 @@ impl Shim {
             && process::own_children().into_iter().all(|child| Some(child) == pause)
     }
 
-    fn may_leave(&self) -> bool {
+    fn may_leave(&mut self) -> bool {
         let told = self.told_to_leave.load(Ordering::Relaxed);
-        self.live.is_empty() && (told || self.idle.elapsed() >= LINGER) && self.is_empty()
+        let may = self.live.is_empty() && (told || self.idle.elapsed() >= LINGER) && self.is_empty();
+        if may && !told && self.keeps_memory() {
+            self.idle = Instant::now();
+            return false;
+        }
+        may
+    }
+
+    /// Whether a container that is to start again would miss what lies in memory: that goes with its shim.
+    fn keeps_memory(&self) -> bool {
+        !self.awaited.is_empty()
+            && (self.shm.as_ref().is_some_and(Shm::holds_any) || volumes::hold_in_memory(&self.pod))
     }
 
     fn wait(&self) -> io::Result<Vec<Source>> {

@@ -119,6 +119,7 @@ impl Shim {
         self.told_to_leave.store(false, Ordering::Relaxed);
         let name = launch.container.clone();
         let attempt = launch.attempt;
+        self.awaited.remove(&name);
         // What the one before has written in memory would count as this one's.
         if launch.has_memory_bound() {
             self.spent.clear();
@@ -170,7 +171,7 @@ impl Shim {
     /// Prepares an attempt, in the process namespace that it belongs to.
     pub(super) fn prepare(&mut self, launch: Launch, gate: Option<Gate>) -> Result<Prepared, Refused> {
         let space = self.space(&launch.processes);
-        launch::prepare(&self.pod, launch, &mut self.ground, gate, space.as_ref())
+        launch::prepare(&self.pod, launch, &mut self.ground, &mut self.shm, gate, space.as_ref())
     }
 
     fn stop(&mut self, client: u64, name: &str, attempt: u32, grace: u64) {

@@ -6,6 +6,7 @@
 
 use super::super::spaces::Space;
 use super::mounted::{self, Mounted};
+use super::shm::Shm;
 use super::{among_own_users, devices, said, separate, services, show_processes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -15,6 +16,9 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+
+/// What a fork says that could not lay out what it should.
+const FAILED: u8 = 2;
 
 /// Namespaces to begin a view with.
 pub struct Ground {
@@ -89,42 +93,8 @@ impl Ground {
         if machine.all.iter().all(|one| one.at != Path::new("/")) {
             return Err("the root of this process is no mount: namespaces would have another one".into());
         }
-        let (ready, done) = pipe_with(PipeFlags::CLOEXEC).map_err(said("make a pipe"))?;
-        let (hold, release) = pipe_with(PipeFlags::CLOEXEC).map_err(said("make a pipe"))?;
-        // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
-        match unsafe { libc::fork() } {
-            0 => {
-                drop((ready, release));
-                // SAFETY: a disposition that runs no code: a nursery does not wait for its children, this one does.
-                unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-                rustix::process::umask(Mode::from_raw_mode(0o022));
-                let laid = std::panic::catch_unwind(|| (prepare().is_ok(), has_spaces()));
-                let _ = rustix::io::write(
-                    &done,
-                    match laid {
-                        Ok((true, true)) => b"2",
-                        Ok((true, false)) => b"1",
-                        _ => b"0",
-                    },
-                );
-                let _ = rustix::io::read(&hold, &mut [0; 1]);
-                // SAFETY: ends the child without running anything that belongs to the parent.
-                unsafe { libc::_exit(0) }
-            }
-            child => {
-                drop((done, hold));
-                let child = Pid::from_raw(child).filter(|_| child > 0).ok_or("cannot fork")?;
-                let mut word = [0];
-                let laid = matches!(rustix::io::read(&ready, &mut word), Ok(1)) && word != *b"0";
-                let has_spaces = word == *b"2";
-                let ground =
-                    if laid { Ground::of(child, machine, has_spaces) } else { Err("no namespace can be had".into()) };
-                drop(release);
-                // Where children are not waited for, as in a nursery, this only waits for its end.
-                let _ = waitpid(Some(child), WaitOptions::empty());
-                ground
-            }
-        }
+        let lay = || prepare().map(|()| has_spaces());
+        beside(lay, |child, has_spaces| Ground::of(child, machine, has_spaces))
     }
 
     fn of(process: Pid, machine: Machine, has_spaces: bool) -> Result<Ground, String> {
@@ -144,12 +114,13 @@ impl Ground {
     }
 
     /// Takes this process there, with mounts that nobody else has; `counted`: also with a user namespace that nobody else has, where an
-    /// ordinary user needs one at all; `has_space`: it is in a process namespace other than the machine's.
-    pub fn enter(&self, counted: bool, has_space: bool) -> Result<(), String> {
+    /// ordinary user needs one at all; `has_space`: it is in a process namespace other than the machine's. Gives the pod's memory.
+    pub fn enter(&self, counted: bool, has_space: bool, shm: Option<&Shm>) -> Result<Option<OwnedFd>, String> {
         if let Some(users) = &self.users {
             move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))
                 .map_err(said("enter the user namespace"))?;
         }
+        let shm = shm.map(Shm::take).transpose()?;
         move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount))
             .map_err(said("enter the mount namespace"))?;
         let is_counted = counted && !geteuid().is_root();
@@ -161,7 +132,47 @@ impl Ground {
             // Before it is among its own users, who may not: the process namespace belongs to those that it began among.
             show_processes()?;
         }
-        if is_counted { among_own_users() } else { Ok(()) }
+        if is_counted {
+            among_own_users()?;
+        }
+        Ok(shm)
+    }
+}
+
+/// Has a fork of this process, which has one thread, lay something out, and opens what there is to see of it while it is still there.
+pub fn beside<L, T>(
+    lay: impl FnOnce() -> Result<bool, L>,
+    open: impl FnOnce(Pid, bool) -> Result<T, String>,
+) -> Result<T, String> {
+    let (ready, done) = pipe_with(PipeFlags::CLOEXEC).map_err(said("make a pipe"))?;
+    let (hold, release) = pipe_with(PipeFlags::CLOEXEC).map_err(said("make a pipe"))?;
+    // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
+    match unsafe { libc::fork() } {
+        0 => {
+            drop((ready, release));
+            // SAFETY: a disposition that runs no code: a nursery does not wait for its children, this one does.
+            unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+            rustix::process::umask(Mode::from_raw_mode(0o022));
+            let word = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(lay)) {
+                Ok(Ok(more)) => [u8::from(more)],
+                _ => [FAILED],
+            };
+            let _ = rustix::io::write(&done, &word);
+            let _ = rustix::io::read(&hold, &mut [0; 1]);
+            // SAFETY: ends the child without running anything that belongs to the parent.
+            unsafe { libc::_exit(0) }
+        }
+        child => {
+            drop((done, hold));
+            let child = Pid::from_raw(child).filter(|_| child > 0).ok_or("cannot fork")?;
+            let mut word = [FAILED];
+            let laid = matches!(rustix::io::read(&ready, &mut word), Ok(1)) && word != [FAILED];
+            let opened = if laid { open(child, word == [1]) } else { Err("no namespace can be had".into()) };
+            drop(release);
+            // Where children are not waited for, as in a nursery, this only waits for its end.
+            let _ = waitpid(Some(child), WaitOptions::empty());
+            opened
+        }
     }
 }
 

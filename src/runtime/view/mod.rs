@@ -4,7 +4,8 @@
 //! that maps the user to itself), so it ends with the container and nothing is left to unmount. Everything that is written lies in
 //! one tmpfs: a restart starts fresh. Never: changes a file of the machine, or a mount that anybody else sees.
 //! Start reading at [`enter`]; `ground` is what all of them begin with, `compose` lays the machine's files out below the new root,
-//! `layer` takes what is written, `own` are the folders that they do not share with it, `bind` puts the volumes there.
+//! `layer` takes what is written, `own` are the folders that they do not share with it (`shm` the one that a pod's containers share),
+//! `bind` puts the volumes there.
 
 mod bind;
 mod compose;
@@ -15,11 +16,13 @@ mod mounted;
 mod name;
 mod own;
 mod services;
+mod shm;
 
 pub use bind::check as check_mounts;
 pub use ground::Ground;
 pub use name::call_it;
-pub use own::is_within as is_in_own;
+pub use own::{SHM, is_within as is_in_own};
+pub use shm::Shm;
 
 use super::folder;
 use super::wire::View;
@@ -48,19 +51,37 @@ const NOBODY: u32 = 65535;
 /// The hidden command that tries whether namespaces can be had.
 pub const TRY: &str = "try-view";
 
+/// What a process has that has begun.
+pub struct Begun {
+    /// What is mounted on the machine.
+    mounts: Vec<Mounted>,
+    /// Its pod's memory.
+    shm: Option<OwnedFd>,
+}
+
 /// Takes this process, which has one thread and is about to become a container, among mounts of its own: those of a ground, or from
 /// nothing. `counted`: its user namespace, if it needs one, is nobody else's, so that its processes are counted apart. `has_space`: it is
-/// in a process namespace other than the machine's. Gives what is mounted on the machine.
-pub fn begin(ground: Option<&Ground>, counted: bool, has_space: bool) -> Result<Vec<Mounted>, String> {
+/// in a process namespace other than the machine's. `shm`: what it is to share with its pod.
+pub fn begin(ground: Option<&Ground>, counted: bool, has_space: bool, shm: Option<&Shm>) -> Result<Begun, String> {
     if let Some(ground) = ground {
-        return ground.enter(counted, has_space).map(|()| ground.mounts());
+        return ground.enter(counted, has_space, shm).map(|shm| Begun { mounts: ground.mounts(), shm });
     }
     let mounts = mounted::all();
+    let shm = shm.map(take_from_here).transpose()?;
     ground::prepare()?;
     if has_space {
         show_processes()?;
     }
-    Ok(mounts)
+    Ok(Begun { mounts, shm })
+}
+
+/// Takes what a pod shares, and comes back: for root, who may.
+fn take_from_here(shm: &Shm) -> Result<OwnedFd, String> {
+    let here = openat(CWD, "/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let here = here.map_err(said("open its mounts"))?;
+    let taken = shm.take()?;
+    move_into_link_name_space(here.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(said("go back to its mounts"))?;
+    Ok(taken)
 }
 
 /// Has `/proc` tell of the processes in this process's own namespace.
@@ -72,7 +93,7 @@ fn show_processes() -> Result<(), String> {
 /// Gives this process, which has begun, its view. `message` is the file in its pod's folder that it also finds where it is to leave its
 /// termination message; of the folders that it `lives` in, where it begins and its home, the first is made when it is missing.
 pub fn enter(
-    mounts: Vec<Mounted>,
+    begun: Begun,
     pod: &Path,
     message: (&Path, &str),
     lives: [&Path; 2],
@@ -97,10 +118,10 @@ pub fn enter(
     folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;
     mount("tmpfs", &base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
         .map_err(said("mount a tmpfs"))?;
-    let mounts = mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
+    let mounts = begun.mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
     let shown: Vec<&Path> = view.shown.iter().map(Path::new).chain([pod, cwd]).collect();
     let targets: Vec<&Path> = binds.iter().map(|bind| &*bind.target).collect();
-    let root = compose::compose(&base, mounts, &wanted, lives, &Own::all(&shown, &targets))?;
+    let root = compose::compose(&base, mounts, &wanted, lives, &Own::all(&shown, &targets, begun.shm))?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     if view.read_only {
         // What cannot be made is told when it is mounted.

@@ -1,12 +1,13 @@
-//! Folders that a container has of its own, `/tmp` and `/dev/shm`: empty, but for those entries of the machine's that it cannot do
-//! without.
+//! Folders that a container does not share with the machine: `/tmp` of its own, `/dev/shm` of its pod. They are empty at first, but for
+//! those entries of the machine's that it cannot do without.
 //!
 //! An entry is what lies directly in one. It is seen when the cluster's own folder lies in it, or something that the container was
 //! started with: its working folder, the manifest's, its program, a file or folder that a word of its command names.
 
-use super::path_of;
+use super::{path_of, shm};
 use crate::object::cause;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2};
+use rustix::io::Errno;
 use rustix::mount::{mount_bind, mount_bind_recursive};
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,13 +30,19 @@ pub struct Own {
     at: &'static Path,
     /// Names in it.
     entries: BTreeSet<PathBuf>,
+    /// The mount that is to be there; none for a fresh folder.
+    mount: Option<OwnedFd>,
 }
 
 impl Own {
-    /// All of them, with these paths seen; where a volume takes the place of one, that is none.
-    pub fn all(shown: &[&Path], volumes: &[&Path]) -> Vec<Own> {
+    /// All of them, with these paths seen; where a volume takes the place of one, that is none. `shm` is what the pod's containers share;
+    /// without it each has its own.
+    pub fn all(shown: &[&Path], volumes: &[&Path], mut shm: Option<OwnedFd>) -> Vec<Own> {
         let is_taken = |at: &Path| volumes.iter().any(|target| target.components().eq(at.components()));
-        let own = |at| Own { at, entries: shown.iter().filter_map(|path| entry(at, path)).collect() };
+        let own = |at: &'static Path| {
+            let mount = if at == Path::new(SHM) { shm.take() } else { None };
+            Own { at, entries: shown.iter().filter_map(|path| entry(at, path)).collect(), mount }
+        };
         PLACES.map(Path::new).into_iter().filter(|at| !is_taken(at)).map(own).collect()
     }
 
@@ -67,12 +74,17 @@ impl Own {
         let Ok(place) = open(root, self.at) else { return Ok(()) };
         let failed =
             |error: rustix::io::Errno| format!("cannot lay out {}: {error}", self.at.display(), error = cause(error));
-        let fresh = &base.join(self.at.file_name().unwrap_or_default());
-        super::compose::make(fresh, 0o777)?;
-        let _ = fs::set_permissions(fresh, fs::Permissions::from_mode(0o1777));
         let seen: Vec<(&PathBuf, OwnedFd)> =
             self.entries.iter().filter_map(|name| Some((name, open(root, &self.at.join(name)).ok()?))).collect();
-        mount_bind(fresh, path_of(&place)).map_err(failed)?;
+        match &self.mount {
+            Some(mount) => shm::put(mount, &place).map_err(failed)?,
+            None => {
+                let fresh = &base.join(self.at.file_name().unwrap_or_default());
+                super::compose::make(fresh, 0o777)?;
+                let _ = fs::set_permissions(fresh, fs::Permissions::from_mode(0o1777));
+                mount_bind(fresh, path_of(&place)).map_err(failed)?;
+            }
+        }
         let place = open(root, self.at).map_err(failed)?;
         for (name, source) in seen {
             lay(&place, name, &source).map_err(failed)?;
@@ -81,17 +93,18 @@ impl Own {
     }
 }
 
-/// One entry; what is neither a folder nor a plain file belongs to somebody else.
+/// One entry; what is neither a folder nor a plain file belongs to somebody else. Another container of the pod may have made its place.
 fn lay(own: &OwnedFd, name: &Path, source: &OwnedFd) -> rustix::io::Result<()> {
     let kind = FileType::from_raw_mode(fstat(source)?.st_mode);
-    match kind {
-        FileType::Directory => mkdirat(own, name, Mode::from_raw_mode(0o755))?,
+    let made = match kind {
+        FileType::Directory => mkdirat(own, name, Mode::from_raw_mode(0o755)),
         FileType::RegularFile => {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-            drop(openat(own, name, flags, Mode::from_raw_mode(0o644))?);
+            openat(own, name, flags, Mode::from_raw_mode(0o644)).map(drop)
         }
         _ => return Ok(()),
-    }
+    };
+    made.or_else(|error| if error == Errno::EXIST { Ok(()) } else { Err(error) })?;
     let place = openat(own, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     mount_bind_recursive(path_of(source), path_of(&place))
 }
@@ -109,7 +122,7 @@ mod tests {
 
     fn all(shown: &[&str], volumes: &[&str]) -> Vec<Own> {
         let [shown, volumes] = [shown, volumes].map(|all| all.iter().map(Path::new).collect::<Vec<_>>());
-        Own::all(&shown, &volumes)
+        Own::all(&shown, &volumes, None)
     }
 
     #[test]

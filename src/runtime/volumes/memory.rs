@@ -6,7 +6,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Mounts one, unless it is there: with room for so many bytes, or for as many as the machine lets have.
 pub fn mount_at(folder: &Path, most: Option<i64>) -> Result<(), String> {
@@ -40,11 +40,15 @@ fn separate() -> Result<(), String> {
         .map_err(|error| format!("cannot part from the machine's mounts: {error}", error = cause(error)))
 }
 
+/// Those below a folder.
+pub fn mounted(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| is_mounted(path))
+}
+
 /// Unmounts those below a folder.
 pub fn unmount_all(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if is_mounted(&entry.path()) {
-            let _ = unmount(entry.path(), UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
-        }
+    for volume in mounted(folder) {
+        let _ = unmount(volume, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
     }
 }

@@ -83,6 +83,12 @@ fn folder(parent: impl AsFd, name: &Path) -> rustix::io::Result<OwnedFd> {
     openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// Whether a volume of a pod that is in memory holds anything.
+pub fn hold_in_memory(pod: &Path) -> bool {
+    memory::mounted(&pod.join(FOLDER))
+        .any(|volume| fs::read_dir(volume).is_ok_and(|mut entries| entries.next().is_some()))
+}
+
 /// Removes a pod's folder with everything in it; folders that were closed to their owner are opened first.
 pub fn remove(pod: &Path) {
     memory::unmount_all(&pod.join(FOLDER));
