@@ -68,16 +68,11 @@ pub enum Joined {
 pub fn join(pod: &Object, container: &str, wish: Wish, replay: bool, context: &mut Context) -> Outcome<Joined> {
     let (spec, is_ephemeral) = find(pod, container);
     let has = |field: &str| spec.is_some_and(|spec| spec[field] == true);
-    if wish.stdin && !has("stdin") {
-        return Err(Failure::plain(format!(
-            "unable to use stdin - container {container} did not open one: set stdin: true for it, or use 'kloop exec -i'"
-        )));
-    }
     if wish.tty && !has("tty") && !wish.quiet {
         context.tell(&format!("error: Unable to use a TTY - container {container} did not allocate one"));
     }
-    // A container with a terminal is met in one, asked for or not.
-    let streams = Wish { tty: has("tty"), ..wish }.streams(context);
+    // A container with a terminal is met in one, asked for or not; one that reads nothing is listened to only.
+    let streams = Wish { tty: has("tty"), stdin: wish.stdin && has("stdin"), ..wish }.streams(context);
     let state = context.api()?.store().home().to_owned();
     let ready = || {
         if !wish.quiet {
@@ -105,7 +100,8 @@ pub fn meet(pod: &Object, container: &str, wish: Wish, context: &mut Context) ->
     }
     let why = match join(pod, container, wish, true, context) {
         Ok(Joined::Done) => return Ok(()),
-        Ok(Joined::Missing) => format!("unable to upgrade connection: container not found ({container:?})"),
+        // It has ended since.
+        Ok(Joined::Missing) => return print_log(pod, container, context),
         Err(Failure::Plain(why)) => why,
         Err(other) => return Err(other),
     };

@@ -59,7 +59,8 @@ fn names(services: &[Object], slices: &[Object], ingresses: &[Object]) -> BTreeM
     }
     for slice in slices {
         let Some(service) = slice.label("kubernetes.io/service-name") else { continue };
-        for endpoint in slice.items(&["endpoints"]) {
+        // A Service that publishes what is not ready has it as ready in its slices.
+        for endpoint in slice.items(&["endpoints"]).iter().filter(|one| one["conditions"]["ready"] != false) {
             if let (Some(host), Some(address)) = (endpoint["hostname"].as_str(), endpoint["addresses"][0].as_str()) {
                 let name = format!("{host}.{service}.{}.svc.cluster.local", slice.namespace());
                 found.entry(address.to_owned()).or_default().push(name);
@@ -95,7 +96,9 @@ mod tests {
         let service = |name: &str, ip: &str| {
             Object(json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {"clusterIP": ip}}))
         };
-        let endpoints = json!([{"hostname": "db-0", "addresses": ["127.9.1.4"]}, {"addresses": ["127.9.1.5"]}]);
+        let endpoints = json!([{"hostname": "db-0", "addresses": ["127.9.1.4"]}, {"addresses": ["127.9.1.5"]},
+            {"hostname": "db-1", "addresses": ["127.9.1.6"], "conditions": {"ready": false}},
+            {"hostname": "db-2", "addresses": ["127.9.1.7"], "conditions": {"ready": true}}]);
         let labels = json!({"kubernetes.io/service-name": "db"});
         let slice = Object(
             json!({"metadata": {"name": "db-1", "namespace": "shop", "labels": labels}, "endpoints": endpoints}),
@@ -108,6 +111,7 @@ mod tests {
             found.iter().map(|(address, names)| format!("{address} {}", names.join(" "))).collect();
         let expected = [
             "127.9.1.4 db-0.db.shop.svc.cluster.local",
+            "127.9.1.7 db-2.db.shop.svc.cluster.local",
             "127.9.128.7 web.shop.svc.cluster.local web.shop",
             "127.9.255.1 shop.example",
         ];

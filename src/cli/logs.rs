@@ -108,6 +108,13 @@ pub struct Args {
 /// With a selector, this many lines of each container unless told otherwise. kubectl: `selectorTail`.
 const SELECTOR_TAIL: i64 = 10;
 
+impl Args {
+    /// The container that is asked for: as kubectl has it, no name is as good as none.
+    fn named(&self) -> Option<&String> {
+        self.container.as_ref().or(self.words.get(1)).filter(|name| !name.is_empty())
+    }
+}
+
 /// One container's log.
 struct Request {
     /// The cluster's file.
@@ -164,7 +171,7 @@ fn check(args: &Args) -> Outcome {
     if args.words.len() == 2 && args.container.is_some() {
         return usage("only one of -c or an inline [CONTAINER] arg is allowed");
     }
-    let named = args.container.is_some() || args.words.len() == 2;
+    let named = args.named().is_some();
     if args.all_containers && named {
         return Err(Failure::plain("--all-containers=true should not be specified with container name"));
     }
@@ -258,7 +265,7 @@ fn containers(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Vec<S
     if args.all_containers {
         return Ok([known.init, known.main, known.ephemeral].concat());
     }
-    if let Some(asked) = args.container.as_ref().or(args.words.get(1)) {
+    if let Some(asked) = args.named() {
         if known.has(asked) {
             return Ok(vec![asked.clone()]);
         }

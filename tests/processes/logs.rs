@@ -71,6 +71,7 @@ fn of_one_that_waits_to_be_started_again_the_last_end_is_the_previous_one() {
     cluster.apply(&on_host_files(&pod("looper", "Always", 1, script)));
     cluster.until_reads("pod/looper", "{.status.containerStatuses[0].state.waiting.reason}", "CrashLoopBackOff");
     assert_eq!(cluster.ok("logs looper"), "life 2\n");
+    assert_eq!(cluster.run(&["logs", "looper", "-c", ""], "").out, "life 2\n", "no name is as good as none");
     assert_eq!(cluster.ok("logs -p looper"), "life 2\n");
 }
 
