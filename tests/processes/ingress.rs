@@ -65,6 +65,7 @@ fn for_an_ordinary_user_as_well() {
             let described = cluster.ok("describe ingress shop");
             let told = format!("answers at http://{place}/ (port 80: permission denied");
             assert!(described.contains(&told), "{described}");
+            assert!(described.contains("(on this machine; 80 on the pod network)"), "{described}");
             let port = place.split_once(':').unwrap().1;
             assert!(cluster.ok("get ingress shop").contains(&format!(" {port} ")), "{port}");
         }

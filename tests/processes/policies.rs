@@ -109,6 +109,9 @@ fn enforce(cluster: &Cluster) {
     cluster.apply(&policy("open", &format!("{{podSelector: {{matchLabels: {{app: server}}}}, ingress: [{named}]}}")));
     until("friend", &places, &format!("hello {no} {no} hello"));
     until("friend", &[format!("tcp {service} 80")], "hello");
+    // Resolvers look for their own address so: that is no connection.
+    let look = format!("import socket; socket.socket(type=socket.SOCK_DGRAM).connect_ex(('{ip}', 65535))");
+    assert_eq!(cluster.run(&["exec", "stranger", "--", "python3", "-c", &look], "").code, 0);
     until("stranger", &places[..1], no);
     until("stranger", &[format!("tcp {service} 80")], no);
     // A label more is a friend more.
@@ -117,6 +120,7 @@ fn enforce(cluster: &Cluster) {
     let told =
         format!("TCP to {ip}:8080 (pod default/server) was denied: no ingress rule of NetworkPolicy default/closed");
     cluster.until("an event tells", || cluster.ok("describe pod stranger").contains(&told));
+    assert!(!cluster.ok("describe pod stranger").contains(":65535"));
     let why = cluster.run(&["why", "pod/stranger"], "").out;
     assert!(why.contains("was denied: no ingress rule"), "{why}");
     // What may go out; the server still answers datagrams.

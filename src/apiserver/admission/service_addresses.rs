@@ -88,11 +88,17 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key
     let kept = request.old.map(ports_of).unwrap_or_default();
     let mut ports = request.object.items(&["spec", "ports"]).to_vec();
     let mut errors = Errors::default();
+    let spec = request.object.at(&["spec"]).cloned().unwrap_or_default();
+    // A load balancer that does without gets those only that it names.
+    let gets_more = spec["type"] != "LoadBalancer" || spec["allocateLoadBalancerNodePorts"] != false;
     for (index, port) in ports.iter_mut().enumerate() {
         let wanted = port["nodePort"].as_u64().filter(|wanted| *wanted > 0).map(|wanted| wanted as u16);
         let is_taken = |port: u16| given.contains(&port) || others.has_port(port, own);
         let kept = kept.get(index).copied().filter(|kept| !is_taken(*kept));
         let path = Path::root("spec").child("ports").index(index).child("nodePort");
+        if wanted.or(kept).is_none() && !gets_more {
+            continue;
+        }
         match wanted.or(kept).or_else(|| addresses::free_node_port(ledger.random(), is_taken)) {
             Some(number) if wanted.is_some() && !addresses::NODE_PORTS.contains(&number) => {
                 let range = format!("{}-{}", addresses::NODE_PORTS.start(), addresses::NODE_PORTS.end());
@@ -112,10 +118,14 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key
     }
     refuse(request, &errors)?;
     request.object.set(&["spec", "ports"], ports);
+    let health = health_port(request.object);
+    if health.is_some() && request.old.and_then(health_port) != health {
+        request.warnings.push("spec.healthCheckNodePort: nobody answers there".into());
+    }
     let is_local = request.object.text(&["spec", "externalTrafficPolicy"]) == Some("Local");
     if is_local
         && request.object.text(&["spec", "type"]) == Some("LoadBalancer")
-        && health_port(request.object).is_none()
+        && health.is_none()
         && let Some(number) =
             addresses::free_node_port(ledger.random(), |port| given.contains(&port) || others.has_port(port, own))
     {
@@ -129,4 +139,48 @@ fn refuse(request: &Request<'_>, errors: &Errors) -> Result<()> {
         return Ok(());
     }
     Err(field::invalid(request.kind.kind, request.kind.resource, request.object.name(), &errors.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apiserver::{Api, Options, create};
+    use crate::kinds;
+    use crate::object::Object;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    fn created(spec: Value) -> (Arc<Object>, Vec<String>) {
+        let mut api = Api::in_memory("test").unwrap();
+        let metadata = json!({"name": "lb", "namespace": "default"});
+        let service = Object(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}));
+        let kind = kinds::by_name("services").unwrap();
+        let reply = api.write(false, |ledger| create::create(ledger, kind, &service, &Options::default())).unwrap();
+        (reply.object, reply.warnings)
+    }
+
+    #[test]
+    fn a_load_balancer_may_do_without_node_ports_and_fields_that_do_nothing_are_told() {
+        let ports = |first: Value| json!([first, {"name": "b", "port": 81}]);
+        for (allocates, expected) in [(true, [true, true]), (false, [true, false])] {
+            let named = json!({"name": "a", "port": 80, "nodePort": 30100});
+            let spec = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": allocates,
+                "externalTrafficPolicy": "Local", "ports": ports(named)});
+            let (service, warnings) = created(spec);
+            let has: Vec<bool> =
+                service.items(&["spec", "ports"]).iter().map(|port| port["nodePort"].is_number()).collect();
+            assert_eq!((has, warnings), (expected.to_vec(), vec![]), "{allocates}");
+        }
+        let more = [
+            ("loadBalancerIP", json!("10.0.0.1")),
+            ("healthCheckNodePort", json!(30200)),
+            ("trafficDistribution", json!("PreferClose")),
+            ("loadBalancerSourceRanges", json!(["10.0.0.0/8"])),
+        ];
+        for (field, value) in more {
+            let mut spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]});
+            spec[field] = value;
+            let (_, warnings) = created(spec);
+            assert!(matches!(&warnings[..], [one] if one.starts_with(&format!("spec.{field}: "))), "{warnings:?}");
+        }
+    }
 }

@@ -25,6 +25,7 @@ pub const KIND: Kind = Kind {
 
 fn warnings(service: &Object) -> Vec<String> {
     let has = |field: &str| !service.items(&["spec", field]).is_empty();
+    let says = |field: &str| service.text(&["spec", field]).is_some_and(|text| !text.is_empty());
     let is_sctp = |port: &Value| port["protocol"] == "SCTP";
     let known = [
         (has("externalIPs"), "spec.externalIPs is deprecated and may no longer be implemented in some clusters"),
@@ -32,6 +33,8 @@ fn warnings(service: &Object) -> Vec<String> {
             has("loadBalancerSourceRanges"),
             "spec.loadBalancerSourceRanges: nobody is kept from the load balancer's address here",
         ),
+        (says("loadBalancerIP"), "spec.loadBalancerIP: the load balancer gets an address of kloop's here"),
+        (says("trafficDistribution"), "spec.trafficDistribution: all endpoints are equally near here, on this machine"),
         (service.items(&["spec", "ports"]).iter().any(is_sctp), "spec.ports: SCTP is not routed here"),
     ];
     known.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text.to_owned()).collect()

@@ -62,6 +62,16 @@ fn ports(body: &Value) -> String {
     }
 }
 
+/// What pods ask where the ports are not the usual ones: their network leads them there.
+fn usual_ports(body: &Value) -> &'static str {
+    let ports = ports(body);
+    match (ports.split(", ").all(|port| ["80", "443"].contains(&port)), ports.contains(", ")) {
+        (true, _) => "",
+        (false, false) => " (on this machine; 80 on the pod network)",
+        (false, true) => " (on this machine; 80 and 443 on the pod network)",
+    }
+}
+
 fn class_cells(class: &Object, now: Time) -> Vec<Cell> {
     let parameters = class.0.at("spec.parameters");
     let text = match (parameters.text("kind"), parameters.text("apiGroup")) {
@@ -82,7 +92,7 @@ fn describe(ingress: &Object, related: &dyn Related, out: &mut Describe) {
     out.field(0, "Namespace", ingress.namespace());
     out.field(0, "Address", load_balancer_addresses(body.at("status.loadBalancer")));
     if body.list("status.loadBalancer.ingress").iter().any(|point| point.has("ports")) {
-        out.field(0, "Ports", ports(body));
+        out.field(0, "Ports", ports(body) + usual_ports(body));
     }
     out.field(0, "Ingress Class", or(spec.text("ingressClassName"), "<none>"));
     let default = spec.get("defaultBackend").map_or_else(|| "<default>".into(), backend);

@@ -177,18 +177,21 @@ fn tell(world: &World, row: &Row, entrance: Option<&Entrance>, plan: &mut Plan) 
     if *has == status {
         return;
     }
-    let texts = ["http", "https"].into_iter().zip(&wanted).map(|(scheme, door)| place(scheme, &entrance.address, door));
+    let texts = ["http", "https"].into_iter().zip(&wanted).map(|(scheme, door)| {
+        let usual = format!("; in pods {scheme}://{}/", entrance.address);
+        place(scheme, &entrance.address, door, if world.settings.pod_network { &usual } else { "" })
+    });
     let text = format!("Scheduled for sync: answers at {}", texts.collect::<Vec<_>>().join(" and "));
     plan.event(row, EventType::Normal, "Sync", text.clone());
     plan.write(with_status(&ingress, json!({"ingress": status})), text);
 }
 
-/// `http://127.9.255.1:8080 (port 80: permission denied)`.
-fn place(scheme: &str, address: &str, door: &Door) -> String {
+/// `http://127.9.255.1:8080 (port 80: permission denied; in pods http://127.9.255.1/)`: those of the pod network find it where it should be.
+fn place(scheme: &str, address: &str, door: &Door, usual: &str) -> String {
     match (&*door.instead, door.port) {
         ("", 80 | 443) => format!("{scheme}://{address}/"),
         ("", port) => format!("{scheme}://{address}:{port}/"),
-        (instead, port) => format!("{scheme}://{address}:{port}/ ({instead})"),
+        (instead, port) => format!("{scheme}://{address}:{port}/ ({instead}{usual})"),
     }
 }
 

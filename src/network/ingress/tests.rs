@@ -90,10 +90,15 @@ fn rules_become_an_entrance_once() {
 #[test]
 fn the_status_says_where_it_answers() {
     let refused = "port 80: permission denied";
-    let table =
-        [(80, "", "http://127.9.255.1/"), (8080, refused, "http://127.9.255.1:8080/ (port 80: permission denied)")];
-    for (port, instead, place) in table {
+    let elsewhere = "http://127.9.255.1:8080/ (port 80: permission denied";
+    let table = [
+        (80, "", true, "http://127.9.255.1/".to_owned()),
+        (8080, refused, true, format!("{elsewhere}; in pods http://127.9.255.1/)")),
+        (8080, refused, false, format!("{elsewhere})")),
+    ];
+    for (port, instead, pod_network, place) in table {
         let mut world = world();
+        world.settings.pod_network = pod_network;
         let mut object = ingress(simple());
         let key = put(&mut world, INGRESSES, object.clone());
         ordered(&mut world, &key);

@@ -28,7 +28,12 @@ pub fn link(world: &World, row: &Row, plane: &Plane) -> Link {
     if places.is_empty() {
         return Link { seen: "nobody listens for it yet".into(), standing: Standing::Converging, ..link };
     }
-    let seen = format!("at {}", places.join(", "));
+    let is_usual = |place: &String| place.ends_with(":80") || place.ends_with(":443");
+    let inside = match world.settings.pod_network && !places.iter().all(is_usual) {
+        true => ", for pods at the usual ports, too",
+        false => "",
+    };
+    let seen = format!("at {}{inside}", places.join(", "));
     if plane.is_closed {
         let seen = format!("{seen}: the process that listens there (kloop network) has ended");
         let run = || match plane.runs {

@@ -24,6 +24,8 @@ pub struct Socket {
     fd: OwnedFd,
     /// Whether it is one for TCP.
     pub is_stream: bool,
+    /// Whether it is to be connected, which sends nothing yet where it is one for datagrams.
+    pub connects: bool,
     v6: bool,
 }
 
@@ -38,7 +40,7 @@ impl Socket {
             !is_stream && call != Call::Bind && domain.is_ok_and(|domain| domain == AddressFamily::INET6)
         };
         let v6 = asked.is_ipv6() || takes_both();
-        Socket { fd, is_stream, v6 }
+        Socket { fd, is_stream, connects: call == Call::Connect, v6 }
     }
 
     /// Whether it has a port at every address: a datagram says itself which of them it leaves from.

@@ -61,6 +61,10 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// For so long nothing is said again of a port that cannot be bound: whoever wants it may try all the time.
 const QUIET: Duration = Duration::from_secs(60);
 
+/// Ports at which programs only look for their own address: none at all, of Go before 1.22, of musl. (Go's is the one for names now, which
+/// means something else, too.)
+const LOOKS: [u16; 3] = [0, 9, 65_535];
+
 /// The shim's end of one filter: what a container's processes ask for comes in here.
 pub struct Guard {
     listener: OwnedFd,
@@ -263,8 +267,17 @@ impl Guard {
         if protocol == "udp" && self.is_reply(socket, to) {
             return None;
         }
-        self.denied = Some(denial);
+        if !self.is_look(socket, to) {
+            self.denied = Some(denial);
+        }
         Some(Err(Errno::ACCESS))
+    }
+
+    /// Whether a program only asks the kernel for its own address on the way there, as resolvers do that put addresses in order (RFC 6724):
+    /// they connect for datagrams and send none, and what they mean is a connection (glibc), or at these ports nothing at all.
+    fn is_look(&self, socket: &Socket, to: SocketAddrV4) -> bool {
+        let is_meant = || policies::allow(&self.tables, &Flow { from: self.own, to, protocol: "tcp" });
+        !socket.is_stream && socket.connects && (LOOKS.contains(&to.port()) || is_meant())
     }
 
     /// The endpoints of a Service's port, in the order in which to try them.
