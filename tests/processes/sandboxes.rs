@@ -76,6 +76,11 @@ fn where_no_namespace_is_made() {
 }
 
 #[test]
+fn where_namespaces_are_made_and_none_is_entered() {
+    without(&[(libc::SYS_setns, libc::EPERM)], &[]);
+}
+
+#[test]
 fn where_no_process_can_be_opened() {
     without(&[(libc::SYS_pidfd_open, libc::ENOSYS)], &[NO_NETWORK, NOT_HELD]);
 }

@@ -138,7 +138,7 @@ pub fn tell_shared(pod: &LocalPod, plan: &mut Plan) {
         return;
     }
     let why = match denied {
-        true => "this machine lets no process have mounts of its own (user namespaces are off)".to_owned(),
+        true => "this machine lets no process have mounts of its own (user namespaces are off, or a sandbox around kloop forbids it)".to_owned(),
         false => format!("its files are to be the machine's ({ANNOTATION}: host, or its Image object says so)"),
     };
     let told = [vec![format!("{why}, so the pod sees, and may change, the machine's files")], lost].concat();

@@ -77,8 +77,7 @@ pub fn begin(ground: Option<&Ground>, counted: bool, has_space: bool, shm: Optio
 
 /// Takes what a pod shares, and comes back: for root, who may.
 fn take_from_here(shm: &Shm) -> Result<OwnedFd, String> {
-    let here = openat(CWD, "/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let here = here.map_err(said("open its mounts"))?;
+    let here = space_of_ours("mnt").map_err(said("open its mounts"))?;
     let taken = shm.take()?;
     move_into_link_name_space(here.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(said("go back to its mounts"))?;
     Ok(taken)
@@ -189,15 +188,27 @@ impl Other {
 
 /// A namespace of a process, by its name in `/proc`; none when it is ours.
 fn space_of(process: i32, name: &str) -> rustix::io::Result<Option<OwnedFd>> {
-    let open =
-        |whose: &str| openat(CWD, format!("/proc/{whose}/ns/{name}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let (theirs, ours) = (open(&process.to_string())?, open("self")?);
+    let (theirs, ours) = (open_space(&process.to_string(), name)?, space_of_ours(name)?);
     Ok((fstat(&theirs)?.st_ino != fstat(&ours)?.st_ino).then_some(theirs))
+}
+
+fn space_of_ours(name: &str) -> rustix::io::Result<OwnedFd> {
+    open_space("self", name)
+}
+
+fn open_space(whose: &str, name: &str) -> rustix::io::Result<OwnedFd> {
+    openat(CWD, format!("/proc/{whose}/ns/{name}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Takes this process, which has one thread, into the namespaces of another one, but for that of its processes.
 pub fn join(other: &Other) -> Result<(), String> {
-    let enter = |(space, kind): &(OwnedFd, _)| move_into_link_name_space(space.as_fd(), Some(*kind));
+    let enter = |(space, kind): &(OwnedFd, LinkNameSpaceType)| {
+        match move_into_link_name_space(space.as_fd(), Some(*kind)) {
+            // Where no namespace can be entered there are no mounts of its own either, and a name is not worth an error.
+            Err(_) if *kind == LinkNameSpaceType::HostNameAndNISDomainName => Ok(()),
+            entered => entered,
+        }
+    };
     other.0.iter().try_for_each(enter).map_err(said("enter the container's namespaces"))
 }
 
@@ -213,6 +224,8 @@ pub fn attempt() -> ExitCode {
     let _ = rustix::thread::set_no_new_privs(true);
     let overlay = || {
         separate()?;
+        // A sandbox may let namespaces be made and none be entered.
+        space_of_ours("mnt").and_then(|own| move_into_link_name_space(own.as_fd(), None)).map_err(said("enter"))?;
         mount("tmpfs", "/proc", "tmpfs", MountFlags::empty(), None).map_err(said("tmpfs"))
     };
     if overlay().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
