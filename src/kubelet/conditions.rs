@@ -1,9 +1,9 @@
 //! The conditions that the node writes into `status.conditions`.
 
 use super::container_status::api_time;
-use super::containers::Order;
+use super::containers::{Order, Step};
 use super::pod::{LocalPod, Role};
-use super::{eviction, resize};
+use super::{eviction, resize, restart_all};
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
 /// One condition's verdict: whether it holds, else (or even so) why.
@@ -19,7 +19,8 @@ pub fn of(pod: &LocalPod, order: &Order, status: &PodStatus) -> Vec<PodCondition
     let containers = containers_ready(pod, status);
     let ready = ready(pod, &containers);
     let verdicts = [ready_to_start(pod, order), initialized(pod, status), ready, containers, yes("PodScheduled")];
-    let verdicts: Vec<Verdict> = verdicts.into_iter().chain(disrupted(pod)).chain(resized(pod)).collect();
+    let more = restarting(pod, order, status).into_iter().chain(disrupted(pod)).chain(resized(pod));
+    let verdicts: Vec<Verdict> = verdicts.into_iter().chain(more).collect();
     let others = pod.status.conditions.iter().flatten();
     let others = others.filter(|condition| !condition.type_.starts_with("PodResize"));
     let others = others.filter(|condition| verdicts.iter().all(|verdict| verdict.kind != condition.type_)).cloned();
@@ -56,6 +57,22 @@ fn written(pod: &LocalPod, verdict: &Verdict) -> PodCondition {
             .or_else(|| Some(api_time(pod.world.now))),
         last_probe_time: None,
     }
+}
+
+/// Told of a pod one of whose containers may start all of them anew.
+fn restarting(pod: &LocalPod, order: &Order, status: &PodStatus) -> Option<Verdict> {
+    let kind = restart_all::CONDITION;
+    let is_begun = || restart_all::is_under_way(pod) && !order.steps.contains(&Step::Renew);
+    restart_all::is_known(pod).then(|| match status.phase.as_deref() {
+        Some("Succeeded") => no(kind, "PodCompleted", None),
+        Some("Failed") => no(kind, "PodFailed", None),
+        _ if is_begun() => Verdict {
+            reason: Some("RestartAllContainersStarted"),
+            message: Some("container exited with restart policy rule".into()),
+            ..yes(kind)
+        },
+        _ => Verdict { holds: false, ..yes(kind) },
+    })
 }
 
 /// Told of a pod that its node ends, and of no other.

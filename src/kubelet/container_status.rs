@@ -2,7 +2,7 @@
 
 use super::containers::{Order, Step};
 use super::pod::{CLOSED, LocalPod, Member, Role, State};
-use super::{backoff, hooks, image, message, probes, resize, simulate};
+use super::{backoff, hooks, image, message, probes, resize, restart_all, simulate};
 use crate::object::Time;
 use crate::world::Ended;
 use k8s_openapi::api::core::v1::{
@@ -70,6 +70,9 @@ fn tell(pod: &LocalPod, member: &Member, step: &Step) -> Told {
     let attempt = member.attempt;
     match (step, &member.state) {
         (Step::Start(start), _) if start.attempt > attempt => told(start.attempt, usual_wait(pod), ended),
+        (Step::Renew, State::Ended(ended)) => {
+            told(attempt.saturating_add(1), waiting(restart_all::REASON, None), Some(ended.clone()))
+        }
         (Step::Misconfigured(missing), _) => Told {
             attempt,
             state: waiting("CreateContainerConfigError", Some(missing.clone())),
@@ -88,6 +91,9 @@ fn tell(pod: &LocalPod, member: &Member, step: &Step) -> Told {
             Told { attempt, state, last: ended, waits_after_end }
         }
         (_, State::Running { .. }) if hooks::is_starting(member) => told(attempt, usual_wait(pod), member.last.clone()),
+        (Step::Keep, State::New) if restart_all::waits(member) => {
+            told(attempt, waiting(restart_all::REASON, None), member.last.clone())
+        }
         (_, State::New | State::Starting { .. }) => {
             told(attempt, image_wait(member).unwrap_or_else(|| usual_wait(pod)), member.last.clone())
         }

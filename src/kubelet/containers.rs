@@ -2,10 +2,13 @@
 
 use super::pod::{LocalPod, Member, Role, State};
 use super::start::{self, Unready};
-use super::{address, backoff, deadlines, eviction, hooks, image, probes, resize, simulate, termination, volumes};
+use super::{
+    address, backoff, deadlines, eviction, hooks, image, probes, resize, restart_all, simulate, termination, volumes,
+};
 use crate::object::{Object, Str, Time};
 use crate::world::{Again, Effect, Plan, Start, Verb};
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ContainerRestartRule;
 use serde_json::Value;
 
 /// An order that is not answered for so long is given again; it carries the attempt's number, so twice does no harm.
@@ -39,6 +42,8 @@ pub enum Step {
         /// When it is over.
         due: Time,
     },
+    /// All containers of the pod begin anew: its attempt has been made.
+    Renew,
     /// Run the hook that comes before its end.
     PreStop {
         /// Seconds that it has.
@@ -80,7 +85,7 @@ impl Order {
                     grace_seconds: grace,
                 }),
                 Step::PreStop { grace, .. } => hooks::order_last(pod, member, grace, plan),
-                Step::Keep | Step::Misconfigured(_) | Step::BackOff { .. } => {}
+                Step::Keep | Step::Renew | Step::Misconfigured(_) | Step::BackOff { .. } => {}
             }
         }
         hooks::order(pod, plan);
@@ -111,6 +116,9 @@ fn wanted(pod: &LocalPod) -> Order {
     }
     order.wakes.extend(deadlines::end(pod));
     order.wakes.extend(simulate::wake(pod));
+    if restart_all::decide(pod, &mut order) {
+        return order;
+    }
     order.blocked = match &order.ip {
         None => Some(address::exhausted(pod)),
         Some(_) => start::unnameable(pod).or_else(|| volumes::missing(pod)),
@@ -133,7 +141,8 @@ fn wanted(pod: &LocalPod) -> Order {
 /// The containers whose turn it is, by their place: they run, or may be started.
 fn candidates(pod: &LocalPod) -> Vec<usize> {
     let mut turn = Vec::new();
-    let main_ran = pod.of(Role::Main).any(|member| member.facts.is_some());
+    // Those that begin anew with all others have not.
+    let main_ran = pod.of(Role::Main).any(|member| member.facts.is_some() && member.state != State::New);
     for (place, member) in pod.members.iter().enumerate() {
         let passed = match member.role {
             // Once the containers have been started, init containers have had their time.
@@ -200,11 +209,17 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
 
 /// Whether a container that has ended is started again.
 pub fn restarts(pod: &LocalPod, member: &Member) -> bool {
+    let is_over = member.ended().is_some() && member.role != Role::Ephemeral;
+    is_over && (restarts_alone(pod, member) || restart_all::is_under_way(pod))
+}
+
+/// Whether one that has ended is started again for what is its own.
+pub fn restarts_alone(pod: &LocalPod, member: &Member) -> bool {
     let Some(ended) = member.ended().filter(|_| member.role != Role::Ephemeral) else { return false };
     let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
     let is_new =
         || has_changed(member) || image::with_new_sources(pod, member).is_some() || resize::wants_restart(pod, member);
-    if matched_rule(member, ended.code) || (stopped && is_new()) || member.was_closed() {
+    if matched_rule(member, ended.code).is_some() || (stopped && is_new()) || member.was_closed() {
         return true;
     }
     again(pod, member).follows(ended.code)
@@ -262,12 +277,14 @@ fn has_changed(member: &Member) -> bool {
     member.image_that_ran().is_some_and(|image| Some(image) != member.spec.image.as_deref())
 }
 
-/// KEP-5307: rules of a container by which its exit codes restart it, whatever the policy says.
-fn matched_rule(member: &Member, code: i32) -> bool {
-    let rules = member.spec.restart_policy_rules.iter().flatten();
-    rules.filter(|rule| rule.action == "Restart").filter_map(|rule| rule.exit_codes.as_ref()).any(|codes| {
-        let listed = codes.values.iter().flatten().any(|value| *value == code);
-        (codes.operator == "In") == listed
+/// KEP-5307: the rule of a container by which an exit code restarts it, or all of them, whatever the policy says.
+pub fn matched_rule(member: &Member, code: i32) -> Option<&ContainerRestartRule> {
+    let mut rules = member.spec.restart_policy_rules.iter().flatten();
+    rules.find(|rule| {
+        rule.exit_codes.as_ref().is_some_and(|codes| {
+            let listed = codes.values.iter().flatten().any(|value| *value == code);
+            (codes.operator == "In") == listed
+        })
     })
 }
 

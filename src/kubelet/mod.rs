@@ -29,6 +29,7 @@ mod ports;
 mod probes;
 mod resize;
 mod resources;
+mod restart_all;
 mod security;
 mod simulate;
 mod sources;

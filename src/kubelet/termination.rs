@@ -85,7 +85,8 @@ fn has_turn(pod: &LocalPod, place: usize) -> bool {
     pod.members[place].role != Role::Sidecar || late || !later_lives
 }
 
-fn stop(pod: &LocalPod, place: usize, member: &Member, grace: i64, order: &mut Order) {
+/// Stops one that lives, and asks again where nobody answers.
+pub fn stop(pod: &LocalPod, place: usize, member: &Member, grace: i64, order: &mut Order) {
     let now = pod.world.now;
     let Some(known) = member.facts.as_ref().and_then(|facts| facts.stopping) else {
         let event = Some(format!("Stopping container {}", member.spec.name));

@@ -8,6 +8,8 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use std::collections::BTreeSet;
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
+const ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
+const MOST_RULES: usize = 20;
 const MESSAGE_POLICIES: [&str; 2] = ["FallbackToLogsOnError", "File"];
 
 /// Checks the containers of a pod.
@@ -24,12 +26,7 @@ pub fn check(spec: &PodSpec, volumes: &Volumes<'_>, path: &Path, errors: &mut Er
             errors.duplicate(&path.child("name"), container.name.as_str());
         }
         check_care(container, spec, &path, errors);
-        if let Some(policy) = container.restart_policy.as_deref() {
-            let known = ["Always", "Never", "OnFailure"];
-            if !known.contains(&policy) {
-                errors.unsupported(&path.child("restartPolicy"), policy, &known);
-            }
-        }
+        check_restart(container, &path, errors);
     }
     ports::check_conflicts(&spec.containers, &path, errors);
 }
@@ -45,6 +42,7 @@ pub fn check_init(spec: &PodSpec, volumes: &Volumes<'_>, path: &Path, errors: &m
             errors.duplicate(&at.child("name"), container.name.as_str());
         }
         ports::check_conflicts(std::slice::from_ref(container), &path, errors);
+        check_restart(container, &at, errors);
         if facts::is_sidecar(container) {
             check_care(container, spec, &at, errors);
             continue;
@@ -58,6 +56,40 @@ pub fn check_init(spec: &PodSpec, volumes: &Volumes<'_>, path: &Path, errors: &m
         for (field, _) in care.iter().filter(|(_, set)| *set) {
             let detail = "may not be set for init containers without restartPolicy=Always";
             errors.forbidden(&at.child(field), detail);
+        }
+    }
+}
+
+/// A container's own policy, and its rules for exit codes (KEP-5307, KEP-5532).
+fn check_restart(container: &Container, path: &Path, errors: &mut Errors) {
+    let known = ["Always", "Never", "OnFailure"];
+    let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
+    match container.restart_policy.as_deref() {
+        Some(policy) if !known.contains(&policy) => {
+            errors.unsupported(&path.child("restartPolicy"), policy, &known);
+        }
+        None if !rules.is_empty() => {
+            let detail = "must specify restartPolicy when restart rules are used";
+            errors.required(&path.child("restartPolicy"), detail);
+        }
+        _ => {}
+    }
+    let path = path.child("restartPolicyRules");
+    if rules.len() > MOST_RULES {
+        errors.too_many(&path, rules.len(), MOST_RULES);
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let path = path.index(index);
+        if !ACTIONS.contains(&&*rule.action) {
+            errors.unsupported(&path.child("action"), &*rule.action, &ACTIONS);
+        }
+        let path = path.child("exitCodes");
+        match &rule.exit_codes {
+            None => errors.required(&path, "must be specified"),
+            Some(codes) if !["In", "NotIn"].contains(&&*codes.operator) => {
+                errors.unsupported(&path.child("operator"), &*codes.operator, &["In", "NotIn"]);
+            }
+            Some(_) => {}
         }
     }
 }
@@ -113,6 +145,38 @@ pub fn check_images(containers: &[Container], path: &Path, errors: &mut Errors) 
         if image.trim() != image {
             let detail = "must not have leading or trailing whitespace";
             errors.invalid(&path.index(index).child("image"), image, detail);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn rules_for_exit_codes_are_checked() {
+        let rule = |action: &str, operator: &str| json!({"action": action, "exitCodes": {"operator": operator, "values": [1]}});
+        let good = json!([rule("Restart", "In"), rule("RestartAllContainers", "NotIn")]);
+        let table: [(&str, Value, &[&str]); 5] = [
+            ("Never", good.clone(), &[]),
+            ("", good, &["c.restartPolicy"]),
+            ("Sometimes", json!([]), &["c.restartPolicy"]),
+            (
+                "Never",
+                json!([rule("Stop", "In"), rule("Restart", "")]),
+                &["c.restartPolicyRules[0].action", "c.restartPolicyRules[1].exitCodes.operator"],
+            ),
+            ("Never", json!([{"action": "Restart"}]), &["c.restartPolicyRules[0].exitCodes"]),
+        ];
+        for (policy, rules, expected) in table {
+            let policy = (!policy.is_empty()).then_some(policy);
+            let body = json!({"name": "c", "restartPolicy": policy, "restartPolicyRules": rules});
+            let container: Container = serde_json::from_value(body).unwrap();
+            let mut errors = Errors::default();
+            check_restart(&container, &Path::root("c"), &mut errors);
+            let found: Vec<String> = errors.0.iter().map(|error| error.field.clone()).collect();
+            assert_eq!(found, expected, "{rules}");
         }
     }
 }

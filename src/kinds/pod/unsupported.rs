@@ -22,7 +22,6 @@ const OF_POD: &[Line] = &[
 
 /// Fields of a container.
 const OF_CONTAINER: &[Line] = &[
-    ("restartPolicyRules[].action", &["\"Restart\""], "the rule is passed over"),
     ("securityContext.appArmorProfile.type", UNCONFINED, NO_PROFILE),
     ("securityContext.seLinuxOptions", &[], "processes have the label of kloop itself"),
     ("securityContext.seccompProfile.type", UNCONFINED, NO_FILTER),
