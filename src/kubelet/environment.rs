@@ -4,9 +4,10 @@ use super::pod::{LocalPod, Member};
 use super::{command, fields};
 use crate::object::Object;
 use crate::world::Row;
+use crate::world::start::FileKey;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, EnvVarSource};
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, EnvVarSource, FileKeySelector};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -66,11 +67,28 @@ fn from(pod: &LocalPod, member: &Member, source: &EnvVarSource, ip: &str) -> Res
         return key_of(pod, &SECRET, &key.name, &key.key, key.optional == Some(true));
     }
     if source.file_key_ref.is_some() {
-        return Err("environment variables from files (fileKeyRef) are not supported by this node; \
-                    take the value from a ConfigMap or a Secret"
-            .into());
+        let place = from_files(member)
+            .position(|(_, file)| source.file_key_ref.as_ref().is_some_and(|own| std::ptr::eq(own, file)));
+        return Ok(place.map(FileKey::mark));
     }
     Ok(None)
+}
+
+fn from_files(member: &Member) -> impl Iterator<Item = (&EnvVar, &FileKeySelector)> {
+    let variables = member.spec.env.iter().flatten();
+    variables.filter_map(|variable| Some((variable, variable.value_from.as_ref()?.file_key_ref.as_ref()?)))
+}
+
+/// The variables whose values are in files; [`of`] has the mark of each in its place.
+pub fn file_keys(member: &Member) -> Vec<FileKey> {
+    let key = |(variable, file): (&EnvVar, &FileKeySelector)| FileKey {
+        variable: variable.name.clone(),
+        volume: file.volume_name.as_str().into(),
+        path: file.path.clone(),
+        key: file.key.clone(),
+        optional: file.optional == Some(true),
+    };
+    from_files(member).map(key).collect()
 }
 
 /// ConfigMaps and Secrets, alike but for their words and their encoding.

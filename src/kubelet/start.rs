@@ -48,6 +48,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
         files,
         names: volumes::names(pod, member),
         volume_paths: volumes::paths(pod, member),
+        file_keys: environment::file_keys(member),
         working_dir: spec.working_dir.clone().or_else(|| image.as_ref()?.working_dir()),
         pull_policy: spec.image_pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into()),
         termination_message_path: message::path(spec).to_owned(),

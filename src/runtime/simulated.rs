@@ -404,6 +404,7 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
         names: Default::default(),
         files: Default::default(),
         volume_paths: Vec::new(),
+        file_keys: Vec::new(),
         working_dir: None,
         pull_policy: "IfNotPresent".into(),
         termination_message_path: "/dev/termination-log".into(),

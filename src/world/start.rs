@@ -83,6 +83,28 @@ pub struct Names {
     pub servers: Vec<Ipv4Addr>,
 }
 
+/// A variable whose value stands in a file of a volume when its container starts (`fileKeyRef`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileKey {
+    /// The variable.
+    pub variable: String,
+    /// The volume.
+    pub volume: Str,
+    /// The file in it.
+    pub path: String,
+    /// Its name there.
+    pub key: String,
+    /// Whether it may be missing.
+    pub optional: bool,
+}
+
+impl FileKey {
+    /// What stands for the value of the one with this number, wherever it goes: no variable or argument can hold it otherwise.
+    pub fn mark(number: usize) -> String {
+        format!("\0{number}\0")
+    }
+}
+
 /// Whether a container that ends is started again, by its policy alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Again {
@@ -139,6 +161,8 @@ pub struct Start {
     pub args: Vec<String>,
     /// Declared environment, expanded, in order; the runtime puts its small base before it.
     pub env: Vec<(String, String)>,
+    /// Variables whose values are read when it starts.
+    pub file_keys: Vec<FileKey>,
     /// Its files and volumes.
     pub files: Files,
     /// Whom it asks for names.

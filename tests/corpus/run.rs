@@ -57,6 +57,18 @@ fn a_pod_waits_for_the_configmap_of_its_environment() {
 }
 
 #[test]
+fn a_variable_comes_from_a_file_that_an_init_container_has_written() {
+    let Some(text) = manifest("k8s-website-newer/pods/inject/envars-file-container.yaml") else { return };
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    // Not every shell's `echo` makes two lines of it.
+    cluster.apply(&text.replace("echo ", "printf "));
+    cluster.until_reads("pod/envfile-test-pod", "{.status.phase}", "Succeeded");
+    let log = cluster.log("envfile-test-pod", "use-envfile");
+    assert!(log.lines().any(|line| line == "DB_ADDRESS=address"), "{log}");
+}
+
+#[test]
 fn an_exit_code_fails_a_whole_job() {
     let Some(text) = manifest("k8s-website-1.29/content/en/examples/controllers/job-pod-failure-policy-failjob.yaml")
     else {

@@ -112,6 +112,7 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         volumes: start.files.volumes.to_vec(),
         view,
         volume_paths: start.volume_paths.clone(),
+        file_keys: start.file_keys.clone(),
         cwd,
         groups: Vec::new(),
         watched: Default::default(),

@@ -10,6 +10,7 @@ use super::super::{folder, interpreter, process, pty, spawn, user, view, volumes
 use super::attach::Inlet;
 use super::lines::Lines;
 use super::log::{Log, Stream};
+use super::variables;
 use crate::object::cause;
 use crate::world::volume::Volume;
 use rustix::fs::{Access, access};
@@ -125,6 +126,7 @@ pub fn prepare(
     gate: Option<Gate>,
     space: Option<&Space>,
 ) -> Result<Prepared, Refused> {
+    variables::fill(pod, &mut launch).map_err(|message| Refused { reason: "CreateContainerConfigError", message })?;
     tell_paths(pod, &mut launch);
     let own = Path::new(&launch.container);
     folder::private_folder(own).map_err(|error| format!("{error:#}"))?;

@@ -23,6 +23,7 @@ mod requests;
 mod sight;
 mod successor;
 mod tree;
+mod variables;
 
 use super::network::{Affinity, Guard};
 use super::process::{self, Identity};

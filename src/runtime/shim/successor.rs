@@ -43,11 +43,13 @@ pub struct Successor {
 
 impl Expected {
     /// What follows a launch; none when nothing does, when only the moment of the start can tell what it needs (a terminal, an input, a
-    /// volume that is mounted in memory), when preparing it takes long (a group for all of its files), or when it would have to share
+    /// variable from a file, a volume that is mounted in memory), when preparing it takes long (a group for all of its files), or when it would have to share
     /// the memory of what has just ended.
     pub fn after(launch: &Launch) -> Option<Box<Expected>> {
         let has_group = launch.user.as_ref().is_some_and(|user| user.files.is_some());
-        let is_simple = !(launch.tty || launch.stdin || launch.has_memory() || has_group || launch.has_memory_bound());
+        let reads = !launch.file_keys.is_empty();
+        let is_simple =
+            !(launch.tty || launch.stdin || launch.has_memory() || has_group || launch.has_memory_bound() || reads);
         (is_simple && launch.again != Again::Never)
             .then(|| Box::new(Expected::of(launch, launch.attempt.saturating_add(1))))
     }

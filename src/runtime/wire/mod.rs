@@ -9,7 +9,7 @@ use crate::object::Time;
 use crate::world::entrance::Unbound;
 use crate::world::limits::Limits;
 use crate::world::policy::Denial;
-use crate::world::start::Names;
+use crate::world::start::{FileKey, Names};
 use crate::world::volume::{Mount, Source, Volume};
 use crate::world::{Again, Processes, Rights, User};
 pub use record::{Container, End, Record, State, Stopping};
@@ -102,6 +102,9 @@ pub struct Launch {
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: Vec<(String, String)>,
+    /// Variables whose values are in files of volumes.
+    #[serde(default)]
+    pub file_keys: Vec<FileKey>,
     /// The folder to start in; the container's own scratch folder when there is none.
     pub cwd: Option<String>,
     /// The pod's volumes, laid out before the start.
