@@ -25,6 +25,7 @@ mod logs;
 mod names;
 mod network;
 mod nodes;
+mod overlays;
 mod policies;
 mod probes;
 mod profiles;

@@ -22,10 +22,13 @@ mod refused;
 /// JSON and YAML formats are accepted.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "(-f FILENAME)",
+    override_usage = "(-f FILENAME | -k DIRECTORY)",
     after_help = "\
 # Apply the configuration in pod.json to a pod
 kloop apply -f ./pod.json
+
+# Apply resources from a directory containing kustomization.yaml
+kloop apply -k ./overlays/dev
 
 # Apply the manifests of a folder and of the folders below it
 kloop apply -R -f ./manifests

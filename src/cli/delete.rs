@@ -24,10 +24,13 @@ use std::time::Duration;
 /// grace-period of 1.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "([-f FILENAME] | TYPE [(NAME | -l label | --all)])",
+    override_usage = "([-f FILENAME] | [-k DIRECTORY] | TYPE [(NAME | -l label | --all)])",
     after_help = "\
 # Delete a pod using the type and name specified in pod.json
 kloop delete -f ./pod.json
+
+# Delete resources from a directory containing kustomization.yaml
+kloop delete -k ./overlays/dev
 
 # Delete a pod based on the type and name in the JSON passed into stdin
 cat pod.json | kloop delete -f -

@@ -65,10 +65,7 @@ fn compare(args: &Args, context: &mut Context) -> Outcome {
 /// Writes an object as it stands and as it would be into the two folders.
 fn one(context: &mut Context, manifest: &Manifest, live: &Folder, merged: &Folder) -> Outcome {
     let (kind, key) = targets::named(context, manifest)?;
-    let mut object = manifest.object.clone();
-    if kind.namespaced {
-        object.set(&["metadata", "namespace"], &*key.namespace);
-    }
+    let object = targets::placed(manifest, kind, &key);
     let options = Options { field_validation: FieldValidation::Strict, dry_run: true };
     let mut before = context.look(|ledger| ledger.get(&key))?;
     let done = context.api_for(true)?.write(true, |ledger| apply::apply(ledger, kind, &object, true, &options));

@@ -48,7 +48,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let usage = |text: &str| Err(Failure::Usage("exec".into(), text.into()));
-    let files = FileFlags { filenames: args.filenames, recursive: false };
+    let files = FileFlags { filenames: args.filenames, ..FileFlags::default() };
     let word = match (&args.words[..], files.is_empty()) {
         ([], true) => return usage("pod, type/name or --filename must be specified"),
         ([] | [_], _) if args.command.is_empty() => {

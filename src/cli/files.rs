@@ -1,5 +1,6 @@
-//! `-f`: from files, folders and standard input to documents that know where they stand.
+//! `-f` and `-k`: from files, folders, standard input and kustomizations to documents that know where they stand.
 
+use super::kustomize;
 use super::{Failure, Outcome};
 use crate::kinds::{self, custom_resource_definition as definition};
 use crate::object::yaml::{self, Document};
@@ -20,6 +21,9 @@ pub struct FileFlags {
     /// Filename or directory of files that contain the manifests, or - for standard input.
     #[arg(short, long = "filename", value_name = "FILE", value_delimiter = ',')]
     pub filenames: Vec<String>,
+    /// Process the kustomization directory. This flag can't be used together with -f or -R.
+    #[arg(short, long, value_name = "DIR", default_value = "", hide_default_value = true)]
+    pub kustomize: String,
     /// Process the directory used in -f, --filename recursively. Useful when you want to manage related manifests organized
     /// within the same directory.
     #[arg(short = 'R', long)]
@@ -29,12 +33,21 @@ pub struct FileFlags {
 impl FileFlags {
     /// Refuses a command that named no file but has to.
     pub fn required(&self) -> Outcome {
-        if self.is_empty() { Err(Failure::plain("must specify one of -f and -k")) } else { Ok(()) }
+        if self.is_empty() { Err(Failure::plain("must specify one of -f and -k")) } else { self.check() }
     }
 
     /// Whether any was given.
     pub fn is_empty(&self) -> bool {
-        self.filenames.is_empty()
+        self.filenames.is_empty() && self.kustomize.is_empty()
+    }
+
+    /// Refuses what cannot be read together.
+    fn check(&self) -> Outcome {
+        match (self.kustomize.as_str(), self.filenames.is_empty(), self.recursive) {
+            ("", ..) | (_, true, false) => Ok(()),
+            (_, false, _) => Err(Failure::plain("only one of -f or -k can be specified")),
+            (_, true, true) => Err(Failure::plain("the -k flag can't be used with -f or -R")),
+        }
     }
 }
 
@@ -55,6 +68,19 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// An object that a kustomization made; what it was made of is where it comes from.
+    pub fn built(built: kustomize::build::Resource) -> Manifest {
+        let (object, origin) = (built.object, built.origin);
+        Manifest {
+            object,
+            source: origin.shown.display().to_string(),
+            folder: origin.at.parent().map(Path::to_owned),
+            line: origin.line,
+            document: origin.document,
+            inside: origin.inside,
+        }
+    }
+
     /// The line of a field of the object.
     pub fn line_of(&self, path: &str) -> Option<usize> {
         self.document.line_of(&self.outside(path))
@@ -121,6 +147,10 @@ pub fn read_for(flags: &FileFlags, verb: &str) -> Outcome<(Vec<Manifest>, Vec<Fa
 
 /// All objects of the files, in order, and what could not be read.
 pub fn read(flags: &FileFlags) -> Outcome<(Vec<Manifest>, Vec<Failure>)> {
+    flags.check()?;
+    if !flags.kustomize.is_empty() {
+        return Ok((in_order(kustomize::manifests(&flags.kustomize)?), Vec::new()));
+    }
     let (mut manifests, mut failures) = (Vec::new(), Vec::new());
     let mut stdin_read = false;
     for name in &flags.filenames {

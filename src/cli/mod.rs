@@ -33,6 +33,7 @@ mod get;
 mod grammar;
 mod help;
 mod image;
+mod kustomize;
 mod logs;
 mod mark;
 mod node;
@@ -140,6 +141,7 @@ kloop uncordon foo"
     ApiResources(api_resources::Args),
     ApiVersions(api_versions::Args),
     Wait(wait::Args),
+    Kustomize(kustomize::Args),
     Config(config::Args),
     Completion(completion::Args),
     Reconcile(reconcile::Args),
@@ -196,6 +198,7 @@ impl Verb {
             Verb::ApiResources(args) => api_resources::run(args, context),
             Verb::ApiVersions(args) => api_versions::run(args, context),
             Verb::Wait(args) => wait::run(args, context),
+            Verb::Kustomize(args) => kustomize::run(args, context),
             Verb::Config(args) => config::run(args, context),
             Verb::Completion(args) => completion::run(args, context),
             Verb::Reconcile(args) => reconcile::run(args, context),

@@ -3,7 +3,7 @@
 
 use super::{Args, once, prune};
 use crate::apiserver::create::key_of;
-use crate::cli::{Context, Failure, Outcome, flags};
+use crate::cli::{Context, Failure, Outcome, flags, kustomize};
 use crate::kinds;
 use crate::object::Object;
 use crate::runtime::touched::Touched;
@@ -29,10 +29,12 @@ const NEVER: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 24
 pub fn run(args: &Args, context: &mut Context) -> Outcome {
     args.check(context)?;
     let interval = flags::duration("interval", &args.follow.interval)?.unwrap_or(NEVER);
-    let folders: Vec<PathBuf> = args.files.filenames.iter().map(|name| folder(name)).collect::<Result<_, _>>()?;
+    let mut folders = watched(args)?;
     let mut before: Option<Vec<Object>> = None;
     let mut said = String::new();
     loop {
+        // Which folders a kustomization is made of may change with it.
+        folders = watched(args).unwrap_or(folders);
         // The watch comes first: what changes while it is applied is seen afterwards.
         let touched = Touched::watch(&folders, args.files.recursive);
         match once(args, context, before.is_some()) {
@@ -68,6 +70,17 @@ fn prune_rest(args: &Args, context: &mut Context, before: &[Object], now: &[Obje
         }
     }
     Ok(())
+}
+
+/// Where changes of the manifests show.
+fn watched(args: &Args) -> Outcome<Vec<PathBuf>> {
+    if args.files.kustomize.is_empty() {
+        return args.files.filenames.iter().map(|name| folder(name)).collect();
+    }
+    match kustomize::folders(&args.files.kustomize) {
+        folders if folders.is_empty() => kustomize::manifests(&args.files.kustomize).map(|_| folders),
+        folders => Ok(folders),
+    }
 }
 
 /// Where a change of what a name stands for shows.

@@ -18,7 +18,7 @@ mod role;
 mod secret;
 mod service;
 mod serviceaccount;
-mod sources;
+pub mod sources;
 mod token;
 
 use super::{Context, Outcome};

@@ -45,7 +45,8 @@ impl Sources {
     }
 }
 
-fn check_keys(data: &Data, kind: &str, name: &str) -> Outcome {
+/// That the keys may be keys, and that no two are the same. `kind` and `name` are of the object that they are for.
+pub fn check_keys(data: &Data, kind: &str, name: &str) -> Outcome {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     for (at, (key, _)) in data.iter().enumerate() {
         if key.is_empty() || !key.chars().all(allowed) {

@@ -274,17 +274,21 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
         self.deserialize_str(visitor)
     }
 
+    /// Bytes alone are read so, texts as `String`: Go's base64 may have line breaks.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.value {
+            Value::String(text) if text.contains(['\n', '\r']) => visitor.visit_str(&text.replace(['\n', '\r'], "")),
+            _ => self.deserialize_string(visitor),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.value {
             Value::String(text) => visitor.visit_str(text),
             // Go leaves the zero value where it reads null, as the value of a label for one.
             Value::Null => visitor.visit_str(""),
             _ => Err(self.mismatch("string")),
         }
-    }
-
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        self.deserialize_str(visitor)
     }
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
@@ -440,7 +444,7 @@ impl<'de> SeqAccess<'de> for Items<'_, '_, '_> {
 #[cfg(test)]
 mod tests {
     use crate::kinds::typed;
-    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::api::core::v1::{Pod, Secret};
     use serde_json::json;
 
     #[test]
@@ -474,6 +478,14 @@ mod tests {
             let error = typed::decode::<Pod>(&body, &mut |_| {}).unwrap_err();
             assert_eq!(error.message, format!("json: cannot unmarshal {said}"));
         }
+    }
+
+    #[test]
+    fn line_breaks_are_of_texts_and_not_of_bytes() {
+        let body = json!({"metadata": {"annotations": {"a": "x\n"}}, "data": {"a": "YW\nJj\n"}});
+        let secret: Secret = typed::decode(&body, &mut |_| {}).unwrap();
+        assert_eq!(secret.data.unwrap()["a"].0, b"abc");
+        assert_eq!(secret.metadata.annotations.unwrap()["a"], "x\n");
     }
 
     #[test]

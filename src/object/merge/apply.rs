@@ -1,7 +1,7 @@
 //! Applying a strategic merge patch, to an object or to another patch.
 
 use super::list::{self, Identity, Places};
-use super::schema::{Field, SchemaRef, Strategy};
+use super::schema::{ANY, Field, SchemaRef, Strategy};
 use super::{DELETE_FROM, Fields, Merged, PATCH, RETAIN_KEYS, SET_ORDER, fields, malformed};
 use serde_json::Value;
 
@@ -12,11 +12,19 @@ pub(super) enum Onto {
     Object,
     /// Another patch: directives and `null` are kept for the object.
     Patch,
+    /// An object of a kustomization: as an object, but what a patch lists comes first.
+    Kustomized,
 }
 
 /// Applies a strategic merge patch to an object of a built-in kind.
 pub fn strategic_merge(original: &Value, patch: &Value, schema: SchemaRef) -> Merged<Value> {
     merge_map(fields(original)?, fields(patch)?, schema, Onto::Object).map(Value::Object)
+}
+
+/// Applies a strategic merge patch as kustomize does: what the patch lists comes before what it does not. Of a custom resource, which has
+/// no schema, maps are merged and lists replaced.
+pub fn overlay(original: &Value, patch: &Value, schema: Option<SchemaRef>) -> Merged<Value> {
+    merge_map(fields(original)?, fields(patch)?, schema.unwrap_or(&ANY), Onto::Kustomized).map(Value::Object)
 }
 
 pub(super) fn merge_map(mut original: Fields, mut patch: Fields, schema: SchemaRef, onto: Onto) -> Merged<Fields> {
@@ -35,7 +43,7 @@ pub(super) fn merge_map(mut original: Fields, mut patch: Fields, schema: SchemaR
                 Onto::Patch => {
                     original.insert(key, change);
                 }
-                Onto::Object => delete_from_list(&mut original, list, &change)?,
+                Onto::Object | Onto::Kustomized => delete_from_list(&mut original, list, &change)?,
             }
             continue;
         }
@@ -203,6 +211,9 @@ fn merge_list(server: Vec<Value>, change: Vec<Value>, field: Field, onto: Onto) 
         Strategy::ByKey(key) if list::holds_maps(&server, &change)? => merge_maps(server, change, key, field, onto),
         Strategy::ByKey(_) | Strategy::Set => {
             let both = list::distinct(server.iter().cloned().chain(change.iter().cloned()).collect());
+            if onto == Onto::Kustomized {
+                return Ok(list::in_order_of(both, &change, Identity::Scalar));
+            }
             Ok(list::arranged(both, &change, &server, Identity::Scalar))
         }
         Strategy::Plain | Strategy::Replace => match settled(change.into(), onto) {
@@ -248,5 +259,8 @@ fn merge_maps(
         }
     }
     identity.check(&merged)?;
+    if onto == Onto::Kustomized {
+        return Ok(list::in_order_of(merged, &elements, identity));
+    }
     Ok(list::arranged(merged, &elements, &before, identity))
 }

@@ -12,7 +12,7 @@ mod list;
 mod schema;
 mod three_way;
 
-pub use apply::strategic_merge;
+pub use apply::{overlay, strategic_merge};
 pub use schema::{Schema, SchemaRef, schema_for};
 pub use three_way::{three_way_json_merge, three_way_strategic, two_way_strategic};
 

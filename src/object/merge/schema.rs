@@ -58,7 +58,8 @@ const META: (&str, Field) = ("metadata", map(&METADATA));
 const STATUS: (&str, Field) = ("status", map(&JUST_CONDITIONS));
 const TEMPLATE: (&str, Field) = ("template", map(&POD_TEMPLATE));
 
-static ANY: Schema = Schema(&[]);
+/// Of what nothing is known.
+pub(super) static ANY: Schema = Schema(&[]);
 static METADATA: Schema = Schema(&[("finalizers", SET), ("ownerReferences", list("uid", &ANY))]);
 static JUST_CONDITIONS: Schema = Schema(&[CONDITIONS]);
 static OBJECT: Schema = Schema(&[META]);

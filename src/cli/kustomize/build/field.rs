@@ -1,0 +1,102 @@
+//! Fields of objects by paths such as `spec/template/metadata/labels`: lists on the way are gone through.
+
+use crate::object::Object;
+use serde_json::{Map, Value};
+
+/// A field of the objects of some kinds.
+pub struct Field {
+    /// Group of the kinds; any when empty.
+    pub group: &'static str,
+    /// The kind; any when empty.
+    pub kind: &'static str,
+    /// Names parted by slashes; `[]` after one says that it is a list, which is never made.
+    pub path: &'static str,
+    /// Whether what is missing on the way is made.
+    pub create: bool,
+}
+
+impl Field {
+    /// One that is made where it is missing.
+    pub const fn made(kind: &'static str, path: &'static str) -> Field {
+        Field { group: "", kind, path, create: true }
+    }
+
+    /// One that is changed only where it is.
+    pub const fn there(kind: &'static str, path: &'static str) -> Field {
+        Field { group: "", kind, path, create: false }
+    }
+
+    /// Whether objects like this have the field.
+    pub fn is_of(&self, object: &Object) -> bool {
+        let group = object.api_version().rsplit_once('/').map_or("", |(group, _)| group);
+        (self.kind.is_empty() || self.kind == object.kind()) && (self.group.is_empty() || self.group == group)
+    }
+
+    /// Does something to the field's values in an object that has it.
+    pub fn each(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
+        if self.is_of(object) {
+            each(&mut object.0, &names(self.path), self.create, change);
+        }
+    }
+}
+
+/// The names of a path; a slash in a name is written `\/`.
+pub fn names(path: &str) -> Vec<String> {
+    path.replace("\\/", "\0").split('/').map(|name| name.replace('\0', "/")).collect()
+}
+
+/// Does something to every value at a path.
+pub fn each(value: &mut Value, path: &[String], create: bool, change: &mut dyn FnMut(&mut Value)) {
+    match (value, path) {
+        (Value::Array(items), path) => items.iter_mut().for_each(|item| each(item, path, create, change)),
+        (value, []) => change(value),
+        (value, [name, path @ ..]) => {
+            let (name, is_list) = name.strip_suffix("[]").map_or((name.as_str(), false), |name| (name, true));
+            if value.is_null() && create {
+                *value = Value::Object(Map::new());
+            }
+            let Value::Object(map) = value else { return };
+            let missing = map.get(name).is_none_or(Value::is_null);
+            if missing && (is_list || !create) {
+                return;
+            }
+            each(map.entry(name).or_insert(Value::Null), path, create, change);
+        }
+    }
+}
+
+/// Sets entries of the map at a field, which is made when it is missing.
+pub fn put<'a>(value: &mut Value, entries: impl IntoIterator<Item = (&'a String, &'a String)>) {
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    if let Value::Object(map) = value {
+        map.extend(entries.into_iter().map(|(key, value)| (key.clone(), value.as_str().into())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lists_are_gone_through_and_maps_are_made() {
+        for (value, path, create, expected) in [
+            (json!({"a": {"b": 1}}), "a/b", false, json!({"a": {"b": "x"}})),
+            (json!({"a": [{"b": 1}, {"c": 1}]}), "a/b", false, json!({"a": [{"b": "x"}, {"c": 1}]})),
+            (json!({"a": [{"b": 1}, {"c": 1}]}), "a[]/b", true, json!({"a": [{"b": "x"}, {"b": "x", "c": 1}]})),
+            (json!({}), "a/b", true, json!({"a": {"b": "x"}})),
+            (json!({"a": null}), "a/b", true, json!({"a": {"b": "x"}})),
+            (json!({}), "a/b", false, json!({})),
+            (json!({}), "a[]/b", true, json!({})),
+            (json!({"a": 1}), "a/b", true, json!({"a": 1})),
+            (json!({"a": ["p", "q"]}), "a", false, json!({"a": ["x", "x"]})),
+            (json!({"a/b": 1}), "a\\/b", false, json!({"a/b": "x"})),
+        ] {
+            let mut changed = value.clone();
+            each(&mut changed, &names(path), create, &mut |value| *value = "x".into());
+            assert_eq!(changed, expected, "{path} of {value}");
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The kustomization file: its fields, and which of them are deprecated, misspelt or not for kloop.
+
+use super::Built;
+use super::place::Text;
+use crate::kinds::typed;
+use crate::object::cause;
+use crate::object::yaml::{self, Document};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What a kustomization file says.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Kustomization {
+    pub api_version: String,
+    pub kind: String,
+    pub resources: Vec<String>,
+    pub bases: Vec<String>,
+    pub components: Vec<String>,
+    pub namespace: String,
+    pub name_prefix: String,
+    pub name_suffix: String,
+    pub labels: Vec<Label>,
+    pub common_labels: BTreeMap<String, String>,
+    pub common_annotations: BTreeMap<String, String>,
+    pub images: Vec<Image>,
+    pub image_tags: Vec<Image>,
+    pub replicas: Vec<Replicas>,
+    pub config_map_generator: Vec<Generator>,
+    pub secret_generator: Vec<Generator>,
+    pub generator_options: GeneratorOptions,
+    pub patches: Vec<Patch>,
+    pub patches_strategic_merge: Vec<String>,
+    #[serde(rename = "patchesJson6902")]
+    pub patches_json: Vec<Patch>,
+    pub replacements: Vec<Replacement>,
+    pub sort_options: Option<SortOptions>,
+    pub build_metadata: Vec<String>,
+}
+
+/// One entry of `labels`.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Label {
+    pub pairs: BTreeMap<String, String>,
+    pub include_selectors: bool,
+    pub include_templates: bool,
+    pub include_volume_claim_templates: bool,
+}
+
+/// One entry of `images`.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Image {
+    pub name: String,
+    pub new_name: String,
+    pub new_tag: String,
+    pub tag_suffix: String,
+    pub digest: String,
+}
+
+/// One entry of `replicas`.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Replicas {
+    pub name: String,
+    pub count: i64,
+}
+
+/// One entry of `configMapGenerator` or `secretGenerator`.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Generator {
+    pub name: String,
+    pub namespace: String,
+    pub behavior: String,
+    pub files: Vec<String>,
+    pub literals: Vec<String>,
+    pub envs: Vec<String>,
+    pub env: String,
+    /// Of secrets alone.
+    pub r#type: String,
+    pub options: GeneratorOptions,
+}
+
+/// How generated objects look.
+#[derive(Deserialize, Default, Clone)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GeneratorOptions {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub disable_name_suffix_hash: bool,
+    pub immutable: bool,
+}
+
+/// One entry of `patches` or `patchesJson6902`.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Patch {
+    pub path: String,
+    pub patch: String,
+    pub target: Option<Target>,
+    pub options: PatchOptions,
+}
+
+/// What a patch may change besides.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PatchOptions {
+    pub allow_name_change: bool,
+    pub allow_kind_change: bool,
+    pub allow_no_target_match: bool,
+}
+
+/// Which objects are meant: those that all of it is true of.
+#[derive(Deserialize, Default, Clone)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Target {
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub name: String,
+    pub namespace: String,
+    pub label_selector: String,
+    pub annotation_selector: String,
+}
+
+/// One entry of `replacements`: itself, or a file of them.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Replacement {
+    pub path: String,
+    pub source: Option<Source>,
+    pub source_value: Option<String>,
+    pub targets: Vec<Aim>,
+}
+
+/// Where a replacement's value is.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Source {
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub name: String,
+    pub namespace: String,
+    pub field_path: String,
+    pub options: FieldOptions,
+}
+
+/// Where a replacement's value goes.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Aim {
+    pub select: Option<Target>,
+    pub reject: Vec<Target>,
+    pub field_paths: Vec<String>,
+    pub options: FieldOptions,
+}
+
+/// Which part of a text is meant, and whether what is missing is made.
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
+pub struct FieldOptions {
+    pub delimiter: String,
+    pub index: i64,
+    pub create: bool,
+}
+
+/// `sortOptions`.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SortOptions {
+    pub order: String,
+    pub legacy_sort_options: Option<SortLists>,
+}
+
+/// Kinds that come first and last.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SortLists {
+    pub order_first: Vec<String>,
+    pub order_last: Vec<String>,
+}
+
+/// A file that was read, with the way back to its lines.
+pub struct Read {
+    pub kustomization: Kustomization,
+    pub document: Rc<Document>,
+}
+
+/// Fields that kustomize still knows, and what to write instead.
+const DEPRECATED: [(&str, &str); 6] = [
+    ("bases", "resources"),
+    ("commonLabels", "labels"),
+    ("imageTags", "images"),
+    ("patchesJson6902", "patches"),
+    ("patchesStrategicMerge", "patches"),
+    ("vars", "replacements"),
+];
+
+/// Fields that kloop does not carry out, and what helps.
+const REFUSED: [(&str, &str); 11] = [
+    ("vars", "write replacements instead"),
+    ("openapi", "custom resources are merged field by field here, and their lists are replaced"),
+    ("configurations", "names are mended in the fields that kustomize knows by itself"),
+    ("crds", "names are mended in the fields that kustomize knows by itself"),
+    ("generators", "put what the plugin makes into a file, and name that in resources"),
+    ("transformers", "write patches or replacements instead"),
+    ("validators", "run the validator over what `kloop kustomize` prints"),
+    ("helmCharts", "run `helm template` into a file, and name that in resources"),
+    ("helmGlobals", "run `helm template` into a file, and name that in resources"),
+    ("helmChartInflationGenerator", "run `helm template` into a file, and name that in resources"),
+    ("inventory", "`kloop apply --prune` knows what is gone without it"),
+];
+
+const COMPONENT: &str = "Component";
+
+impl Kustomization {
+    /// Whether it is part of others, and nothing by itself.
+    pub fn is_component(&self) -> bool {
+        self.kind == COMPONENT
+    }
+}
+
+/// Reads a kustomization file; what is deprecated is told.
+pub fn read(text: &Text, warnings: &mut Vec<String>) -> Built<Read> {
+    let shown = text.shown.display();
+    let mut documents = documents(text)?;
+    let mut document = match documents.len() {
+        0 => return Err(format!("kustomization.yaml is empty\nhint: {shown}: name what it is about in resources")),
+        1 => documents.remove(0),
+        _ => return Err(format!("invalid Kustomization: {shown}:{}: a second document", documents[1].line)),
+    };
+    let hint = |path: &str, line: usize, text: &str| {
+        let line = if path.is_empty() { line } else { document.line_of(path).unwrap_or(line) };
+        format!("\nhint: {shown}:{line}: {text}")
+    };
+    if let Some((path, line)) = document.duplicates.first() {
+        return Err(format!("invalid Kustomization: {path:?} is given twice{}", hint("", *line, "the second one")));
+    }
+    let mut value = document.value.clone();
+    let Value::Object(fields) = &mut value else {
+        return Err(format!(
+            "invalid Kustomization: it is no map{}",
+            hint("", document.line, "expected resources: [...]")
+        ));
+    };
+    without_nulls(fields);
+    if fields.is_empty() {
+        return Err("kustomization.yaml is empty".to_owned());
+    }
+    for (field, instead) in DEPRECATED.iter().filter(|(field, _)| fields.contains_key(*field)) {
+        let experimental = if *field == "vars" { "[EXPERIMENTAL] " } else { "" };
+        warnings.push(format!(
+            "# Warning: '{field}' is deprecated. Please use '{instead}' instead. {experimental}Run 'kustomize edit fix' to \
+             update your Kustomization automatically."
+        ));
+    }
+    fields.remove("metadata");
+    if let Some((field, instead)) = REFUSED.iter().find(|(field, _)| fields.contains_key(*field)) {
+        return Err(format!(
+            "invalid Kustomization: kloop does not carry out '{field}'{}",
+            hint(field, document.line, instead)
+        ));
+    }
+    let mut unknown = Vec::new();
+    let read = typed::read::<Kustomization>(&value, &mut |field| unknown.push(field));
+    if let Some(field) = unknown.first() {
+        let name = field.path.rsplit('.').next().unwrap_or_default();
+        let meant = field.nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
+        let text = format!("there is no field {:?}{meant}", field.path);
+        return Err(format!(
+            "invalid Kustomization: json: unknown field {name:?}{}",
+            hint(&field.path, document.line, &text)
+        ));
+    }
+    let kustomization = read.map_err(|error| {
+        let text = format!("the value of {:?} is not of its type", error.path);
+        format!("invalid Kustomization: {}{}", error.message, hint(&error.path, document.line, &text))
+    })?;
+    check_version(&kustomization)
+        .map_err(|why| format!("Failed to read kustomization file under {}:\n{why}", folder(text)))?;
+    document.value = Value::Null;
+    Ok(Read { kustomization, document: Rc::new(document) })
+}
+
+/// The documents of a file.
+pub fn documents(text: &Text) -> Built<Vec<Document>> {
+    let refuse = |error| format!("MalformedYAMLError: {} in File: {}", cause(error), text.shown.display());
+    let decoded = yaml::decode_bytes(&text.bytes).map_err(refuse)?;
+    yaml::documents(&decoded).map_err(refuse)
+}
+
+fn folder(text: &Text) -> String {
+    text.at.parent().map(|folder| folder.display().to_string()).unwrap_or_default()
+}
+
+fn check_version(file: &Kustomization) -> Built {
+    let (version, kind) = if file.is_component() {
+        ("kustomize.config.k8s.io/v1alpha1", COMPONENT)
+    } else {
+        ("kustomize.config.k8s.io/v1beta1", "Kustomization")
+    };
+    if !["", kind].contains(&file.kind.as_str()) {
+        return Err("kind should be Kustomization or Component".to_owned());
+    }
+    if !["", version].contains(&file.api_version.as_str()) {
+        return Err(format!("apiVersion for {kind} should be {version}"));
+    }
+    Ok(())
+}
+
+/// In Go's JSON `null` is as good as nothing.
+fn without_nulls(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| !value.is_null());
+    for value in fields.values_mut() {
+        let items = match value {
+            Value::Array(items) => items.iter_mut().collect(),
+            value => vec![value],
+        };
+        items.into_iter().filter_map(Value::as_object_mut).for_each(without_nulls);
+    }
+}

@@ -1,0 +1,205 @@
+//! `configMapGenerator` and `secretGenerator`: ConfigMaps and Secrets of literals, files and files of variables.
+
+use super::Built;
+use super::file::{Generator, GeneratorOptions};
+use super::place::{Files, Root};
+use super::resource::{Origin, Resource, Resources};
+use crate::cli::create::sources::check_keys;
+use crate::object::Object;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+/// What is generated.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Make {
+    ConfigMap,
+    Secret,
+}
+
+/// Long base64 is broken into lines of so many letters.
+const LINE: usize = 70;
+
+/// Generates one object, and adds it to those that are there: anew, merged into one of them or in its place.
+pub fn add(
+    resources: &mut Resources,
+    (files, root): (&dyn Files, &Root),
+    make: Make,
+    (generator, general): (&Generator, &GeneratorOptions),
+    origin: Origin,
+) -> Built {
+    if generator.name.is_empty() {
+        return Err("a generator needs a name".to_owned());
+    }
+    let mut made = Resource::new(object(files, root, make, generator, general)?, origin);
+    made.hashed = !(generator.options.disable_name_suffix_hash || general.disable_name_suffix_hash);
+    let id = made.id();
+    let matches = resources.all_of(&id);
+    match (generator.behavior.as_str(), &matches[..]) {
+        ("" | "create", []) => resources.add(made),
+        ("" | "create", _) => Err(format!("id {id} exists; behavior must be merge or replace")),
+        ("merge" | "replace", []) => Err(format!("id {id} does not exist; cannot merge or replace")),
+        (behavior @ ("merge" | "replace"), [at]) => {
+            take_over(&mut made, &resources.0[*at], behavior == "merge");
+            resources.0[*at] = made;
+            Ok(())
+        }
+        ("merge" | "replace", _) => Err(format!("found multiple objects that could accept merge of {id}")),
+        (behavior, _) => Err(format!("the behavior of {id} has to be create, merge or replace, not {behavior:?}")),
+    }
+}
+
+/// What a generated object keeps of the one whose place it takes.
+fn take_over(made: &mut Resource, old: &Resource, merge: bool) {
+    let metadata = [&["metadata", "labels"][..], &["metadata", "annotations"]];
+    let data = [&["data"][..], &["binaryData"]];
+    for path in metadata.into_iter().chain(data.into_iter().filter(|_| merge)) {
+        let Some(Value::Object(mut both)) = old.object.at(path).cloned() else { continue };
+        both.extend(made.object.at(path).and_then(Value::as_object).cloned().unwrap_or_default());
+        made.object.set(path, both);
+    }
+    for name in ["name", "namespace"] {
+        if let Some(own) = old.object.text(&["metadata", name]) {
+            made.object.set(&["metadata", name], own);
+        }
+    }
+    made.hashed |= old.hashed;
+    (made.before, made.prefixes, made.suffixes) = (old.before.clone(), old.prefixes.clone(), old.suffixes.clone());
+}
+
+fn object(
+    files: &dyn Files,
+    root: &Root,
+    make: Make,
+    generator: &Generator,
+    general: &GeneratorOptions,
+) -> Built<Object> {
+    let (kind, name) = (if make == Make::Secret { "Secret" } else { "ConfigMap" }, &generator.name);
+    let pairs = pairs(files, root, generator)?;
+    check_keys(&pairs, kind, name).map_err(|failure| failure.to_string().replacen("error: ", "", 1))?;
+    let (mut data, mut binary) = (Map::new(), Map::new());
+    for (key, value) in pairs {
+        match String::from_utf8(value) {
+            Ok(text) if make == Make::ConfigMap => data.insert(key, text.into()),
+            Ok(text) => data.insert(key, encoded(text.as_bytes()).into()),
+            Err(bytes) if make == Make::ConfigMap => binary.insert(key, encoded(bytes.as_bytes()).into()),
+            Err(bytes) => data.insert(key, encoded(bytes.as_bytes()).into()),
+        };
+    }
+    let mut body = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+    for (field, map) in [("data", data), ("binaryData", binary)] {
+        if !map.is_empty() {
+            body[field] = map.into();
+        }
+    }
+    if make == Make::Secret {
+        body["type"] = if generator.r#type.is_empty() { "Opaque" } else { &generator.r#type }.into();
+    }
+    let own = &generator.options;
+    if own.immutable || general.immutable {
+        body["immutable"] = true.into();
+    }
+    if !generator.namespace.is_empty() {
+        body["metadata"]["namespace"] = generator.namespace.as_str().into();
+    }
+    for (field, general, own) in
+        [("labels", &general.labels, &own.labels), ("annotations", &general.annotations, &own.annotations)]
+    {
+        let both: Map<String, Value> =
+            general.iter().chain(own).map(|(key, value)| (key.clone(), value.as_str().into())).collect();
+        if !both.is_empty() {
+            body["metadata"][field] = both.into();
+        }
+    }
+    Ok(Object(body))
+}
+
+/// All entries: files of variables first, then literals, then files.
+fn pairs(files: &dyn Files, root: &Root, generator: &Generator) -> Built<Vec<(String, Vec<u8>)>> {
+    let mut pairs = Vec::new();
+    let more = Some(&generator.env).filter(|env| !env.is_empty());
+    for path in generator.envs.iter().chain(more) {
+        let content = root.read(files, path).map_err(|why| format!("env source files: [{path}]: {why}"))?;
+        let text =
+            String::from_utf8(content.bytes).map_err(|_| format!("env source files: [{path}]: it is not UTF-8"))?;
+        pairs.extend(text.trim_start_matches('\u{feff}').lines().filter_map(variable));
+    }
+    for literal in &generator.literals {
+        let pair = literal.split_once('=').filter(|(key, _)| !key.is_empty());
+        let (key, value) = pair.ok_or_else(|| {
+            format!("literal sources [{literal}]: invalid literal source {literal}, expected key=value")
+        })?;
+        pairs.push((key.to_owned(), unquoted(value).into()));
+    }
+    for source in &generator.files {
+        let (key, path) = named_file(source)?;
+        let content = root.read(files, path).map_err(|why| format!("file sources: [{source}]: {why}"))?;
+        pairs.push((key.to_owned(), content.bytes));
+    }
+    Ok(pairs)
+}
+
+/// The variable of a line; lines without one are empty or comments.
+fn variable(line: &str) -> Option<(String, Vec<u8>)> {
+    let line = line.trim_start();
+    let (key, value) = line.split_once('=').unwrap_or((line, ""));
+    (!line.is_empty() && !line.starts_with('#')).then(|| (key.to_owned(), value.into()))
+}
+
+/// Without quotes around it, if they are a pair.
+fn unquoted(value: &str) -> &str {
+    let without = |quote: char| value.strip_prefix(quote).and_then(|value| value.strip_suffix(quote));
+    without('"').or_else(|| without('\'')).unwrap_or(value)
+}
+
+/// `key=path`, or a path whose last part is the key.
+fn named_file(source: &str) -> Built<(&str, &str)> {
+    match source.split_once('=') {
+        Some(("", path)) => Err(format!("key name for file path {path} missing")),
+        Some((key, "")) => Err(format!("file path for key name {key} missing")),
+        Some((_, path)) if path.contains('=') => Err("key names or file paths cannot contain '='".to_owned()),
+        Some(pair) => Ok(pair),
+        None => Ok((source.rsplit('/').next().unwrap_or(source), source)),
+    }
+}
+
+fn encoded(bytes: &[u8]) -> String {
+    let text = STANDARD.encode(bytes);
+    if text.len() < LINE {
+        return text;
+    }
+    text.as_bytes().chunks(LINE).map(|line| String::from_utf8_lossy(line).into_owned() + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_read_as_kustomize_reads_them() {
+        for (line, expected) in [
+            ("a=1", Some(("a", "1"))),
+            ("  a=b=c ", Some(("a", "b=c "))),
+            ("a", Some(("a", ""))),
+            ("# a=1", None),
+            ("   ", None),
+        ] {
+            let expected = expected.map(|(key, value): (&str, &str)| (key.to_owned(), value.into()));
+            assert_eq!(variable(line), expected, "{line:?}");
+        }
+        for (value, expected) in [("\"a b\"", "a b"), ("'a'", "a"), ("'a\"", "'a\""), ("\"", "\""), ("a'", "a'")] {
+            assert_eq!(unquoted(value), expected);
+        }
+        for (source, expected) in [("a/b.txt", Some(("b.txt", "a/b.txt"))), ("k=a/b", Some(("k", "a/b"))), ("=a", None)]
+        {
+            assert_eq!(named_file(source).ok(), expected, "{source}");
+        }
+    }
+
+    #[test]
+    fn long_base64_has_lines() {
+        assert_eq!(encoded(b"abc"), "YWJj");
+        let long = encoded(&[0; 60]);
+        assert_eq!(long, format!("{}\n{}\n", "A".repeat(70), "A".repeat(10)));
+    }
+}

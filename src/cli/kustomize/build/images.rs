@@ -1,0 +1,97 @@
+//! `images`: another name, tag or digest for the images of a name, wherever containers are.
+
+use super::Built;
+use super::file::Image;
+use super::resource::Resource;
+use regex::Regex;
+use serde_json::Value;
+
+/// Changes the images that a rule is about.
+pub fn set(resources: &mut [Resource], rule: &Image) -> Built {
+    let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@[a-zA-Z][a-zA-Z0-9]*:[a-zA-Z0-9_.{{}}-]*)?$", rule.name);
+    let pattern =
+        Regex::new(&pattern).map_err(|error| format!("images: {:?} is no pattern of a name: {error}", rule.name))?;
+    let change = |image: &mut Value| {
+        if let Some(text) = image.as_str().filter(|text| pattern.is_match(text)) {
+            *image = changed(text, rule).into();
+        }
+    };
+    for resource in resources.iter_mut().filter(|resource| resource.object.kind() != "CustomResourceDefinition") {
+        visit(&mut resource.object.0, &change);
+    }
+    Ok(())
+}
+
+/// Finds the images of containers and image volumes, however deep they are.
+fn visit(value: &mut Value, change: &dyn Fn(&mut Value)) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| visit(item, change)),
+        Value::Object(map) => {
+            for (name, value) in map {
+                let at: &[&str] = match name.as_str() {
+                    "containers" | "initContainers" | "ephemeralContainers" => &["image"],
+                    "volumes" => &["image", "reference"],
+                    _ => &[],
+                };
+                for item in value.as_array_mut().into_iter().flatten().filter(|_| !at.is_empty()) {
+                    let image = at.iter().try_fold(item, |item, name| item.get_mut(*name));
+                    image.into_iter().for_each(change);
+                }
+                visit(value, change);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A new tag or digest takes the place of both.
+fn changed(image: &str, rule: &Image) -> String {
+    let (name, tag, digest) = split(image);
+    let name = if rule.new_name.is_empty() { name } else { &rule.new_name };
+    let (tag, digest) = match (rule.new_tag.as_str(), rule.digest.as_str()) {
+        ("", "") => (tag, digest),
+        new => new,
+    };
+    let with = |sign: &str, text: &str| if text.is_empty() { String::new() } else { format!("{sign}{text}") };
+    let tag = if tag.is_empty() { String::new() } else { format!("{tag}{}", rule.tag_suffix) };
+    format!("{name}{}{}", with(":", &tag), with("@", digest))
+}
+
+/// Name, tag and digest of an image; the host in front may have a colon of its own.
+fn split(image: &str) -> (&str, &str, &str) {
+    let (rest, digest) = image.split_once('@').unwrap_or((image, ""));
+    let host = rest.find('/').unwrap_or(0);
+    match rest[host..].find(':') {
+        Some(at) => (&rest[..host + at], &rest[host + at + 1..], digest),
+        None => (rest, "", digest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tags_and_digests_change() {
+        let rule = |new_name: &str, new_tag: &str, digest: &str| Image {
+            name: String::new(),
+            new_name: new_name.into(),
+            new_tag: new_tag.into(),
+            digest: digest.into(),
+            tag_suffix: String::new(),
+        };
+        for (image, rule, expected) in [
+            ("nginx", rule("", "1", ""), "nginx:1"),
+            ("nginx:2", rule("", "1", ""), "nginx:1"),
+            ("nginx:2@sha256:ab", rule("", "1", ""), "nginx:1"),
+            ("nginx:2", rule("", "", "sha256:ab"), "nginx@sha256:ab"),
+            ("nginx:2", rule("", "1", "sha256:ab"), "nginx:1@sha256:ab"),
+            ("nginx:2@sha256:ab", rule("httpd", "", ""), "httpd:2@sha256:ab"),
+            ("host:5000/a/nginx", rule("", "1", ""), "host:5000/a/nginx:1"),
+            ("host:5000/nginx:2", rule("b", "", ""), "b:2"),
+            ("./server", rule("./other", "", ""), "./other"),
+        ] {
+            assert_eq!(changed(image, &rule), expected, "{image}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `labels`, `commonLabels` and `commonAnnotations`: the same for all objects, and on request for their pods and selectors.
+
+use super::field::{Field, put};
+use super::file::Label;
+use super::resource::Resource;
+use std::collections::BTreeMap;
+
+const OWN: Field = Field::made("", "metadata/labels");
+
+/// Labels of what a workload makes.
+const TEMPLATES: [Field; 8] = [
+    Field::made("ReplicationController", "spec/template/metadata/labels"),
+    Field::made("Deployment", "spec/template/metadata/labels"),
+    Field::made("ReplicaSet", "spec/template/metadata/labels"),
+    Field::made("DaemonSet", "spec/template/metadata/labels"),
+    Field::made("StatefulSet", "spec/template/metadata/labels"),
+    Field::made("Job", "spec/template/metadata/labels"),
+    Field::made("CronJob", "spec/jobTemplate/metadata/labels"),
+    Field::made("CronJob", "spec/jobTemplate/spec/template/metadata/labels"),
+];
+
+const CLAIMS: Field = Field::made("StatefulSet", "spec/volumeClaimTemplates[]/metadata/labels");
+
+/// What selects pods.
+const SELECTORS: [Field; 12] = [
+    Field::made("ReplicationController", "spec/selector"),
+    Field::made("Deployment", "spec/selector/matchLabels"),
+    Field::made("ReplicaSet", "spec/selector/matchLabels"),
+    Field::made("DaemonSet", "spec/selector/matchLabels"),
+    Field::made("StatefulSet", "spec/selector/matchLabels"),
+    Field::there("Job", "spec/selector/matchLabels"),
+    Field::there("CronJob", "spec/jobTemplate/spec/selector/matchLabels"),
+    Field::there("PodDisruptionBudget", "spec/selector/matchLabels"),
+    Field::there("NetworkPolicy", "spec/podSelector/matchLabels"),
+    Field::there("NetworkPolicy", "spec/ingress/from/podSelector/matchLabels"),
+    Field::there("NetworkPolicy", "spec/egress/to/podSelector/matchLabels"),
+    Field::made("Service", "spec/selector"),
+];
+
+/// Which pods to be near or far from, in the templates of these kinds.
+const NEAR: [&str; 2] = ["Deployment", "StatefulSet"];
+const NEARBY: [&str; 5] = [
+    "spec/template/spec/affinity/podAffinity/preferredDuringSchedulingIgnoredDuringExecution/podAffinityTerm/labelSelector/matchLabels",
+    "spec/template/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution/labelSelector/matchLabels",
+    "spec/template/spec/affinity/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution/podAffinityTerm/labelSelector/matchLabels",
+    "spec/template/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/labelSelector/matchLabels",
+    "spec/template/spec/topologySpreadConstraints/labelSelector/matchLabels",
+];
+
+const ANNOTATIONS: [Field; 9] = [
+    Field::made("", "metadata/annotations"),
+    Field::made("ReplicationController", "spec/template/metadata/annotations"),
+    Field::made("Deployment", "spec/template/metadata/annotations"),
+    Field::made("ReplicaSet", "spec/template/metadata/annotations"),
+    Field::made("DaemonSet", "spec/template/metadata/annotations"),
+    Field::made("StatefulSet", "spec/template/metadata/annotations"),
+    Field::made("Job", "spec/template/metadata/annotations"),
+    Field::made("CronJob", "spec/jobTemplate/metadata/annotations"),
+    Field::made("CronJob", "spec/jobTemplate/spec/template/metadata/annotations"),
+];
+
+/// Adds one entry of `labels`.
+pub fn add(resources: &mut [Resource], label: &Label) {
+    if label.pairs.is_empty() {
+        return;
+    }
+    let selectors = label.include_selectors;
+    for resource in resources {
+        let object = &mut resource.object;
+        let mut on = |field: &Field, wanted: bool| {
+            if wanted {
+                field.each(object, &mut |value| put(value, &label.pairs));
+            }
+        };
+        on(&OWN, true);
+        TEMPLATES.iter().for_each(|field| on(field, selectors || label.include_templates));
+        on(&CLAIMS, selectors || label.include_volume_claim_templates);
+        SELECTORS.iter().for_each(|field| on(field, selectors));
+        for kind in NEAR {
+            NEARBY.iter().for_each(|path| on(&Field::there(kind, path), selectors));
+        }
+    }
+}
+
+/// Adds `commonLabels`.
+pub fn add_common(resources: &mut [Resource], pairs: &BTreeMap<String, String>) {
+    add(resources, &Label { pairs: pairs.clone(), include_selectors: true, ..Label::default() });
+}
+
+/// Adds `commonAnnotations`.
+pub fn annotate(resources: &mut [Resource], pairs: &BTreeMap<String, String>) {
+    for resource in resources.iter_mut().filter(|_| !pairs.is_empty()) {
+        ANNOTATIONS.iter().for_each(|field| field.each(&mut resource.object, &mut |value| put(value, pairs)));
+    }
+}

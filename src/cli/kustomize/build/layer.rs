@@ -1,0 +1,265 @@
+//! One kustomization: gathers what it names, and does to that what it says, in kustomize's order.
+
+use super::file::{self, Kustomization, Target};
+use super::generate::{self, Make};
+use super::place::{Files, Found, Root, Text};
+use super::resource::{Origin, Resource, Resources};
+use super::{Built, affix, images, labels, namespace, patch, replacements, replicas};
+use crate::object::Object;
+use crate::object::yaml::Document;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// So deep may kustomizations stand on each other.
+const DEEPEST: usize = 64;
+
+/// The version that kubectl 1.36 carries.
+const MANAGED_BY: &str = "kustomize-v5.8.1";
+
+/// A kustomization that was read.
+pub struct Layer<'f> {
+    files: &'f dyn Files,
+    root: Root,
+    /// What it says.
+    pub file: Kustomization,
+    document: Rc<Document>,
+    shown: PathBuf,
+    at: PathBuf,
+    depth: usize,
+}
+
+impl<'f> Layer<'f> {
+    /// Reads the kustomization of a folder.
+    pub fn load(files: &'f dyn Files, root: Root, warnings: &mut Vec<String>) -> Built<Layer<'f>> {
+        let text = root.kustomization(files)?;
+        let read = file::read(&text, warnings)?;
+        let Text { shown, at, .. } = text;
+        Ok(Layer { files, root, file: read.kustomization, document: read.document, shown, at, depth: 0 })
+    }
+
+    /// Adds what it names to what is there, and changes all of that.
+    pub fn accumulate(&mut self, mut resources: Resources, warnings: &mut Vec<String>) -> Built<Resources> {
+        let named = self.file.resources.iter().map(|path| ("resources", path));
+        let named: Vec<_> = named.chain(self.file.bases.iter().map(|path| ("bases", path))).collect();
+        let mut counts = (0, 0);
+        for (field, path) in named {
+            let count = if field == "bases" { &mut counts.1 } else { &mut counts.0 };
+            self.resource(&mut resources, path, warnings)
+                .map_err(|why| self.hinted(format!("accumulating resources: {why}"), &format!("{field}[{count}]")))?;
+            *count += 1;
+        }
+        self.generate(&mut resources)?;
+        for (at, path) in self.file.components.iter().enumerate() {
+            resources = self
+                .component(resources, path, warnings)
+                .map_err(|why| self.hinted(format!("accumulating components: {why}"), &format!("components[{at}]")))?;
+        }
+        self.transform(&mut resources, warnings)?;
+        Ok(resources)
+    }
+
+    /// A file of objects, or the kustomization of a folder.
+    fn resource(&self, resources: &mut Resources, path: &str, warnings: &mut Vec<String>) -> Built {
+        if path.is_empty() {
+            return Err("an empty name".to_owned());
+        }
+        let found = self.root.find(self.files, path).map_err(|why| match why.starts_with("evalsymlink") {
+            true => format!(
+                "accumulation err='accumulating resources from '{path}': {why}': must build at directory: not a valid \
+                 directory: {why}"
+            ),
+            false => why,
+        })?;
+        match found {
+            Found::File(_) => {
+                self.objects(resources, path).map_err(|why| format!("accumulating resources from '{path}': {why}"))
+            }
+            Found::Folder(_) => {
+                let mut layer = self.below(path, warnings)?;
+                if layer.file.is_component() {
+                    return Err(format!("expected kind != 'Component' for path '{}'", layer.root.at.display()));
+                }
+                let at = layer.root.at.display().to_string();
+                let below = layer.accumulate(Resources::default(), warnings);
+                resources.add_all(below.map_err(|why| format!("recursed accumulation of path '{at}': {why}"))?)
+            }
+        }
+    }
+
+    /// A component works on what is already there.
+    fn component(&self, resources: Resources, path: &str, warnings: &mut Vec<String>) -> Built<Resources> {
+        let mut layer = self.below(path, warnings)?;
+        if !layer.file.is_component() {
+            let (root, kind) = (layer.root.at.display(), &layer.file.kind);
+            let kind = if kind.is_empty() { "Kustomization" } else { kind };
+            return Err(format!("expected kind 'Component' for path '{root}' but got '{kind}'"));
+        }
+        layer.accumulate(resources, warnings)
+    }
+
+    fn below(&self, path: &str, warnings: &mut Vec<String>) -> Built<Layer<'f>> {
+        let root = self.root.below(self.files, path)?;
+        if self.depth == DEEPEST {
+            return Err(format!("kustomizations stand on each other more than {DEEPEST} deep"));
+        }
+        let at = root.at.display().to_string();
+        let mut layer = Layer::load(self.files, root, warnings)
+            .map_err(|why| format!("couldn't make target for path '{at}': {why}"))?;
+        layer.depth = self.depth + 1;
+        layer.file.build_metadata.clone_from(&self.file.build_metadata);
+        Ok(layer)
+    }
+
+    fn objects(&self, resources: &mut Resources, path: &str) -> Built {
+        let text = self.root.read(self.files, path)?;
+        for mut document in file::documents(&text)? {
+            let (value, line) = (document.value.take(), document.line);
+            let document = Rc::new(document);
+            let (shown, at) = (text.shown.clone(), text.at.clone());
+            let origin = Origin { shown, at, document, inside: String::new(), line };
+            self.object(resources, value, origin, path)?;
+        }
+        Ok(())
+    }
+
+    /// Adds an object, or the items of a list.
+    fn object(&self, resources: &mut Resources, value: Value, origin: Origin, path: &str) -> Built {
+        let mut object = Object(value);
+        let refuse =
+            |what: &str, help: &str| format!("{what}\nhint: {}:{}: {help}", origin.shown.display(), origin.line);
+        if !object.0.is_object() {
+            return Err(refuse("invalid object", "expected fields such as apiVersion and kind"));
+        }
+        if object.kind().is_empty() {
+            return Err(refuse("missing kind in object", "expected fields such as apiVersion and kind"));
+        }
+        if object.kind().ends_with("List") && object.0["items"].is_array() {
+            let Value::Array(items) = object.0["items"].take() else { return Ok(()) };
+            return items.into_iter().enumerate().try_for_each(|(at, item)| {
+                self.object(resources, item, Origin { inside: format!("items[{at}]"), ..origin.clone() }, path)
+            });
+        }
+        if object.name().is_empty() {
+            let what = format!("missing metadata.name in object {} {}", object.api_version(), object.kind());
+            return Err(refuse(&what, "names are what kustomize knows objects by"));
+        }
+        if self.tells_origin() {
+            let from = self.root.shown.join(path);
+            object.set(
+                &["metadata", "annotations", "config.kubernetes.io/origin"],
+                format!("path: {}\n", from.display()),
+            );
+        }
+        resources.add(Resource::new(object, origin))
+    }
+
+    fn tells_origin(&self) -> bool {
+        self.file.build_metadata.iter().any(|option| option == "originAnnotations")
+    }
+
+    fn generate(&self, resources: &mut Resources) -> Built {
+        let all = [
+            ("configMapGenerator", Make::ConfigMap, &self.file.config_map_generator),
+            ("secretGenerator", Make::Secret, &self.file.secret_generator),
+        ];
+        for (field, make, generators) in all {
+            for (at, generator) in generators.iter().enumerate() {
+                let inside = format!("{field}[{at}]");
+                let origin = Origin {
+                    shown: self.shown.clone(),
+                    at: self.at.clone(),
+                    document: self.document.clone(),
+                    line: self.document.line_of(&inside).unwrap_or(self.document.line),
+                    inside: inside.clone(),
+                };
+                let how = (generator, &self.file.generator_options);
+                generate::add(resources, (self.files, &self.root), make, how, origin)
+                    .map_err(|why| self.hinted(format!("merging from generator: {why}"), &inside))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn transform(&self, resources: &mut Resources, warnings: &mut Vec<String>) -> Built {
+        let (file, files, root) = (&self.file, self.files, &self.root);
+        for (at, entry) in file.patches_strategic_merge.iter().enumerate() {
+            patch::apply_strategic(resources, files, root, entry)
+                .map_err(|why| self.hinted(why, &format!("patchesStrategicMerge[{at}]")))?;
+        }
+        for (at, entry) in file.patches.iter().enumerate() {
+            let field = format!("patches[{at}]");
+            let found = patch::apply(resources, files, root, entry).map_err(|why| self.hinted(why, &field))?;
+            if !found && !entry.options.allow_no_target_match {
+                let target = entry.target.as_ref().map(described).unwrap_or_default();
+                warnings
+                    .push(format!("Warning: {}: the patch changes nothing: no object is {target}", self.place(&field)));
+            }
+        }
+        if !file.namespace.is_empty() {
+            namespace::set(resources, &file.namespace).map_err(|why| self.hinted(why, "namespace"))?;
+        }
+        affix::add(&mut resources.0, &file.name_prefix, &file.name_suffix);
+        file.labels.iter().for_each(|label| labels::add(&mut resources.0, label));
+        labels::add_common(&mut resources.0, &file.common_labels);
+        labels::annotate(&mut resources.0, &file.common_annotations);
+        for (at, entry) in file.patches_json.iter().enumerate() {
+            patch::apply_json(resources, files, root, entry)
+                .map_err(|why| self.hinted(why, &format!("patchesJson6902[{at}]")))?;
+        }
+        for (at, wanted) in file.replicas.iter().enumerate() {
+            replicas::set(&mut resources.0, wanted).map_err(|why| self.hinted(why, &format!("replicas[{at}]")))?;
+        }
+        for rule in file.images.iter().chain(&file.image_tags) {
+            images::set(&mut resources.0, rule).map_err(|why| self.hinted(why, "images"))?;
+        }
+        for (at, entry) in file.replacements.iter().enumerate() {
+            replacements::apply(&mut resources.0, files, root, entry)
+                .map_err(|why| self.hinted(why, &format!("replacements[{at}]")))?;
+        }
+        self.note(resources)
+    }
+
+    /// `buildMetadata`, as far as it is about all objects.
+    fn note(&self, resources: &mut Resources) -> Built {
+        for option in &self.file.build_metadata {
+            match option.as_str() {
+                "managedByLabel" => resources.0.iter_mut().for_each(|resource| {
+                    resource.object.set(&["metadata", "labels", "app.kubernetes.io/managed-by"], MANAGED_BY);
+                }),
+                "originAnnotations" => {}
+                option => {
+                    let why = format!("kloop does not carry out {option:?} of buildMetadata");
+                    return Err(self.hinted(why, "buildMetadata"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a field of the kustomization stands.
+    fn place(&self, field: &str) -> String {
+        let line = self.document.line_of(field).unwrap_or(self.document.line);
+        format!("{}:{line}", self.shown.display())
+    }
+
+    /// What is wrong, and where that is said; what was hinted at further inside is nearer.
+    fn hinted(&self, why: String, field: &str) -> String {
+        if why.contains("\nhint: ") { why } else { format!("{why}\nhint: {}: {field}", self.place(field)) }
+    }
+}
+
+/// A target in words.
+fn described(target: &Target) -> String {
+    let parts = [
+        ("group", &target.group),
+        ("version", &target.version),
+        ("kind", &target.kind),
+        ("name", &target.name),
+        ("namespace", &target.namespace),
+        ("labels", &target.label_selector),
+        ("annotations", &target.annotation_selector),
+    ];
+    let said = parts.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name} {text}"));
+    said.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,52 @@
+//! Builds what a kustomization says, as kustomize v5 does: files in, objects out.
+//!
+//! Knows: the kustomization file ([`file`]), how its layers stack up ([`layer`]), and one file for each thing that a layer does to
+//! the objects below it. Never: touches a file itself, for [`Files`] are given; sends an object anywhere.
+//! What kloop does not do is refused by its name, never passed over. Start reading at [`build`].
+
+mod affix;
+mod field;
+pub mod file;
+mod generate;
+mod hash;
+mod id;
+mod images;
+mod labels;
+mod layer;
+mod namespace;
+mod order;
+mod patch;
+mod path;
+mod place;
+mod references;
+mod replacements;
+mod replicas;
+mod resource;
+mod target;
+
+pub use place::{Files, Found};
+pub use resource::Resource;
+
+use place::Root;
+use resource::Resources;
+
+/// What comes of a step, or what is wrong with the files, in kubectl's words.
+pub type Built<T = ()> = Result<T, String>;
+
+/// Objects with this annotation are for other tools, and are not part of what is built.
+const LOCAL: &str = "config.kubernetes.io/local-config";
+
+/// Builds what the kustomization in a folder says. What is deprecated in it is told in `warnings`.
+pub fn build(files: &dyn Files, folder: &str, warnings: &mut Vec<String>) -> Built<Vec<Resource>> {
+    let root = Root::first(files, folder)?;
+    let mut top = layer::Layer::load(files, root, warnings)?;
+    let Resources(mut built) = top.accumulate(Resources::default(), warnings)?;
+    hash::add(&mut built);
+    references::mend(&mut built)?;
+    built.retain(|resource| resource.object.annotation(LOCAL).is_none_or(|value| value == "false"));
+    order::arrange(&mut built, top.file.sort_options.as_ref())?;
+    Ok(built)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The order of what is built: what others need first, unless the kustomization says otherwise.
+
+use super::Built;
+use super::file::SortOptions;
+use super::resource::Resource;
+
+/// Kinds that come first, in this order.
+const FIRST: [&str; 22] = [
+    "Namespace",
+    "ResourceQuota",
+    "StorageClass",
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "PodSecurityPolicy",
+    "Role",
+    "ClusterRole",
+    "RoleBinding",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "Secret",
+    "Endpoints",
+    "Service",
+    "LimitRange",
+    "PriorityClass",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Deployment",
+    "StatefulSet",
+    "CronJob",
+    "PodDisruptionBudget",
+];
+
+/// Kinds that come last.
+const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+
+/// Arranges the objects. Without options it is kustomize's "legacy" order, which kubectl uses.
+pub fn arrange(resources: &mut [Resource], options: Option<&SortOptions>) -> Built {
+    let order = options.map_or("legacy", |options| options.order.as_str());
+    let lists = options.and_then(|options| options.legacy_sort_options.as_ref());
+    match order {
+        "fifo" if lists.is_some() => Err(format!(
+            "the field 'sortOptions.legacySortOptions' is set but the selected sort order is '{order}', not 'legacy'"
+        )),
+        "fifo" => Ok(()),
+        "legacy" => {
+            let own = |list: &[String]| list.to_vec();
+            let usual = |list: &[&str]| list.iter().map(|kind| (*kind).to_owned()).collect();
+            let first: Vec<String> = lists.map_or_else(|| usual(&FIRST), |lists| own(&lists.order_first));
+            let last: Vec<String> = lists.map_or_else(|| usual(&LAST), |lists| own(&lists.order_last));
+            resources.sort_by_cached_key(|resource| key(resource, &first, &last));
+            Ok(())
+        }
+        _ => Err("the field 'sortOptions.order' must be one of [fifo, legacy]".to_owned()),
+    }
+}
+
+/// By kind first, then by group, version and kind, namespace and name; what is empty sorts as kustomize writes it.
+fn key(resource: &Resource, first: &[String], last: &[String]) -> (usize, String, String) {
+    let id = resource.id();
+    let place = |list: &[String]| list.iter().rposition(|kind| *kind == id.kind);
+    let rank = match (place(first), place(last)) {
+        (_, Some(place)) => first.len() + 1 + place,
+        (Some(place), None) => place,
+        (None, None) => first.len(),
+    };
+    let or = |text: &str, none: &str| if text.is_empty() { none.to_owned() } else { text.to_owned() };
+    let kind = format!("{}_{}_{}", or(&id.group, "~G"), or(&id.version, "~V"), or(&id.kind, "~K"));
+    (rank, kind, format!("{}|{}", or(&id.namespace, "~X"), or(&id.name, "~N")))
+}

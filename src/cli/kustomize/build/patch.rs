@@ -1,0 +1,153 @@
+//! Patches: strategic merges and JSON patches (RFC 6902), for the object that they name or for all that a target finds.
+
+use super::Built;
+use super::file::{self, Patch, PatchOptions, Target};
+use super::id::Id;
+use super::place::{Files, Root, Text};
+use super::resource::{Resource, Resources};
+use super::target::Wanted;
+use crate::object::{Object, merge, patch, yaml};
+use serde_json::Value;
+
+/// What a patch says.
+enum Change {
+    /// Strategic merges, each of which looks like a part of an object.
+    Merge(Vec<Object>),
+    /// The operations of a JSON patch.
+    Operations(Value),
+}
+
+/// Carries out one entry of `patches`. False when its target finds nothing.
+pub fn apply(resources: &mut Resources, files: &dyn Files, root: &Root, entry: &Patch) -> Built<bool> {
+    let change = read(files, root, entry)?;
+    let chosen = entry.target.as_ref().map(|target| find(resources, target)).transpose()?;
+    let found = chosen.as_ref().is_none_or(|chosen| !chosen.is_empty());
+    match (change, chosen) {
+        (Change::Operations(_), None) => return Err(format!("must specify a target for patch {}", entry.patch.trim())),
+        (Change::Operations(operations), Some(chosen)) => {
+            chosen.into_iter().try_for_each(|at| operate(&mut resources.0[at], &operations))?;
+        }
+        (Change::Merge(patches), None) => {
+            for patch in patches {
+                let at = resources.only(&Id::of(&patch))?;
+                merge_into(&mut resources.0[at], &patch, &entry.options)?;
+            }
+        }
+        (Change::Merge(patches), Some(chosen)) => {
+            for (patch, at) in patches.iter().flat_map(|patch| chosen.iter().map(move |at| (patch, *at))) {
+                merge_into(&mut resources.0[at], patch, &entry.options)?;
+            }
+        }
+    }
+    finish(resources)?;
+    Ok(found)
+}
+
+/// Carries out one entry of `patchesStrategicMerge`: a file, or the patch itself.
+pub fn apply_strategic(resources: &mut Resources, files: &dyn Files, root: &Root, entry: &str) -> Built {
+    let is_inline = entry.trim().contains('\n') || entry.contains(": ") || entry.trim_start().starts_with('{');
+    let (path, patch) = if is_inline { ("", entry) } else { (entry, "") };
+    let entry = Patch { path: path.to_owned(), patch: patch.to_owned(), ..Patch::default() };
+    apply(resources, files, root, &entry).map(drop)
+}
+
+/// Carries out one entry of `patchesJson6902`, whose target is one object.
+pub fn apply_json(resources: &mut Resources, files: &dyn Files, root: &Root, entry: &Patch) -> Built {
+    let Some(target) = &entry.target else {
+        return Err("must specify the target for a patch of patchesJson6902".into());
+    };
+    for (name, value) in [("name", &target.name), ("kind", &target.kind), ("version", &target.version)] {
+        if value.is_empty() {
+            return Err(format!("must specify the target {name} of a patch of patchesJson6902"));
+        }
+    }
+    let Target { group, version, kind, name, namespace, .. } = target.clone();
+    let at = resources.only(&Id { group, version, kind, name, namespace })?;
+    match read(files, root, entry)? {
+        Change::Operations(operations) => operate(&mut resources.0[at], &operations)?,
+        Change::Merge(_) => return Err("a patch of patchesJson6902 has to be a list of operations".into()),
+    }
+    finish(resources)
+}
+
+/// Reads what a patch says, from its file or from itself.
+fn read(files: &dyn Files, root: &Root, entry: &Patch) -> Built<Change> {
+    let text = match (entry.path.as_str(), entry.patch.trim()) {
+        ("", "") => return Err("must specify one of patch and path".into()),
+        (path, "") => {
+            root.read(files, path).map_err(|why| format!("failed to get the patch file from path({path}): {why}"))?
+        }
+        ("", patch) => Text { shown: "patch".into(), at: root.at.clone(), bytes: patch.as_bytes().to_vec() },
+        _ => return Err("patch and path can't be set at the same time".into()),
+    };
+    let what = || if entry.path.is_empty() { entry.patch.trim() } else { &entry.path };
+    let documents =
+        file::documents(&text).map_err(|why| format!("unable to parse SM or JSON patch from [{}]: {why}", what()))?;
+    let values: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
+    match &values[..] {
+        [operations @ Value::Array(_)] => Ok(Change::Operations(operations.clone())),
+        [_, ..] if values.iter().all(Value::is_object) => Ok(Change::Merge(values.into_iter().map(Object).collect())),
+        _ => Err(format!("unable to parse SM or JSON patch from [{}]", what())),
+    }
+    .and_then(|change| named(change, entry))
+}
+
+/// What names its object itself needs a name and a kind.
+fn named(change: Change, entry: &Patch) -> Built<Change> {
+    if let (Change::Merge(patches), None) = (&change, &entry.target) {
+        for (field, value) in patches.iter().flat_map(|patch| [("kind", patch.kind()), ("metadata.name", patch.name())])
+        {
+            if value.is_empty() {
+                let text = yaml::to_json(&patches[0].0);
+                return Err(format!("missing {field} in the patch {text}, and it has no target"));
+            }
+        }
+    }
+    Ok(change)
+}
+
+fn find(resources: &Resources, target: &Target) -> Built<Vec<usize>> {
+    let wanted = Wanted::new(target)?;
+    Ok((0..resources.0.len()).filter(|at| wanted.is(&resources.0[*at])).collect())
+}
+
+/// Merges a patch. Who the object is changes only where the patch may do that.
+fn merge_into(resource: &mut Resource, patch: &Object, options: &PatchOptions) -> Built {
+    let (id, api_version) = (resource.id(), resource.object.api_version().to_owned());
+    if options.allow_name_change || options.allow_kind_change {
+        resource.remember();
+    }
+    let schema = merge::schema_for(&api_version, &id.kind);
+    let merged = merge::overlay(&resource.object.0, &patch.0, schema).map_err(|error| error.to_string())?;
+    resource.object = Object(merged);
+    if resource.object.0.as_object().is_some_and(serde_json::Map::is_empty) {
+        return Ok(());
+    }
+    if !options.allow_kind_change {
+        resource.object.set(&["kind"], id.kind);
+        resource.object.set(&["apiVersion"], api_version);
+    }
+    if !options.allow_name_change {
+        resource.object.set(&["metadata", "name"], id.name);
+    }
+    match id.namespace.as_str() {
+        "" => drop(resource.object.unset(&["metadata", "namespace"])),
+        namespace => resource.object.set(&["metadata", "namespace"], namespace),
+    }
+    Ok(())
+}
+
+fn operate(resource: &mut Resource, operations: &Value) -> Built {
+    resource.remember();
+    let patched = patch::json_patch(&resource.object.0, operations);
+    let patched = patched.map_err(|error| format!("the JSON patch does not fit {}: {error}", resource.id()))?;
+    resource.object = Object(patched);
+    Ok(())
+}
+
+/// What a patch deleted is gone; what it made the same as another is refused.
+fn finish(resources: &mut Resources) -> Built {
+    let patched = std::mem::take(&mut resources.0);
+    let is_there = |resource: &Resource| resource.object.0.as_object().is_some_and(|fields| !fields.is_empty());
+    patched.into_iter().filter(is_there).try_for_each(|resource| resources.add(resource))
+}

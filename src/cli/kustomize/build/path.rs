@@ -1,0 +1,145 @@
+//! Field paths of replacements: `spec.containers.[name=web].image`, `metadata.annotations.a\.b`, `rules.*.host`.
+
+use super::Built;
+use serde_json::{Map, Value};
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A key of a map, or the number of an element.
+    Name(String),
+    /// The elements of a list whose field has a value: `[name=web]`.
+    Where(String, String),
+    /// Every element or entry.
+    Each,
+}
+
+/// The steps of a path; dots in brackets or after a backslash part nothing.
+pub fn parse(path: &str) -> Vec<Step> {
+    let (mut names, mut name, mut inside) = (Vec::new(), String::new(), false);
+    let mut letters = path.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' if letters.peek() == Some(&'.') => name.extend(letters.next()),
+            '.' if !inside => names.push(std::mem::take(&mut name)),
+            letter => {
+                inside = (inside || letter == '[') && letter != ']';
+                name.push(letter);
+            }
+        }
+    }
+    names.push(name);
+    names.iter().filter(|name| !name.is_empty()).map(|name| step(name)).collect()
+}
+
+fn step(name: &str) -> Step {
+    let inside = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    match (name, inside.and_then(|inside| inside.split_once('='))) {
+        ("*", _) => Step::Each,
+        (_, Some((key, value))) => Step::Where(key.to_owned(), value.to_owned()),
+        _ => Step::Name(inside.unwrap_or(name).to_owned()),
+    }
+}
+
+/// The first value at a path.
+pub fn first<'a>(value: &'a Value, path: &[Step]) -> Option<&'a Value> {
+    let Some((step, rest)) = path.split_first() else { return Some(value) };
+    match (step, value) {
+        (Step::Name(name), Value::Object(map)) => first(map.get(name)?, rest),
+        (Step::Name(name), Value::Array(items)) => first(items.get(name.parse::<usize>().ok()?)?, rest),
+        (Step::Where(key, wanted), Value::Array(items)) => {
+            items.iter().filter(|item| is(item, key, wanted)).find_map(|item| first(item, rest))
+        }
+        (Step::Each, Value::Array(items)) => items.iter().find_map(|item| first(item, rest)),
+        (Step::Each, Value::Object(map)) => map.values().find_map(|value| first(value, rest)),
+        _ => None,
+    }
+}
+
+/// Does something to every value at a path; what is missing is made where that is asked for. Gives how many there were.
+pub fn each(
+    value: &mut Value,
+    path: &[Step],
+    create: bool,
+    change: &mut dyn FnMut(&mut Value) -> Built,
+) -> Built<usize> {
+    let Some((step, rest)) = path.split_first() else { return change(value).map(|()| 1) };
+    if create && value.is_null() {
+        *value = if matches!(step, Step::Name(_)) { Value::Object(Map::new()) } else { Value::Array(Vec::new()) };
+    }
+    match (step, value) {
+        (Step::Name(name), Value::Object(map)) => {
+            if create {
+                map.entry(name).or_insert(Value::Null);
+            }
+            map.get_mut(name).map_or(Ok(0), |value| each(value, rest, create, change))
+        }
+        (Step::Name(name), Value::Array(items)) => {
+            if create && name == "-" {
+                items.push(Value::Null);
+            }
+            let at = if name == "-" { items.len().checked_sub(1) } else { name.parse().ok() };
+            at.and_then(|at| items.get_mut(at)).map_or(Ok(0), |item| each(item, rest, create, change))
+        }
+        (Step::Where(key, wanted), Value::Array(items)) => {
+            if create && !items.iter().any(|item| is(item, key, wanted)) {
+                items.push(Value::Object([(key.clone(), wanted.as_str().into())].into_iter().collect()));
+            }
+            items.iter_mut().filter(|item| is(item, key, wanted)).map(|item| each(item, rest, create, change)).sum()
+        }
+        (Step::Each, Value::Array(items)) => items.iter_mut().map(|item| each(item, rest, create, change)).sum(),
+        (Step::Each, Value::Object(map)) => map.values_mut().map(|value| each(value, rest, create, change)).sum(),
+        _ => Ok(0),
+    }
+}
+
+fn is(item: &Value, key: &str, wanted: &str) -> bool {
+    item.get(key).is_some_and(|value| text(value) == wanted)
+}
+
+/// A value as it would be written in a text.
+pub fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_have_steps() {
+        let name = |text: &str| Step::Name(text.into());
+        for (path, expected) in [
+            ("metadata.name", vec![name("metadata"), name("name")]),
+            ("a.b\\.c/d", vec![name("a"), name("b.c/d")]),
+            ("a.[name=x.y].b", vec![name("a"), Step::Where("name".into(), "x.y".into()), name("b")]),
+            ("a.*.0", vec![name("a"), Step::Each, name("0")]),
+            ("a.[b.c/d]", vec![name("a"), name("b.c/d")]),
+        ] {
+            assert_eq!(parse(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn values_are_changed_where_a_path_leads() {
+        let list = json!({"a": [{"name": "x", "v": 1}, {"name": "y", "v": 2}]});
+        for (value, path, create, expected) in [
+            (list.clone(), "a.[name=y].v", false, json!({"a": [{"name": "x", "v": 1}, {"name": "y", "v": 0}]})),
+            (list.clone(), "a.*.v", false, json!({"a": [{"name": "x", "v": 0}, {"name": "y", "v": 0}]})),
+            (list.clone(), "a.0.v", false, json!({"a": [{"name": "x", "v": 0}, {"name": "y", "v": 2}]})),
+            (list.clone(), "a.[name=z].v", false, list.clone()),
+            (json!({}), "a.b", true, json!({"a": {"b": 0}})),
+            (json!({"a": []}), "a.[name=z].v", true, json!({"a": [{"name": "z", "v": 0}]})),
+            (json!({"a": 1}), "a.b", true, json!({"a": 1})),
+        ] {
+            let (mut changed, mut count) = (value.clone(), 0);
+            let found = each(&mut changed, &parse(path), create, &mut |value| {
+                count += 1;
+                *value = 0.into();
+                Ok(())
+            });
+            assert_eq!((changed, found), (expected, Ok(count)), "{path} of {value}");
+        }
+    }
+}

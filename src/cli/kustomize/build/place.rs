@@ -1,0 +1,184 @@
+//! Where a kustomization's files are: names relative to its folder, and what must not be reached from there.
+
+use super::Built;
+use std::path::{Component, Path, PathBuf};
+
+/// The files that a build may ask for.
+pub trait Files {
+    /// What is at an absolute path, links followed; or why there is nothing, in the system's words.
+    fn find(&self, path: &Path) -> Result<Found, String>;
+    /// The content of a file that was found.
+    fn read(&self, path: &Path) -> Result<Vec<u8>, String>;
+    /// A path as it is from the root of the file system.
+    fn absolute(&self, path: &Path) -> PathBuf;
+    /// Whether a kustomization may read files beside its folder.
+    fn unrestricted(&self) -> bool {
+        false
+    }
+}
+
+/// What is at a path, which is absolute and without links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A folder.
+    Folder(PathBuf),
+    /// Anything else.
+    File(PathBuf),
+}
+
+/// The folder of a kustomization.
+#[derive(Clone)]
+pub struct Root {
+    /// Absolute and without links.
+    pub at: PathBuf,
+    /// As the user would name it.
+    pub shown: PathBuf,
+    /// The folders of the kustomizations that lead here.
+    above: Vec<PathBuf>,
+}
+
+/// A file that was read.
+pub struct Text {
+    /// As the user would name it.
+    pub shown: PathBuf,
+    /// Where it is.
+    pub at: PathBuf,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// The names that a kustomization file may have.
+const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+impl Root {
+    /// The folder that the user named.
+    pub fn first(files: &dyn Files, folder: &str) -> Built<Root> {
+        if is_remote(folder) {
+            return Err(remote(folder));
+        }
+        let at = files.absolute(Path::new(folder));
+        let at = confirmed(files, &at, folder)?;
+        Ok(Root { at, shown: normal(Path::new(folder)), above: Vec::new() })
+    }
+
+    /// The folder of a base or a component.
+    pub fn below(&self, files: &dyn Files, path: &str) -> Built<Root> {
+        if Path::new(path).is_absolute() {
+            return Err(format!("new root '{path}' cannot be absolute"));
+        }
+        let full = normal(&self.at.join(path));
+        let at = confirmed(files, &full, &full.display().to_string())?;
+        if let Some(visited) = std::iter::once(&self.at).chain(&self.above).find(|visited| visited.starts_with(&at)) {
+            return Err(format!(
+                "cycle detected: candidate root '{}' contains visited root '{}'",
+                at.display(),
+                visited.display()
+            ));
+        }
+        let above = std::iter::once(&self.at).chain(&self.above).cloned().collect();
+        Ok(Root { at, shown: normal(&self.shown.join(path)), above })
+    }
+
+    /// The kustomization file of the folder.
+    pub fn kustomization(&self, files: &dyn Files) -> Built<Text> {
+        let is_file = |name: &&&str| matches!(files.find(&self.at.join(name)), Ok(Found::File(_)));
+        let found: Vec<&&str> = NAMES.iter().filter(is_file).collect();
+        match found[..] {
+            [name] => self.read(files, name),
+            [] => Err(format!(
+                "unable to find one of 'kustomization.yaml', 'kustomization.yml' or 'Kustomization' in directory '{}'",
+                self.at.display()
+            )),
+            _ => Err(format!("Found multiple kustomization files under: {}", self.at.display())),
+        }
+    }
+
+    /// What a resource's name stands for: a file, or a folder with a kustomization of its own.
+    pub fn find(&self, files: &dyn Files, path: &str) -> Built<Found> {
+        if is_remote(path) {
+            return Err(remote(path));
+        }
+        let full = normal(&self.at.join(path));
+        let shown = full.display();
+        files.find(&full).map_err(|why| format!("evalsymlink failure on '{shown}' : {why}"))
+    }
+
+    /// A file that the kustomization names.
+    pub fn read(&self, files: &dyn Files, path: &str) -> Built<Text> {
+        let at = match self.find(files, path)? {
+            Found::File(at) => at,
+            Found::Folder(at) => return Err(format!("'{}' must resolve to a file", at.display())),
+        };
+        if !files.unrestricted() && !at.starts_with(&self.at) {
+            let full = normal(&self.at.join(path));
+            let (full, root) = (full.display(), self.at.display());
+            return Err(format!("security; file '{full}' is not in or below '{root}'"));
+        }
+        let bytes = files.read(&at)?;
+        Ok(Text { shown: normal(&self.shown.join(path)), at, bytes })
+    }
+}
+
+fn confirmed(files: &dyn Files, full: &Path, named: &str) -> Built<PathBuf> {
+    match files.find(full) {
+        Ok(Found::Folder(at)) => Ok(at),
+        Ok(Found::File(_)) => Err(format!("must build at directory: '{named}': file is not directory")),
+        Err(why) => {
+            Err(format!("must build at directory: not a valid directory: evalsymlink failure on '{named}' : {why}"))
+        }
+    }
+}
+
+/// Whether a name means something that has to be fetched: a repository or an address.
+fn is_remote(path: &str) -> bool {
+    let hosts = ["github.com/", "gitlab.com/", "bitbucket.org/", "git@", "git::"];
+    path.contains("://") || path.contains("?ref=") || hosts.iter().any(|host| path.starts_with(host))
+}
+
+fn remote(path: &str) -> String {
+    format!("'{path}' is remote: kloop reads no manifests over the network; download it first")
+}
+
+/// Without `.` and with `..` carried out where that needs no look at the files.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(normal.components().next_back(), Some(Component::Normal(_))) => {
+                normal.pop();
+            }
+            part => normal.push(part),
+        }
+    }
+    if normal.as_os_str().is_empty() { PathBuf::from(".") } else { normal }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_plain() {
+        for (path, expected) in [
+            ("a/./b/../c", "a/c"),
+            ("../a", "../a"),
+            ("a/../../b", "../b"),
+            ("/a/../b/", "/b"),
+            ("a/..", "."),
+            ("./a", "a"),
+        ] {
+            assert_eq!(normal(Path::new(path)), Path::new(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_fetched_is_known_by_its_name() {
+        for path in ["https://example.com/a.yaml", "github.com/a/b//c?ref=v1", "git@github.com:a/b", "../a?ref=1"] {
+            assert!(is_remote(path), "{path}");
+        }
+        for path in ["../base", "a.yaml", "github", "./github.com"] {
+            assert!(!is_remote(path), "{path}");
+        }
+    }
+}

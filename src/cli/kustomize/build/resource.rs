@@ -1,0 +1,118 @@
+//! The objects of a build, with what has to be remembered of each until the end.
+
+use super::Built;
+use super::id::Id;
+use crate::object::Object;
+use crate::object::yaml::Document;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// Where an object was written.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The file, as the user would name it.
+    pub shown: PathBuf,
+    /// Where the file is.
+    pub at: PathBuf,
+    /// The document of the file.
+    pub document: Rc<Document>,
+    /// The object's path in the document: an item of a list, or a generator in a kustomization.
+    pub inside: String,
+    /// The line where it starts, from 1.
+    pub line: usize,
+}
+
+/// An object of a build.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// As it is so far.
+    pub object: Object,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Who it was before each change of its name or namespace, the oldest first.
+    pub before: Vec<Id>,
+    /// The prefixes that its name was given, the innermost first.
+    pub prefixes: Vec<String>,
+    /// The same of suffixes.
+    pub suffixes: Vec<String>,
+    /// Whether its name ends in the hash of its content.
+    pub hashed: bool,
+}
+
+impl Resource {
+    /// As it was read or generated.
+    pub fn new(object: Object, origin: Origin) -> Resource {
+        Resource { object, origin, before: Vec::new(), prefixes: Vec::new(), suffixes: Vec::new(), hashed: false }
+    }
+
+    /// Who it is now.
+    pub fn id(&self) -> Id {
+        Id::of(&self.object)
+    }
+
+    /// Who it was at first.
+    pub fn first_id(&self) -> Id {
+        self.before.first().cloned().unwrap_or_else(|| self.id())
+    }
+
+    /// Whether it is, or ever was, of this name.
+    pub fn answers_to(&self, id: &Id) -> bool {
+        self.before.iter().any(|before| before.same(id)) || self.id().same(id)
+    }
+
+    /// Remembers who it is, before that changes.
+    pub fn remember(&mut self) {
+        let id = self.id();
+        if self.before.last() != Some(&id) {
+            self.before.push(id);
+        }
+    }
+
+    /// Gives it another name.
+    pub fn rename(&mut self, name: &str) {
+        self.remember();
+        self.object.set(&["metadata", "name"], name);
+    }
+}
+
+/// Objects in the order in which they came.
+#[derive(Default)]
+pub struct Resources(pub Vec<Resource>);
+
+impl Resources {
+    /// Adds one; no two are the same.
+    pub fn add(&mut self, resource: Resource) -> Built {
+        let id = resource.id();
+        let known = self.0.iter().find(|known| known.object.name() == id.name && known.id().same(&id));
+        if let Some(known) = known {
+            let place = |resource: &Resource| format!("{}:{}", resource.origin.shown.display(), resource.origin.line);
+            return Err(format!(
+                "may not add resource with an already registered id: {id}\nhint: {}: it was first given at {}",
+                place(&resource),
+                place(known)
+            ));
+        }
+        self.0.push(resource);
+        Ok(())
+    }
+
+    /// Adds what another layer made.
+    pub fn add_all(&mut self, other: Resources) -> Built {
+        other.0.into_iter().try_for_each(|resource| self.add(resource))
+    }
+
+    /// All that are or were of this name.
+    pub fn all_of(&self, id: &Id) -> Vec<usize> {
+        (0..self.0.len()).filter(|at| self.0[*at].answers_to(id)).collect()
+    }
+
+    /// The only one that is or was of this name, for a patch.
+    pub fn only(&self, id: &Id) -> Built<usize> {
+        let why = match self.all_of(id)[..] {
+            [only] => return Ok(only),
+            [] => "no matches for Id",
+            _ => "multiple matches for Id",
+        };
+        Err(format!("{why} {id}; failed to find unique target for patch {id}"))
+    }
+}

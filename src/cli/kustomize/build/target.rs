@@ -1,0 +1,78 @@
+//! Which objects a patch or a replacement means.
+
+use super::Built;
+use super::file::Target;
+use super::id::Id;
+use super::resource::Resource;
+use crate::object::Selector;
+use regex::Regex;
+
+/// A target that can be looked for: its texts are patterns of the whole.
+pub struct Wanted {
+    group: Option<Regex>,
+    version: Option<Regex>,
+    kind: Option<Regex>,
+    name: Option<Regex>,
+    namespace: Option<Regex>,
+    labels: Selector,
+    annotations: Selector,
+}
+
+impl Wanted {
+    /// Understands a target.
+    pub fn new(target: &Target) -> Built<Wanted> {
+        let selector = |text: &str| Selector::parse(text).map_err(|error| error.to_string());
+        Ok(Wanted {
+            group: pattern(&target.group)?,
+            version: pattern(&target.version)?,
+            kind: pattern(&target.kind)?,
+            name: pattern(&target.name)?,
+            namespace: pattern(&target.namespace)?,
+            labels: selector(&target.label_selector)?,
+            annotations: selector(&target.annotation_selector)?,
+        })
+    }
+
+    /// Whether an object is meant: name and namespace may be those it has, or those it had at first.
+    pub fn is(&self, resource: &Resource) -> bool {
+        let (now, first) = (resource.id(), resource.first_id());
+        self.is_of_kind(&now)
+            && (fits(self.name.as_ref(), &first.name) || fits(self.name.as_ref(), &now.name))
+            && (self.is_in(&first) || self.is_in(&now))
+            && self.is_marked(resource)
+    }
+
+    /// The same with any name that it ever had.
+    pub fn was_ever(&self, resource: &Resource) -> bool {
+        let mut ids = resource.before.iter().cloned().chain([resource.id()]);
+        let is = |id: Id| self.is_of_kind(&id) && fits(self.name.as_ref(), &id.name) && self.is_in(&id);
+        ids.any(is) && self.is_marked(resource)
+    }
+
+    fn is_of_kind(&self, id: &Id) -> bool {
+        fits(self.group.as_ref(), &id.group)
+            && fits(self.version.as_ref(), &id.version)
+            && fits(self.kind.as_ref(), &id.kind)
+    }
+
+    fn is_in(&self, id: &Id) -> bool {
+        self.namespace.as_ref().is_none_or(|pattern| id.place().is_some_and(|place| pattern.is_match(place)))
+    }
+
+    fn is_marked(&self, resource: &Resource) -> bool {
+        self.labels.matches(|key| resource.object.label(key))
+            && self.annotations.matches(|key| resource.object.annotation(key))
+    }
+}
+
+fn pattern(text: &str) -> Built<Option<Regex>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let refuse = |error: regex::Error| format!("{text:?} is no regular expression: {error}");
+    Regex::new(&format!("^(?:{text})$")).map(Some).map_err(refuse)
+}
+
+fn fits(pattern: Option<&Regex>, text: &str) -> bool {
+    pattern.is_none_or(|pattern| pattern.is_match(text))
+}

@@ -1,0 +1,342 @@
+//! Kustomizations in a few lines each, and what they build.
+
+use super::{Files, Found, build};
+use crate::object::yaml;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Files in memory, below `/k`.
+struct Memory(BTreeMap<PathBuf, String>);
+
+impl Files for Memory {
+    fn find(&self, path: &Path) -> Result<Found, String> {
+        if self.0.contains_key(path) {
+            Ok(Found::File(path.to_owned()))
+        } else if self.0.keys().any(|file| file.starts_with(path)) {
+            Ok(Found::Folder(path.to_owned()))
+        } else {
+            Err(format!("lstat {}: no such file or directory", path.display()))
+        }
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
+        Ok(self.0[path].clone().into_bytes())
+    }
+
+    fn absolute(&self, path: &Path) -> PathBuf {
+        Path::new("/k").join(path)
+    }
+}
+
+/// Files of a text: `== name` starts one.
+fn files(text: &str) -> Memory {
+    let parts = text.split("== ").skip(1).filter_map(|part| part.split_once('\n'));
+    Memory(parts.map(|(name, text)| (Path::new("/k").join(name), text.to_owned())).collect())
+}
+
+fn built(text: &str) -> Result<String, String> {
+    built_of(text, "over").0
+}
+
+fn built_of(text: &str, folder: &str) -> (Result<String, String>, Vec<String>) {
+    let mut warnings = Vec::new();
+    let built = build(&files(text), folder, &mut warnings);
+    let text = built.map(|all| all.iter().map(|one| yaml::to_yaml(&one.object.0)).collect::<Vec<_>>().join("---\n"));
+    (text, warnings)
+}
+
+/// A base with most of what refers to others.
+const BASE: &str = "\
+== base/kustomization.yaml
+resources: [web.yaml]
+configMapGenerator:
+- {name: conf, literals: [a=1]}
+secretGenerator:
+- {name: key, literals: [k=v]}
+== base/web.yaml
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: nginx:1
+        env: [{name: A, value: a}, {name: B, value: b}]
+        envFrom: [{configMapRef: {name: conf}}, {secretRef: {name: key}}]
+      volumes: [{name: v, configMap: {name: conf}}]
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web}
+spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
+";
+
+/// What the Deployment of the base became.
+fn deployment(over: &str) -> serde_json::Value {
+    let text = format!("{BASE}== over/kustomization.yaml\nresources: [../base]\n{over}");
+    let mut warnings = Vec::new();
+    let built = build(&files(&text), "over", &mut warnings).unwrap();
+    built.into_iter().find(|one| one.object.kind() == "Deployment").unwrap().object.0
+}
+
+#[test]
+fn names_and_whatever_refers_to_them_change_together() {
+    let text = format!("{BASE}== over/kustomization.yaml\nresources: [../base]\nnamePrefix: p-\nnameSuffix: -s\n");
+    let built = built(&text).unwrap();
+    let names: Vec<&str> =
+        built.lines().filter_map(|line| line.trim_start_matches([' ', '-']).strip_prefix("name: p-")).collect();
+    let (conf, key) = ("conf-s-h29d89cmmt", "key-s-ftgtgc4t9f");
+    // The objects in the order of their kinds, each with what it refers to: the pods to both and once more, the Ingress to the Service.
+    assert_eq!(names, [conf, key, "web-s", "web-s", conf, key, conf, "web-s", "web-s"], "{built}");
+}
+
+#[test]
+fn a_layer_changes_what_it_says() {
+    for (over, path, expected) in [
+        ("images: [{name: nginx, newTag: '2'}]", "/spec/template/spec/containers/0/image", "\"nginx:2\""),
+        (
+            "images: [{name: nginx, newName: ./web, newTag: '2'}]",
+            "/spec/template/spec/containers/0/image",
+            "\"./web:2\"",
+        ),
+        ("images: [{name: ngin, newTag: '2'}]", "/spec/template/spec/containers/0/image", "\"nginx:1\""),
+        ("replicas: [{name: web, count: 3}]", "/spec/replicas", "3"),
+        ("namespace: team", "/metadata/namespace", "\"team\""),
+        ("labels: [{pairs: {l: x}}]", "/metadata/labels", r#"{"l":"x"}"#),
+        ("labels: [{pairs: {l: x}}]", "/spec/selector/matchLabels", r#"{"app":"web"}"#),
+        (
+            "labels: [{pairs: {l: x}, includeTemplates: true}]",
+            "/spec/template/metadata/labels",
+            r#"{"app":"web","l":"x"}"#,
+        ),
+        ("labels: [{pairs: {l: x}, includeSelectors: true}]", "/spec/selector/matchLabels", r#"{"app":"web","l":"x"}"#),
+        ("commonLabels: {l: x}", "/spec/selector/matchLabels", r#"{"app":"web","l":"x"}"#),
+        ("commonAnnotations: {l: x}", "/spec/template/metadata/annotations", r#"{"l":"x"}"#),
+        (
+            "patches: [{target: {kind: Deploy.*}, patch: '[{op: add, path: /spec/paused, value: true}]'}]",
+            "/spec/paused",
+            "true",
+        ),
+        (
+            "patches: [{target: {kind: Deploy}, patch: '[{op: add, path: /spec/paused, value: true}]'}]",
+            "/spec/paused",
+            "null",
+        ),
+        (
+            "patches: [{patch: '{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 4}}'}]",
+            "/spec/replicas",
+            "4",
+        ),
+        (
+            "patches: [{target: {name: web, kind: Deployment}, patch: '{kind: X, metadata: {name: other}, spec: {replicas: 4}}'}]",
+            "/metadata/name",
+            "\"web\"",
+        ),
+        (
+            "patches: [{target: {kind: Deployment}, options: {allowNameChange: true}, patch: '{kind: X, metadata: {name: other}}'}]",
+            "/metadata/name",
+            "\"other\"",
+        ),
+        (
+            "patchesStrategicMerge: ['{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 4}}']",
+            "/spec/replicas",
+            "4",
+        ),
+        (
+            "patchesJson6902: [{target: {group: apps, version: v1, kind: Deployment, name: web}, patch: '[{op: add, path: /spec/paused, value: true}]'}]",
+            "/spec/paused",
+            "true",
+        ),
+        // What a patch names comes first, as kustomize has it.
+        (
+            "patches: [{target: {kind: Deployment}, patch: '{kind: X, metadata: {name: other}, spec: {template: {spec: {containers: [{name: web, env: [{name: C, value: c}, {name: B, value: x}]}]}}}}'}]",
+            "/spec/template/spec/containers/0/env",
+            r#"[{"name":"C","value":"c"},{"name":"B","value":"x"},{"name":"A","value":"a"}]"#,
+        ),
+        (
+            "patches: [{target: {kind: Deployment}, patch: '{kind: X, metadata: {name: other}, spec: {template: {spec: {containers: [{name: web, env: [{name: A, $patch: delete}]}]}}}}'}]",
+            "/spec/template/spec/containers/0/env",
+            r#"[{"name":"B","value":"b"}]"#,
+        ),
+        (
+            "replacements: [{source: {kind: Service, name: web}, targets: [{select: {kind: Deployment}, fieldPaths: ['spec.template.spec.containers.[name=web].env.[name=A].value']}]}]",
+            "/spec/template/spec/containers/0/env/0/value",
+            "\"web\"",
+        ),
+        (
+            "replacements: [{source: {kind: Service, fieldPath: 'spec.ports.0.port'}, targets: [{select: {kind: Deployment}, options: {delimiter: ':', index: 1}, fieldPaths: ['spec.template.spec.containers.*.image']}]}]",
+            "/spec/template/spec/containers/0/image",
+            "\"nginx:80\"",
+        ),
+        (
+            "replacements: [{sourceValue: '3', targets: [{select: {kind: Deployment}, options: {create: true}, fieldPaths: [spec.template.metadata.annotations.x]}]}]",
+            "/spec/template/metadata/annotations",
+            r#"{"x":"3"}"#,
+        ),
+    ] {
+        let deployment = deployment(over);
+        let found = deployment.pointer(path).map_or("null".to_owned(), ToString::to_string);
+        assert_eq!(found, expected, "{over}");
+    }
+}
+
+#[test]
+fn generated_objects_meet_those_that_are_there() {
+    let data = |over: &str| {
+        let text = format!("{BASE}== over/kustomization.yaml\nresources: [../base]\n{over}");
+        let built = build(&files(&text), "over", &mut Vec::new())?;
+        let map = built.into_iter().find(|one| one.object.kind() == "ConfigMap").unwrap().object;
+        assert!(map.name().starts_with("conf-") && map.name().len() == "conf-".len() + 10, "{}", map.name());
+        Ok::<_, String>(map.0["data"].to_string())
+    };
+    for (over, expected) in [
+        ("", r#"{"a":"1"}"#),
+        ("configMapGenerator: [{name: conf, behavior: merge, literals: [b=2]}]", r#"{"a":"1","b":"2"}"#),
+        ("configMapGenerator: [{name: conf, behavior: replace, literals: [b=2]}]", r#"{"b":"2"}"#),
+    ] {
+        assert_eq!(data(over).unwrap(), expected, "{over}");
+    }
+    for (generator, expected) in [
+        ("{name: conf}", "exists; behavior must be merge or replace"),
+        ("{name: other, behavior: merge}", "does not exist; cannot merge or replace"),
+        ("{name: other, behavior: mix}", "has to be create, merge or replace"),
+        ("{literals: [a=1]}", "needs a name"),
+        ("{name: other, literals: [a]}", "invalid literal source a, expected key=value"),
+        ("{name: other, files: [none]}", "no such file or directory"),
+        ("{name: other, literals: [a=1, a=2]}", "cannot add key \"a\""),
+        ("{name: other, files: [../base/web.yaml]}", "security; file '/k/base/web.yaml' is not in or below '/k/over'"),
+    ] {
+        let failure = data(&format!("configMapGenerator: [{generator}]")).unwrap_err();
+        assert!(failure.contains(expected), "{failure}");
+        assert!(failure.ends_with("hint: over/kustomization.yaml:2: configMapGenerator[0]"), "{failure}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    for (over, expected, line) in [
+        (
+            "resources: [none.yaml]",
+            "accumulation err='accumulating resources from 'none.yaml': evalsymlink failure on",
+            1,
+        ),
+        ("resources: [../base, ../base]", "already registered id: Service.v1.[noGrp]/web.[noNs]", 0),
+        ("resources: [.]", "cycle detected: candidate root '/k/over' contains visited root '/k/over'", 1),
+        ("resources: [https://a.b/c.yaml]", "kloop reads no manifests over the network", 1),
+        (
+            "resources: [../base]\npatches:\n- patch: '{kind: A, metadata: {name: b}}'",
+            "no matches for Id A.[noVer].[noGrp]/b.[noNs]",
+            3,
+        ),
+        ("resources: [../base]\npatches: [{patch: '[]'}]", "must specify a target for patch []", 2),
+        ("resources: [../base]\npatches: [{path: p.yaml}]", "no such file or directory", 2),
+        ("resources: [../base]\npatches: [{}]", "must specify one of patch and path", 2),
+        ("resources: [../base]\nreplicas: [{name: x, count: 1}]", "resource with name x does not match", 2),
+        ("resources: [../base]\nnamePrefx: a", "unknown field \"namePrefx\"", 2),
+        ("resources: [../base]\ncommonLabels: {a: 1}", "cannot unmarshal number", 2),
+        ("resources: [../base]\nhelmCharts: []", "kloop does not carry out 'helmCharts'", 2),
+        ("resources: [../base]\nvars: [{name: A}]", "kloop does not carry out 'vars'", 2),
+        ("resources: [../base]\nsortOptions: {order: up}", "'sortOptions.order' must be one of [fifo, legacy]", 0),
+        ("components: [../base]", "expected kind 'Component' for path '/k/base' but got 'Kustomization'", 1),
+        ("kind: Kustomisation", "kind should be Kustomization or Component", 0),
+        ("", "kustomization.yaml is empty", 0),
+    ] {
+        let failure = built(&format!("{BASE}== over/kustomization.yaml\n{over}\n")).unwrap_err();
+        assert!(failure.contains(expected), "{over}: {failure}");
+        if line > 0 {
+            assert!(failure.contains(&format!("hint: over/kustomization.yaml:{line}: ")), "{over}: {failure}");
+        }
+    }
+    let missing = built(BASE).unwrap_err();
+    assert!(missing.starts_with("must build at directory: not a valid directory: evalsymlink failure on 'over' :"));
+    let none = built("== over/a.yaml\n").unwrap_err();
+    assert_eq!(
+        none,
+        "unable to find one of 'kustomization.yaml', 'kustomization.yml' or 'Kustomization' in directory '/k/over'"
+    );
+}
+
+#[test]
+fn what_is_deprecated_is_told() {
+    let text = format!("{BASE}== over/kustomization.yaml\nbases: [../base]\ncommonLabels: {{a: b}}\n");
+    let (_, warnings) = built_of(&text, "over");
+    let fields: Vec<_> = warnings.iter().filter_map(|warning| warning.split('\'').nth(1)).collect();
+    assert_eq!(fields, ["bases", "commonLabels"]);
+    assert_eq!(
+        warnings[0],
+        "# Warning: 'bases' is deprecated. Please use 'resources' instead. Run 'kustomize edit fix' to update your \
+         Kustomization automatically."
+    );
+}
+
+#[test]
+fn a_component_works_on_what_is_there() {
+    let text = format!(
+        "{BASE}== over/kustomization.yaml\nresources: [../base]\ncomponents: [../part]\n\
+         == part/kustomization.yaml\napiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nreplicas: [{{name: web, count: 7}}]\n"
+    );
+    assert!(built(&text).unwrap().contains("replicas: 7\n"));
+}
+
+#[test]
+fn the_same_base_twice_is_told_apart_by_its_layers() {
+    let text = format!(
+        "{BASE}== over/kustomization.yaml\nresources: [../a, ../b]\nnamePrefix: o-\n\
+         == a/kustomization.yaml\nresources: [../base]\nnamePrefix: a-\n\
+         == b/kustomization.yaml\nresources: [../base]\nnamePrefix: b-\n"
+    );
+    let built = built(&text).unwrap();
+    for layer in ["a", "b"] {
+        let ingress = built
+            .split("---\n")
+            .find(|one| one.contains("kind: Ingress") && one.contains(&format!("name: o-{layer}-web\n")));
+        assert_eq!(ingress.unwrap().matches(&format!("name: o-{layer}-web\n")).count(), 2, "{built}");
+    }
+}
+
+#[test]
+fn bindings_know_accounts_in_their_namespace() {
+    let text = "\
+== over/kustomization.yaml
+resources: [a.yaml]
+namespace: team
+namePrefix: p-
+== over/a.yaml
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: me}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: all}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: all}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: all}
+subjects: [{kind: ServiceAccount, name: me}, {kind: ServiceAccount, name: default}, {kind: User, name: me}]
+";
+    let built = built(text).unwrap();
+    let binding = built.split("---\n").find(|one| one.contains("kind: ClusterRoleBinding")).unwrap();
+    let expected = "\
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: p-all
+subjects:
+- kind: ServiceAccount
+  name: p-me
+  namespace: team
+- kind: ServiceAccount
+  name: default
+  namespace: team
+- kind: User
+  name: me
+";
+    assert!(binding.ends_with(expected), "{binding}");
+}

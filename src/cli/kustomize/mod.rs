@@ -1,0 +1,161 @@
+//! `kloop kustomize`, and what `-k` reads: a folder's kustomization, built ([`build`]) from the files on this machine.
+
+pub mod build;
+
+use super::files::Manifest;
+use super::{Context, Failure, Outcome};
+use crate::object::{cause, yaml};
+use build::{Files, Found, Resource};
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Most bytes read from one file.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Build a kustomization target from a directory.
+///
+/// Build a set of KRM resources using a 'kustomization.yaml' file. The DIR argument must be a path to a directory containing
+/// 'kustomization.yaml'. If DIR is omitted, '.' is assumed.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "DIR",
+    after_help = "\
+# Build the current working directory
+kloop kustomize
+
+# Build some shared configuration directory
+kloop kustomize ./overlays/dev
+
+# Apply it
+kloop apply -k ./overlays/dev"
+)]
+pub struct Args {
+    /// The folder of the kustomization.
+    #[arg(value_name = "DIR", default_value = ".", hide_default_value = true)]
+    folder: String,
+    /// If specified, write output to this path: a file, or a folder that gets a file for each object.
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// If set to 'LoadRestrictionsNone', local kustomizations may load files from outside their root. This does, however, break
+    /// the relocatability of the kustomization.
+    #[arg(long, default_value = "LoadRestrictionsRootOnly", value_name = "NAME")]
+    load_restrictor: String,
+}
+
+/// The files of this machine; knows afterwards which folders were looked into.
+struct Disk {
+    unrestricted: bool,
+    folders: RefCell<BTreeSet<PathBuf>>,
+}
+
+impl Disk {
+    fn new(unrestricted: bool) -> Disk {
+        Disk { unrestricted, folders: RefCell::default() }
+    }
+}
+
+impl Files for Disk {
+    fn find(&self, path: &Path) -> Result<Found, String> {
+        let at = path.canonicalize().map_err(|error| format!("lstat {}: {}", missing(path).display(), cause(error)))?;
+        let is_folder = at.is_dir();
+        let folder = if is_folder { Some(at.as_path()) } else { at.parent() };
+        self.folders.borrow_mut().extend(folder.map(Path::to_owned));
+        Ok(if is_folder { Found::Folder(at) } else { Found::File(at) })
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
+        let failed = |error| format!("open {}: {}", path.display(), cause(error));
+        let meta = path.metadata().map_err(failed)?;
+        if !meta.is_file() {
+            return Err(format!("{} is not a file", path.display()));
+        }
+        if meta.len() > MAX_BYTES {
+            return Err(format!("{} is larger than {MAX_BYTES} bytes", path.display()));
+        }
+        std::fs::read(path).map_err(failed)
+    }
+
+    fn absolute(&self, path: &Path) -> PathBuf {
+        std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+    }
+
+    fn unrestricted(&self) -> bool {
+        self.unrestricted
+    }
+}
+
+/// The first part of a path that is not there.
+fn missing(path: &Path) -> &Path {
+    let mut parts: Vec<&Path> = path.ancestors().collect();
+    parts.reverse();
+    parts.into_iter().find(|part| part.symlink_metadata().is_err()).unwrap_or(path)
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let unrestricted = match args.load_restrictor.as_str() {
+        "LoadRestrictionsNone" => true,
+        "LoadRestrictionsRootOnly" => false,
+        other => {
+            return Err(Failure::plain(format!(
+                "illegal flag value --load-restrictor {other}; legal values: [LoadRestrictionsRootOnly LoadRestrictionsNone]"
+            )));
+        }
+    };
+    let mut warnings = Vec::new();
+    let built = build::build(&Disk::new(unrestricted), &args.folder, &mut warnings);
+    warnings.iter().for_each(|warning| context.tell(warning));
+    let built = built.map_err(Failure::plain)?;
+    match &args.output {
+        Some(folder) if folder.is_dir() => {
+            built.iter().try_for_each(|one| write(&folder.join(file_name(one)), &text(one)))
+        }
+        Some(file) => write(file, &all(&built)),
+        None => context.print(&all(&built)),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Outcome {
+    std::fs::write(path, text).map_err(|error| Failure::plain(format!("open {}: {}", path.display(), cause(error))))
+}
+
+fn text(resource: &Resource) -> String {
+    yaml::to_yaml(&resource.object.0)
+}
+
+fn all(resources: &[Resource]) -> String {
+    resources.iter().map(text).collect::<Vec<_>>().join("---\n")
+}
+
+/// `apps_v1_deployment_web.yaml`, with the namespace in front if there is one.
+fn file_name(resource: &Resource) -> String {
+    let object = &resource.object;
+    let version = object.api_version().replace('/', "_");
+    let parts = [object.namespace(), &version, object.kind(), object.name()];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join("_").to_lowercase().replace('/', "-") + ".yaml"
+}
+
+/// What the kustomization of a folder makes, as manifests; what is deprecated in it is told, but not again while it stays the same.
+pub fn manifests(folder: &str) -> Outcome<Vec<Manifest>> {
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut warnings = Vec::new();
+    let built = build::build(&Disk::new(false), folder, &mut warnings);
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if *told != warnings {
+        warnings.iter().for_each(|warning| eprintln!("{warning}"));
+        *told = warnings;
+    }
+    Ok(built.map_err(Failure::plain)?.into_iter().map(Manifest::built).collect())
+}
+
+/// The folders whose files a build of this one depends on, as far as it gets.
+pub fn folders(folder: &str) -> Vec<PathBuf> {
+    let disk = Disk::new(false);
+    // What is wrong is told where it is built to be used.
+    let _ = build::build(&disk, folder, &mut Vec::new());
+    disk.folders.into_inner().into_iter().collect()
+}
