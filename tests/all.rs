@@ -17,6 +17,7 @@ mod runtime;
 #[cfg(feature = "schema")]
 mod schema;
 mod screen;
+mod serving;
 mod show;
 mod sim;
 mod store;

@@ -19,13 +19,34 @@ pub struct Step {
     pub sorted: bool,
 }
 
+/// A plain HTTP request and its answer.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    /// `GET`.
+    pub method: String,
+    /// The path with its parameters.
+    pub path: String,
+    /// The request's headers.
+    pub headers: Vec<(String, String)>,
+    /// The request's body.
+    pub body: String,
+    /// `200 OK`.
+    pub status: String,
+    /// The recorded headers of the answer.
+    pub answer_headers: Vec<(String, String)>,
+    /// The part of the answer that was recorded, `status.message`; empty for all.
+    pub only: String,
+    /// The answer's body.
+    pub answer: String,
+}
+
 /// A part of a conversation.
 #[derive(Debug)]
 pub enum Part {
     /// A command.
     Run(Step),
-    /// A plain HTTP request, which is not read further.
-    Http,
+    /// A plain HTTP request.
+    Http(Exchange),
     /// Wait until the controllers have nothing left to do.
     Settle,
     /// Wait so many seconds.
@@ -65,6 +86,9 @@ pub fn conversation(scenario: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut step: Option<Step> = None;
     for line in text.lines() {
+        if step.is_none() && http(line, &mut parts) {
+            continue;
+        }
         let Some(open) = &mut step else {
             step = line.strip_prefix("$ ").map(|command| Step { command: command.to_owned(), ..Step::default() });
             parts.extend(between(line));
@@ -100,6 +124,33 @@ fn between(line: &str) -> Option<Part> {
     if let Some(seconds) = line.strip_prefix("~ sleep ") {
         return Some(Part::Sleep(seconds.parse().expect("seconds")));
     }
-    let method = line.strip_prefix("> ")?.split(' ').next()?;
-    ["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method).then_some(Part::Http)
+    None
+}
+
+/// Takes in a line of a request or its answer; false when it is none.
+fn http(line: &str, parts: &mut Vec<Part>) -> bool {
+    let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+    if let Some((method, path)) = line.strip_prefix("> ").and_then(|line| line.split_once(' '))
+        && ["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method)
+    {
+        let exchange = Exchange { method: method.into(), path: path.into(), ..Exchange::default() };
+        parts.push(Part::Http(exchange));
+        return true;
+    }
+    let Some(Part::Http(open)) = parts.last_mut() else { return false };
+    // A body begins with its mark alone; headers come before it.
+    let has_body = !open.body.is_empty();
+    match (line.strip_prefix('>'), line.strip_prefix("= ")) {
+        (Some(""), _) if !has_body => open.body.push('\n'),
+        (Some(line), _) if has_body => open.body.push_str(&format!("{}\n", line.strip_prefix(' ').unwrap_or(line))),
+        (Some(line), _) => open.headers.extend(header(line.trim_start())),
+        (None, Some(line)) if open.status.is_empty() => open.status.push_str(line),
+        (None, Some(line)) => match line.strip_prefix("(only ").and_then(|line| line.strip_suffix(" shown)")) {
+            Some(only) => open.only.push_str(only),
+            None => open.answer_headers.extend(header(line)),
+        },
+        _ if line.starts_with("$ ") || line.starts_with("~ ") || line.is_empty() => return false,
+        _ => open.answer.push_str(&format!("{line}\n")),
+    }
+    true
 }

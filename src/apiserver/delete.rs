@@ -42,7 +42,9 @@ pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteO
         shorten(&mut object, grace);
     }
     if is_due(kind, &object) {
-        return Ok(Reply::changed(ledger.remove(key, object)?, Vec::new()));
+        // What goes at once was never on its way; pods alone are, even without grace.
+        let last = if first && kind.resource != "pods" { Object::clone(&old) } else { object };
+        return Ok(Reply::changed(ledger.remove(key, last)?, Vec::new()));
     }
     if object == *old {
         return Ok(Reply::unchanged(old, Vec::new()));

@@ -16,6 +16,7 @@ pub mod delete;
 pub mod evict;
 pub mod front;
 pub mod ledger;
+pub mod log;
 pub mod outside;
 pub mod page;
 pub mod patch;

@@ -62,7 +62,8 @@ pub fn events_after(read: &dyn Read, watched: &Watched<'_>, revision: u64) -> Re
     Ok((events, last))
 }
 
-fn event(watched: &Watched<'_>, entry: &LogEntry) -> Result<Option<WatchEvent>> {
+/// What an entry of the log is to a watch.
+pub fn event(watched: &Watched<'_>, entry: &LogEntry) -> Result<Option<WatchEvent>> {
     let (stored, gone) = match &entry.change {
         Change::Put(stored) => (stored, false),
         Change::Removed(stored) => (stored, true),
@@ -74,13 +75,21 @@ fn event(watched: &Watched<'_>, entry: &LogEntry) -> Result<Option<WatchEvent>> 
     }
     let object = object_of(stored)?;
     let before = entry.previous.as_ref().and_then(|text| serde_json::from_str(text).ok()).map(Object);
-    let was_in = before.is_some_and(|before| watched.wanted.admits(watched.kind, &before));
+    let was_in = before.as_ref().is_some_and(|before| watched.wanted.admits(watched.kind, before));
     let is_in = !gone && watched.wanted.admits(watched.kind, &object);
     let kind = match (was_in, is_in) {
         (false, false) => return Ok(None),
         (false, true) => EventKind::Added,
         (true, true) => EventKind::Modified,
         (true, false) => EventKind::Deleted,
+    };
+    let object = match before.filter(|_| kind == EventKind::Deleted && !gone) {
+        // Of what has left the selection its watchers are told as they knew it (apiserver: convertToWatchEvent).
+        Some(mut before) => {
+            before.set(&["metadata", "resourceVersion"], entry.revision.to_string());
+            before
+        }
+        None => object,
     };
     Ok(Some(WatchEvent { kind, object }))
 }

@@ -5,18 +5,14 @@ use super::one_pod::{self, Containers, Restarts};
 use super::patience::Patience;
 use super::targets;
 use super::{Context, Failure, Outcome};
-use crate::apiserver::Api;
+use crate::apiserver::log::{self, Place};
 use crate::apiserver::read::{self, Wanted};
 use crate::kinds::{self, Kind};
-use crate::kubelet::again_as_written;
 use crate::object::selector::Selector;
-use crate::object::{Key, Object, Reason, Resource, Status, Time, time};
-use crate::runtime::logs::{self, Logs, Missing, Next, Options};
-use crate::store::Access;
+use crate::object::{Key, Object, Reason, Time, time};
+use crate::runtime::logs::Options;
 use jiff::SignedDuration;
-use serde_json::Value;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
 
 /// Print the logs for a container in a pod or specified resource.
 ///
@@ -117,8 +113,6 @@ impl Args {
 
 /// One container's log.
 struct Request {
-    /// The cluster's file.
-    state: PathBuf,
     pod: Object,
     container: String,
 }
@@ -134,7 +128,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let mut requests = Vec::new();
     for pod in pods {
         for container in containers(&args, context, &pod)? {
-            requests.push(Request { state: context.state(), pod: pod.clone(), container });
+            requests.push(Request { pod: pod.clone(), container });
         }
     }
     if args.follow && requests.len() > args.max_log_requests {
@@ -144,13 +138,13 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             args.max_log_requests
         )));
     }
-    let folder = context.api()?.store().home().to_owned();
+    let place = Place::of(context.api()?);
     let options = options(&args, context.now())?;
     if args.follow && requests.len() > 1 {
-        return together(&args, &folder, &requests, &options);
+        return together(&args, &place, &requests, &options);
     }
     for request in &requests {
-        let done = open(&folder, request, &options).and_then(|logs| copy(&args, request, logs));
+        let done = copy(&args, &place, request, &options);
         match done {
             Err(failure) if args.ignore_errors => context.say(&failure.to_string())?,
             done => done?,
@@ -275,85 +269,14 @@ fn containers(args: &Args, context: &mut Context, pod: &Object) -> Outcome<Vec<S
     Ok(known.default(pod, context, false).into_iter().collect())
 }
 
-/// Opens a log; one of a container that has not been started is empty, or refused with the reason why it waits.
-fn open(folder: &Path, request: &Request, options: &Options) -> Outcome<Option<Logs>> {
-    let (pod, container) = (&request.pod, &request.container);
-    // Of one that waits to be started again, the attempt that has ended last is both this one and the previous.
-    let previous = options.previous && !waits_after_an_end(pod, container);
-    match logs::open(folder, pod.local_uid(), container, Options { previous, ..options.clone() }) {
-        Ok(logs) if options.follow && !options.previous => Ok(Some(logs.across(restarts(request)))),
-        Ok(logs) => Ok(Some(logs)),
-        Err(Missing::Previous) => Err(previous_missing(pod, container)),
-        Err(Missing::Container) if options.previous => Err(previous_missing(pod, container)),
-        Err(Missing::Container) => match waiting_reason(pod, container) {
-            Some(why) => {
-                let text = format!("container {container:?} in pod {:?} is waiting to start: {why}", pod.name());
-                Err(Status::new(Reason::BadRequest, text).into())
-            }
-            None if was_rejected(pod) => {
-                let text = format!("container {container:?} in pod {:?} is not available", pod.name());
-                Err(Status::new(Reason::BadRequest, text).into())
-            }
-            None => Ok(None),
-        },
-    }
-}
-
-/// Whether another attempt follows one that has ended: its policy says so, and the pod is neither done nor going.
-fn restarts(request: &Request) -> Next {
-    let Request { state, pod, container } = request;
-    let again = again_as_written(pod, container);
-    let (state, uid) = (state.clone(), pod.uid().to_owned());
-    let key = Key::new(Resource("pods"), pod.namespace(), pod.name());
-    let is_alive = move || {
-        let api = Api::open(&state, Access::Existing, "logs").ok()?;
-        let pod = api.look(|ledger| read::get(ledger, &key)).ok()?;
-        let is_over = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
-        Some(pod.uid() == uid && pod.deletion().is_none() && !is_over)
-    };
-    Box::new(move |code| again.follows(code) && is_alive().unwrap_or(false))
-}
-
-/// Whether it has failed on a node that never told of a container: there is none, and never will be.
-fn was_rejected(pod: &Object) -> bool {
-    let failed = pod.text(&["status", "phase"]) == Some("Failed");
-    let bound = pod.text(&["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
-    failed && bound && pod.items(&["status", "containerStatuses"]).is_empty()
-}
-
-fn previous_missing(pod: &Object, container: &str) -> Failure {
-    let text = format!("previous terminated container {container:?} in pod {:?} not found", pod.name());
-    Status::new(Reason::BadRequest, text).into()
-}
-
-fn waiting_reason(pod: &Object, container: &str) -> Option<String> {
-    let reason = status_of(pod, container)?["state"]["waiting"]["reason"].as_str()?;
-    Some(match reason {
-        "ErrImagePull" => "image can't be pulled".into(),
-        "ImagePullBackOff" => "trying and failing to pull image".into(),
-        other => other.to_owned(),
-    })
-}
-
-fn waits_after_an_end(pod: &Object, container: &str) -> bool {
-    let is_so =
-        |status: &Value| status["state"]["waiting"].is_object() && status["lastState"]["terminated"].is_object();
-    status_of(pod, container).is_some_and(is_so)
-}
-
-fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
-    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-    let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
-    statuses.find(|status| status["name"] == container)
-}
-
 /// `[pod/web/main] `, when it is wanted.
 fn prefix(args: &Args, request: &Request) -> Option<String> {
     let wanted = args.prefix || args.all_pods;
     wanted.then(|| format!("[pod/{}/{}] ", request.pod.name(), request.container))
 }
 
-fn copy(args: &Args, request: &Request, logs: Option<Logs>) -> Outcome {
+fn copy(args: &Args, place: &Place, request: &Request, options: &Options) -> Outcome {
+    let logs = log::open(place, &request.pod, &request.container, options)?;
     let mut lines = Lines { prefix: prefix(args, request), within: false };
     for piece in logs.into_iter().flatten() {
         lines.write(&piece?)?;
@@ -393,13 +316,13 @@ impl Lines {
 }
 
 /// Follows several logs at once, one thread each; the first error ends it unless errors are to be ignored.
-fn together(args: &Args, folder: &Path, requests: &[Request], options: &Options) -> Outcome {
+fn together(args: &Args, place: &Place, requests: &[Request], options: &Options) -> Outcome {
     let (send, ended) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         for request in requests {
-            let (send, folder) = (send.clone(), PathBuf::from(folder));
+            let send = send.clone();
             scope.spawn(move || {
-                let done = open(&folder, request, options).and_then(|logs| copy(args, request, logs));
+                let done = copy(args, place, request, options);
                 // Nobody listens any more when another one has failed.
                 drop(send.send(done));
             });

@@ -49,6 +49,7 @@ mod replace;
 mod rollout;
 mod run;
 mod scale;
+mod serve;
 mod set;
 mod targets;
 mod top;
@@ -145,6 +146,7 @@ kloop uncordon foo"
     Config(config::Args),
     Completion(completion::Args),
     Reconcile(reconcile::Args),
+    Serve(serve::Args),
     Why(why::Args),
     Dns(dns::Args),
     Backup(backup::Args),
@@ -202,6 +204,7 @@ impl Verb {
             Verb::Config(args) => config::run(args, context),
             Verb::Completion(args) => completion::run(args, context),
             Verb::Reconcile(args) => reconcile::run(args, context),
+            Verb::Serve(args) => serve::run(args, context),
             Verb::Why(args) => why::run(args, context),
             Verb::Dns(args) => dns::run(args, context),
             Verb::Backup(args) => backup::run(args, context),

@@ -1,7 +1,9 @@
 //! What a client gets back.
 
 use super::form::Form;
+use super::watch::Watching;
 use crate::object::{Object, Reason, Status, yaml};
+use crate::runtime::logs::Logs;
 use serde_json::{Value, json};
 
 /// An answer: status code, headers and body.
@@ -20,6 +22,10 @@ pub struct Answer {
 pub enum Body {
     /// All of it.
     Whole(Vec<u8>),
+    /// Changes as they come.
+    Watch(Box<Watching>),
+    /// What a container writes.
+    Log(Logs),
 }
 
 /// What generic answers of Kubernetes' client library say; their details are there and empty (`NewGenericServerResponse`).
@@ -63,7 +69,7 @@ impl Answer {
     }
 
     /// That the request was refused, and why.
-    pub fn refusal(status: &Status) -> Answer {
+    pub fn refusal(status: &Status, is_pretty: bool) -> Answer {
         let mut body = status.to_value();
         if GENERIC.iter().any(|generic| status.message.starts_with(generic)) {
             body["details"] = json!({});
@@ -72,7 +78,7 @@ impl Answer {
         if again {
             body["details"]["retryAfterSeconds"] = RETRY.into();
         }
-        let answer = Answer::of(status.reason.code(), &body, &Form::default());
+        let answer = Answer::of(status.reason.code(), &body, &Form { is_pretty, ..Form::default() });
         if again { answer.with("Retry-After", RETRY.to_string()) } else { answer }
     }
 

@@ -2,13 +2,17 @@
 //!
 //! Knows: the paths, parameters, media types and documents of the API, and how answers look ([`Answer`]); what is asked for is done by
 //! the API server, as it is for the command line.
-//! Never: touches the store, or decides anything about objects.
-//! Start reading at [`answer()`]: one request in, one answer out.
+//! Never: touches the store, decides anything about objects, or gives anything to somebody who is not let in ([`http::guard`]).
+//! Start reading at [`answer()`]: one request in, one answer out. [`http`] is the socket around it.
 
 mod answer;
 mod body;
 mod discovery;
 mod form;
+pub mod http;
+pub mod kubeconfig;
+mod log;
+mod openapi;
 mod options;
 mod path;
 mod read;
@@ -18,10 +22,12 @@ mod resolve;
 mod subresource;
 mod table;
 mod version;
+mod watch;
 mod write;
 
 pub use answer::{Answer, Body};
 pub use request::Request;
+pub use watch::Watching;
 
 use crate::apiserver::Api;
 use crate::object::{Reason, Status};
@@ -35,7 +41,7 @@ pub const KUBERNETES: &str = "v1.36.2";
 
 /// Answers one request.
 pub fn answer(api: &mut Api, request: &Request) -> Answer {
-    ask(api, request).unwrap_or_else(|status| Answer::refusal(&status))
+    ask(api, request).unwrap_or_else(|status| Answer::refusal(&status, request.is_for_people()))
 }
 
 /// The same for who wants to tell of a refusal in words of its own.
@@ -57,8 +63,8 @@ fn object(api: &mut Api, request: &Request, named: &Named) -> Result {
         return subresource::answer(api, request, &asked);
     }
     match (request.method.as_str(), asked.name.is_empty()) {
+        ("GET", _) if request.flag("watch") || asked.watch => watch::open(api, request, &asked),
         ("GET", true) => read::list(api, request, &asked),
-        ("GET", false) if request.flag("watch") || asked.watch => read::list(api, request, &asked),
         ("GET", false) => read::get(api, request, &asked),
         ("POST", true) if asked.is_placed() => write::create(api, request, &asked),
         ("PUT", false) => write::replace(api, request, &asked),
@@ -67,6 +73,36 @@ fn object(api: &mut Api, request: &Request, named: &Named) -> Result {
         ("DELETE", true) if asked.is_placed() => remove::all(api, request, &asked),
         _ => Err(not_allowed()),
     }
+}
+
+/// Nobody but who is let in has any rights, so that to be taken for somebody else helps nobody (RBAC's words).
+fn forbidden(request: &Request, user: &str) -> Status {
+    let refuse = |what: &str, why: String| {
+        Status::new(Reason::Forbidden, format!("{what} is forbidden: User {user:?} cannot {why}"))
+    };
+    let verb = request.method.to_ascii_lowercase();
+    let Some(Place::Object(named)) = path::parse(&request.path) else {
+        return refuse("request", format!("{verb} path {:?}", request.path));
+    };
+    let verb = match (verb.as_str(), named.name.is_some()) {
+        ("get", _) if named.watch || request.flag("watch") => "watch",
+        ("get", false) => "list",
+        ("post", _) => "create",
+        ("put", _) => "update",
+        ("delete", false) => "deletecollection",
+        (verb, _) => verb,
+    };
+    let below = named.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+    let (group, plural) = (&named.group, format!("{}{below}", named.plural));
+    let place = match &named.namespace {
+        Some(namespace) => format!("in the namespace {namespace:?}"),
+        None => "at the cluster scope".to_owned(),
+    };
+    let dot = if group.is_empty() { "" } else { "." };
+    let name = named.name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
+    let why = format!("{verb} resource {plural:?} in API group {group:?} {place}");
+    let status = refuse(&format!("{}{dot}{group}{name}", named.plural), why);
+    Status { kind: named.plural, group: named.group, name: named.name.unwrap_or_default(), ..status }
 }
 
 /// Nothing is served here.

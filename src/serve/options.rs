@@ -21,7 +21,8 @@ pub fn wrong(of: &str, parameter: &str, reason: &'static str, message: String) -
     field::invalid(of, Resource("options.meta.k8s.io"), "", &[error])
 }
 
-fn forbidden(of: &str, parameter: &str, why: &str) -> Status {
+/// The same about one that is not to be given.
+pub fn forbidden(of: &str, parameter: &str, why: &str) -> Status {
     wrong(of, parameter, "FieldValueForbidden", format!("Forbidden: {why}"))
 }
 

@@ -9,6 +9,7 @@ use super::table::{self, Include};
 use super::{Result, version};
 use crate::apiserver::page::{self, Listing, Page};
 use crate::apiserver::{Api, read};
+use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
@@ -16,28 +17,30 @@ use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use serde_json::{Value, json};
 
 /// How what a request asks for is to be shown.
-pub struct Show<'a> {
-    asked: &'a Asked<'a>,
+pub struct Show {
+    kind: &'static Kind,
+    api_version: String,
     form: Form,
     include: Include,
 }
 
-impl<'a> Show<'a> {
+impl Show {
     /// What the request says of it.
-    pub fn of(request: &Request, asked: &'a Asked<'a>) -> Result<Show<'a>> {
-        Ok(Show { asked, form: Form::of(request)?, include: Include::of(request)? })
+    pub fn of(request: &Request, asked: &Asked<'_>) -> Result<Show> {
+        let (form, include) = (Form::of(request)?, Include::of(request)?);
+        Ok(Show { kind: asked.kind, api_version: asked.api_version.clone(), form, include })
     }
 
     /// One object, in the version and the form that are wanted.
     pub fn value(&self, object: Object) -> Value {
-        let object = version::shown(self.asked.kind, object, &self.asked.api_version);
+        let object = version::shown(self.kind, object, &self.api_version);
         match &self.form.shape {
             Shape::Table(version) => {
                 let meta = json!({"resourceVersion": object.at(&["metadata", "resourceVersion"])});
                 if object.kind() == "Scale" {
                     return table::of_scale(&object, meta, self.include, version);
                 }
-                table::of(self.asked.kind, &[object], meta, self.include, version)
+                table::of(self.kind, &[object], meta, self.include, version)
             }
             Shape::Metadata(version) => table::metadata(&object, version),
             Shape::Whole | Shape::Discovery(_) => object.0,
@@ -51,7 +54,7 @@ impl<'a> Show<'a> {
 
     /// The answer with many.
     fn many(&self, objects: Vec<Object>, meta: Value) -> Answer {
-        let (kind, api_version) = (self.asked.kind, &self.asked.api_version);
+        let (kind, api_version) = (self.kind, &self.api_version);
         let objects = objects.into_iter().map(|object| version::shown(kind, object, api_version));
         let list = match &self.form.shape {
             Shape::Table(version) => {
@@ -73,7 +76,7 @@ impl<'a> Show<'a> {
 
     /// The items of a list of a built-in kind do not repeat what they are.
     fn item(&self, mut object: Object) -> Value {
-        if self.asked.kind.custom.is_none() {
+        if self.kind.custom.is_none() {
             object.unset(&["kind"]);
             object.unset(&["apiVersion"]);
         }
@@ -83,6 +86,16 @@ impl<'a> Show<'a> {
     /// The list of what was deleted.
     pub fn list(&self, objects: Vec<Object>, revision: u64) -> Answer {
         self.many(objects, json!({"resourceVersion": revision.to_string()}))
+    }
+
+    /// No object, only how far a watch has come.
+    pub fn mark(&self, metadata: Value) -> Value {
+        let (kind, api_version) = match &self.form.shape {
+            Shape::Table(version) => ("Table", format!("meta.k8s.io/{version}")),
+            Shape::Metadata(version) => ("PartialObjectMetadata", format!("meta.k8s.io/{version}")),
+            Shape::Whole | Shape::Discovery(_) => (self.kind.kind, self.api_version.clone()),
+        };
+        json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
     }
 
     /// The form of it.

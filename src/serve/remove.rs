@@ -38,7 +38,7 @@ pub fn one(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
     Ok(answer(&show, asked, is_gone, reply))
 }
 
-fn answer(show: &Show<'_>, asked: &Asked<'_>, is_gone: bool, reply: Reply) -> Answer {
+fn answer(show: &Show, asked: &Asked<'_>, is_gone: bool, reply: Reply) -> Answer {
     if is_gone && !SHOWN.contains(&asked.kind.resource.0) {
         return Answer::done(200, Some(details(asked.kind, &reply.object)), show.form());
     }

@@ -1,6 +1,7 @@
 //! What of an object has a path of its own: its status, its scale, a pod's binding. And requests that are about no object.
 
 use super::body;
+use super::log;
 use super::options;
 use super::path::Named;
 use super::read::{self, Show};
@@ -44,6 +45,7 @@ pub fn answer(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
         (_, "scale", "GET" | "PUT" | "PATCH") if asked.kind.scale => scaled(api, request, asked),
         ("pods", "binding", "POST") => binding(api, request, asked.key()),
         ("pods", "eviction", "POST") => eviction(api, request, asked.key()),
+        ("pods", "log", "GET") => log::answer(api, request, asked),
         ("pods", "exec" | "attach" | "portforward", _) => {
             let verb = if asked.subresource == "portforward" { "port-forward" } else { asked.subresource };
             Err(missing(&format!("kloop serves no {} over HTTP yet: use kloop {verb}", asked.subresource)))
@@ -51,7 +53,7 @@ pub fn answer(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
         ("serviceaccounts", "token", "POST") => {
             Err(missing("kloop issues no tokens, as its API knows no users besides its administrator"))
         }
-        ("pods", "binding" | "eviction", _) | ("serviceaccounts", "token", _) => Err(not_allowed()),
+        ("pods", "binding" | "eviction" | "log", _) | ("serviceaccounts", "token", _) => Err(not_allowed()),
         (_, "scale", _) if asked.kind.scale => Err(not_allowed()),
         _ => Err(unknown_path()),
     }

@@ -18,7 +18,7 @@ const LANGUAGES: &str = "the body of the request was in an unknown format - acce
                          application/merge-patch+json, application/strategic-merge-patch+json";
 
 /// The answer to a write.
-pub fn written(show: &Show<'_>, code: u16, reply: Reply) -> Answer {
+pub fn written(show: &Show, code: u16, reply: Reply) -> Answer {
     let warnings = reply.warnings.clone();
     show.one(code, reply.into_object()).warning(&warnings)
 }

@@ -4,7 +4,7 @@
 
 use crate::kinds::image;
 use flate2::read::GzDecoder;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io::Read;
 
 /// The schemas, packed: half a megabyte that no other command has to pay for.
@@ -34,6 +34,28 @@ impl Schemas {
     /// The schema of a built-in kind in one version.
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Value> {
         self.definition(self.0["kinds"][format!("{api_version}/{kind}")].as_str()?)
+    }
+
+    /// The name of the schema of a built-in kind in one version.
+    pub fn name(&self, api_version: &str, kind: &str) -> Option<&str> {
+        self.0["kinds"][format!("{api_version}/{kind}")].as_str()
+    }
+
+    /// Collects every schema that this one refers to, and those that they refer to.
+    pub fn reach(&self, schema: &Value, found: &mut Map<String, Value>) {
+        if let Some(name) =
+            schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.rsplit('/').next())
+            && !found.contains_key(name)
+            && let Some(definition) = self.definition(name)
+        {
+            found.insert(name.to_owned(), definition.clone());
+            self.reach(definition, found);
+        }
+        match schema {
+            Value::Object(map) => map.values().for_each(|value| self.reach(value, found)),
+            Value::Array(list) => list.iter().for_each(|value| self.reach(value, found)),
+            _ => {}
+        }
     }
 
     /// The schema that a reference names.

@@ -2,6 +2,7 @@
 
 use kloop::store::{Access, Read, Store};
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -33,6 +34,7 @@ type Idle = Arc<Mutex<Option<(u64, i64, Instant)>>>;
 pub struct Cluster {
     dir: tempfile::TempDir,
     control: Child,
+    server: RefCell<Option<Child>>,
     idle: Idle,
     store: Store,
 }
@@ -64,7 +66,7 @@ impl Cluster {
             .expect("control plane");
         let idle = listen(control.stdout.take().expect("piped"));
         let store = Store::open(&dir.path().join("c/state.db"), Access::Existing).expect("store");
-        let cluster = Cluster { dir, control, idle, store };
+        let cluster = Cluster { dir, control, server: RefCell::default(), idle, store };
         assert!(cluster.settle(), "a fresh cluster has to settle");
         cluster
     }
@@ -86,6 +88,19 @@ impl Cluster {
         false
     }
 
+    /// Starts the REST API; its address, and the token that it asks for.
+    pub fn serve(&self) -> (String, String) {
+        let mut server = command(self.dir.path(), env!("CARGO_BIN_EXE_kloop"));
+        let mut server = server.args(["serve", "--port=0"]).stderr(Stdio::null()).spawn().expect("a server");
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        self.server.borrow_mut().replace(server);
+        let address = line.trim().strip_prefix("Starting to serve on ").expect("an address").to_owned();
+        let access = std::fs::read_to_string(self.dir.path().join("c/kubeconfig")).expect("kubeconfig");
+        let token = access.lines().find_map(|line| line.trim().strip_prefix("token: ")).expect("a token");
+        (address, token.to_owned())
+    }
+
     /// Runs a shell command of the conversation.
     pub fn run(&self, command: &str, stdin: &str) -> Answer {
         run(self.dir.path(), command, stdin)
@@ -102,10 +117,13 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Some(pid) = Pid::from_raw(self.control.id() as i32) {
-            kill_process_group(pid, Signal::KILL).ok();
+        let server = self.server.get_mut().as_mut();
+        for child in std::iter::once(&mut self.control).chain(server) {
+            if let Some(pid) = Pid::from_raw(child.id() as i32) {
+                kill_process_group(pid, Signal::KILL).ok();
+            }
+            child.wait().ok();
         }
-        self.control.wait().ok();
     }
 }
 

@@ -179,18 +179,9 @@ impl Iterator for Logs {
 
     fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
         loop {
-            if self.left == 0 {
-                return None;
-            }
-            match self.step() {
-                Ok(Step::Text(text)) if text.is_empty() => {}
-                Ok(Step::Text(text)) => return Some(Ok(text)),
-                Ok(Step::Wait) => self.wait(),
-                Ok(Step::End) => return None,
-                Err(error) => {
-                    self.left = 0;
-                    return Some(Err(error));
-                }
+            let piece = self.piece()?;
+            if !piece.as_ref().is_ok_and(Vec::is_empty) {
+                return Some(piece);
             }
         }
     }
@@ -203,6 +194,25 @@ enum Step {
 }
 
 impl Logs {
+    /// The next piece; an empty one when it was waited for a moment in vain, so that whoever copies it can see whether it is still wanted.
+    pub fn piece(&mut self) -> Option<io::Result<Vec<u8>>> {
+        if self.left == 0 {
+            return None;
+        }
+        match self.step() {
+            Ok(Step::Text(text)) => Some(Ok(text)),
+            Ok(Step::Wait) => {
+                self.wait();
+                Some(Ok(Vec::new()))
+            }
+            Ok(Step::End) => None,
+            Err(error) => {
+                self.left = 0;
+                Some(Err(error))
+            }
+        }
+    }
+
     /// Has it followed the attempts to come as well, as long as this says so.
     pub fn across(self, next: Next) -> Logs {
         Logs { next: Some(next), ..self }

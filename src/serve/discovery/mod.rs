@@ -9,9 +9,10 @@ use super::form::{Form, Shape};
 use super::path::Document;
 use super::request::Request;
 use super::resolve::api_version;
-use super::{Answer, KUBERNETES, Result, not_allowed, unknown_path};
+use super::{Answer, KUBERNETES, Result, not_allowed, openapi, unknown_path};
 use crate::apiserver::{Api, custom};
-use catalogue::{Group, Served};
+pub use catalogue::Group;
+use catalogue::Served;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -23,12 +24,17 @@ pub fn answer(api: &Api, request: &Request, document: &Document) -> Result {
     match document {
         Document::Version => return Ok(pretty(&version())),
         Document::Health => return Ok(Answer::text("ok")),
-        Document::OpenApi2 | Document::OpenApi3 | Document::OpenApi3Of(_) => return Err(unknown_path()),
+        Document::OpenApi2 => return Ok(openapi::older(request)),
         _ => {}
     }
     // Others may have brought definitions since.
     api.look(custom::learn_all)?;
     let groups = catalogue::groups();
+    match document {
+        Document::OpenApi3 => return Ok(openapi::index(&groups)),
+        Document::OpenApi3Of(path) => return openapi::document(api, &groups, path),
+        _ => {}
+    }
     let form = Form::of(request)?;
     match document {
         Document::Core | Document::Groups if matches!(form.shape, Shape::Discovery(_)) => {

@@ -1,0 +1,98 @@
+//! The log of a container, and why there is none.
+
+use super::front::Api;
+use super::{Result, read};
+use crate::kubelet::again_as_written;
+use crate::object::{Key, Object, Reason, Resource, Status};
+use crate::runtime::logs::{self, Logs, Missing, Next, Options};
+use crate::store::Access;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Where a cluster's logs are found: it can be sent to another thread.
+#[derive(Clone)]
+pub struct Place {
+    /// The cluster's file.
+    pub state: PathBuf,
+    /// Its folder.
+    pub home: PathBuf,
+}
+
+impl Place {
+    /// That of an open cluster.
+    pub fn of(api: &Api) -> Place {
+        Place { state: api.store().path().to_owned(), home: api.store().home().to_owned() }
+    }
+}
+
+/// Opens a log; one of a container that has not been started is none, or refused with the reason why it waits.
+pub fn open(place: &Place, pod: &Object, container: &str, options: &Options) -> Result<Option<Logs>> {
+    // Of one that waits to be started again, the attempt that has ended last is both this one and the previous.
+    let previous = options.previous && !waits_after_an_end(pod, container);
+    match logs::open(&place.home, pod.local_uid(), container, Options { previous, ..options.clone() }) {
+        Ok(logs) if options.follow && !options.previous => {
+            Ok(Some(logs.across(restarts(&place.state, pod, container))))
+        }
+        Ok(logs) => Ok(Some(logs)),
+        Err(Missing::Previous) => Err(previous_missing(pod, container)),
+        Err(Missing::Container) if options.previous => Err(previous_missing(pod, container)),
+        Err(Missing::Container) => match waiting_reason(pod, container) {
+            Some(why) => {
+                let text = format!("container {container:?} in pod {:?} is waiting to start: {why}", pod.name());
+                Err(Status::new(Reason::BadRequest, text))
+            }
+            None if was_rejected(pod) => {
+                let text = format!("container {container:?} in pod {:?} is not available", pod.name());
+                Err(Status::new(Reason::BadRequest, text))
+            }
+            None => Ok(None),
+        },
+    }
+}
+
+/// Whether another attempt follows one that has ended: its policy says so, and the pod is neither done nor going.
+fn restarts(state: &Path, pod: &Object, container: &str) -> Next {
+    let again = again_as_written(pod, container);
+    let (state, uid) = (state.to_owned(), pod.uid().to_owned());
+    let key = Key::new(Resource("pods"), pod.namespace(), pod.name());
+    let is_alive = move || {
+        let api = Api::open(&state, Access::Existing, "logs").ok()?;
+        let pod = api.look(|ledger| read::get(ledger, &key)).ok()?;
+        let is_over = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
+        Some(pod.uid() == uid && pod.deletion().is_none() && !is_over)
+    };
+    Box::new(move |code| again.follows(code) && is_alive().unwrap_or(false))
+}
+
+/// Whether it has failed on a node that never told of a container: there is none, and never will be.
+fn was_rejected(pod: &Object) -> bool {
+    let failed = pod.text(&["status", "phase"]) == Some("Failed");
+    let bound = pod.text(&["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
+    failed && bound && pod.items(&["status", "containerStatuses"]).is_empty()
+}
+
+fn previous_missing(pod: &Object, container: &str) -> Status {
+    let text = format!("previous terminated container {container:?} in pod {:?} not found", pod.name());
+    Status::new(Reason::BadRequest, text)
+}
+
+fn waiting_reason(pod: &Object, container: &str) -> Option<String> {
+    let reason = status_of(pod, container)?["state"]["waiting"]["reason"].as_str()?;
+    Some(match reason {
+        "ErrImagePull" => "image can't be pulled".into(),
+        "ImagePullBackOff" => "trying and failing to pull image".into(),
+        other => other.to_owned(),
+    })
+}
+
+fn waits_after_an_end(pod: &Object, container: &str) -> bool {
+    let is_so =
+        |status: &Value| status["state"]["waiting"].is_object() && status["lastState"]["terminated"].is_object();
+    status_of(pod, container).is_some_and(is_so)
+}
+
+fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
+    statuses.find(|status| status["name"] == container)
+}

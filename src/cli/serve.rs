@@ -1,0 +1,89 @@
+//! `kloop serve`: the REST API for programs that speak Kubernetes.
+
+use super::{Context, Failure, Outcome};
+use crate::serve::http::guard::Guard;
+use crate::serve::http::{Server, identity};
+use crate::serve::kubeconfig::{self, Access};
+use anyhow::Context as _;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+/// Serve the Kubernetes REST API.
+///
+/// Clients find the server, and the token that lets them in, in a kubeconfig file that is written beside the state. The control plane is
+/// not part of it: run `kloop reconcile --watch` beside it.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "[--port=PORT] [--address=ADDRESS]",
+    after_help = "\
+# Serve the API at port 8001 of this machine
+kloop serve
+
+# At any free port; the kubeconfig says which
+kloop serve --port=0
+
+# As kubectl proxy does: plain HTTP for everybody on this machine
+kloop serve --no-token"
+)]
+pub struct Args {
+    /// The port on which to serve. Set to 0 to pick a random port.
+    #[arg(short, long, default_value_t = 8001, value_name = "PORT")]
+    port: u16,
+    /// The IP address on which to serve on.
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    address: IpAddr,
+    /// The file that tells clients where the server is, and the token [default: `kubeconfig` beside the state].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Ask nobody for a token: every user of this machine may do everything then, by plain HTTP to localhost.
+    #[arg(long)]
+    no_token: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    if args.no_token && !args.address.is_loopback() {
+        let text = "--no-token lets in everybody who reaches the address: it is for addresses of this machine alone, as 127.0.0.1";
+        return Err(Failure::plain(text));
+    }
+    let interrupt = interrupt()?;
+    let home = context.api()?.store().home().to_owned();
+    let place = SocketAddr::new(args.address, args.port);
+    let listener = TcpListener::bind(place).with_context(|| format!("cannot listen on {place}"))?;
+    let address = listener.local_addr()?;
+    let token = if args.no_token { None } else { Some(kubeconfig::token()?) };
+    let identity = token.as_ref().map(|_| identity::make(args.address)).transpose()?;
+    let file = args.kubeconfig.clone().unwrap_or_else(|| home.join("kubeconfig"));
+    let access = Access {
+        address,
+        authority: identity.as_ref().map(|identity| identity.authority.as_str()),
+        token: token.as_deref(),
+        namespace: context.default_namespace(),
+    };
+    kubeconfig::write(&file, &access)?;
+    context.say(&format!("Starting to serve on {address}"))?;
+    context.tell(&format!("hint: export KUBECONFIG={}", file.display()));
+    let guard = token.map_or(Guard::Names, Guard::Token);
+    let server =
+        Server { state: context.state(), listener, guard, acceptor: identity.map(|identity| identity.acceptor) };
+    Ok(server.run(told(interrupt))?)
+}
+
+/// Something to read when it is to end.
+fn interrupt() -> io::Result<UnixStream> {
+    let (told, tell) = UnixStream::pair()?;
+    told.set_nonblocking(true)?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
+    }
+    Ok(told)
+}
+
+async fn told(interrupt: UnixStream) {
+    // Without it only the signals' usual end is left, which is one as well.
+    let Ok(interrupt) = tokio::net::UnixStream::from_std(interrupt) else { return std::future::pending().await };
+    let _ = interrupt.readable().await;
+}

@@ -1,0 +1,117 @@
+//! Who is let in: whoever shows the token, or without one whoever speaks to this machine by its own name.
+//!
+//! Other users of the machine reach its loopback addresses too, and who may write objects may start processes: so there is a token. A
+//! browser that was led here by a foreign name (DNS rebinding) or page knows none; without a token its headers give it away.
+
+use crate::object::{Reason, Status};
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
+
+/// The names of this machine that a client may use.
+const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// Who is let in.
+pub enum Guard {
+    /// Who shows this token.
+    Token(String),
+    /// Who asks for this machine by one of its own names.
+    Names,
+}
+
+impl Guard {
+    /// Refuses who is not let in.
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        match self {
+            Guard::Token(token) => {
+                let shown = text(AUTHORIZATION).and_then(|words| words.split_once(' '));
+                let shown =
+                    shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+                if !shown.is_some_and(|shown| is_same(shown, token)) {
+                    return Err(Status::new(Reason::Unauthorized, "Unauthorized"));
+                }
+            }
+            Guard::Names => {
+                let host = text(HOST).unwrap_or_default();
+                let own =
+                    |origin: &str| origin.strip_prefix("http://").or(origin.strip_prefix("https://")) == Some(host);
+                let is_foreign = headers.contains_key(ORIGIN) && !text(ORIGIN).is_some_and(own);
+                if is_foreign || !NAMES.contains(&without_port(host)) {
+                    return Err(Status::new(
+                        Reason::Forbidden,
+                        "Forbidden: ask for localhost, 127.0.0.1 or [::1], from no other site",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whom the client wants to be taken for, when it is not itself.
+pub fn impersonated(headers: &HeaderMap) -> Option<&str> {
+    let is_wanted = headers.keys().any(|name| name.as_str().starts_with("impersonate-"));
+    is_wanted.then(|| headers.get("impersonate-user").and_then(|value| value.to_str().ok()).unwrap_or_default())
+}
+
+/// Compares in a time that tells nothing about the token but its length.
+fn is_same(shown: &str, token: &str) -> bool {
+    let differs = shown.bytes().zip(token.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
+    shown.len() == token.len() && std::hint::black_box(differs) == 0
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(guard: &Guard, headers: &[(&'static str, &'static str)]) -> u16 {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, value.parse().unwrap());
+        }
+        guard.check(&map).map_or_else(|status| status.reason.code(), |()| 200)
+    }
+
+    #[test]
+    fn who_shows_the_token_is_let_in() {
+        let guard = Guard::Token("secret".into());
+        let table = [
+            ("Bearer secret", 200),
+            ("bearer  secret", 200),
+            ("Bearer secre", 401),
+            ("Bearer secrets", 401),
+            ("Basic secret", 401),
+            ("secret", 401),
+        ];
+        for (words, code) in table {
+            assert_eq!(check(&guard, &[("authorization", words)]), code, "{words}");
+        }
+        assert_eq!(check(&guard, &[]), 401);
+    }
+
+    #[test]
+    fn without_a_token_foreign_names_and_pages_are_kept_out() {
+        for (host, code) in [
+            ("localhost:8001", 200),
+            ("127.0.0.1", 200),
+            ("[::1]:9", 200),
+            ("evil.example:8001", 403),
+            ("", 403),
+            ("127.0.0.1.evil.example", 403),
+        ] {
+            assert_eq!(check(&Guard::Names, &[("host", host)]), code, "{host}");
+        }
+        let of = |origin| check(&Guard::Names, &[("host", "localhost:8001"), ("origin", origin)]);
+        assert_eq!(
+            (of("http://localhost:8001"), of("http://evil.example"), of("null"), of("http://localhost:3000")),
+            (200, 403, 403, 403)
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! What the server proves who it is with: a certificate of an authority that is made with it and known from the kubeconfig.
+//!
+//! Kubernetes' clients send a kubeconfig's token over TLS only, also to the machine they are on (client-go: `IsConfigTransportTLS`).
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::ServerConfig;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio_rustls::TlsAcceptor;
+
+/// A certificate for the addresses of one server.
+pub struct Identity {
+    /// Proves it to clients.
+    pub acceptor: TlsAcceptor,
+    /// The authority's certificate, PEM, which clients are given.
+    pub authority: String,
+}
+
+/// Makes one for this machine's own names and the address that is listened at.
+pub fn make(address: IpAddr) -> anyhow::Result<Identity> {
+    let mut authority = CertificateParams::new(Vec::new())?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    authority.distinguished_name.push(DnType::CommonName, "kloop serve");
+    let key = KeyPair::generate()?;
+    let certificate = authority.self_signed(&key)?;
+    let issuer = Issuer::new(authority, key);
+
+    let names = ["localhost", "127.0.0.1", "::1", "kubernetes.default.svc"].map(str::to_owned);
+    let mut server = CertificateParams::new([&names[..], &[address.to_string()]].concat())?;
+    server.distinguished_name.push(DnType::CommonName, "kloop");
+    server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    server.use_authority_key_identifier_extension = true;
+    let own = KeyPair::generate()?;
+    let shown = server.signed_by(&own, &issuer)?;
+
+    let config =
+        ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
+    let secret = PrivateKeyDer::Pkcs8(own.serialize_der().into());
+    let mut config = config.with_no_client_auth().with_single_cert(vec![shown.der().clone()], secret)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Identity { acceptor: TlsAcceptor::from(Arc::new(config)), authority: certificate.pem() })
+}

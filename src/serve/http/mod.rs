@@ -1,0 +1,223 @@
+//! The socket around the API: connections, who is let in, and answers that go on.
+//!
+//! One thread carries all connections; what reads or writes the state is done on others, a few at a time. TLS and plain HTTP are spoken
+//! at the same port: a client's first byte tells which it wants.
+
+pub mod guard;
+pub mod identity;
+mod stream;
+mod tail;
+
+use super::{Answer, Body, Request};
+use crate::apiserver::Api;
+use crate::object::{Reason, Status, yaml};
+use crate::runtime::relay::accept;
+use crate::store::Access;
+use bytes::Bytes;
+use guard::Guard;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use stream::Stream;
+use tail::Tail;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+/// How long a client may take for its first byte, a handshake, the head of a request, or a body.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Requests that are worked on at the same time.
+const HANDS: usize = 16;
+/// How long those under way may take when the server ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// The largest body, in bytes, as Kubernetes takes it.
+const LARGEST: usize = yaml::MAX_BYTES;
+/// The first byte of a TLS handshake.
+const HANDSHAKE: u8 = 0x16;
+
+/// A server that is about to begin.
+pub struct Server {
+    /// The cluster's file.
+    pub state: PathBuf,
+    /// Where it listens already.
+    pub listener: std::net::TcpListener,
+    /// Who is let in.
+    pub guard: Guard,
+    /// What it speaks TLS with; none where it does not.
+    pub acceptor: Option<TlsAcceptor>,
+}
+
+/// What all connections share.
+struct Shared {
+    state: PathBuf,
+    guard: Guard,
+    acceptor: Option<TlsAcceptor>,
+    /// Open states that nobody works with at the moment.
+    idle: Mutex<Vec<Api>>,
+    tail: OnceLock<Arc<Tail>>,
+}
+
+impl Server {
+    /// Serves until it is told to stop.
+    pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
+        let Server { state, listener, guard, acceptor } = self;
+        let shared = Arc::new(Shared { state, guard, acceptor, idle: Mutex::default(), tail: OnceLock::new() });
+        let ended = runtime.block_on(async move {
+            listener.set_nonblocking(true)?;
+            let listener = TcpListener::from_std(listener)?;
+            let clients = tokio::spawn(accept(listener, move |client, _| {
+                let _ = client.set_nodelay(true);
+                drop(tokio::spawn(meet(client, shared.clone())));
+            }));
+            stop.await;
+            clients.abort();
+            Ok(())
+        });
+        // What was being written is written to its end.
+        runtime.shutdown_timeout(FAREWELL);
+        ended
+    }
+}
+
+async fn meet(client: TcpStream, shared: Arc<Shared>) {
+    let Some(acceptor) = shared.acceptor.clone() else { return talk(client, shared).await };
+    let mut first = [0];
+    match tokio::time::timeout(PATIENCE, client.peek(&mut first)).await {
+        Ok(Ok(1)) if first[0] == HANDSHAKE => {
+            if let Ok(Ok(client)) = tokio::time::timeout(PATIENCE, acceptor.accept(client)).await {
+                talk(client, shared).await;
+            }
+        }
+        Ok(Ok(1)) => talk(client, shared).await,
+        _ => {}
+    }
+}
+
+/// Answers one client until it goes.
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, shared: Arc<Shared>) {
+    let service = service_fn(move |request| {
+        let shared = shared.clone();
+        async move { Ok::<_, Infallible>(respond(request, shared).await) }
+    });
+    let mut server = hyper::server::conn::http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    // Clients that break off are nobody's business.
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+type Reply = Response<Stream>;
+
+async fn respond(request: hyper::Request<Incoming>, shared: Arc<Shared>) -> Reply {
+    match listen(request, &shared).await {
+        Ok(request) => {
+            let answer = shared.work(move |api| super::answer(api, &request)).await;
+            carried(answer.unwrap_or_else(|status| Answer::refusal(&status, false)), shared)
+        }
+        Err(status) => carried(Answer::refusal(&status, false), shared),
+    }
+}
+
+/// The request of who is let in, whole.
+async fn listen(request: hyper::Request<Incoming>, shared: &Shared) -> Result<Request, Status> {
+    let (head, body) = request.into_parts();
+    shared.guard.check(&head.headers)?;
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let text = |name: HeaderName| text(&head.headers, &name);
+    let mut request = Request {
+        accept: text(ACCEPT),
+        content_type: text(CONTENT_TYPE),
+        agent: text(USER_AGENT),
+        host: text(HOST),
+        ..Request::new(head.method.as_str(), target)
+    };
+    let too_large = || {
+        let text = format!("Request entity too large: limit is {LARGEST}");
+        Status::new(Reason::RequestEntityTooLarge, text)
+    };
+    if body.size_hint().lower() > LARGEST as u64 {
+        return Err(too_large());
+    }
+    if let Some(user) = guard::impersonated(&head.headers) {
+        return Err(super::forbidden(&request, user));
+    }
+    let whole = tokio::time::timeout(PATIENCE, Limited::new(body, LARGEST).collect()).await;
+    request.body = match whole {
+        Ok(Ok(body)) => body.to_bytes().into(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
+        Ok(Err(error)) => return Err(Status::new(Reason::BadRequest, format!("error reading the body: {error}"))),
+        Err(_) => return Err(Status::new(Reason::Timeout, "the body of the request did not come in time")),
+    };
+    Ok(request)
+}
+
+/// A header, several of the same name as one list.
+fn text(headers: &HeaderMap, name: &HeaderName) -> String {
+    let all: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    all.join(",")
+}
+
+/// The answer on its way.
+fn carried(answer: Answer, shared: Arc<Shared>) -> Reply {
+    let mut response = Response::builder().status(answer.code).header(CONTENT_TYPE, answer.content_type);
+    response = response.header("Cache-Control", "no-cache, private");
+    for (name, value) in answer.headers {
+        response = response.header(name, value);
+    }
+    let body = match answer.body {
+        Body::Whole(bytes) => Stream::Whole(Full::new(Bytes::from(bytes))),
+        Body::Watch(watching) => stream::watch(*watching, shared),
+        Body::Log(logs) => stream::log(logs),
+    };
+    response.body(body).unwrap_or_else(|error| {
+        let why = Stream::Whole(Full::new(Bytes::from(error.to_string())));
+        let mut response = Response::new(why);
+        *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
+        response
+    })
+}
+
+impl Shared {
+    /// Does something with the state, on a thread that may wait.
+    async fn work<T: Send + 'static>(
+        self: &Arc<Shared>,
+        work: impl FnOnce(&mut Api) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let shared = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let mut api = shared.open()?;
+            let done = work(&mut api);
+            shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(api);
+            Ok(done)
+        });
+        // A bug in one request is no end of the others; its state is not used again.
+        done.await.unwrap_or_else(|error| Err(Status::new(Reason::InternalError, format!("a bug in kloop: {error}"))))
+    }
+
+    fn open(&self) -> Result<Api, Status> {
+        if let Some(api) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(api);
+        }
+        Api::open(&self.state, Access::Existing, "serve")
+            .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
+    }
+
+    /// The end of the log, which is read from the first watch on.
+    fn tail(&self) -> Result<&Arc<Tail>, Status> {
+        if let Some(tail) = self.tail.get() {
+            return Ok(tail);
+        }
+        let tail =
+            Tail::start(&self.state).map_err(|error| Status::new(Reason::InternalError, format!("{error:#}")))?;
+        Ok(self.tail.get_or_init(|| tail))
+    }
+}

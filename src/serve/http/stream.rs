@@ -1,0 +1,176 @@
+//! Bodies that go on: a watch, a log that is followed. Each ends when its client goes.
+
+use super::Shared;
+use super::tail::Tail;
+use crate::object::Status;
+use crate::runtime::logs::Logs;
+use crate::serve::watch::{self, BOOKMARK, Watching};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame};
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::watch::Receiver as News;
+use tokio::time::Instant;
+
+/// So many pieces of a log wait for their client.
+const PIECES: usize = 4;
+
+/// The next lines of a watch, and what goes on after them; nothing when it is over.
+type Next = Pin<Box<dyn Future<Output = Option<(Vec<u8>, Box<Telling>)>> + Send>>;
+
+/// The body of an answer as it is carried.
+pub enum Stream {
+    /// All of it.
+    Whole(Full<Bytes>),
+    /// Lines of a watch: the next ones on their way.
+    Watch(Next),
+    /// Pieces of a log.
+    Log(Receiver<Vec<u8>>),
+    /// The end of a watch.
+    Ended,
+}
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let stream = self.get_mut();
+        let piece = match stream {
+            Stream::Whole(whole) => return Pin::new(whole).poll_frame(context),
+            Stream::Ended => None,
+            Stream::Log(pieces) => ready!(pieces.poll_recv(context)),
+            Stream::Watch(next) => match ready!(next.as_mut().poll(context)) {
+                Some((lines, telling)) => {
+                    *stream = telling.on();
+                    Some(lines)
+                }
+                None => {
+                    *stream = Stream::Ended;
+                    None
+                }
+            },
+        };
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(Bytes::from(piece)))))
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        match self {
+            Stream::Whole(whole) => whole.size_hint(),
+            _ => hyper::body::SizeHint::default(),
+        }
+    }
+}
+
+/// A watch and what wakes it.
+pub struct Telling {
+    watching: Watching,
+    shared: Arc<Shared>,
+    news: News<u64>,
+    until: Option<Instant>,
+    /// When the next bookmark is due.
+    bookmark: Instant,
+    /// After this nothing follows.
+    is_over: bool,
+}
+
+/// A watch as a body.
+pub fn watch(mut watching: Watching, shared: Arc<Shared>) -> Stream {
+    let news = match shared.tail() {
+        Ok(tail) => tail.news(),
+        Err(status) => return Stream::Whole(Full::new(Bytes::from(watch::failure(&status, watching.revision())))),
+    };
+    let now = Instant::now();
+    let first = std::mem::take(&mut watching.first);
+    let until = watching.timeout.map(|timeout| now + timeout);
+    let telling = Box::new(Telling { watching, shared, news, until, bookmark: now + BOOKMARK, is_over: false });
+    // The head of the answer goes out at once, whatever there is to tell.
+    Stream::Watch(Box::pin(async move { Some((first, telling)) }))
+}
+
+impl Telling {
+    fn on(self: Box<Self>) -> Stream {
+        Stream::Watch(Box::pin(self.next()))
+    }
+
+    /// The next lines; nothing when it is over.
+    async fn next(mut self: Box<Self>) -> Option<(Vec<u8>, Box<Telling>)> {
+        while !self.is_over {
+            let lines = match self.look().await {
+                Ok(lines) => lines,
+                Err(status) => {
+                    self.is_over = true;
+                    watch::failure(&status, self.watching.revision())
+                }
+            };
+            if !lines.is_empty() {
+                self.bookmark = Instant::now() + BOOKMARK;
+                return Some((lines, self));
+            }
+            let now = Instant::now();
+            if self.until.is_some_and(|until| until <= now) {
+                self.is_over = true;
+            }
+            if self.watching.bookmarks && (self.is_over || self.bookmark <= now) {
+                self.bookmark = now + BOOKMARK;
+                return Some((self.watching.bookmark(), self));
+            }
+            self.wait(now).await;
+        }
+        None
+    }
+
+    /// Waits for news, the next bookmark or the end.
+    async fn wait(&mut self, now: Instant) {
+        let due = self.until.into_iter().chain(self.watching.bookmarks.then_some(self.bookmark)).min();
+        let left = due.map_or(Duration::from_secs(3600), |due| due - now);
+        // The sender lives as long as the server does.
+        let _ = tokio::time::timeout(left, self.news.changed()).await;
+    }
+
+    /// What is to be told of the news.
+    async fn look(&mut self) -> Result<Vec<u8>, Status> {
+        loop {
+            // Marked as seen before it is looked at: what comes in between wakes again.
+            self.news.borrow_and_update();
+            let tail: &Arc<Tail> = self.shared.tail()?;
+            let (count, lines) = match tail.after(self.watching.revision()) {
+                Some(entries) => (entries.len(), self.watching.tell(entries.iter().map(|entry| &**entry))?),
+                None => self.read().await?,
+            };
+            if count == 0 || !lines.is_empty() {
+                return Ok(lines);
+            }
+        }
+    }
+
+    /// Reads the log itself: the watch is further behind than what is kept for all.
+    async fn read(&mut self) -> Result<(usize, Vec<u8>), Status> {
+        let revision = self.watching.revision();
+        let entries = self.shared.work(move |api| watch::entries(api, revision)).await??;
+        Ok((entries.len(), self.watching.tell(&entries)?))
+    }
+}
+
+/// A log as a body; a thread of its own reads it, since its files are waited for.
+pub fn log(mut logs: Logs) -> Stream {
+    let (send, pieces) = channel(PIECES);
+    let copy = move || {
+        while let Some(Ok(piece)) = logs.piece() {
+            let is_unwanted = if piece.is_empty() { send.is_closed() } else { send.blocking_send(piece).is_err() };
+            if is_unwanted {
+                return;
+            }
+        }
+    };
+    match std::thread::Builder::new().name("log".into()).spawn(copy) {
+        Ok(_) => Stream::Log(pieces),
+        Err(error) => Stream::Whole(Full::new(Bytes::from(format!("cannot read the log: {error}\n")))),
+    }
+}

@@ -1,0 +1,128 @@
+//! The end of the log, read once for all who watch.
+//!
+//! One thread waits for news of the store and keeps the last entries; every watch is woken and takes from here what it has not told
+//! yet. One that was away for longer reads the log itself.
+
+use crate::apiserver::Api;
+use crate::store::{Access, LogEntry, watch_hint};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::watch::{Receiver, Sender, channel};
+
+/// So many entries are kept.
+const KEPT: usize = 4096;
+/// So many are read at once.
+const BATCH: usize = 1000;
+/// The longest wait for one hint: hints can be lost.
+const LONGEST: Duration = Duration::from_millis(500);
+/// The pause between two looks where there are no hints.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The end of the log.
+pub struct Tail {
+    recent: Mutex<VecDeque<Arc<LogEntry>>>,
+    head: Sender<u64>,
+}
+
+impl Tail {
+    /// Begins to read; ends when it is dropped.
+    pub fn start(state: &Path) -> anyhow::Result<Arc<Tail>> {
+        let api = Api::open(state, Access::Existing, "serve")?;
+        let head = api.read(|snapshot| snapshot.revision())?;
+        let tail = Arc::new(Tail { recent: Mutex::default(), head: channel(head).0 });
+        let kept = Arc::downgrade(&tail);
+        std::thread::Builder::new().name("tail".into()).spawn(move || follow(&api, &kept, head))?;
+        Ok(tail)
+    }
+
+    /// Tells of news from now on.
+    pub fn news(&self) -> Receiver<u64> {
+        self.head.subscribe()
+    }
+
+    /// What comes after a revision; nothing where that is not kept here any more.
+    pub fn after(&self, revision: u64) -> Option<Vec<Arc<LogEntry>>> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if revision >= *self.head.borrow() {
+            return Some(Vec::new());
+        }
+        let first = recent.front()?.revision;
+        // Revisions follow each other without a gap.
+        let at = (revision + 1).checked_sub(first)?;
+        Some(recent.iter().skip(at as usize).take(BATCH).cloned().collect())
+    }
+
+    fn add(&self, entries: Vec<LogEntry>) {
+        let Some(head) = entries.last().map(|entry| entry.revision) else { return };
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.extend(entries.into_iter().map(Arc::new));
+        let surplus = recent.len().saturating_sub(KEPT);
+        recent.drain(..surplus);
+        self.head.send_replace(head);
+    }
+
+    /// The log goes on from here, and what was before is not known.
+    fn skip_to(&self, head: u64) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.clear();
+        self.head.send_replace(head);
+    }
+}
+
+fn follow(api: &Api, tail: &Weak<Tail>, mut last: u64) {
+    let hint = watch_hint(api.store());
+    loop {
+        let Some(tail) = tail.upgrade() else { return };
+        match api.read(|snapshot| snapshot.log_after(last, BATCH)) {
+            Ok(entries) => {
+                let is_more = entries.len() == BATCH;
+                last = entries.last().map_or(last, |entry| entry.revision);
+                tail.add(entries);
+                if is_more {
+                    continue;
+                }
+            }
+            // Compacted meanwhile, or it cannot be read: those who watch look for themselves, and meet the error.
+            Err(_) => {
+                last = api.read(|snapshot| snapshot.revision()).unwrap_or(last);
+                tail.skip_to(last);
+            }
+        }
+        drop(tail);
+        match &hint {
+            Some(hint) => drop(hint.wait(LONGEST)),
+            None => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Key, Resource, Time};
+    use crate::store::{Change, Stored};
+
+    #[test]
+    fn what_is_kept_is_given_and_what_is_not_is_not() {
+        let entry = |revision: u64| {
+            let key = Key::new(Resource("pods"), "default", "a");
+            let stored = Stored { key, uid: "u".into(), revision, body: "{}".into() };
+            LogEntry { revision, change: Change::Put(stored), previous: None, actor: "t".into(), at: Time::UNIX_EPOCH }
+        };
+        let tail = Tail { recent: Mutex::default(), head: channel(10).0 };
+        assert_eq!(tail.after(10).map(|entries| entries.len()), Some(0));
+        assert!(tail.after(9).is_none(), "it was before");
+        tail.add((11..=13).map(entry).collect());
+        let given = |revision| Some(tail.after(revision)?.iter().map(|entry| entry.revision).collect::<Vec<_>>());
+        assert_eq!(given(10), Some(vec![11, 12, 13]));
+        assert_eq!(given(12), Some(vec![13]));
+        assert_eq!(given(13), Some(vec![]));
+        assert_eq!(given(9), None);
+        tail.add((14..=14 + KEPT as u64).map(entry).collect());
+        assert_eq!(given(12), None);
+        tail.skip_to(9000);
+        assert_eq!((given(8999), given(9000)), (None, Some(vec![])));
+    }
+}

@@ -1,0 +1,107 @@
+//! The file that tells clients where the server is, and the token that lets them in.
+
+use crate::object::yaml;
+use anyhow::{Context, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The first line, by which a file of ours is known.
+const MARK: &str = "# Written by `kloop serve`; the token is good as long as that runs.\n";
+
+/// The name of everything in it.
+const NAME: &str = "kloop";
+
+/// How clients get in.
+pub struct Access<'a> {
+    /// Where the server listens.
+    pub address: SocketAddr,
+    /// Its authority's certificate, PEM; none for plain HTTP.
+    pub authority: Option<&'a str>,
+    /// The token; none when none is asked for.
+    pub token: Option<&'a str>,
+    /// The namespace that clients use when none is asked for.
+    pub namespace: &'a str,
+}
+
+/// A new token: 256 bits of the system's randomness.
+pub fn token() -> anyhow::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness for a token: {error}"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Writes the file, for its owner's eyes only, in place of one that was written here before; any other file is left alone.
+pub fn write(path: &Path, access: &Access<'_>) -> anyhow::Result<()> {
+    match fs::read_to_string(path) {
+        Ok(text) if !text.starts_with(MARK) => {
+            bail!(
+                "{} was not written by kloop serve, and is left as it is: name another file with --kubeconfig",
+                path.display()
+            )
+        }
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot read {}", path.display()));
+        }
+        _ => {}
+    }
+    let new = path.with_added_extension("new");
+    let written = write_new(&new, access).and_then(|()| fs::rename(&new, path));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn write_new(path: &Path, access: &Access<'_>) -> std::io::Result<()> {
+    // What lies there was left by one that was killed.
+    fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(format!("{MARK}{}", text(access)).as_bytes())
+}
+
+fn text(access: &Access<'_>) -> String {
+    let scheme = if access.authority.is_some() { "https" } else { "http" };
+    let mut cluster = json!({"server": format!("{scheme}://{}", access.address)});
+    if let Some(authority) = access.authority {
+        cluster["certificate-authority-data"] = STANDARD.encode(authority).into();
+    }
+    let user = access.token.map_or(json!({}), |token| json!({"token": token}));
+    yaml::to_yaml(&json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": cluster}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "namespace": access.namespace, "user": NAME}}],
+        "current-context": NAME,
+        "users": [{"name": NAME, "user": user}],
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_its_own_file_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubeconfig");
+        let address = "127.0.0.1:8001".parse().unwrap();
+        for token in ["one", "two"] {
+            let access = Access { address, authority: Some("PEM"), token: Some(token), namespace: "default" };
+            write(&path, &access).unwrap();
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(
+                text.contains(&format!("token: {token}")) && text.contains("server: https://127.0.0.1:8001"),
+                "{text}"
+            );
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        fs::write(&path, "clusters: []\n").unwrap();
+        let access = Access { address, authority: None, token: None, namespace: "default" };
+        assert!(write(&path, &access).unwrap_err().to_string().contains("not written by kloop serve"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "clusters: []\n");
+    }
+}

@@ -1,0 +1,77 @@
+//! What a container has written: `pods/NAME/log`.
+
+use super::answer::{Answer, Body};
+use super::request::Request;
+use super::resolve::Asked;
+use super::{Result, options};
+use crate::apiserver::{Api, log, read};
+use crate::object::{Object, Reason, Status, Time, time};
+use crate::runtime::logs::Options;
+use jiff::SignedDuration;
+
+/// Answers with the log as plain text, and goes on with it when that is asked for.
+pub fn answer(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+    let pod = api.look(|ledger| read::exact(ledger, &asked.key()))?;
+    let container = container(&pod, request.parameter("container"))?;
+    let options = wish(request)?;
+    let logs = log::open(&log::Place::of(api), &pod, &container, &options)?;
+    let answer = Answer { content_type: "text/plain".into(), ..Answer::text("") };
+    Ok(match logs {
+        Some(logs) => Answer { body: Body::Log(logs), ..answer },
+        None => answer,
+    })
+}
+
+/// The container that is meant (`pkg/registry/core/pod`: LogLocation).
+fn container(pod: &Object, asked: Option<&str>) -> Result<String> {
+    let names = |list: &str| -> Vec<String> {
+        let containers = pod.items(&["spec", list]).iter();
+        containers.filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect()
+    };
+    let (main, init) = (names("containers"), names("initContainers"));
+    let refuse = |text: String| Err(Status::new(Reason::BadRequest, text));
+    let Some(asked) = asked else {
+        if let [only] = &main[..] {
+            return Ok(only.clone());
+        }
+        let more = if init.is_empty() {
+            String::new()
+        } else {
+            format!(" or one of the init containers: [{}]", init.join(" "))
+        };
+        return refuse(format!(
+            "a container name must be specified for pod {}, choose one of: [{}]{more}",
+            pod.name(),
+            main.join(" ")
+        ));
+    };
+    let all = [main, init, names("ephemeralContainers")].concat();
+    match all.into_iter().find(|name| name == asked) {
+        Some(name) => Ok(name),
+        None => refuse(format!("container {asked} is not valid for pod {}", pod.name())),
+    }
+}
+
+fn wish(request: &Request) -> Result<Options> {
+    let positive = |name: &'static str, least: i64| match request.number(name)? {
+        Some(number) if number < least => {
+            let bound = if least == 0 { "greater than or equal to 0" } else { "greater than 0" };
+            let message = format!("Invalid value: {number}: must be {bound}");
+            Err(options::wrong("PodLogOptions", name, "FieldValueInvalid", message))
+        }
+        number => Ok(number),
+    };
+    let seconds =
+        positive("sinceSeconds", 1)?.map(|seconds| Time::now() - SignedDuration::from_secs(seconds.min(1 << 32)));
+    let moment = request.parameter("sinceTime").map(|text| {
+        time::parse_rfc3339(text).map_err(|error| Status::new(Reason::BadRequest, format!("sinceTime: {error}")))
+    });
+    Ok(Options {
+        follow: request.flag("follow"),
+        previous: request.flag("previous"),
+        since: moment.transpose()?.or(seconds),
+        tail: positive("tailLines", 0)?.and_then(|lines| usize::try_from(lines).ok()),
+        timestamps: request.flag("timestamps"),
+        limit_bytes: positive("limitBytes", 1)?.and_then(|bytes| u64::try_from(bytes).ok()),
+    })
+}

@@ -1,0 +1,194 @@
+//! Watch: changes as they come, one line of JSON for each.
+//!
+//! Knows: what is told from which revision on, and how. Never: waits for anything; whoever carries the lines brings the news.
+
+use super::Result;
+use super::answer::{Answer, Body};
+use super::form::Form;
+use super::options;
+use super::read::{Show, check_reached};
+use super::request::Request;
+use super::resolve::Asked;
+use crate::apiserver::Api;
+use crate::apiserver::page::{self, Listing};
+use crate::apiserver::read::Wanted;
+use crate::apiserver::watch::{EventKind, Watched, event};
+use crate::kinds::Kind;
+use crate::object::{FieldSelector, Object, Reason, Status};
+use crate::store::LogEntry;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Who asks for bookmarks gets one each so often when nothing else is told.
+pub const BOOKMARK: Duration = Duration::from_secs(60);
+
+/// Most entries of the log that are read at once.
+pub const BATCH: usize = 1000;
+
+/// A watch under way.
+pub struct Watching {
+    kind: &'static Kind,
+    namespace: Option<String>,
+    wanted: Wanted,
+    show: Show,
+    /// Everything up to this revision is told.
+    revision: u64,
+    /// How long it lasts; none for as long as somebody listens.
+    pub timeout: Option<Duration>,
+    /// Whether bookmarks are wanted.
+    pub bookmarks: bool,
+    /// A table's columns have been told.
+    is_headed: bool,
+    /// What is told at once.
+    pub first: Vec<u8>,
+}
+
+/// From which moment on changes are told.
+enum Start {
+    /// What is there now comes first, as if it had just been added; with a bookmark where that ends.
+    Now { marked: bool },
+    /// From this revision on.
+    After(u64),
+}
+
+/// Opens a watch.
+pub fn open(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
+    let show = Show::of(request, asked)?;
+    let mut wanted = options::wanted(request)?;
+    if !asked.name.is_empty() {
+        let name = FieldSelector::parse(&format!("metadata.name={}", asked.name));
+        wanted.fields = Some(name.map_err(|error| Status::new(Reason::BadRequest, error.to_string()))?);
+    }
+    wanted.check(asked.kind)?;
+    let start = start(request)?;
+    let timeout =
+        request.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|some| *some > 0);
+    let mut watching = Watching {
+        kind: asked.kind,
+        namespace: asked.namespace.map(str::to_owned),
+        wanted,
+        show,
+        revision: 0,
+        timeout: timeout.map(Duration::from_secs),
+        bookmarks: request.flag("allowWatchBookmarks"),
+        is_headed: false,
+        first: Vec::new(),
+    };
+    match start {
+        Start::Now { marked } => watching.tell_what_is_there(api, marked)?,
+        Start::After(revision) => {
+            check_reached(api, revision)?;
+            watching.revision = revision;
+        }
+    }
+    let answer = Answer::of(200, &Value::Null, &Form::default());
+    Ok(Answer { body: Body::Watch(Box::new(watching)), ..answer })
+}
+
+fn start(request: &Request) -> Result<Start> {
+    let matching = request.parameter("resourceVersionMatch");
+    let is_initial = request.parameter("sendInitialEvents").is_some();
+    let refuse = |why: &str| Err(options::forbidden("ListOptions", "resourceVersionMatch", why));
+    if is_initial && matching != Some("NotOlderThan") {
+        return refuse("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+    }
+    if !is_initial && matching.is_some() {
+        return refuse("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+    }
+    let wants_initial = request.flag("sendInitialEvents");
+    Ok(match options::revision(request)?.filter(|revision| *revision > 0) {
+        Some(revision) if !wants_initial => Start::After(revision),
+        _ => Start::Now { marked: wants_initial },
+    })
+}
+
+impl Watching {
+    fn tell_what_is_there(&mut self, api: &Api, marked: bool) -> Result<()> {
+        let listing = Listing {
+            kind: self.kind,
+            namespace: self.namespace.as_deref(),
+            wanted: &self.wanted,
+            at: None,
+            after: None,
+            limit: None,
+        };
+        let page = page::page(api, &listing)?;
+        self.revision = page.revision;
+        for object in page.objects {
+            let line = self.line(EventKind::Added.word(), object);
+            self.first.extend(line);
+        }
+        if marked && self.bookmarks {
+            let mark = self.bookmark_with(json!({"annotations": {"k8s.io/initial-events-end": "true"}}));
+            self.first.extend(mark);
+        }
+        Ok(())
+    }
+
+    /// Everything up to this revision is told.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// What follows from the next entries of the log, and how they are told.
+    pub fn tell<'a>(&mut self, entries: impl IntoIterator<Item = &'a LogEntry>) -> Result<Vec<u8>> {
+        let mut lines = Vec::new();
+        for entry in entries {
+            let watched = Watched { kind: self.kind, namespace: self.namespace.as_deref(), wanted: &self.wanted };
+            let event = event(&watched, entry)?;
+            self.revision = entry.revision;
+            if let Some(event) = event {
+                lines.extend(self.line(event.kind.word(), event.object));
+            }
+        }
+        Ok(lines)
+    }
+
+    /// The same with what the log holds now: how many entries there were, and what is told of them.
+    pub fn read(&mut self, api: &Api) -> Result<(usize, Vec<u8>)> {
+        let entries = entries(api, self.revision)?;
+        Ok((entries.len(), self.tell(&entries)?))
+    }
+
+    fn line(&mut self, word: &str, object: Object) -> Vec<u8> {
+        let mut value = self.show.value(object);
+        if value["kind"] == "Table" && std::mem::replace(&mut self.is_headed, true) {
+            value["columnDefinitions"] = Value::Null;
+        }
+        line(word, &value)
+    }
+
+    /// How far it is told, for who goes on from there later.
+    pub fn bookmark(&self) -> Vec<u8> {
+        self.bookmark_with(json!({}))
+    }
+
+    fn bookmark_with(&self, mut metadata: Value) -> Vec<u8> {
+        metadata["resourceVersion"] = self.revision.to_string().into();
+        line("BOOKMARK", &self.show.mark(metadata))
+    }
+}
+
+fn line(word: &str, object: &Value) -> Vec<u8> {
+    let mut line = json!({"type": word, "object": object}).to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+/// What the log holds after a revision, a part of it at a time.
+pub fn entries(api: &Api, revision: u64) -> Result<Vec<LogEntry>> {
+    api.read(|snapshot| snapshot.log_after(revision, BATCH))
+}
+
+/// The last line of a watch that cannot go on.
+pub fn failure(status: &Status, revision: u64) -> Vec<u8> {
+    let status = match status.reason {
+        // As Kubernetes says it; the revision in parentheses is the oldest that a watch can begin after.
+        Reason::Expired => {
+            let floor = status.message.rsplit(' ').next().unwrap_or_default().trim_end_matches(')');
+            Status::new(Reason::Expired, format!("too old resource version: {revision} ({floor})"))
+        }
+        _ => status.clone(),
+    };
+    line("ERROR", &status.to_value())
+}
