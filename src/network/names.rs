@@ -1,8 +1,8 @@
 //! Names in a cluster, as Kubernetes' DNS specification gives them: `web.shop.svc.cluster.local`, members of headless Services by
 //! their hostnames, `_port._protocol` for SRV, pods by their addresses, addresses by `in-addr.arpa`.
 //!
-//! A client's short names (`web`, `web.shop`) are completed here and not by the client's own search path, because programs keep the
-//! machine's `/etc/resolv.conf`: what is found in the order of Kubernetes' search path counts.
+//! Short names (`web`, `web.shop`) of clients that keep the machine's `/etc/resolv.conf` are completed here: what is found in the order of
+//! Kubernetes' search path counts. Who has that path in a file of its own completes them itself, and means what it asks.
 
 use crate::object::{Key, Str};
 use crate::world::plan::{Member, Route, RoutePort};
@@ -118,8 +118,8 @@ impl Directory {
         self.pods.insert(address, namespace);
     }
 
-    /// Answers a question of the pod at this address.
-    pub fn ask(&self, name: &str, kind: Kind, client: Ipv4Addr) -> Reply {
+    /// Answers a question of the pod at this address; of nobody, where short names are not to be completed.
+    pub fn ask(&self, name: &str, kind: Kind, client: Option<Ipv4Addr>) -> Reply {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         if let Some(reversed) = name.strip_suffix(".in-addr.arpa") {
             return self.reverse(reversed, kind);
@@ -127,6 +127,7 @@ impl Directory {
         if let Some(name) = inside(&name) {
             return self.find(name, kind).map_or(Reply::NoSuchName, |found| self.follow(found, kind));
         }
+        let Some(client) = client else { return Reply::Elsewhere };
         let namespace = self.pods.get(&client).map_or("default", |namespace| namespace);
         let complete = [format!("{name}.{namespace}.svc"), format!("{name}.svc"), name];
         let found = complete.iter().find_map(|name| self.find(name, kind));
@@ -368,7 +369,7 @@ mod tests {
         let web = a(&["127.9.128.7"]);
         let led = |name: &str, to: &[&str]| {
             let names = to.iter().map(|one| Record::Cname((*one).into()));
-            let Reply::Records(records) = directory().ask(name, A, CLIENT) else { panic!("{name}") };
+            let Reply::Records(records) = directory().ask(name, A, Some(CLIENT)) else { panic!("{name}") };
             Reply::Records(names.chain(records).collect())
         };
         let cases = [
@@ -426,15 +427,20 @@ mod tests {
             ("1.2.0.192.in-addr.arpa", Ptr, Reply::Elsewhere),
         ];
         for (name, kind, expected) in cases {
-            assert_eq!(directory().ask(name, kind, CLIENT), expected, "{name} {kind:?}");
+            assert_eq!(directory().ask(name, kind, Some(CLIENT)), expected, "{name} {kind:?}");
         }
-        assert_eq!(directory().ask("web", A, Ipv4Addr::LOCALHOST), Reply::Elsewhere, "of another namespace");
+        let elsewhere = directory().ask("web", A, Some(Ipv4Addr::LOCALHOST));
+        assert_eq!(elsewhere, Reply::Elsewhere, "of another namespace");
+        for name in ["web", "web.shop", "web.shop.svc"] {
+            assert_eq!(directory().ask(name, A, None), Reply::Elsewhere, "{name}");
+        }
+        assert_eq!(directory().ask("web.shop.svc.cluster.local", A, None), a(&["127.9.128.7"]));
     }
 
     #[test]
     fn a_service_that_is_gone_has_no_name() {
         let mut directory = directory();
         directory.lead(&Key::new(Resource("services"), "shop", "web"), &Route::default());
-        assert_eq!(directory.ask("web.shop.svc.cluster.local", Kind::A, CLIENT), Reply::NoSuchName);
+        assert_eq!(directory.ask("web.shop.svc.cluster.local", Kind::A, Some(CLIENT)), Reply::NoSuchName);
     }
 }

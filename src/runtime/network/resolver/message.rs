@@ -43,8 +43,8 @@ pub fn locked(directory: &Shared) -> MutexGuard<'_, Directory> {
     directory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// None for what is no question.
-pub fn answer(bytes: &[u8], client: SocketAddr, directory: &Shared, is_stream: bool) -> Option<Said> {
+/// None for what is no question. `completes`: whether short names are to be completed.
+pub fn answer(bytes: &[u8], client: SocketAddr, directory: &Shared, is_stream: bool, completes: bool) -> Option<Said> {
     // An answer is no question: to answer it might go on for ever.
     if bytes.len() < HEAD || bytes[2] & 0x80 != 0 {
         return None;
@@ -64,7 +64,7 @@ pub fn answer(bytes: &[u8], client: SocketAddr, directory: &Shared, is_stream: b
     }
     let IpAddr::V4(client) = client.ip() else { return None };
     let forward = |aliases| Some(Said::Ask(Forward { asked: bytes.to_vec(), is_stream, aliases }));
-    let found = locked(directory).ask(&question.qname.to_string(), kind(question), client);
+    let found = locked(directory).ask(&question.qname.to_string(), kind(question), completes.then_some(client));
     match found {
         Reply::Elsewhere => forward(Vec::new()),
         Reply::Alias(names) => forward(names),
@@ -369,7 +369,7 @@ mod tests {
         let shared = Shared::default();
         let code = |bytes: &[u8]| {
             let client = (Ipv4Addr::LOCALHOST, 5353).into();
-            match answer(bytes, client, &shared, false) {
+            match answer(bytes, client, &shared, false, true) {
                 Some(Said::Known(reply)) => Some(Packet::parse(&reply).unwrap().rcode()),
                 Some(Said::Ask(_)) => Some(RCODE::NoError),
                 None => None,

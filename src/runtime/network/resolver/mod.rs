@@ -46,7 +46,8 @@ pub fn start(state: &Path, network: u8, directory: &Shared) -> io::Result<()> {
     let own = Door::at_any_port()?;
     lead(state, &own)?;
     message::locked(directory).serve_at(usual);
-    let doors = std::iter::once(own).chain(Door::open(SocketAddrV4::new(usual, routes::DNS_PORT)).ok()).collect();
+    let told = Door::open(SocketAddrV4::new(usual, routes::DNS_PORT)).map(|door| Door { completes: false, ..door });
+    let doors = std::iter::once(own).chain(told.ok()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let means =
         Means { directory: directory.clone(), usual, asked: Semaphore::new(ASKED), open: Semaphore::new(CONNECTIONS) };
@@ -68,12 +69,14 @@ struct Door {
     datagrams: UdpSocket,
     /// None when another program has the port for connections.
     connections: Option<TcpListener>,
+    /// Whether who comes here keeps the machine's `/etc/resolv.conf`: who was told of the place has a file of its own, with a search path.
+    completes: bool,
 }
 
 impl Door {
     fn open(place: SocketAddrV4) -> io::Result<Door> {
         let datagrams = UdpSocket::bind(place)?;
-        Ok(Door { connections: TcpListener::bind(datagrams.local_addr()?).ok(), datagrams })
+        Ok(Door { connections: TcpListener::bind(datagrams.local_addr()?).ok(), datagrams, completes: true })
     }
 
     fn at_any_port() -> io::Result<Door> {
@@ -117,11 +120,11 @@ async fn listen(doors: Vec<Door>, means: Rc<Means>) {
     for door in doors {
         let (datagrams, connections) = (means.clone(), means.clone());
         if let Some(socket) = asynchronous(door.datagrams) {
-            spawn_local(take_datagrams(Rc::new(socket), datagrams));
+            spawn_local(take_datagrams(Rc::new(socket), datagrams, door.completes));
         }
         let listener = door.connections.filter(|listener| listener.set_nonblocking(true).is_ok());
         if let Some(Ok(listener)) = listener.map(tokio::net::TcpListener::from_std) {
-            let meet = move |stream, from| drop(spawn_local(talk(stream, from, connections.clone())));
+            let meet = move |stream, from| drop(spawn_local(talk(stream, from, connections.clone(), door.completes)));
             spawn_local(relay::accept(listener, meet));
         }
     }
@@ -133,11 +136,11 @@ fn asynchronous(socket: UdpSocket) -> Option<tokio::net::UdpSocket> {
     tokio::net::UdpSocket::from_std(socket).ok()
 }
 
-async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, means: Rc<Means>) {
+async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, means: Rc<Means>, completes: bool) {
     let mut bytes = vec![0; LONGEST];
     loop {
         let Ok((length, client)) = socket.recv_from(&mut bytes).await else { continue };
-        match message::answer(&bytes[..length], client, &means.directory, false) {
+        match message::answer(&bytes[..length], client, &means.directory, false, completes) {
             Some(Said::Known(reply)) => drop(socket.send_to(&reply, client).await),
             Some(Said::Ask(forward)) => {
                 let (socket, means) = (socket.clone(), means.clone());
@@ -153,14 +156,14 @@ async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, means: Rc<Means>) {
 }
 
 /// Answers one question after the other on a connection, until nothing more is asked (RFC 7766).
-async fn talk(mut stream: TcpStream, client: SocketAddr, means: Rc<Means>) -> io::Result<()> {
+async fn talk(mut stream: TcpStream, client: SocketAddr, means: Rc<Means>, completes: bool) -> io::Result<()> {
     let Ok(_open) = means.open.try_acquire() else { return Ok(()) };
     stream.set_nodelay(true)?;
     loop {
         let length = timeout(IDLE, stream.read_u16()).await??;
         let mut bytes = vec![0; length.into()];
         timeout(IDLE, stream.read_exact(&mut bytes)).await??;
-        let reply = match message::answer(&bytes, client, &means.directory, true) {
+        let reply = match message::answer(&bytes, client, &means.directory, true, completes) {
             Some(Said::Known(reply)) => Some(reply),
             Some(Said::Ask(forward)) => means.ask(&forward).await,
             None => None,
