@@ -112,7 +112,7 @@ fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueC
     match (argument, verb.split(' ').next().unwrap_or_default()) {
         ("namespace", _) => ask(|state, _| state.namespaces()),
         ("container", _) => ask(|state, _| state.containers()),
-        ("filenames" | "state" | "kustomize", _) | ("file", "backup") => {
+        ("filenames" | "state" | "kustomize", _) | ("file", "backup") | ("folder" | "output", "kustomize") => {
             Some(ArgValueCompleter::new(PathCompleter::any()))
         }
         ("output", "explain") => texts(&["plaintext", "plaintext-openapiv2"]),

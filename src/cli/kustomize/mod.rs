@@ -59,7 +59,12 @@ impl Disk {
 
 impl Files for Disk {
     fn find(&self, path: &Path) -> Result<Found, String> {
-        let at = path.canonicalize().map_err(|error| format!("lstat {}: {}", missing(path).display(), cause(error)))?;
+        let at = path.canonicalize().map_err(|error| {
+            let missing = missing(path);
+            // It may come.
+            self.folders.borrow_mut().extend(missing.parent().filter(|folder| folder.is_dir()).map(Path::to_owned));
+            format!("lstat {}: {}", missing.display(), cause(error))
+        })?;
         let is_folder = at.is_dir();
         let folder = if is_folder { Some(at.as_path()) } else { at.parent() };
         self.folders.borrow_mut().extend(folder.map(Path::to_owned));

@@ -48,6 +48,18 @@ pub struct Label {
     pub include_selectors: bool,
     pub include_templates: bool,
     pub include_volume_claim_templates: bool,
+    pub fields: Vec<LabelField>,
+}
+
+/// Where else labels go.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct LabelField {
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub path: String,
+    pub create: bool,
 }
 
 /// One entry of `images`.
@@ -259,7 +271,7 @@ pub fn read(text: &Text, warnings: &mut Vec<String>) -> Built<Read> {
              update your Kustomization automatically."
         ));
     }
-    fields.remove("metadata");
+    fields.retain(|field, value| !says_nothing(field, value));
     if let Some((field, instead)) = REFUSED.iter().find(|(field, _)| fields.contains_key(*field)) {
         return Err(format!(
             "invalid Kustomization: kloop does not carry out '{field}'{}",
@@ -285,6 +297,12 @@ pub fn read(text: &Text, warnings: &mut Vec<String>) -> Built<Read> {
         .map_err(|why| format!("Failed to read kustomization file under {}:\n{why}", folder(text)))?;
     document.value = Value::Null;
     Ok(Read { kustomization, document: Rc::new(document) })
+}
+
+/// A field that changes nothing: the name of the file's own, and what would be refused if it were not empty.
+fn says_nothing(field: &str, value: &Value) -> bool {
+    let is_empty = value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
+    field == "metadata" || (is_empty && REFUSED.iter().any(|(refused, _)| *refused == field))
 }
 
 /// The documents of a file.

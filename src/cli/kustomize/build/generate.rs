@@ -31,6 +31,9 @@ pub fn add(
     if generator.name.is_empty() {
         return Err("a generator needs a name".to_owned());
     }
+    if make == Make::ConfigMap && !generator.r#type.is_empty() {
+        return Err("a ConfigMap has no type".to_owned());
+    }
     let mut made = Resource::new(object(files, root, make, generator, general)?, origin);
     made.hashed = !(generator.options.disable_name_suffix_hash || general.disable_name_suffix_hash);
     let id = made.id();

@@ -1,7 +1,8 @@
 //! `labels`, `commonLabels` and `commonAnnotations`: the same for all objects, and on request for their pods and selectors.
 
-use super::field::{Field, put};
-use super::file::Label;
+use super::field::{Field, each, names, put};
+use super::file::{Label, LabelField};
+use super::id::Id;
 use super::resource::Resource;
 use std::collections::BTreeMap;
 
@@ -67,6 +68,10 @@ pub fn add(resources: &mut [Resource], label: &Label) {
     let selectors = label.include_selectors;
     for resource in resources {
         let object = &mut resource.object;
+        let id = Id::of(object);
+        for field in label.fields.iter().filter(|field| is_of(field, &id)) {
+            each(&mut object.0, &names(&field.path), field.create, &mut |value| put(value, &label.pairs));
+        }
         let mut on = |field: &Field, wanted: bool| {
             if wanted {
                 field.each(object, &mut |value| put(value, &label.pairs));
@@ -80,6 +85,11 @@ pub fn add(resources: &mut [Resource], label: &Label) {
             NEARBY.iter().for_each(|path| on(&Field::there(kind, path), selectors));
         }
     }
+}
+
+fn is_of(field: &LabelField, id: &Id) -> bool {
+    let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
+    fits(&field.group, &id.group) && fits(&field.version, &id.version) && fits(&field.kind, &id.kind)
 }
 
 /// Adds `commonLabels`.

@@ -141,6 +141,9 @@ fn operate(resource: &mut Resource, operations: &Value) -> Built {
     resource.remember();
     let patched = patch::json_patch(&resource.object.0, operations);
     let patched = patched.map_err(|error| format!("the JSON patch does not fit {}: {error}", resource.id()))?;
+    if !patched.is_object() {
+        return Err(format!("the JSON patch leaves no object of {}", resource.id()));
+    }
     resource.object = Object(patched);
     Ok(())
 }

@@ -102,6 +102,11 @@ fn names_and_whatever_refers_to_them_change_together() {
 #[test]
 fn a_layer_changes_what_it_says() {
     for (over, path, expected) in [
+        (
+            "labels: [{pairs: {l: x}, fields: [{kind: Deployment, path: spec/more, create: true}, {kind: Job, path: spec}]}]",
+            "/spec/more",
+            r#"{"l":"x"}"#,
+        ),
         ("images: [{name: nginx, newTag: '2'}]", "/spec/template/spec/containers/0/image", "\"nginx:2\""),
         (
             "images: [{name: nginx, newName: ./web, newTag: '2'}]",
@@ -210,6 +215,7 @@ fn generated_objects_meet_those_that_are_there() {
         ("{name: other, behavior: merge}", "does not exist; cannot merge or replace"),
         ("{name: other, behavior: mix}", "has to be create, merge or replace"),
         ("{literals: [a=1]}", "needs a name"),
+        ("{name: other, type: a}", "a ConfigMap has no type"),
         ("{name: other, literals: [a]}", "invalid literal source a, expected key=value"),
         ("{name: other, files: [none]}", "no such file or directory"),
         ("{name: other, literals: [a=1, a=2]}", "cannot add key \"a\""),
@@ -224,6 +230,11 @@ fn generated_objects_meet_those_that_are_there() {
 #[test]
 fn what_is_wrong_is_said_with_its_place() {
     for (over, expected, line) in [
+        (
+            "resources: [../base]\npatches: [{target: {kind: Deployment}, patch: '[{op: replace, path: \"\", value: 1}]'}]",
+            "the JSON patch leaves no object of Deployment.v1.apps/web.[noNs]",
+            2,
+        ),
         (
             "resources: [none.yaml]",
             "accumulation err='accumulating resources from 'none.yaml': evalsymlink failure on",
@@ -243,7 +254,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ("resources: [../base]\nreplicas: [{name: x, count: 1}]", "resource with name x does not match", 2),
         ("resources: [../base]\nnamePrefx: a", "unknown field \"namePrefx\"", 2),
         ("resources: [../base]\ncommonLabels: {a: 1}", "cannot unmarshal number", 2),
-        ("resources: [../base]\nhelmCharts: []", "kloop does not carry out 'helmCharts'", 2),
+        ("resources: [../base]\nhelmCharts: [{name: a}]", "kloop does not carry out 'helmCharts'", 2),
         ("resources: [../base]\nvars: [{name: A}]", "kloop does not carry out 'vars'", 2),
         ("resources: [../base]\nsortOptions: {order: up}", "'sortOptions.order' must be one of [fifo, legacy]", 0),
         ("components: [../base]", "expected kind 'Component' for path '/k/base' but got 'Kustomization'", 1),
@@ -263,6 +274,42 @@ fn what_is_wrong_is_said_with_its_place() {
         none,
         "unable to find one of 'kustomization.yaml', 'kustomization.yml' or 'Kustomization' in directory '/k/over'"
     );
+}
+
+#[test]
+fn a_patch_may_delete_or_replace_a_whole_object() {
+    let kinds = |patch: &str| {
+        let text =
+            format!("{BASE}== over/kustomization.yaml\nresources: [../base]\nvars: []\npatches:\n- patch: '{patch}'\n");
+        let built = build(&files(&text), "over", &mut Vec::new()).unwrap();
+        built.iter().map(|one| format!("{} {}", one.object.kind(), one.object.0["spec"])).collect::<Vec<_>>().join("; ")
+    };
+    let ingress = "apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web}";
+    assert!(!kinds(&format!("{{$patch: delete, {ingress}}}")).contains("Ingress"));
+    let replaced = kinds(&format!("{{$patch: replace, {ingress}, spec: {{ingressClassName: kloop}}}}"));
+    assert!(replaced.ends_with(r#"Ingress {"ingressClassName":"kloop"}"#), "{replaced}");
+}
+
+#[test]
+fn custom_resources_are_merged_field_by_field() {
+    let text = "\
+== over/kustomization.yaml
+resources: [a.yaml]
+patches:
+- target: {kind: Thing}
+  patch: '{kind: Thing, metadata: {name: any}, spec: {list: [{name: c}], b: 2, c: null}}'
+== over/a.yaml
+{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: {list: [{name: a}, {name: b}], a: 1, c: 3}}
+";
+    let built = build(&files(text), "over", &mut Vec::new()).unwrap();
+    assert_eq!(built[0].object.0["spec"].to_string(), r#"{"a":1,"b":2,"list":[{"name":"c"}]}"#);
+}
+
+#[test]
+fn a_target_that_finds_nothing_is_told() {
+    let over = "patches: [{target: {kind: Job}, patch: '[]'}, {target: {kind: Job}, patch: '[]', options: {allowNoTargetMatch: true}}]";
+    let (_, warnings) = built_of(&format!("{BASE}== over/kustomization.yaml\nresources: [../base]\n{over}\n"), "over");
+    assert_eq!(warnings, ["Warning: over/kustomization.yaml:2: the patch changes nothing: no object is kind Job"]);
 }
 
 #[test]
