@@ -4,7 +4,7 @@
 mod run;
 mod stand_ins;
 
-use kloop::apiserver::{Api, FieldValidation, Ledger, Options, apply, create, custom};
+use kloop::apiserver::{Api, Ledger, Options, apply, create, custom};
 use kloop::kinds::{self, Kind};
 use kloop::object::{Key, Object, Resource, Status, yaml};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ fn admit(ledger: &mut dyn Ledger, kind: &Kind, body: &Value) -> Result<(), Statu
     if kind.namespaced && object.namespace().is_empty() {
         object.set(&["metadata", "namespace"], "default");
     }
-    let options = Options { field_validation: FieldValidation::Strict, dry_run: true };
+    let options = Options { dry_run: true, ..Options::default() };
     if object.name().is_empty() && object.text(&["metadata", "generateName"]).is_some() {
         return create::create(ledger, kind, &object, &options).map(drop);
     }

@@ -18,7 +18,7 @@ const FLOORS: [&[&str]; 9] = [
 ];
 
 /// Rooms that neither see nor touch the world outside.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "object",
     "kinds",
     "world",
@@ -28,6 +28,7 @@ const PURE: [&str; 10] = [
     "network",
     "show",
     "apiserver/rules",
+    "apiserver/managed",
     "cli/kustomize/build",
 ];
 

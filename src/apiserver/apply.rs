@@ -108,10 +108,16 @@ pub fn with_last_applied(manifest: &Object) -> Object {
         modified.set(&["metadata", "annotations"], json!({}));
     }
     modified.unset(&["metadata", "annotations", LAST_APPLIED]);
-    let mut remembered = yaml::to_json(&modified.0);
-    remembered.push('\n');
+    let remembered = last_applied(&modified);
     modified.set(&["metadata", "annotations", LAST_APPLIED], remembered);
     modified
+}
+
+/// What the annotation remembers of a manifest that is without it.
+pub fn last_applied(manifest: &Object) -> String {
+    let mut remembered = yaml::to_json(&manifest.0);
+    remembered.push('\n');
+    remembered
 }
 
 /// The warning about an object that was not made by apply.

@@ -4,7 +4,7 @@ use super::admission::{self, Request};
 use super::custom;
 use super::ledger::Ledger;
 use super::rules::{metadata, names};
-use super::{FieldValidation, Options, Reply, Result};
+use super::{FieldValidation, Options, Reply, Result, managed};
 use crate::kinds::{self, Kind, UnknownField, field};
 use crate::object::{Key, Object, Reason, Status, time};
 use std::sync::Arc;
@@ -46,6 +46,9 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
         Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::validate(ledger, &mut request)?;
     warn(kind, &object, &mut warnings);
+    if let Some(manager) = &options.manager {
+        managed::update::created(kind, &mut object, manager, ledger.now());
+    }
     let mut kept = ledger.put(&key, object)?;
     if options.dry_run {
         Arc::make_mut(&mut kept).unset(&["metadata", "resourceVersion"]);

@@ -416,8 +416,8 @@ pub fn random() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apiserver::Options;
     use crate::apiserver::create::create;
-    use crate::apiserver::{FieldValidation, Options};
     use crate::kinds;
     use crate::store::Trouble;
     use serde_json::json;
@@ -426,7 +426,7 @@ mod tests {
     fn of_several_writes_those_that_are_refused_are_undone_alone() {
         let mut api = Api::in_memory("test").unwrap();
         let before = api.read(|read| read.revision()).unwrap();
-        let options = Options { field_validation: FieldValidation::Strict, dry_run: false };
+        let options = Options::default();
         let kind = kinds::by_name("configmaps").unwrap();
         let write = |ledger: &mut dyn Ledger, name: &&str| {
             let body =

@@ -8,6 +8,7 @@
 
 pub mod admission;
 pub mod apply;
+pub mod apply_patch;
 pub mod bind;
 pub mod bootstrap;
 pub mod create;
@@ -17,6 +18,7 @@ pub mod evict;
 pub mod front;
 pub mod ledger;
 pub mod log;
+pub mod managed;
 pub mod outside;
 pub mod page;
 pub mod patch;
@@ -55,6 +57,17 @@ pub struct Options {
     pub field_validation: FieldValidation,
     /// Everything is done but the keeping.
     pub dry_run: bool,
+    /// Who writes, where account is kept of it.
+    pub manager: Option<Manager>,
+}
+
+/// Who writes, as `metadata.managedFields` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manager {
+    /// `kubectl-create`.
+    pub name: String,
+    /// The part of the object that is written, `status` or `scale`; empty for the object itself.
+    pub subresource: &'static str,
 }
 
 /// A write that went through.

@@ -5,7 +5,7 @@ use super::create::{check, create, decode, key_of, warn};
 use super::custom;
 use super::ledger::Ledger;
 use super::rules::metadata;
-use super::{Options, Reply, Result, delete};
+use super::{Manager, Options, Reply, Result, delete, managed};
 use crate::kinds::pod::resize;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Status};
@@ -25,6 +25,20 @@ pub enum Part {
     Resize,
     /// `spec.finalizers` of a namespace (`/finalize`).
     Finalize,
+}
+
+impl Part {
+    /// The writer of this part.
+    fn written_by(self, manager: Option<&Manager>) -> Option<Manager> {
+        let subresource = match self {
+            Part::Main => return manager.cloned(),
+            Part::Status => "status",
+            Part::EphemeralContainers => "ephemeralcontainers",
+            Part::Resize => "resize",
+            Part::Finalize => "finalize",
+        };
+        manager.map(|manager| Manager { name: manager.name.clone(), subresource })
+    }
 }
 
 /// Replaces an object, or its status.
@@ -47,13 +61,18 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
                 object.set(&["status"], status.clone().unwrap_or_default());
                 check(kind, &object, Some(&old))?;
             }
-            return keep_status(ledger, &key, status, old, warnings);
+            let noted = match part.written_by(options.manager.as_ref()) {
+                Some(manager) => Noted::By(manager),
+                None => Noted::In(body.at(&["metadata", "managedFields"])),
+            };
+            return keep_status(ledger, (kind, &key), status, old, noted, warnings);
         }
         Part::EphemeralContainers => with_ephemeral(kind, body, &old, options, &mut warnings)?,
         Part::Resize => resized(kind, body, &old, options, &mut warnings)?,
         _ => whole(ledger, kind, body, &old, part, options, &mut warnings)?,
     };
-    keep(ledger, kind, &key, object, old, warnings)
+    let manager = part.written_by(options.manager.as_ref());
+    keep(ledger, (kind, &key), object, old, manager.as_ref(), warnings)
 }
 
 /// Replaces an object's status with one that is in the form in which it is stored already, as that of a pod is when a loop writes it: it
@@ -65,26 +84,45 @@ pub fn update_normal_status(ledger: &mut dyn Ledger, kind: &Kind, body: &Object)
     let status = body.at(&["status"]).cloned();
     let mut warnings = Vec::new();
     debug_assert_eq!(Ok(status.clone()), normal_status(kind, body, &Options::default(), &mut warnings));
-    keep_status(ledger, &key, status, old, warnings)
+    keep_status(ledger, (kind, &key), status, old, Noted::In(None), warnings)
+}
+
+/// Who has set which fields of a status.
+enum Noted<'a> {
+    /// What changes is this manager's.
+    By(Manager),
+    /// It is as these managed fields say; as before, where there are none.
+    In(Option<&'a Value>),
 }
 
 /// Keeps the object with a new status. The rest was checked when it was written and is not looked at again.
 fn keep_status(
     ledger: &mut dyn Ledger,
-    key: &Key,
+    (kind, key): (&Kind, &Key),
     status: Option<Value>,
     old: Arc<Object>,
+    noted: Noted,
     warnings: Vec<String>,
 ) -> Result<Reply> {
-    if old.at(&["status"]) == status.as_ref() {
+    let other_managers = matches!(noted, Noted::In(Some(list)) if Some(list) != old.at(&["metadata", "managedFields"]));
+    if old.at(&["status"]) == status.as_ref() && !other_managers {
         return Ok(Reply::unchanged(old, warnings));
     }
+    // Where nobody keeps account the old object is not needed any more, and need not be copied to be changed.
+    let before = (matches!(noted, Noted::By(_)) && managed::is_tracked(&old)).then(|| old.clone());
     let mut object = ledger.take(key, old);
     match status {
         Some(status) => object.set(&["status"], status),
         None => {
             object.unset(&["status"]);
         }
+    }
+    match (noted, before) {
+        (Noted::By(manager), Some(old)) => {
+            managed::update::updated(kind, &old, &mut object, Some(&manager), ledger.now());
+        }
+        (Noted::In(Some(list)), _) if other_managers => object.set(&["metadata", "managedFields"], list.clone()),
+        _ => {}
     }
     Ok(Reply::changed(ledger.put(key, object)?, warnings))
 }
@@ -151,12 +189,13 @@ fn whole(
 /// Keeps what has changed; an object that only waited for this write to be gone goes.
 fn keep(
     ledger: &mut dyn Ledger,
-    kind: &Kind,
-    key: &Key,
+    (kind, key): (&Kind, &Key),
     mut object: Object,
     old: Arc<Object>,
+    manager: Option<&Manager>,
     warnings: Vec<String>,
 ) -> Result<Reply> {
+    managed::update::updated(kind, &old, &mut object, manager, ledger.now());
     if kind.generation && (metadata::spec_differs(&object, &old) || annotations_count(kind, &object, &old)) {
         object.set(&["metadata", "generation"], old.generation() + 1);
     }

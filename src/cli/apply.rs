@@ -1,7 +1,7 @@
 //! `kloop apply`: makes the state what the manifests say.
 
 use super::files::{self, FileFlags, Manifest};
-use super::flags::{self, ChangeFlags, DryRun, ValidateFlag};
+use super::flags::{ChangeFlags, DryRun, ValidateFlag};
 use super::{Context, Failure, Outcome, targets};
 use crate::apiserver::apply::{self, Applied, Outcome as Done, with_last_applied};
 use crate::apiserver::{FieldValidation, Ledger, Options};
@@ -13,6 +13,7 @@ mod follow;
 mod last_applied;
 mod prune;
 mod refused;
+mod server_side;
 
 /// Apply a configuration to a resource by file name or stdin.
 ///
@@ -42,6 +43,9 @@ kloop apply --prune -f manifest.yaml -l app=nginx
 # Apply the configuration in manifest.yaml and delete all the other config maps that are not in the file
 kloop apply --prune -f manifest.yaml --all --prune-allowlist=core/v1/ConfigMap
 
+# Apply the manifests as one of several field managers, and take over what others have set
+kloop apply --server-side --field-manager=platform --force-conflicts -f ./platform
+
 # Follow a checkout of a repository: apply what changes in it, prune what is taken out, put back what was changed by hand
 kloop apply -R -f ./deploy --prune --all --watch"
 )]
@@ -63,6 +67,8 @@ pub struct Args {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
+    server: server_side::ServerSide,
+    #[command(flatten)]
     pruning: prune::Flags,
     #[command(flatten)]
     follow: follow::Following,
@@ -81,7 +87,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 impl Args {
     /// What no manifest can mend.
     fn check(&self, context: &mut Context) -> Outcome {
-        self.change.dry_run(context)?;
+        let dry_run = self.change.dry_run(context)?;
+        self.server.check(dry_run, self.force)?;
         self.validate.parse()?;
         self.pruning.check()?;
         self.pruning.labels().map(drop)
@@ -92,7 +99,9 @@ impl Args {
 fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>> {
     let dry_run = args.change.dry_run(context)?;
     let validation = args.validate.parse()?;
-    let options = flags::options(validation, dry_run);
+    args.server.check(dry_run, args.force)?;
+    let options = context.options(validation, dry_run);
+    let applier = args.server.applier(args.change.field_manager());
     args.pruning.check()?;
     let labels = args.pruning.labels()?;
     let (mut manifests, mut failures) = files::read_for(&args.files, "apply")?;
@@ -108,6 +117,9 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
     let mut applied = Vec::new();
     let write = |ledger: &mut dyn Ledger, (manifest, kind, key): &Located| {
         let object = sent(manifest, kind, key, validation)?;
+        if let Some(applier) = &applier {
+            return applier.apply(ledger, (manifest, kind), &object, &options);
+        }
         let is_known = ledger.exists(key)?;
         if dry_run == DryRun::Client && !is_known {
             let object = with_last_applied(&object);
@@ -225,6 +237,7 @@ fn tell(
 ) -> Outcome<Object> {
     context.warn(&done.warnings);
     let word = match done.outcome {
+        _ if args.server.server_side => "serverside-applied",
         Done::Created => "created",
         Done::Configured => "configured",
         Done::Unchanged => "unchanged",

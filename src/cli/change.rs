@@ -5,7 +5,7 @@ use super::targets::Target;
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::key_of;
 use crate::apiserver::update::{Part, update};
-use crate::apiserver::{FieldValidation, Options, Reply, read};
+use crate::apiserver::{FieldValidation, Reply, read};
 use crate::object::{Object, Reason, Status};
 
 /// Changes the object as it stands now. With `--dry-run=client` the copy that was found is changed and nothing is written.
@@ -22,7 +22,7 @@ pub fn change(
         return Ok(Reply { object: object.into(), warnings: Vec::new(), changed });
     }
     let key = key_of(target.kind, &target.object);
-    let options = Options { field_validation: FieldValidation::Warn, dry_run: dry_run == DryRun::Server };
+    let options = context.options(FieldValidation::Warn, dry_run);
     let mut failed = None;
     let done = context.api()?.write(options.dry_run, |ledger| {
         let mut object = read::get(ledger, &key)?;

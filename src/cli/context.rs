@@ -1,7 +1,8 @@
 //! What a verb works with: the flags that all share, the API, and where output goes.
 
+use super::flags::DryRun;
 use super::{Failure, Globals, Outcome};
-use crate::apiserver::{Api, Ledger};
+use crate::apiserver::{Api, FieldValidation, Ledger, Manager, Options};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, Status, Time, cause};
 use crate::store::{self, Access, OpenError};
@@ -35,6 +36,8 @@ pub fn default_namespace(state: &Path) -> String {
 pub struct Context {
     /// The flags that every verb takes.
     pub globals: Globals,
+    /// Who writes: the verb, unless `--field-manager` says otherwise.
+    pub manager: Manager,
     api: Option<Api>,
     /// What a cluster that was not made yet looks like.
     unmade: Option<Api>,
@@ -54,6 +57,7 @@ impl Context {
         colored::control::set_override(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
         Context {
             globals,
+            manager: Manager { name: "kubectl".to_owned(), subresource: "" },
             api: None,
             unmade: None,
             may_be_new: false,
@@ -61,6 +65,12 @@ impl Context {
             warned: Vec::new(),
             default_namespace: OnceCell::new(),
         }
+    }
+
+    /// The options of a write.
+    pub fn options(&self, validation: FieldValidation, dry_run: DryRun) -> Options {
+        let manager = Some(self.manager.clone());
+        Options { field_validation: validation, dry_run: dry_run != DryRun::None, manager }
     }
 
     /// The namespace that is asked for, or the one that is used when none is.

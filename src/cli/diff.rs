@@ -1,9 +1,13 @@
 //! `kloop diff`: what an apply would change.
 
 use super::files::{self, FileFlags, Manifest};
+use super::flags::DryRun;
 use super::{Context, Failure, Outcome, targets};
+use crate::apiserver::FieldValidation;
 use crate::apiserver::apply::{self, LAST_APPLIED};
-use crate::apiserver::{FieldValidation, Options};
+use crate::apiserver::apply_patch::apply_patch;
+use crate::apiserver::managed::apply::KUBECTL;
+use crate::apiserver::update::Part;
 use crate::object::{Object, cause, yaml};
 use serde_json::{Map, Value};
 use std::os::unix::fs::DirBuilderExt;
@@ -26,7 +30,10 @@ use std::process::Command;
 kloop diff -f pod.json
 
 # Diff file read from stdin
-cat service.yaml | kloop diff -f -"
+cat service.yaml | kloop diff -f -
+
+# Diff what a server-side apply would do
+kloop diff --server-side -f pod.json"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -37,6 +44,12 @@ pub struct Args {
     /// Name of the manager used to track field ownership.
     #[arg(long, value_name = "NAME")]
     field_manager: Option<String>,
+    /// If true, apply runs in the server instead of the client.
+    #[arg(long)]
+    server_side: bool,
+    /// If true, server-side apply will force the changes against conflicts.
+    #[arg(long)]
+    force_conflicts: bool,
 }
 
 /// Runs the verb.
@@ -53,24 +66,31 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 
 fn compare(args: &Args, context: &mut Context) -> Outcome {
     args.files.required()?;
+    if args.force_conflicts && !args.server_side {
+        return Err(Failure::plain("--force-conflicts only works with --server-side"));
+    }
     let (manifests, failures) = files::read(&args.files)?;
     Failure::all(failures)?;
     let (live, merged) = (Folder::new("LIVE")?, Folder::new("MERGED")?);
     for manifest in &manifests {
-        one(context, manifest, &live, &merged)?;
+        one(args, context, manifest, &live, &merged)?;
     }
     show(context, &live.0, &merged.0)
 }
 
 /// Writes an object as it stands and as it would be into the two folders.
-fn one(context: &mut Context, manifest: &Manifest, live: &Folder, merged: &Folder) -> Outcome {
+fn one(args: &Args, context: &mut Context, manifest: &Manifest, live: &Folder, merged: &Folder) -> Outcome {
     let (kind, key) = targets::named(context, manifest)?;
     let object = targets::placed(manifest, kind, &key);
-    let options = Options { field_validation: FieldValidation::Strict, dry_run: true };
+    let options = context.options(FieldValidation::Strict, DryRun::Server);
     let mut before = context.look(|ledger| ledger.get(&key))?;
-    let done = context.api_for(true)?.write(true, |ledger| apply::apply(ledger, kind, &object, true, &options));
+    let applier = (args.field_manager.as_deref().unwrap_or(KUBECTL), args.force_conflicts);
+    let done = context.api_for(true)?.write(true, |ledger| match args.server_side {
+        true => apply_patch(ledger, kind, &object, applier, Part::Main, &options),
+        false => apply::apply(ledger, kind, &object, true, &options),
+    });
     let mut after = done?.object;
-    take_over(&mut after, before.as_ref());
+    take_over(&mut after, before.as_ref(), args.server_side);
     if kind.kind == "Secret" {
         mask(before.as_mut(), &mut after);
     }
@@ -83,9 +103,11 @@ fn one(context: &mut Context, manifest: &Manifest, live: &Folder, merged: &Folde
     merged.write(&name, after)
 }
 
-/// What only a real write would change: the revision, and the note of what was applied.
-fn take_over(after: &mut Object, before: Option<&Object>) {
-    for path in [&["metadata", "resourceVersion"][..], &["metadata", "annotations", LAST_APPLIED]] {
+/// What only a real write would change: the revision, and the client's note of what was applied.
+fn take_over(after: &mut Object, before: Option<&Object>, server_side: bool) {
+    let note = ["metadata", "annotations", LAST_APPLIED];
+    let paths = [&["metadata", "resourceVersion"][..], &note];
+    for path in &paths[..if server_side { 1 } else { 2 }] {
         match before.and_then(|before| before.at(path)) {
             Some(value) => after.set(path, value.clone()),
             None => {

@@ -7,7 +7,7 @@ use crate::apiserver::apply::with_last_applied;
 use crate::apiserver::create::key_of;
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::update::Part;
-use crate::apiserver::{FieldValidation, Options, Reply};
+use crate::apiserver::{FieldValidation, Reply};
 use crate::object::{Object, Reason, Status, merge, patch as plain_patch, yaml};
 use crate::show::print;
 use serde_json::Value;
@@ -196,7 +196,7 @@ fn one(args: &Args, context: &mut Context, target: &Target, edited: &Object) -> 
         "resize" => Part::Resize,
         _ => Part::Main,
     };
-    let options = Options { field_validation: FieldValidation::Strict, dry_run: dry_run.suffix() != "" };
+    let options = context.options(FieldValidation::Strict, dry_run);
     let reply: Reply =
         context.api()?.write(options.dry_run, |ledger| patch(ledger, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);

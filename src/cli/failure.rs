@@ -70,7 +70,7 @@ impl Failure {
             Failure::Api { status, doing, hints } => {
                 let doing = if doing.is_empty() { String::new() } else { format!("{doing}: ") };
                 let hints: String = hints.iter().map(|hint| format!("\n{hint}")).collect();
-                format!("Error from server ({:?}): {doing}{}{hints}", status.reason, status.message)
+                format!("{}: {doing}{}{hints}", from_server(status), status.message)
             }
             Failure::Plain(text) | Failure::Machine(_, text) => text.clone(),
             other => other.to_string(),
@@ -164,6 +164,13 @@ impl fmt::Display for Failure {
     }
 }
 
+fn from_server(status: &Status) -> String {
+    match status.reason {
+        Reason::Unknown => "Error from server".to_owned(),
+        reason => format!("Error from server ({reason:?})"),
+    }
+}
+
 /// The API server's refusal in kubectl's words.
 fn refusal(status: &Status, doing: &str) -> String {
     let doing = if doing.is_empty() { String::new() } else { format!("{doing}: ") };
@@ -171,7 +178,7 @@ fn refusal(status: &Status, doing: &str) -> String {
         return format!("The request is invalid: {}", status.message);
     }
     if status.reason != Reason::Invalid {
-        return format!("Error from server ({:?}): {doing}{}", status.reason, status.message);
+        return format!("{}: {doing}{}", from_server(status), status.message);
     }
     let text = |cause: &crate::object::Cause| match cause.field.as_str() {
         "" => cause.message.clone(),

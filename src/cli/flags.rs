@@ -1,8 +1,8 @@
 //! Flags that several verbs share.
 
 use super::{Context, Failure, Outcome};
+use crate::apiserver::FieldValidation;
 use crate::apiserver::apply::with_last_applied;
-use crate::apiserver::{FieldValidation, Options};
 use crate::kinds::Kind;
 use crate::object::{Object, cause, time};
 use crate::show::print::{self, Flags, Format, Printer};
@@ -104,11 +104,6 @@ pub fn signed_duration(flag: &str, text: &str) -> Outcome<SignedDuration> {
         .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
 }
 
-/// The options that flags make of a write.
-pub fn options(validation: FieldValidation, dry_run: DryRun) -> Options {
-    Options { field_validation: validation, dry_run: dry_run != DryRun::None }
-}
-
 /// `-o` and what goes with it.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PrintFlags {
@@ -190,6 +185,11 @@ impl ChangeFlags {
     /// What `--dry-run` says.
     pub fn dry_run(&self, context: &mut Context) -> Outcome<DryRun> {
         self.write.dry_run(context)
+    }
+
+    /// The manager that `--field-manager` names.
+    pub fn field_manager(&self) -> Option<&str> {
+        self.write.field_manager.as_deref().filter(|name| !name.is_empty())
     }
 
     /// Whether lines are told, rather than objects printed.

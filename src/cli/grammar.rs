@@ -3,11 +3,31 @@
 //! Every switch may be given a value (`--wait=false`, in any of Go's spellings), and of two equal flags the last counts.
 
 use super::Cli;
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use crate::apiserver::Manager;
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
 /// The whole grammar.
 pub fn command() -> Command {
     as_kubectl(Cli::command())
+}
+
+/// Who writes, as kubectl calls itself in the account of who has set which fields: by its verb, unless `--field-manager` says otherwise.
+pub fn manager(matches: &ArgMatches) -> Manager {
+    let verb = matches.subcommand_name().unwrap_or_default();
+    let mut asked = None;
+    let mut at = matches;
+    while let Some((_, inner)) = at.subcommand() {
+        asked = inner.try_get_one::<String>("field_manager").ok().flatten().or(asked);
+        at = inner;
+    }
+    let own = match verb {
+        "apply" | "diff" => "kubectl-client-side-apply".to_owned(),
+        "annotate" | "autoscale" | "create" | "edit" | "expose" | "label" | "patch" | "replace" | "rollout" | "run"
+        | "set" | "taint" => format!("kubectl-{verb}"),
+        _ => "kubectl".to_owned(),
+    };
+    let name = asked.filter(|name| !name.is_empty()).cloned().unwrap_or(own);
+    Manager { name, subresource: if verb == "scale" { "scale" } else { "" } }
 }
 
 fn as_kubectl(command: Command) -> Command {
@@ -44,6 +64,24 @@ mod tests {
     #[test]
     fn no_two_flags_are_the_same() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn writers_are_named_by_their_verb() {
+        let cases = [
+            ("label cm a b=c", "kubectl-label", ""),
+            ("create cm a --field-manager me", "me", ""),
+            ("set image deploy/a a=b", "kubectl-set", ""),
+            ("set image deploy/a a=b --field-manager=me", "me", ""),
+            ("scale deploy/a --replicas=1", "kubectl", "scale"),
+            ("apply -f a.yaml", "kubectl-client-side-apply", ""),
+            ("cordon a", "kubectl", ""),
+        ];
+        for (words, name, subresource) in cases {
+            let words = std::iter::once("kloop").chain(words.split(' '));
+            let found = manager(&command().try_get_matches_from(words).unwrap());
+            assert_eq!((found.name.as_str(), found.subresource), (name, subresource));
+        }
     }
 
     #[test]

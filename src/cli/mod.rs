@@ -229,6 +229,7 @@ pub fn main() -> ExitCode {
         Err(error) => return usage::tell(&error),
     };
     let mut context = Context::new(cli.globals);
+    context.manager = grammar::manager(&matches);
     // Whoever opens a cluster learns of its custom kinds, which the words may name. What is wrong with it the verb tells.
     let _ = context.existing();
     let outcome = cli.verb.run(&mut context);

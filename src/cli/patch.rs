@@ -1,6 +1,6 @@
 //! `kloop patch`: a change written as a patch.
 
-use super::flags::{self, ChangeFlags, DryRun};
+use super::flags::{ChangeFlags, DryRun};
 use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{Context, Failure, Outcome};
 use crate::apiserver::FieldValidation;
@@ -133,7 +133,7 @@ fn one(
         );
     }
     let key = key_of(kind, object);
-    let options = flags::options(FieldValidation::Warn, dry_run);
+    let options = context.options(FieldValidation::Warn, dry_run);
     let part = match args.subresource.as_str() {
         "status" => Part::Status,
         "resize" => Part::Resize,
@@ -149,6 +149,10 @@ fn one(
         }
     };
     let language = if args.subresource == "scale" { PatchType::Merge } else { language };
+    let mut options = options;
+    if let Some(manager) = options.manager.as_mut().filter(|_| args.subresource == "scale") {
+        manager.subresource = "scale";
+    }
     let api = context.api()?;
     let reply =
         api.write(options.dry_run, |ledger| patch::patch(ledger, kind, &key, language, &change, part, &options))?;

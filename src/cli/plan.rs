@@ -3,6 +3,7 @@
 use super::files::{self, FileFlags};
 use super::flags::{self, PrintFlags};
 use super::{Context, Failure, Outcome, targets, why};
+use crate::apiserver::Options;
 use crate::apiserver::apply::{self, Outcome as Done};
 use crate::object::{Key, time};
 use crate::reconcile::Line;
@@ -104,7 +105,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 fn one(context: &mut Context, forecast: &mut Forecast, manifest: &files::Manifest) -> Outcome<(Key, &'static str)> {
     let (kind, key) = targets::locate(context, manifest)?;
     let object = targets::placed(manifest, kind, &key);
-    let options = flags::options(Default::default(), Default::default());
+    let options = Options::default();
     targets::refuse_duplicates(kind, manifest, options.field_validation)?;
     let done = forecast
         .write(|ledger| apply::apply(ledger, kind, &object, true, &options))

@@ -77,7 +77,7 @@ fn one(
     let mut object = targets::placed(manifest, kind, &key);
     targets::refuse_duplicates(kind, manifest, validation)?;
     object = args.make.noted(object);
-    let options = flags::options(validation, dry_run);
+    let options = context.options(validation, dry_run);
     let doing = |status| Failure::doing(status, format!("error when replacing {:?}", manifest.source));
     let object = if dry_run == DryRun::Client {
         object

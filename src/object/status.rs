@@ -34,6 +34,8 @@ pub enum Reason {
     TooManyRequests,
     /// 500.
     InternalError,
+    /// 500, too: an error that Kubernetes gives no reason.
+    Unknown,
     /// 501.
     NotImplemented,
     /// 503.
@@ -58,7 +60,7 @@ impl Reason {
             Reason::UnsupportedMediaType => 415,
             Reason::Invalid => 422,
             Reason::TooManyRequests => 429,
-            Reason::InternalError => 500,
+            Reason::InternalError | Reason::Unknown => 500,
             Reason::NotImplemented => 501,
             Reason::ServiceUnavailable => 503,
             Reason::Timeout => 504,
@@ -185,6 +187,11 @@ impl Status {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": format!("{:?}", self.reason), "code": self.reason.code(),
         });
+        if self.reason == Reason::Unknown
+            && let Some(body) = body.as_object_mut()
+        {
+            body.remove("reason");
+        }
         if !details.is_empty() {
             body["details"] = details.into();
         }

@@ -13,7 +13,7 @@ use crate::apiserver::create::{Mold, create_like};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::metadata;
 use crate::apiserver::update::{Part, update, update_normal_status};
-use crate::apiserver::{Ledger, Options, create};
+use crate::apiserver::{Ledger, Manager, Options, create};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
@@ -349,17 +349,28 @@ pub fn stage(
         },
         Verb::Update(object) => {
             let part = part_of(&ledger, object)?;
-            update(&mut ledger, kind_of(object)?, object, part, &options).map(|_| ())
+            // Kubernetes' controller notes a Deployment's revision as it writes the status.
+            let subresource = if object.kind() == "Deployment" { "status" } else { "" };
+            update(&mut ledger, kind_of(object)?, object, part, &by_controller(subresource)).map(|_| ())
         }
         // Pods change most of all, and their loops write what they have read, or a typed view.
         Verb::Status(object) if object.kind() == "Pod" => {
             update_normal_status(&mut ledger, kind_of(object)?, object).map(|_| ())
         }
-        Verb::Status(object) => update(&mut ledger, kind_of(object)?, object, Part::Status, &options).map(|_| ()),
+        Verb::Status(object) => {
+            update(&mut ledger, kind_of(object)?, object, Part::Status, &by_controller("status")).map(|_| ())
+        }
         Verb::Delete { key, uid, grace, propagation } => stage_delete(&mut ledger, key, uid, *grace, *propagation),
         Verb::Bind { pod, uid, node } => bind(&mut ledger, pod, uid, node),
         Verb::Attempt { .. } => Ok(()),
     }
+}
+
+/// How controllers change what a person has written: account is kept of it, as of any writer. What they make themselves, and what becomes of
+/// pods, nobody keeps account of: that would make the file larger, and every beat slower.
+fn by_controller(subresource: &'static str) -> Options {
+    let manager = Manager { name: "kube-controller-manager".to_owned(), subresource };
+    Options { manager: Some(manager), ..Options::default() }
 }
 
 /// `spec.finalizers` of a namespace that is being deleted have a part of their own, everything else of it is the main one.

@@ -60,7 +60,8 @@ pub fn json(body: &[u8]) -> std::result::Result<Value, String> {
     Err(format!("json: cannot unmarshal {what} into Go value of type struct"))
 }
 
-fn from_yaml(body: &[u8]) -> std::result::Result<Value, String> {
+/// A map of YAML, which JSON is too, or why it is none.
+pub fn from_yaml(body: &[u8]) -> std::result::Result<Value, String> {
     let text = yaml::decode_bytes(body).map_err(|error| error.to_string())?;
     let mut documents = yaml::documents(&text).map_err(|error| error.to_string())?;
     match documents.len() {
@@ -84,8 +85,13 @@ fn shown(body: &[u8]) -> String {
 
 /// The object that a request brings for a path: its kind and namespace filled in, or checked.
 pub fn object(request: &Request, asked: &Asked<'_>) -> Result<Object> {
+    of_value(value(request, asked.kind.kind)?, asked)
+}
+
+/// The same of a body that was read already.
+pub fn of_value(body: Value, asked: &Asked<'_>) -> Result<Object> {
     let kind = asked.kind;
-    let mut object = Object(value(request, kind.kind)?);
+    let mut object = Object(body);
     for (field, own) in [("apiVersion", asked.api_version.as_str()), ("kind", kind.kind)] {
         match object.at(&[field]) {
             None | Some(Value::Null) => object.set(&[field], own),

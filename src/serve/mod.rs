@@ -6,6 +6,7 @@
 //! Start reading at [`answer()`]: one request in, one answer out. [`http`] is the socket around it.
 
 mod answer;
+mod apply;
 mod body;
 mod discovery;
 mod form;

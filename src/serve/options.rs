@@ -5,7 +5,7 @@ use super::body;
 use super::request::Request;
 use crate::apiserver::delete::DeleteOptions;
 use crate::apiserver::read::Wanted;
-use crate::apiserver::{FieldValidation, Options};
+use crate::apiserver::{FieldValidation, Manager, Options};
 use crate::kinds::{FieldError, field};
 use crate::object::{FieldSelector, Reason, Resource, Selector, Status};
 use crate::world::Propagation;
@@ -37,7 +37,14 @@ pub fn of_write(request: &Request, of: &str) -> Result<Options> {
             return Err(wrong(of, "fieldValidation", "FieldValueNotSupported", message));
         }
     };
-    Ok(Options { field_validation, dry_run: dry_run(request, of, None)? })
+    Ok(Options { field_validation, dry_run: dry_run(request, of, None)?, manager: manager(request) })
+}
+
+/// Who writes: what `fieldManager` says, else the program that asks.
+fn manager(request: &Request) -> Option<Manager> {
+    let agent = request.agent.split('/').next().filter(|agent| !agent.is_empty());
+    let name = request.parameter("fieldManager").or(agent)?;
+    Some(Manager { name: name.to_owned(), subresource: "" })
 }
 
 fn dry_run(request: &Request, of: &str, in_body: Option<&Value>) -> Result<bool> {

@@ -15,7 +15,7 @@ use crate::apiserver::patch::patched;
 use crate::apiserver::read::exact;
 use crate::apiserver::scale::{rescale, scale};
 use crate::apiserver::update::Part;
-use crate::apiserver::{Api, Options};
+use crate::apiserver::{Api, Manager, Options};
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Value, json};
 
@@ -80,7 +80,9 @@ fn scaled(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
         }
     };
     let of = if request.method == "PUT" { "UpdateOptions" } else { "PatchOptions" };
-    let options = Options { ..options::of_write(request, of)? };
+    let options = options::of_write(request, of)?;
+    let options =
+        Options { manager: options.manager.map(|manager| Manager { subresource: "scale", ..manager }), ..options };
     let reply = api.write(options.dry_run, |ledger| {
         let wish = match &wish {
             Wish::Whole(wish) => wish.clone(),

@@ -1,5 +1,6 @@
 //! Create, replace and patch.
 
+use super::apply;
 use super::body;
 use super::options;
 use super::read::Show;
@@ -69,6 +70,9 @@ pub fn patch(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
 
 /// Patches a part of an object.
 pub fn patch_part(api: &mut Api, request: &Request, asked: &Asked<'_>, part: Part) -> Result {
+    if apply::is_asked_for(request) {
+        return apply::apply(api, request, asked, part);
+    }
     let show = Show::of(request, asked)?;
     let options = options::of_write(request, "PatchOptions")?;
     let (language, change) = change(request)?;

@@ -1,5 +1,6 @@
 //! What the server does with metadata: it owns some of the fields, whoever writes.
 
+use crate::apiserver::managed;
 use crate::object::Object;
 use serde_json::Value;
 
@@ -24,9 +25,12 @@ pub fn spec_differs(new: &Object, old: &Object) -> bool {
     differs(&new.0, &old.0, &["metadata", "status"])
 }
 
-/// Whether the two are the same but for the revision: such a write is not made.
+/// Whether the two are the same but for the revision, and for when their managers wrote: such a write is not made.
 pub fn same(new: &Object, old: &Object) -> bool {
-    same_but_for(new, old, "resourceVersion")
+    let (of_new, of_old) = (&new.0["metadata"], &old.0["metadata"]);
+    !differs(&new.0, &old.0, &["metadata"])
+        && !differs(of_new, of_old, &["resourceVersion", "managedFields"])
+        && managed::are_same(new, old)
 }
 
 /// Whether the two are the same but for one field of metadata.

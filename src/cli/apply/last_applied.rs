@@ -1,11 +1,10 @@
 //! `kloop apply view-last-applied` and `set-last-applied`: the annotation that remembers what was applied.
 
-use crate::apiserver::Options;
 use crate::apiserver::apply::LAST_APPLIED;
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::update::Part;
 use crate::cli::files::{self, FileFlags};
-use crate::cli::flags::{self, DryRun, PrintFlags, WriteFlags};
+use crate::cli::flags::{DryRun, PrintFlags, WriteFlags};
 use crate::cli::targets::{self, ScopeFlags};
 use crate::cli::{Context, Failure, Outcome};
 use crate::object::yaml;
@@ -121,7 +120,7 @@ fn set(args: &Set, context: &mut Context) -> Outcome {
             return Err(Failure::plain(text));
         }
         let change = json!({"metadata": {"annotations": {LAST_APPLIED: format!("{}\n", yaml::to_json(&object.0))}}});
-        let options: Options = flags::options(Default::default(), dry_run);
+        let options = context.options(Default::default(), dry_run);
         let changed = match dry_run {
             DryRun::Client => object,
             _ => {

@@ -3,7 +3,7 @@
 use crate::apiserver::create::create;
 use crate::apiserver::{FieldValidation, Ledger};
 use crate::cli::files::{self, FileFlags, Manifest};
-use crate::cli::flags::{self, DryRun, MakeFlags};
+use crate::cli::flags::{DryRun, MakeFlags};
 use crate::cli::{Context, Failure, Outcome, targets};
 use crate::kinds::Kind;
 use crate::object::Object;
@@ -23,7 +23,7 @@ pub fn run(args: FromFiles, context: &mut Context) -> Outcome {
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;
     let (manifests, mut failures) = files::read_for(&args.files, "create")?;
-    let options = flags::options(validation, dry_run);
+    let options = context.options(validation, dry_run);
     // Failures are told in the order of the manifests.
     let (mut ready, mut refused) = (Vec::new(), Vec::new());
     for (place, manifest) in manifests.iter().enumerate() {

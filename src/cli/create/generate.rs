@@ -4,7 +4,7 @@
 
 use crate::apiserver::create::create;
 use crate::apiserver::patch::{PatchType, patched};
-use crate::cli::flags::{self, DryRun, MakeFlags};
+use crate::cli::flags::{DryRun, MakeFlags};
 use crate::cli::{Context, Failure, Outcome};
 use crate::kinds;
 use crate::object::Object;
@@ -76,7 +76,7 @@ impl Making {
             object.set(&["metadata", "namespace"], context.namespace());
         }
         object = self.make.noted(object);
-        let options = flags::options(self.make.validate.parse()?, dry_run);
+        let options = context.options(self.make.validate.parse()?, dry_run);
         if dry_run == DryRun::Client {
             return Ok(object);
         }

@@ -2,7 +2,7 @@
 
 use crate::apiserver::create::create;
 use crate::cli::change::change;
-use crate::cli::flags::{self, ChangeFlags, DryRun};
+use crate::cli::flags::{ChangeFlags, DryRun};
 use crate::cli::relative::record;
 use crate::cli::targets::Target;
 use crate::cli::{Context, Failure, Outcome, pairs};
@@ -93,7 +93,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let mut object =
         Object(json!({"apiVersion": KIND.api_version(), "kind": KIND.kind, "metadata": {"name": name}, "spec": {}}));
     args.fill(&mut object, &fields);
-    let options = flags::options(Default::default(), dry_run);
+    let options = context.options(Default::default(), dry_run);
     let object = match dry_run {
         DryRun::Client => object,
         _ => context.api()?.write(options.dry_run, |ledger| create(ledger, &KIND, &object, &options))?.into_object(),

@@ -1,8 +1,9 @@
 //! `kloop node add`: one more node, beside the one that this machine is.
 
 use super::taint;
+use crate::apiserver::Options;
 use crate::apiserver::create::create;
-use crate::cli::flags::{self, ChangeFlags};
+use crate::cli::flags::{ChangeFlags, DryRun};
 use crate::cli::{Context, Failure, Outcome, pairs, targets};
 use crate::object::quantity::Quantity;
 use crate::reconcile::node::{LOCAL, SIMULATED, additional};
@@ -73,7 +74,8 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         node.set(&["spec", "taints"], taints);
     }
     let kind = targets::kind("nodes")?;
-    let options = flags::options(Default::default(), dry_run);
+    // As nodes that join do: nobody has written them by hand.
+    let options = Options { dry_run: dry_run == DryRun::Server, ..Options::default() };
     let reply = context.api()?.write(options.dry_run, |ledger| create(ledger, kind, &node, &options))?;
     args.change.tell(context, kind, &reply.object, "added", dry_run)
 }

@@ -297,7 +297,8 @@ impl Custom {
         self.schemas.get().is_some()
     }
 
-    fn schema(&'static self, api_version: &str) -> Option<&'static Value> {
+    /// The schema of a version, once the schemas are there.
+    pub fn schema(&'static self, api_version: &str) -> Option<&'static Value> {
         let version = api_version.rsplit('/').next().unwrap_or(api_version);
         self.schemas.get()?.get(version)
     }

@@ -1,0 +1,89 @@
+//! Server-side apply: a patch that says all that one manager wants of an object (`application/apply-patch+yaml`).
+
+use super::apply::{Applied, LAST_APPLIED, Outcome};
+use super::create::{create, key_of};
+use super::ledger::Ledger;
+use super::managed::{self, apply::Applier};
+use super::update::{Part, update};
+use super::{Options, Result};
+use crate::kinds::Kind;
+use crate::object::{Object, Reason, Status};
+
+/// The manager that kubectl leaves the annotation to which remembers what was applied on the client's side.
+const KEEPER: &str = "kubectl-last-applied";
+
+/// Applies a configuration, whose name and namespace are those of the object, as one manager; `force` takes over what others own. An object
+/// that is not there is made. Of the options the manager is not looked at. `part` is the object or its status.
+pub fn apply_patch(
+    ledger: &mut dyn Ledger,
+    kind: &Kind,
+    config: &Object,
+    (manager, force): (&str, bool),
+    part: Part,
+    options: &Options,
+) -> Result<Applied> {
+    let bad = |text: &str| Err(Status::new(Reason::BadRequest, text));
+    if manager.is_empty() {
+        return bad(
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+        );
+    }
+    if config.at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
+        return bad("metadata.managedFields must be nil");
+    }
+    let live = ledger.get(&key_of(kind, config))?;
+    let subresource = if part == Part::Status { "status" } else { "" };
+    let who = Applier { manager, subresource, force, now: ledger.now() };
+    let object = managed::apply::applied(kind, live.as_ref(), config, who)?;
+    // What the pipeline adds to the object is nobody's.
+    let options = Options { manager: None, ..options.clone() };
+    if live.is_none() && part == Part::Main {
+        return Ok(Applied::of(Outcome::Created, create(ledger, kind, &object, &options)?));
+    }
+    let reply = update(ledger, kind, &object, part, &options)?;
+    let outcome = if reply.changed { Outcome::Configured } else { Outcome::Unchanged };
+    Ok(Applied::of(outcome, reply))
+}
+
+/// Applies as `kubectl apply --server-side` does: with kubectl's own name the annotation of client-side apply is kept up, and what was applied
+/// on the client's side is taken over.
+pub fn apply_as_kubectl(
+    ledger: &mut dyn Ledger,
+    kind: &Kind,
+    config: &Object,
+    (manager, force): (&str, bool),
+    options: &Options,
+) -> Result<Applied> {
+    let apply =
+        |ledger: &mut dyn Ledger, config: &Object, who| apply_patch(ledger, kind, config, who, Part::Main, options);
+    let mut done = apply(ledger, config, (manager, force))?;
+    if options.dry_run {
+        return Ok(done);
+    }
+    let annotation = ["f:metadata", "f:annotations", &format!("f:{LAST_APPLIED}")];
+    if manager == managed::apply::KUBECTL
+        && done.object.annotation(LAST_APPLIED).is_some()
+        && !managed::is_applied(&done.object, &annotation)
+    {
+        let kept = apply(ledger, &alone(&done.object), (KEEPER, false))?;
+        done.object = kept.object;
+    }
+    let mut moved = done.object.clone();
+    if managed::migrate(&mut moved, &annotation, manager) {
+        update(ledger, kind, &moved, Part::Main, &Options { manager: None, ..options.clone() })?;
+        done.object = apply(ledger, config, (manager, force))?.object;
+    }
+    Ok(done)
+}
+
+/// What names an object, and the annotation.
+fn alone(object: &Object) -> Object {
+    let mut alone = Object(serde_json::json!({}));
+    let annotation = ["metadata", "annotations", LAST_APPLIED];
+    for path in [&["apiVersion"][..], &["kind"], &["metadata", "name"], &["metadata", "namespace"], &annotation] {
+        if let Some(value) = object.at(path) {
+            alone.set(path, value.clone());
+        }
+    }
+    alone
+}

@@ -1,0 +1,232 @@
+//! A set of field paths, and its arithmetic: what one manager has set of an object.
+//!
+//! Knows: the form that Kubernetes keeps it in (`FieldsV1`), where each step of a path is a text: `f:name` for a field, `k:{"name":"web"}` for
+//! an item of a list by its keys, `v:"x"` for one of a set; a `.` says that the place itself is in the set and not only what is below it.
+//! Never: knows what the fields mean. (sigs.k8s.io/structured-merge-diff: fieldpath)
+
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Paths below one place, and whether the place itself is one of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    /// Whether the place itself is in the set.
+    pub member: bool,
+    below: BTreeMap<String, Set>,
+}
+
+impl Set {
+    /// A place, and nothing below it.
+    pub fn leaf() -> Set {
+        Set { member: true, below: BTreeMap::new() }
+    }
+
+    /// The same with the place itself, or without.
+    pub fn with_member(self, member: bool) -> Set {
+        Set { member, ..self }
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        !self.member && self.below.is_empty()
+    }
+
+    /// What is below one step.
+    pub fn at(&self, step: &str) -> Option<&Set> {
+        self.below.get(step)
+    }
+
+    /// Each step with what is below it.
+    pub fn steps(&self) -> impl Iterator<Item = (&str, &Set)> {
+        self.below.iter().map(|(step, set)| (step.as_str(), set))
+    }
+
+    /// Whether a path is in it.
+    pub fn has(&self, path: &[&str]) -> bool {
+        path.iter().try_fold(self, |set, step| set.at(step)).is_some_and(|set| set.member)
+    }
+
+    /// Puts a set below one step; an empty one is left out.
+    pub fn put(&mut self, step: impl Into<String>, set: Set) {
+        if !set.is_empty() {
+            self.below.insert(step.into(), set);
+        }
+    }
+
+    /// The same without one step and all below it.
+    pub fn without(mut self, step: &str) -> Set {
+        self.below.remove(step);
+        self
+    }
+
+    /// One step alone, with all below it.
+    pub fn only(mut self, step: &str) -> Set {
+        let mut only = Set::default();
+        only.put(step, self.below.remove(step).unwrap_or_default());
+        only
+    }
+
+    /// What is in either.
+    pub fn union(mut self, other: &Set) -> Set {
+        self.member |= other.member;
+        for (step, theirs) in &other.below {
+            let own = self.below.remove(step).unwrap_or_default();
+            self.below.insert(step.clone(), own.union(theirs));
+        }
+        self
+    }
+
+    /// What is in this one alone.
+    pub fn difference(&self, other: &Set) -> Set {
+        let mut rest = Set { member: self.member && !other.member, below: BTreeMap::new() };
+        for (step, own) in &self.below {
+            rest.put(step.as_str(), other.at(step).map_or_else(|| own.clone(), |theirs| own.difference(theirs)));
+        }
+        rest
+    }
+
+    /// What is in both.
+    pub fn intersection(&self, other: &Set) -> Set {
+        let mut both = Set { member: self.member && other.member, below: BTreeMap::new() };
+        for (step, own) in &self.below {
+            if let Some(theirs) = other.at(step) {
+                both.put(step.as_str(), own.intersection(theirs));
+            }
+        }
+        both
+    }
+
+    /// As Kubernetes keeps it.
+    pub fn to_json(&self) -> Value {
+        Value::Object(self.below.iter().map(|(step, set)| (step.clone(), set.inner_json())).collect())
+    }
+
+    fn inner_json(&self) -> Value {
+        let Value::Object(mut map) = self.to_json() else { return Value::Null };
+        if self.member && !map.is_empty() {
+            map.insert(".".to_owned(), Value::Object(Map::new()));
+        }
+        Value::Object(map)
+    }
+
+    /// Reads what [`Set::to_json`] writes; what is no map of steps is no set.
+    pub fn from_json(json: &Value) -> Option<Set> {
+        let mut set = Set::default();
+        for (step, inner) in json.as_object()? {
+            let known = ["f:", "k:", "v:", "i:"].iter().any(|mark| step.starts_with(mark));
+            if step != "." && !known {
+                return None;
+            }
+            if step == "." {
+                continue;
+            }
+            let mut below = Set::from_json(inner)?;
+            let inner = inner.as_object()?;
+            below.member = inner.is_empty() || inner.contains_key(".");
+            set.put(step.as_str(), below);
+        }
+        Some(set)
+    }
+
+    /// Its paths as they are told: `.spec.containers[name="web"].image`.
+    pub fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        self.collect(&mut String::new(), &mut paths);
+        paths
+    }
+
+    fn collect(&self, path: &mut String, paths: &mut Vec<String>) {
+        if self.member {
+            paths.push(path.clone());
+        }
+        for (step, set) in &self.below {
+            let length = path.len();
+            path.push_str(&told(step));
+            set.collect(path, paths);
+            path.truncate(length);
+        }
+    }
+}
+
+/// A step as it is told.
+pub fn told(step: &str) -> String {
+    let Some((mark, rest)) = step.split_once(':') else { return step.to_owned() };
+    match mark {
+        "f" => format!(".{rest}"),
+        "v" => format!("[={rest}]"),
+        "i" => format!("[{rest}]"),
+        _ => {
+            let keys: Map<String, Value> = serde_json::from_str(rest).unwrap_or_default();
+            let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            format!("[{}]", keys.join(","))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn set(json: Value) -> Set {
+        Set::from_json(&json).unwrap()
+    }
+
+    #[test]
+    fn sets_are_read_and_written_and_told() {
+        let json = json!({"f:data": {".": {}, "f:a": {}}, "f:spec": {"f:ports": {
+            "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}}}, "f:set": {"v:\"x\"": {}, "i:3": {}}}});
+        let fields = set(json.clone());
+        assert_eq!(fields.to_json(), json);
+        let told = [
+            ".data",
+            ".data.a",
+            ".spec.ports[containerPort=80,protocol=\"TCP\"]",
+            ".spec.ports[containerPort=80,protocol=\"TCP\"].name",
+            ".spec.set[3]",
+            ".spec.set[=\"x\"]",
+        ];
+        assert_eq!(fields.paths(), told);
+        assert!(fields.has(&["f:data", "f:a"]) && !fields.has(&["f:spec"]) && !fields.has(&["f:spec", "f:x"]));
+        for wrong in [json!([]), json!({"data": {}}), json!({"f:a": 1}), json!({"f:a": {"b": {}}}), Value::Null] {
+            assert_eq!(Set::from_json(&wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn arithmetic() {
+        let one = || set(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {"f:d": {}}}));
+        let other = set(json!({"f:a": {"f:b": {}, "f:e": {}}, "f:c": {}}));
+        let both = json!({"f:a": {".": {}, "f:b": {}, "f:e": {}}, "f:c": {".": {}, "f:d": {}}});
+        assert_eq!(one().union(&other).to_json(), both);
+        assert_eq!(one().difference(&other).to_json(), json!({"f:a": {}, "f:c": {"f:d": {}}}));
+        assert_eq!(one().intersection(&other).to_json(), json!({"f:a": {"f:b": {}}}));
+        assert_eq!(one().without("f:a").to_json(), json!({"f:c": {"f:d": {}}}));
+        assert!(one().difference(&one()).is_empty());
+    }
+
+    fn any_set() -> impl Strategy<Value = Set> {
+        let leaf = any::<bool>().prop_map(|member| Set { member, ..Set::default() });
+        let any = leaf.prop_recursive(4, 24, 4, |inner| {
+            let step = prop::sample::select(vec!["f:a", "f:b", "k:{\"name\":\"x\"}", "v:1"]);
+            (any::<bool>(), prop::collection::vec((step, inner), 0..4)).prop_map(|(member, inner)| {
+                let mut set = Set { member, ..Set::default() };
+                inner.into_iter().for_each(|(step, below)| set.put(step, below));
+                set
+            })
+        });
+        any.prop_map(|set| Set { member: false, ..set })
+    }
+
+    proptest! {
+        #[test]
+        fn sets_obey_the_laws_of_sets(a in any_set(), b in any_set()) {
+            prop_assert_eq!(a.clone().union(&b), b.clone().union(&a));
+            prop_assert_eq!(a.intersection(&b), b.intersection(&a));
+            prop_assert_eq!(a.difference(&b).union(&a.intersection(&b)), a.clone());
+            prop_assert!(a.difference(&b).intersection(&b).is_empty());
+            prop_assert_eq!(Set::from_json(&a.to_json()), Some(a));
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! What applies and other writes make of an object and its managers.
+
+use super::apply::{Applier, applied};
+use super::update::{created, updated};
+use crate::apiserver::Manager;
+use crate::kinds::{self, Kind};
+use crate::object::{Object, Time};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+fn kind(name: &str) -> &'static Kind {
+    kinds::by_name(name).unwrap()
+}
+
+fn now() -> Time {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn body(kind: &Kind, rest: Value) -> Object {
+    let mut body =
+        json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "x", "namespace": "default"}});
+    for (name, value) in rest.as_object().into_iter().flatten() {
+        match name.as_str() {
+            "labels" | "annotations" | "finalizers" => body["metadata"][name.as_str()] = value.clone(),
+            _ => body[name.as_str()] = value.clone(),
+        }
+    }
+    Object(body)
+}
+
+/// A story of writes by several managers to one object.
+struct Story {
+    kind: &'static Kind,
+    live: Option<Object>,
+}
+
+impl Story {
+    fn of(kind_name: &str) -> Story {
+        Story { kind: kind(kind_name), live: None }
+    }
+
+    fn try_apply(&mut self, manager: &str, rest: Value, force: bool) -> Result<(), String> {
+        let who = Applier { manager, subresource: "", force, now: now() };
+        let config = body(self.kind, rest);
+        let done = applied(self.kind, self.live.as_ref(), &config, who).map_err(|status| status.message)?;
+        self.live = Some(done);
+        Ok(())
+    }
+
+    fn apply(mut self, manager: &str, rest: Value) -> Story {
+        self.try_apply(manager, rest, false).unwrap();
+        self
+    }
+
+    fn force(mut self, manager: &str, rest: Value) -> Story {
+        self.try_apply(manager, rest, true).unwrap();
+        self
+    }
+
+    fn refused(mut self, manager: &str, rest: Value, expected: &str) -> Story {
+        assert_eq!(self.try_apply(manager, rest, false).unwrap_err(), expected);
+        self
+    }
+
+    /// An ordinary write: the object becomes this.
+    fn write(mut self, name: &str, subresource: &'static str, rest: Value) -> Story {
+        let manager = Manager { name: name.to_owned(), subresource };
+        let mut new = body(self.kind, rest);
+        match &self.live {
+            None => created(self.kind, &mut new, &manager, now()),
+            Some(live) => updated(self.kind, live, &mut new, Some(&manager), now()),
+        }
+        self.live = Some(new);
+        self
+    }
+
+    fn live(&self) -> &Object {
+        self.live.as_ref().unwrap()
+    }
+
+    fn is(self, field: &str, expected: Value) -> Story {
+        let found = field.split('/').fold(&self.live().0, |value, name| &value[name]);
+        assert_eq!(*found, expected);
+        self
+    }
+
+    /// `{"manager": fields}`; whoever updates has a `*` behind the name.
+    fn owners(&self) -> Value {
+        let entries = self.live().items(&["metadata", "managedFields"]).iter();
+        let entries = entries.map(|entry| {
+            let mark = if entry["operation"] == "Update" { "*" } else { "" };
+            (format!("{}{mark}", entry["manager"].as_str().unwrap()), entry["fieldsV1"].clone())
+        });
+        Value::Object(entries.collect())
+    }
+
+    fn owned(self, expected: Value) -> Story {
+        assert_eq!(self.owners(), expected);
+        self
+    }
+}
+
+#[test]
+fn what_is_applied_is_owned_and_what_is_left_out_goes() {
+    Story::of("configmaps")
+        .apply("a", json!({"data": {"x": "1", "w": "1"}, "labels": {"from": "a"}}))
+        .owned(json!({"a": {"f:data": {"f:x": {}, "f:w": {}}, "f:metadata": {"f:labels": {"f:from": {}}}}}))
+        .refused("b", json!({"data": {"x": "2"}}), "Apply failed with 1 conflict: conflict with \"a\": .data.x")
+        .force("b", json!({"data": {"x": "2", "z": "2"}}))
+        .owned(json!({"a": {"f:data": {"f:w": {}}, "f:metadata": {"f:labels": {"f:from": {}}}}, "b": {"f:data": {"f:x": {}, "f:z": {}}}}))
+        .apply("a", json!({"data": {"w": "1"}}))
+        .is("data", json!({"x": "2", "w": "1", "z": "2"}))
+        .is("metadata", json!({"name": "x", "namespace": "default", "managedFields": [
+            {"manager": "b", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:data": {"f:x": {}, "f:z": {}}}},
+            {"manager": "a", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:data": {"f:w": {}}}},
+        ]}))
+        .apply("b", json!({}))
+        .is("data", json!({"w": "1"}))
+        .owned(json!({"a": {"f:data": {"f:w": {}}}}));
+}
+
+#[test]
+fn equal_values_are_shared_and_stay_until_the_last_owner_leaves_them_out() {
+    Story::of("configmaps")
+        .apply("a", json!({"data": {"x": "1"}}))
+        .apply("b", json!({"data": {"x": "1"}}))
+        .apply("a", json!({}))
+        .is("data", json!({"x": "1"}))
+        .owned(json!({"b": {"f:data": {"f:x": {}}}}))
+        .apply("b", json!({}))
+        .is("data", Value::Null)
+        .owned(json!({}));
+}
+
+#[test]
+fn other_writes_own_what_they_change() {
+    Story::of("configmaps")
+        .write("kubectl-create", "", json!({"data": {"a": "1", "b": "1"}}))
+        .owned(json!({"kubectl-create*": {"f:data": {".": {}, "f:a": {}, "f:b": {}}}}))
+        .write("kubectl-edit", "", json!({"data": {"a": "2", "c": "1"}}))
+        .owned(json!({"kubectl-create*": {"f:data": {}}, "kubectl-edit*": {"f:data": {"f:a": {}, "f:c": {}}}}))
+        .write("kubectl-label", "", json!({"data": {"a": "2", "c": "1"}, "labels": {"k": "v"}}))
+        .refused(
+            "a",
+            json!({"data": {"a": "3", "c": "3"}, "labels": {"k": "w"}}),
+            "Apply failed with 3 conflicts: conflicts with \"kubectl-edit\" using v1:\n- .data.a\n- .data.c\n\
+             conflicts with \"kubectl-label\" using v1:\n- .metadata.labels.k",
+        )
+        .apply("a", json!({"data": {"a": "2"}}))
+        .write("kubectl-edit", "", json!({"data": {"a": "4", "c": "1"}, "labels": {"k": "v"}}))
+        .owned(json!({
+            "kubectl-create*": {"f:data": {}}, "kubectl-edit*": {"f:data": {"f:a": {}, "f:c": {}}},
+            "kubectl-label*": {"f:metadata": {"f:labels": {".": {}, "f:k": {}}}},
+        }));
+}
+
+#[test]
+fn nobody_kept_account() {
+    let mut story = Story::of("configmaps");
+    story.live = Some(body(story.kind, json!({"data": {"a": "1", "b": "1"}})));
+    story
+        .write("kubectl-edit", "", json!({"data": {"a": "2", "b": "1"}}))
+        .owned(json!({}))
+        .refused(
+            "a",
+            json!({"data": {"a": "3"}}),
+            "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.a",
+        )
+        .force("a", json!({"data": {"a": "3"}}))
+        .owned(json!({"a": {"f:data": {"f:a": {}}}, "before-first-apply*": {"f:data": {".": {}, "f:b": {}}}}));
+}
+
+fn deployment(containers: Value) -> Value {
+    json!({"spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": {"spec": {"containers": containers}}}})
+}
+
+#[test]
+fn lists_by_key_have_an_owner_for_each_item_and_field() {
+    let port = |number: u16| json!({"containerPort": number});
+    let one =
+        deployment(json!([{"name": "web", "image": "a", "env": [{"name": "A", "value": "1"}], "ports": [port(80)]}]));
+    let other = json!({"spec": {"template": {"spec": {"containers": [
+        {"name": "web", "env": [{"name": "B", "value": "2"}], "ports": [port(81)]}, {"name": "side", "image": "b"}]}}}});
+    let containers = |story: &Story| story.live().0["spec"]["template"]["spec"]["containers"].clone();
+    let story = Story::of("deployments").apply("one", one.clone()).apply("other", other.clone());
+    let expected = json!([
+        {"name": "web", "image": "a", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}], "ports": [port(80), port(81)]},
+        {"name": "side", "image": "b"},
+    ]);
+    assert_eq!(containers(&story), expected);
+    let item = json!({".": {}, "f:name": {}, "f:env": {"k:{\"name\":\"B\"}": {".": {}, "f:name": {}, "f:value": {}}},
+        "f:ports": {"k:{\"containerPort\":81,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}}});
+    let owned = &story.owners()["other"]["f:spec"]["f:template"]["f:spec"]["f:containers"];
+    assert_eq!(owned["k:{\"name\":\"web\"}"], item);
+    let message =
+        "Apply failed with 1 conflict: conflict with \"one\": .spec.template.spec.containers[name=\"web\"].image";
+    let changed = json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "c"}]}}}});
+    let story = story.refused("other", changed, message);
+    let story = story.apply("one", deployment(json!([{"name": "web", "image": "a"}])));
+    let expected = json!([{"name": "web", "image": "a", "env": [{"name": "B", "value": "2"}], "ports": [port(81)]}, {"name": "side", "image": "b"}]);
+    assert_eq!(containers(&story), expected);
+    let story = story.apply("other", json!({}));
+    assert_eq!(containers(&story), json!([{"name": "web", "image": "a"}]));
+}
+
+#[test]
+fn what_nobody_owns_stays_where_an_item_stays() {
+    let mut story =
+        Story::of("deployments").apply("one", deployment(json!([{"name": "web", "image": "a", "tty": true}])));
+    let live = story.live.as_mut().unwrap();
+    live.0["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Always".into();
+    let story = story.apply("one", deployment(json!([{"name": "web", "image": "a"}])));
+    let left = json!([{"name": "web", "image": "a", "imagePullPolicy": "Always"}]);
+    assert_eq!(story.live().0["spec"]["template"]["spec"]["containers"], left);
+    // With its last owner the item goes whole.
+    let story = story.apply("one", deployment(json!([{"name": "other", "image": "a"}])));
+    assert_eq!(story.live().0["spec"]["template"]["spec"]["containers"], json!([{"name": "other", "image": "a"}]));
+}
+
+#[test]
+fn the_order_of_lists_is_that_of_who_applies() {
+    let cases = [
+        (vec!["a", "b", "c"], vec!["c", "a"], vec!["b", "c", "a"]),
+        (vec!["a", "b"], vec!["x", "b", "y"], vec!["a", "x", "b", "y"]),
+        (vec!["a"], vec!["x"], vec!["a", "x"]),
+        (vec!["a", "b", "c"], vec!["a", "b", "c"], vec!["a", "b", "c"]),
+        (vec!["a", "b", "c"], vec!["b", "x"], vec!["a", "b", "c", "x"]),
+    ];
+    for (first, second, expected) in cases {
+        let containers = |names: &[&str]| {
+            let containers = names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
+            json!({"spec": {"containers": containers}})
+        };
+        let story = Story::of("pods").apply("one", containers(&first)).apply("two", containers(&second));
+        assert_eq!(story.live().0["spec"], containers(&expected)["spec"], "{first:?} {second:?}");
+    }
+}
+
+#[test]
+fn sets_have_an_owner_for_each_value_and_other_lists_one_owner() {
+    Story::of("configmaps")
+        .apply("a", json!({"finalizers": ["x/a", "x/b"]}))
+        .apply("b", json!({"finalizers": ["x/b", "x/c"]}))
+        .is("metadata/finalizers", json!(["x/a", "x/b", "x/c"]))
+        .apply("a", json!({}))
+        .is("metadata/finalizers", json!(["x/b", "x/c"]))
+        .owned(json!({"b": {"f:metadata": {"f:finalizers": {"v:\"x/b\"": {}, "v:\"x/c\"": {}}}}}));
+    let args = |args: Value| json!({"spec": {"containers": [{"name": "c", "args": args}]}});
+    Story::of("pods").apply("a", args(json!(["1", "2"]))).refused(
+        "b",
+        args(json!(["3"])),
+        "Apply failed with 1 conflict: conflict with \"a\": .spec.containers[name=\"c\"].args",
+    );
+    let selector = |labels: Value| json!({"spec": {"selector": labels}});
+    Story::of("services")
+        .apply("a", selector(json!({"a": "1"})))
+        .owned(json!({"a": {"f:spec": {"f:selector": {}}}}))
+        .force("b", selector(json!({"b": "1"})))
+        .is("spec/selector", json!({"b": "1"}))
+        .owned(json!({"b": {"f:spec": {"f:selector": {}}}}));
+}
+
+#[test]
+fn subresources_are_managers_of_their_own() {
+    let replicas = |count: i64| json!({"spec": {"replicas": count}});
+    Story::of("deployments")
+        .apply("kubectl", replicas(0))
+        .write("kubectl", "scale", replicas(1))
+        .owned(json!({"kubectl*": {"f:spec": {"f:replicas": {}}}}))
+        .refused(
+            "kubectl",
+            replicas(0),
+            "Apply failed with 1 conflict: conflict with \"kubectl\" with subresource \"scale\" using apps/v1: .spec.replicas",
+        );
+    let story = Story::of("deployments").write("a", "", json!({"spec": {"replicas": 1}, "status": {"replicas": 1}}));
+    story.owned(json!({"a*": {"f:spec": {"f:replicas": {}}}}));
+}
+
+#[test]
+fn what_go_holds_in_place_nobody_has_set() {
+    let containers = json!([{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}]);
+    let labels = json!({"a": "b"});
+    let spec = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}, "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}}});
+    let story = Story::of("deployments").write("kubectl-create", "", json!({"spec": spec}));
+    let expected = json!({"f:spec": {
+        "f:selector": {}, "f:strategy": {"f:type": {}, "f:rollingUpdate": {".": {}, "f:maxSurge": {}}},
+        "f:template": {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {
+            ".": {}, "f:name": {}, "f:image": {}, "f:resources": {".": {}, "f:limits": {".": {}, "f:cpu": {}}}}}}},
+    }});
+    story.owned(json!({"kubectl-create*": expected}));
+}
+
+#[test]
+fn what_is_wrong_with_a_configuration_is_told_by_its_path() {
+    let cases = [
+        ("configmaps", json!({"datum": {}}), "v1", ".datum: field not declared in schema"),
+        (
+            "deployments",
+            deployment(json!([{"name": "web", "env": [{"name": "A"}, {"name": "A"}]}])),
+            "apps/v1",
+            ".spec.template.spec.containers[name=\"web\"].env: duplicate entries for key [name=\"A\"]",
+        ),
+        (
+            "deployments",
+            deployment(json!([{"name": "web", "imagee": "x"}])),
+            "apps/v1",
+            ".spec.template.spec.containers[name=\"web\"].imagee: field not declared in schema",
+        ),
+        (
+            "services",
+            json!({"spec": {"ports": [{"port": 1, "protocol": "UDP"}, {"port": 1}, {"port": 1}]}}),
+            "v1",
+            ".spec.ports: duplicate entries for key [port=1,protocol=\"TCP\"]",
+        ),
+    ];
+    for (name, rest, version, why) in cases {
+        let version = if version == "v1" { "/v1" } else { version };
+        let place = format!("default/x; {version}, Kind={}", kind(name).kind);
+        let expected = format!("failed to create typed patch object ({place}): {why}");
+        Story::of(name).refused("a", rest, &expected);
+    }
+}
+
+#[test]
+fn managers_that_update_are_not_remembered_without_end() {
+    let data = |count: usize| (0..count).map(|index| (format!("k{index:02}"), json!("v"))).collect::<Map<_, _>>();
+    let mut story = Story::of("configmaps").write("first", "", json!({"data": data(1)}));
+    for count in 2..=14 {
+        story = story.write(&format!("m{count:02}"), "", json!({"data": data(count)}));
+    }
+    let owners = story.owners();
+    assert_eq!(owners.as_object().unwrap().len(), 10);
+    let ancient = json!({"f:data": {".": {}, "f:k00": {}, "f:k01": {}, "f:k02": {}, "f:k03": {}, "f:k04": {}}});
+    assert_eq!(owners["ancient-changes*"], ancient);
+}
+
+#[test]
+fn account_is_given_up_when_asked_for() {
+    let mut story = Story::of("configmaps").write("a", "", json!({"data": {"x": "1"}}));
+    for (list, is_kept) in [(json!([]), true), (Value::Null, true), (json!([{}]), false)] {
+        let mut new = story.live().clone();
+        new.set(&["metadata", "managedFields"], list);
+        let manager = Manager { name: "b".to_owned(), subresource: "" };
+        updated(story.kind, story.live(), &mut new, Some(&manager), now());
+        assert_eq!(super::is_tracked(&new), is_kept);
+        if is_kept {
+            assert!(super::are_same(&new, story.live()));
+        } else {
+            story.live = Some(new);
+        }
+    }
+}
+
+fn any_data() -> impl Strategy<Value = Value> {
+    prop::collection::btree_map("[a-d]", "[0-2]", 0..4).prop_map(|data| json!({ "data": data }))
+}
+
+proptest! {
+    #[test]
+    fn applying_twice_is_quiet(first in any_data(), second in any_data()) {
+        let once = Story::of("configmaps").force("a", first).force("b", second.clone());
+        let before = once.live().clone();
+        let twice = once.apply("b", second);
+        prop_assert_eq!(twice.live(), &before);
+    }
+
+    #[test]
+    fn what_one_manager_applies_is_all_there_is_of_it(first in any_data(), second in any_data()) {
+        let story = Story::of("configmaps").force("a", first).force("a", second.clone());
+        let left = story.live().0["data"].as_object().cloned().unwrap_or_default();
+        prop_assert_eq!(Value::Object(left), second["data"].clone());
+    }
+
+    #[test]
+    fn managers_that_do_not_meet_come_in_any_order(one in any_data(), other in any_data()) {
+        let renamed: Map<String, Value> = other["data"].as_object().unwrap().iter().map(|(key, value)| (format!("o{key}"), value.clone())).collect();
+        let other = json!({"data": renamed});
+        let there = Story::of("configmaps").apply("a", one.clone()).apply("b", other.clone());
+        let before = there.live().clone();
+        let there = there.apply("a", one.clone());
+        prop_assert_eq!(there.live(), &before);
+        let back = Story::of("configmaps").apply("b", other).apply("a", one);
+        prop_assert_eq!(&there.live().0["data"], &back.live().0["data"]);
+        prop_assert_eq!(there.owners(), back.owners());
+    }
+}

@@ -1,0 +1,299 @@
+//! An object walked by its type: which fields it sets, how two differ, two of them merged, one without some of its fields.
+//!
+//! Never: knows who set what. The rules are those of sigs.k8s.io/structured-merge-diff (typed).
+
+use super::fields::{Set, told};
+use super::shape::{List, Type};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is wrong with a body, with the path to it.
+pub type Wrong = String;
+
+/// How two versions of an object differ.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// What the new one has and the old one has not.
+    pub added: Set,
+    /// What is in both and not the same.
+    pub modified: Set,
+    /// What the new one has no longer.
+    pub removed: Set,
+}
+
+impl Changes {
+    fn put(&mut self, step: &str, below: Changes) {
+        self.added.put(step, below.added);
+        self.modified.put(step, below.modified);
+        self.removed.put(step, below.removed);
+    }
+}
+
+/// The step that leads to an item of a list.
+fn step(item: &Value, list: &List) -> Result<String, Wrong> {
+    let List::Keyed(keys) = list else { return Ok(format!("v:{item}")) };
+    let mut found = Map::new();
+    for (key, default) in keys {
+        let value = item.get(*key).or(default.as_ref()).ok_or_else(|| {
+            format!("associative list with keys has an element that omits key field {key:?} (and doesn't have default value)")
+        })?;
+        found.insert((*key).to_owned(), value.clone());
+    }
+    Ok(format!("k:{}", Value::Object(found)))
+}
+
+/// The items of a list by their steps, in order. Of two with the same step the first counts.
+fn items<'v>(list: &'v [Value], by: &List) -> Vec<(String, &'v Value)> {
+    let mut seen = BTreeSet::new();
+    let steps = list.iter().enumerate().map(|(index, item)| (step(item, by).unwrap_or(format!("i:{index}")), item));
+    steps.filter(|(step, _)| seen.insert(step.clone())).collect()
+}
+
+/// Whether a value holds fields or items that have owners of their own.
+fn is_open(value: &Value, of: Type) -> bool {
+    match value {
+        Value::Object(_) => !of.is_atomic(),
+        Value::Array(_) => !matches!(of.list(), List::Atomic),
+        _ => false,
+    }
+}
+
+fn is_hollow(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => true,
+        Some(Value::Object(map)) => map.is_empty(),
+        Some(Value::Array(list)) => list.is_empty(),
+        Some(_) => false,
+    }
+}
+
+fn typed(of: Type, name: &str) -> (Type, bool) {
+    of.field(name).unwrap_or((Type::Unknown, false))
+}
+
+/// The fields that a body sets, or what is wrong with it.
+pub fn fields(value: &Value, of: Type) -> Result<Set, Wrong> {
+    let set = fields_at(value, of, &mut String::new())?;
+    Ok(set.with_member(false))
+}
+
+fn fields_at(value: &Value, of: Type, path: &mut String) -> Result<Set, Wrong> {
+    if !is_open(value, of) {
+        return Ok(if value.is_null() { Set::default() } else { Set::leaf() });
+    }
+    let mut set = Set::default();
+    let length = path.len();
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        path.push_str(&told(&format!("f:{name}")));
+        let Some((of, is_named)) = of.field(name) else { return Err(format!("{path}: field not declared in schema")) };
+        let mut below = fields_at(inner, of, path)?;
+        let is_empty_map = inner.as_object().is_some_and(Map::is_empty);
+        below.member |= inner.is_null() || is_empty_map || !is_named;
+        set.put(format!("f:{name}"), below);
+        path.truncate(length);
+    }
+    let by = of.list();
+    let mut seen = BTreeSet::new();
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        let step = step(item, &by).map_err(|why| format!("{path}: element {index}: {why}"))?;
+        if !seen.insert(step.clone()) {
+            return Err(format!("{path}: duplicate entries for key {}", told(&step)));
+        }
+        path.push_str(&told(&step));
+        let below = fields_at(item, of.item(), path)?;
+        set.put(step, below.with_member(true));
+        path.truncate(length);
+    }
+    Ok(set)
+}
+
+/// All that is in a value, as something new.
+fn whole(value: &Value, of: Type) -> Set {
+    let mut set = Set::leaf();
+    if is_open(value, of) {
+        for (name, inner) in value.as_object().into_iter().flatten() {
+            set.put(format!("f:{name}"), whole(inner, typed(of, name).0));
+        }
+        for (step, item) in items(value.as_array().map_or(&[], Vec::as_slice), &of.list()) {
+            set.put(step, whole(item, of.item()));
+        }
+    }
+    set
+}
+
+/// What is in a new object. What Go holds in place was there before: the object in which nothing is set has it.
+pub fn created(value: &Value, of: Type) -> Changes {
+    Changes { added: created_at(value, of).with_member(false), ..Changes::default() }
+}
+
+fn created_at(value: &Value, of: Type) -> Set {
+    if !of.is_in_place() || !is_open(value, of) {
+        return whole(value, of);
+    }
+    let mut set = Set::default();
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        set.put(format!("f:{name}"), created_at(inner, typed(of, name).0));
+    }
+    for (step, item) in items(value.as_array().map_or(&[], Vec::as_slice), &of.list()) {
+        set.put(step, whole(item, of.item()));
+    }
+    set
+}
+
+/// How a new version differs from the old one.
+pub fn changes(old: &Value, new: &Value, of: Type) -> Changes {
+    let mut changes = Changes::default();
+    if old == new {
+        return changes;
+    }
+    let is_leaf = is_hollow(Some(old)) && is_hollow(Some(new));
+    if is_leaf || !(is_open(old, of) || old.is_null()) || !(is_open(new, of) || new.is_null()) {
+        changes.modified = Set::leaf();
+        return changes;
+    }
+    let empty = Map::new();
+    let map = |value| Value::as_object(value).unwrap_or(&empty);
+    let (old_map, new_map) = (map(old), map(new));
+    for (name, was) in old_map {
+        changes.put(&format!("f:{name}"), between(Some(was), new_map.get(name), typed(of, name).0));
+    }
+    for (name, is) in new_map.iter().filter(|(name, _)| !old_map.contains_key(*name)) {
+        changes.put(&format!("f:{name}"), between(None, Some(is), typed(of, name).0));
+    }
+    let by = of.list();
+    let list = |value: &'_ Value| -> Vec<Value> { value.as_array().cloned().unwrap_or_default() };
+    if old.is_array() || new.is_array() {
+        let (old_list, new_list) = (list(old), list(new));
+        let olds: BTreeMap<String, &Value> = items(&old_list, &by).into_iter().collect();
+        let news: BTreeMap<String, &Value> = items(&new_list, &by).into_iter().collect();
+        for (step, was) in &olds {
+            changes.put(step, between(Some(was), news.get(step).copied(), of.item()));
+        }
+        for (step, is) in news.iter().filter(|(step, _)| !olds.contains_key(*step)) {
+            changes.put(step, between(None, Some(is), of.item()));
+        }
+    }
+    changes
+}
+
+fn between(old: Option<&Value>, new: Option<&Value>, of: Type) -> Changes {
+    match (old, new) {
+        (Some(old), Some(new)) => changes(old, new, of),
+        (None, Some(new)) => Changes { added: whole(new, of), ..Changes::default() },
+        (Some(old), None) => Changes { removed: whole(old, of), ..Changes::default() },
+        (None, None) => Changes::default(),
+    }
+}
+
+/// The live value with what is applied set in it.
+pub fn merge(live: &Value, applied: &Value, of: Type) -> Value {
+    match (live, applied) {
+        (Value::Object(live), Value::Object(applied)) if !of.is_atomic() => {
+            let mut merged = live.clone();
+            for (name, value) in applied {
+                let value = match live.get(name) {
+                    Some(live) => merge(live, value, typed(of, name).0),
+                    None => value.clone(),
+                };
+                merged.insert(name.clone(), value);
+            }
+            merged.into()
+        }
+        (Value::Array(live), Value::Array(applied)) if !matches!(of.list(), List::Atomic) => {
+            merge_lists(live, applied, of).into()
+        }
+        (Value::Object(_) | Value::Array(_), Value::Null) if is_open(live, of) => live.clone(),
+        _ => applied.clone(),
+    }
+}
+
+/// Items of both are merged in the order in which they are applied; the other ones of the live list stay where they are among them.
+fn merge_lists(live: &[Value], applied: &[Value], of: Type) -> Vec<Value> {
+    let by = of.list();
+    let (live, applied) = (items(live, &by), items(applied, &by));
+    let standing: BTreeMap<&String, &Value> = live.iter().map(|(step, item)| (step, *item)).collect();
+    let wanted: BTreeSet<&String> = applied.iter().map(|(step, _)| step).collect();
+    let merged = |(step, item): &(String, &Value)| match standing.get(step) {
+        Some(live) => merge(live, item, of.item()),
+        None => (*item).clone(),
+    };
+    let mut list = Vec::new();
+    let mut rest = &applied[..];
+    for (step, item) in &live {
+        if !wanted.contains(step) {
+            list.push((*item).clone());
+            continue;
+        }
+        // What is shared waits for its turn in the order of what is applied.
+        let next = rest.iter().position(|(step, _)| standing.contains_key(step));
+        if let Some(next) = next.filter(|next| rest[*next].0 == *step) {
+            list.extend(rest[..=next].iter().map(merged));
+            rest = &rest[next + 1..];
+        }
+    }
+    list.extend(rest.iter().map(merged));
+    list
+}
+
+/// The value without the places of a set, and what is below them. None when nothing is left of a map or list in which something was.
+pub fn without(value: &Value, places: &Set, of: Type) -> Option<Value> {
+    if is_hollow(Some(value)) || !is_open(value, of) {
+        return Some(value.clone());
+    }
+    let keep = |step: &str, inner: &Value, of: Type| match places.at(step) {
+        None => Some(inner.clone()),
+        Some(below) if below.member => None,
+        Some(below) => without(inner, below, of),
+    };
+    match value {
+        Value::Object(map) => {
+            let rest = map.iter().filter_map(|(name, inner)| {
+                Some((name.clone(), keep(&format!("f:{name}"), inner, typed(of, name).0)?))
+            });
+            let rest: Map<String, Value> = rest.collect();
+            (!rest.is_empty()).then(|| rest.into())
+        }
+        Value::Array(list) => {
+            let by = of.list();
+            let rest = list.iter().filter_map(|item| match step(item, &by) {
+                Ok(step) => keep(&step, item, of.item()),
+                Err(_) => Some(item.clone()),
+            });
+            let rest: Vec<Value> = rest.collect();
+            (!rest.is_empty()).then(|| rest.into())
+        }
+        _ => Some(value.clone()),
+    }
+}
+
+/// The set, and the fields on the way to its paths, as far as types name them: the entries of maps and the items of lists are not.
+pub fn with_named(set: &Set, of: Type) -> Set {
+    let mut all = Set::default().with_member(set.member);
+    for (step, below) in set.steps() {
+        let mut named = with_named(below, of.step(step));
+        let is_named = step.strip_prefix("f:").and_then(|name| of.field(name)).is_some_and(|(_, is_named)| is_named);
+        named.member |= is_named;
+        all.put(step, named);
+    }
+    all
+}
+
+/// A path of the decoder, `spec.containers[0].image`, as it is told here: with the keys of items.
+pub fn told_path(value: &Value, of: Type, path: &str) -> String {
+    let mut told = String::new();
+    let (mut value, mut of) = (value, of);
+    for name in path.split('.') {
+        let (name, indexes) = name.split_at(name.find('[').unwrap_or(name.len()));
+        told += &super::fields::told(&format!("f:{name}"));
+        value = &value[name];
+        of = typed(of, name).0;
+        for index in indexes.split(['[', ']']).filter_map(|index| index.parse::<usize>().ok()) {
+            value = &value[index];
+            let by = of.list();
+            let step = if matches!(by, List::Atomic) { Err(String::new()) } else { step(value, &by) };
+            told += &super::fields::told(&step.unwrap_or(format!("i:{index}")));
+            of = of.item();
+        }
+    }
+    told
+}

@@ -1,0 +1,96 @@
+//! What an ordinary write changes of who owns what: the writer owns what it has changed, and nobody else does.
+
+use super::entries::{self, Entry, Operation};
+use super::fields::Set;
+use super::shape::Type;
+use super::typed::{self, Changes};
+use crate::apiserver::Manager;
+use crate::kinds::Kind;
+use crate::object::{Object, Time, time};
+
+/// Fields of metadata that no manager owns: the server's, and those that name the object.
+const NOBODYS: [&str; 10] = [
+    "f:name",
+    "f:namespace",
+    "f:creationTimestamp",
+    "f:selfLink",
+    "f:uid",
+    "f:clusterName",
+    "f:generation",
+    "f:managedFields",
+    "f:resourceVersion",
+    "f:deletionTimestamp",
+];
+
+/// Notes in a new object that the writer has set all that is in it.
+pub fn created(kind: &Kind, object: &mut Object, manager: &Manager, now: Time) {
+    let mut entries = Vec::new();
+    credit(kind, &mut entries, typed::created(&object.0, Type::of(kind)), manager, now);
+    entries::write(object, entries);
+}
+
+/// Notes in a changed object what the writer has changed. Nothing is noted where nobody has kept account so far.
+pub fn updated(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&Manager>, now: Time) {
+    if entries::forgets(new) {
+        new.unset(&["metadata", "managedFields"]);
+        return;
+    }
+    if !entries::is_tracked(old) && !entries::is_tracked(new) {
+        return;
+    }
+    // Clients that know nothing of it send none, and parts of an object are written without.
+    let has_own = manager.is_none_or(|manager| manager.subresource.is_empty()) && entries::is_tracked(new);
+    let Some(manager) = manager else {
+        if !has_own {
+            new.set(&["metadata", "managedFields"], old.items(&["metadata", "managedFields"]).to_vec());
+        }
+        return;
+    };
+    let changes = typed::changes(&old.0, &new.0, Type::of(kind));
+    let mut owners = if has_own { entries::read(new) } else { Vec::new() };
+    if owners.is_empty() {
+        owners = entries::read(old);
+    }
+    credit(kind, &mut owners, changes, manager, now);
+    entries::write(new, owners);
+}
+
+/// Gives the writer what it has changed.
+fn credit(kind: &Kind, entries: &mut Vec<Entry>, changes: Changes, manager: &Manager, now: Time) {
+    let Changes { added, modified, removed } = changes;
+    let won = owned(kind, added.union(&modified), manager.subresource);
+    let lost = won.clone().union(&removed);
+    let mut own = Entry {
+        manager: manager.name.clone(),
+        operation: Operation::Update,
+        api_version: kind.api_version(),
+        subresource: manager.subresource.to_owned(),
+        time: Some(time::rfc3339(now)),
+        fields: Set::default(),
+    };
+    for entry in entries.iter_mut() {
+        entry.fields = entry.fields.difference(&lost);
+    }
+    if won.is_empty() {
+        return;
+    }
+    if let Some(index) = entries.iter().position(|entry| entry.is_same(&own)) {
+        own.fields = entries.remove(index).fields;
+    }
+    own.fields = own.fields.union(&won);
+    entries.push(own);
+}
+
+/// The fields that a writer of this part may own.
+pub fn owned(kind: &Kind, fields: Set, subresource: &str) -> Set {
+    let fields = match subresource {
+        "" if kind.status => fields.without("f:status"),
+        "status" => fields.without("f:spec"),
+        _ => fields,
+    };
+    let metadata = fields.at("f:metadata").cloned().unwrap_or_default();
+    let metadata = NOBODYS.iter().fold(metadata, |metadata, field| metadata.without(field));
+    let mut rest = fields.without("f:apiVersion").without("f:kind").without("f:metadata");
+    rest.put("f:metadata", metadata.with_member(false));
+    rest
+}

@@ -1,0 +1,88 @@
+//! `kloop apply --server-side`: what is applied is merged by who has set which fields, without the note of what was applied last.
+
+use super::Unapplied;
+use crate::apiserver::apply::Applied;
+use crate::apiserver::apply_patch::apply_as_kubectl;
+use crate::apiserver::managed::apply::KUBECTL;
+use crate::apiserver::{Ledger, Options};
+use crate::cli::files::Manifest;
+use crate::cli::flags::DryRun;
+use crate::cli::{Failure, Outcome};
+use crate::kinds::Kind;
+use crate::object::{Object, Reason, Status};
+
+/// Flags of server-side apply.
+#[derive(clap::Args)]
+pub struct ServerSide {
+    /// If true, apply runs in the server instead of the client.
+    #[arg(long)]
+    pub server_side: bool,
+    /// If true, server-side apply will force the changes against conflicts.
+    #[arg(long)]
+    pub force_conflicts: bool,
+}
+
+/// What kubectl says of conflicts, with what can be done about them.
+const RESOLVE: &str = "\
+Please review the fields above--they currently have other managers. Here
+are the ways you can resolve this warning:
+* If you intend to manage all of these fields, please re-run the apply
+  command with the `--force-conflicts` flag.
+* If you do not intend to manage all of the fields, please edit your
+  manifest to remove references to the fields that should keep their
+  current managers.
+* You may co-own fields by updating your manifest to match the existing
+  value; in this case, you'll become the manager if the other manager(s)
+  stop managing the field (remove it from their configuration).
+See https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts";
+
+impl ServerSide {
+    /// Refuses what does not go together.
+    pub fn check(&self, dry_run: DryRun, force: bool) -> Outcome {
+        let wrong = match (self.server_side, self.force_conflicts) {
+            (false, true) => "--force-conflicts only works with --server-side",
+            (true, _) if dry_run == DryRun::Client => {
+                "--dry-run=client doesn't work with --server-side (did you mean --dry-run=server instead?)"
+            }
+            (true, _) if force => "--force cannot be used with --server-side",
+            _ => return Ok(()),
+        };
+        Err(Failure::plain(wrong))
+    }
+
+    /// Who applies, if it is on the server's side.
+    pub fn applier(&self, asked: Option<&str>) -> Option<Applier> {
+        let manager = asked.unwrap_or(KUBECTL).to_owned();
+        self.server_side.then_some(Applier { manager, force: self.force_conflicts })
+    }
+}
+
+/// Who applies.
+pub struct Applier {
+    manager: String,
+    force: bool,
+}
+
+impl Applier {
+    /// Applies one manifest.
+    pub fn apply(
+        &self,
+        ledger: &mut dyn Ledger,
+        (manifest, kind): (&Manifest, &Kind),
+        object: &Object,
+        options: &Options,
+    ) -> Result<Applied, Unapplied> {
+        let done = apply_as_kubectl(ledger, kind, object, (&self.manager, self.force), options);
+        done.map_err(|status| Unapplied::Failed(refused(status, manifest)))
+    }
+}
+
+/// A refusal, with what can be done about it.
+fn refused(status: Status, manifest: &Manifest) -> Failure {
+    let is_of_managers = status.causes.iter().any(|cause| cause.reason == "FieldManagerConflict");
+    if status.reason == Reason::Conflict && is_of_managers {
+        return Failure::plain(format!("{status}\n{RESOLVE}"));
+    }
+    let hints = manifest.hints(&status);
+    Failure::Api { status, doing: String::new(), hints }
+}
