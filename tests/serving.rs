@@ -23,6 +23,10 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn start(cluster: &'a Cluster, flags: &[&str]) -> Server<'a> {
         let plane = cluster.background(&[&["serve", "--port=0"], flags].concat());
+        Server::of(cluster, plane)
+    }
+
+    fn of(cluster: &Cluster, plane: Plane<'a>) -> Server<'a> {
         // Everything is written when the second line is said.
         plane.until_says("KUBECONFIG=");
         let said = plane.said();
@@ -300,6 +304,32 @@ fn tables_and_kinds_that_others_bring_are_served() {
     let plane = cluster.watch();
     cluster.until("it is served no more", || server.ask("GET", boats, JSON, "").0 == 404);
     assert_eq!(plane.end("TERM"), 0);
+}
+
+#[test]
+fn a_control_plane_can_serve_as_well() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch_with(&["--serve=0"]);
+    let server = Server::of(&cluster, plane);
+    let pod = json!({"metadata": {"name": "one"}, "spec": {"containers": [{"name": "c", "image": "sleep", "args": ["1000"]}]}});
+    assert_eq!(server.ask("POST", "/api/v1/namespaces/default/pods", JSON, &pod.to_string()).0, 201);
+    cluster.until_reads("pod/one", "{.status.phase}", "Running");
+    assert_eq!(server.plane.end("TERM"), 0);
+}
+
+#[test]
+fn a_state_that_is_taken_away_is_served_no_more() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let mut watch = server.watch(&format!("{MAPS}?watch=1&resourceVersion=1"));
+    server.get(MAPS);
+    let state = cluster.home().join("state.db");
+    fs::rename(&state, cluster.home().join("away.db")).expect("taken away");
+    let (code, status) = server.ask("POST", MAPS, JSON, &map("lost", "1"));
+    assert_eq!(code, 500, "{status}");
+    assert!(status["message"].as_str().is_some_and(|text| text.contains("removed or replaced")), "{status}");
+    assert_eq!(watch.next().map(|event| event["type"].clone()), Some(json!("ERROR")));
+    assert_eq!(watch.next(), None);
 }
 
 #[test]

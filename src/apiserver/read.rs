@@ -16,6 +16,12 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Whether all objects are.
+    pub fn is_everything(&self) -> bool {
+        let labels = self.labels.as_ref().is_none_or(Selector::is_everything);
+        labels && self.fields.as_ref().is_none_or(FieldSelector::is_everything)
+    }
+
     /// Whether an object is wanted.
     pub fn admits(&self, kind: &Kind, object: &Object) -> bool {
         let labels = self.labels.as_ref().is_none_or(|selector| selector.matches(|key| object.label(key)));

@@ -48,6 +48,24 @@ pub struct Watched<'a> {
     pub wanted: &'a Wanted,
 }
 
+impl Watched<'_> {
+    /// Whether an entry is about an object of the kind, in the namespace.
+    pub fn is_about(&self, entry: &LogEntry) -> bool {
+        let key = &entry.change.stored().key;
+        let is_here = |namespace: &str| !self.kind.namespaced || *key.namespace == *namespace;
+        key.resource == self.kind.resource && self.namespace.is_none_or(is_here)
+    }
+
+    /// What an entry about such an object is where all of them are watched: nothing of it needs to be read.
+    pub fn change(entry: &LogEntry) -> EventKind {
+        match (&entry.change, &entry.previous) {
+            (Change::Removed(_), _) => EventKind::Deleted,
+            (Change::Put(_), None) => EventKind::Added,
+            (Change::Put(_), Some(_)) => EventKind::Modified,
+        }
+    }
+}
+
 /// Most log entries read at once.
 const BATCH: usize = 1000;
 
@@ -68,9 +86,7 @@ pub fn event(watched: &Watched<'_>, entry: &LogEntry) -> Result<Option<WatchEven
         Change::Put(stored) => (stored, false),
         Change::Removed(stored) => (stored, true),
     };
-    let here =
-        watched.namespace.is_none_or(|namespace| !watched.kind.namespaced || &*stored.key.namespace == namespace);
-    if stored.key.resource != watched.kind.resource || !here {
+    if !watched.is_about(entry) {
         return Ok(None);
     }
     let object = object_of(stored)?;

@@ -1,6 +1,6 @@
 //! `kloop reconcile`: runs the control plane, until converged or until stopped.
 
-use super::{Context, Failure, Outcome};
+use super::{Context, Failure, Outcome, serve};
 use crate::apiserver::Api;
 use crate::object::{Time, cause, time, yaml};
 use crate::reconcile::convergence::{Unmet, unmet_in};
@@ -98,6 +98,9 @@ pub struct Args {
     /// looks again by itself (-1 for never).
     #[arg(long, hide = true)]
     tell_idle: bool,
+    /// Serve the REST API as well, as `kloop serve` does, at this port of the machine.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "8001", require_equals = true)]
+    serve: Option<u16>,
 }
 
 /// What `--env` says: one that is only named has the value that it has here, and is left out when it has none.
@@ -180,6 +183,11 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         )?,
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };
+    if let Some(port) = args.serve {
+        let server = serve::open(serve::Args::at(port), context)?;
+        // It ends with this process, at any moment: what was answered is written.
+        std::thread::Builder::new().name("serve".into()).spawn(move || server.run(std::future::pending()))?;
+    }
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut narrator = narrator(args.quiet, args.verbose);
     let mut signals = Some(signals);

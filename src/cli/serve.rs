@@ -1,13 +1,13 @@
 //! `kloop serve`: the REST API for programs that speak Kubernetes.
 
 use super::{Context, Failure, Outcome};
+use crate::object::cause;
 use crate::serve::http::guard::Guard;
 use crate::serve::http::{Server, identity};
 use crate::serve::kubeconfig::{self, Access};
-use anyhow::Context as _;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -43,16 +43,31 @@ pub struct Args {
     no_token: bool,
 }
 
+impl Args {
+    /// At a port of this machine, for who shows the token.
+    pub fn at(port: u16) -> Args {
+        Args { port, address: Ipv4Addr::LOCALHOST.into(), kubeconfig: None, no_token: false }
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let interrupt = interrupt()?;
+    Ok(open(args, context)?.run(told(interrupt))?)
+}
+
+/// Opens the socket, writes the kubeconfig, and says so.
+pub fn open(args: Args, context: &mut Context) -> Outcome<Server> {
     if args.no_token && !args.address.is_loopback() {
         let text = "--no-token lets in everybody who reaches the address: it is for addresses of this machine alone, as 127.0.0.1";
         return Err(Failure::plain(text));
     }
-    let interrupt = interrupt()?;
     let home = context.api()?.store().home().to_owned();
     let place = SocketAddr::new(args.address, args.port);
-    let listener = TcpListener::bind(place).with_context(|| format!("cannot listen on {place}"))?;
+    let listener = TcpListener::bind(place).map_err(|error| {
+        let hint = "hint: --port names another port, --port=0 takes any that is free";
+        Failure::plain(format!("cannot listen on {place}: {}\n{hint}", cause(error)))
+    })?;
     let address = listener.local_addr()?;
     let token = if args.no_token { None } else { Some(kubeconfig::token()?) };
     let identity = token.as_ref().map(|_| identity::make(args.address)).transpose()?;
@@ -67,9 +82,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     context.say(&format!("Starting to serve on {address}"))?;
     context.tell(&format!("hint: export KUBECONFIG={}", file.display()));
     let guard = token.map_or(Guard::Names, Guard::Token);
-    let server =
-        Server { state: context.state(), listener, guard, acceptor: identity.map(|identity| identity.acceptor) };
-    Ok(server.run(told(interrupt))?)
+    Ok(Server { state: context.state(), listener, guard, acceptor: identity.map(|identity| identity.acceptor) })
 }
 
 /// Something to read when it is to end.

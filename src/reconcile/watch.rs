@@ -466,7 +466,7 @@ impl Control {
 }
 
 /// Which file lies at a path: its device and number.
-fn identity(path: &Path) -> Option<(u64, u64)> {
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = std::fs::symlink_metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }

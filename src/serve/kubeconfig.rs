@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -64,7 +64,12 @@ fn write_new(path: &Path, access: &Access<'_>) -> std::io::Result<()> {
 
 fn text(access: &Access<'_>) -> String {
     let scheme = if access.authority.is_some() { "https" } else { "http" };
-    let mut cluster = json!({"server": format!("{scheme}://{}", access.address)});
+    let mut address = access.address;
+    if address.ip().is_unspecified() {
+        // At every address of the machine: its own among them.
+        address.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    let mut cluster = json!({"server": format!("{scheme}://{address}")});
     if let Some(authority) = access.authority {
         cluster["certificate-authority-data"] = STANDARD.encode(authority).into();
     }

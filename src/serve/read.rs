@@ -88,6 +88,12 @@ impl Show {
         self.many(objects, json!({"resourceVersion": revision.to_string()}))
     }
 
+    /// Whether objects are shown as they are stored, letter by letter.
+    pub fn is_as_stored(&self) -> bool {
+        let is_same = self.kind.custom.is_none() && self.kind.api_version() == self.api_version;
+        is_same && self.form.shape == Shape::Whole
+    }
+
     /// No object, only how far a watch has come.
     pub fn mark(&self, metadata: Value) -> Value {
         let (kind, api_version) = match &self.form.shape {

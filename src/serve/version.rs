@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The object as this version has it.
 pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
-    if object.api_version() == api_version || !kind.also.contains(&api_version) {
+    if object.api_version() == api_version || (kind.custom.is_none() && !kind.also.contains(&api_version)) {
         return object;
     }
     match api_version {

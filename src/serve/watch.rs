@@ -133,8 +133,18 @@ impl Watching {
     /// What follows from the next entries of the log, and how they are told.
     pub fn tell<'a>(&mut self, entries: impl IntoIterator<Item = &'a LogEntry>) -> Result<Vec<u8>> {
         let mut lines = Vec::new();
+        // What most clients ask for, all of a kind as it is, is passed on as it is stored.
+        let is_plain = self.show.is_as_stored() && self.wanted.is_everything();
         for entry in entries {
             let watched = Watched { kind: self.kind, namespace: self.namespace.as_deref(), wanted: &self.wanted };
+            if is_plain {
+                if watched.is_about(entry) {
+                    let (word, body) = (Watched::change(entry).word(), &entry.change.stored().body);
+                    lines.extend_from_slice(format!("{{\"type\":\"{word}\",\"object\":{body}}}\n").as_bytes());
+                }
+                self.revision = entry.revision;
+                continue;
+            }
             let event = event(&watched, entry)?;
             self.revision = entry.revision;
             if let Some(event) = event {

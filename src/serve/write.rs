@@ -11,7 +11,8 @@ use crate::apiserver::create::create as make;
 use crate::apiserver::patch::{self as edit, PatchType};
 use crate::apiserver::update::{Part, update};
 use crate::apiserver::{Api, Reply};
-use crate::object::{Object, Reason, Status};
+use crate::object::patch::is_deeper_than;
+use crate::object::{Object, Reason, Status, yaml};
 use serde_json::Value;
 
 /// What is said of a patch in no language that is spoken here.
@@ -92,9 +93,13 @@ pub fn change(request: &Request) -> Result<(PatchType, Value)> {
         "application/apply-patch+yaml" | "application/apply-patch+cbor" => return unsupported(LANGUAGES),
         _ => return unsupported("415: Unsupported Media Type"),
     };
-    let change = serde_json::from_slice(&request.body).map_err(|error| {
+    let change: Value = serde_json::from_slice(&request.body).map_err(|error| {
         let why = if error.is_eof() { "unexpected end of JSON input".into() } else { error.to_string() };
         Status::new(Reason::BadRequest, format!("error decoding patch: {why}"))
     })?;
+    if is_deeper_than(&change, yaml::MAX_DEPTH) {
+        let text = format!("error decoding patch: exceeded max depth of {}", yaml::MAX_DEPTH);
+        return Err(Status::new(Reason::BadRequest, text));
+    }
     Ok((language, change))
 }

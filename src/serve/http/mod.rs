@@ -11,6 +11,7 @@ mod tail;
 use super::{Answer, Body, Request};
 use crate::apiserver::Api;
 use crate::object::{Reason, Status, yaml};
+use crate::reconcile::watch::identity;
 use crate::runtime::relay::accept;
 use crate::store::Access;
 use bytes::Bytes;
@@ -59,6 +60,8 @@ pub struct Server {
 /// What all connections share.
 struct Shared {
     state: PathBuf,
+    /// Which file that is.
+    place: Option<(u64, u64)>,
     guard: Guard,
     acceptor: Option<TlsAcceptor>,
     /// Open states that nobody works with at the moment.
@@ -71,7 +74,14 @@ impl Server {
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
         let Server { state, listener, guard, acceptor } = self;
-        let shared = Arc::new(Shared { state, guard, acceptor, idle: Mutex::default(), tail: OnceLock::new() });
+        let shared = Arc::new(Shared {
+            place: identity(&state),
+            state,
+            guard,
+            acceptor,
+            idle: Mutex::default(),
+            tail: OnceLock::new(),
+        });
         let ended = runtime.block_on(async move {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
@@ -203,7 +213,12 @@ impl Shared {
         done.await.unwrap_or_else(|error| Err(Status::new(Reason::InternalError, format!("a bug in kloop: {error}"))))
     }
 
+    /// A state to work with. What was put in the place of the file that was there is another cluster, whose token nobody has shown.
     fn open(&self) -> Result<Api, Status> {
+        if identity(&self.state) != self.place {
+            let text = format!("{} was removed or replaced: start kloop serve again", self.state.display());
+            return Err(Status::new(Reason::InternalError, text));
+        }
         if let Some(api) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(api);
         }

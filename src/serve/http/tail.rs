@@ -4,6 +4,7 @@
 //! yet. One that was away for longer reads the log itself.
 
 use crate::apiserver::Api;
+use crate::reconcile::watch::identity;
 use crate::store::{Access, LogEntry, watch_hint};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -73,8 +74,13 @@ impl Tail {
 
 fn follow(api: &Api, tail: &Weak<Tail>, mut last: u64) {
     let hint = watch_hint(api.store());
+    let place = identity(api.store().path());
     loop {
         let Some(tail) = tail.upgrade() else { return };
+        if identity(api.store().path()) != place {
+            // Nothing comes any more; those who watch find out why.
+            return tail.skip_to(u64::MAX);
+        }
         match api.read(|snapshot| snapshot.log_after(last, BATCH)) {
             Ok(entries) => {
                 let is_more = entries.len() == BATCH;
