@@ -5,9 +5,11 @@ use super::Result;
 use super::ledger::Ledger;
 use crate::kinds::Kind;
 use crate::kinds::custom::{self, Custom, DEFINITIONS};
-use crate::object::{Key, Reason, Status};
-use crate::store::{Access, Read, Store};
+use crate::object::{Key, Reason, Status, Str};
+use crate::store::{Access, Read, Store, StoreError};
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// Leaves word that definitions can be read in this store. One that cannot be opened then is told of by whoever opened it before.
 pub fn learn_later(path: &Path) {
@@ -31,6 +33,24 @@ pub fn learn_all(ledger: &dyn Ledger) -> Result<()> {
     let stands = |custom: &Custom| definitions.iter().any(|definition| definition.name() == custom.definition);
     let gone = custom::known().into_iter().filter_map(|kind| kind.custom).filter(|custom| !stands(custom));
     gone.for_each(|custom| custom::forget(&custom.definition));
+    Ok(())
+}
+
+/// The revisions at which definitions were last read, by uid.
+static SEEN: LazyLock<Mutex<HashMap<Str, u64>>> = LazyLock::new(Mutex::default);
+
+/// Takes in the definition of a custom kind where it was written since it was last read here, and forgets it when it is gone. They may
+/// be large, so that one that is as it was is not decoded.
+pub fn refresh(read: &dyn Read, custom: &Custom) -> std::result::Result<(), StoreError> {
+    let Some(stored) = read.get(&Key::new(DEFINITIONS, "", &custom.definition))? else {
+        custom::forget(&custom.definition);
+        return Ok(());
+    };
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if *stored.uid != *custom.mark.0 || seen.get(&stored.uid) != Some(&stored.revision) {
+        custom::learn(&stored.body);
+        seen.insert(stored.uid, stored.revision);
+    }
     Ok(())
 }
 

@@ -41,7 +41,8 @@ pub fn kind(api: &Api, named: &Named) -> Result<&'static Kind> {
         api.look(custom::learn_all)?;
         return find(named).ok_or_else(unknown_path);
     };
-    api.look(|ledger| custom::current(ledger, found))?;
+    let Some(declared) = found.custom else { return Ok(found) };
+    api.read(|snapshot| custom::refresh(snapshot, declared))?;
     find(named).ok_or_else(unknown_path)
 }
 

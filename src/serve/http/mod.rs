@@ -231,8 +231,8 @@ impl Shared {
         if let Some(tail) = self.tail.get() {
             return Ok(tail);
         }
-        let tail =
-            Tail::start(&self.state).map_err(|error| Status::new(Reason::InternalError, format!("{error:#}")))?;
+        let tail = Tail::start(&self.state, self.place)
+            .map_err(|error| Status::new(Reason::InternalError, format!("{error:#}")))?;
         Ok(self.tail.get_or_init(|| tail))
     }
 }

@@ -28,13 +28,13 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Begins to read; ends when it is dropped.
-    pub fn start(state: &Path) -> anyhow::Result<Arc<Tail>> {
+    /// Begins to read, as long as the state is this file; ends when it is dropped.
+    pub fn start(state: &Path, place: Option<(u64, u64)>) -> anyhow::Result<Arc<Tail>> {
         let api = Api::open(state, Access::Existing, "serve")?;
         let head = api.read(|snapshot| snapshot.revision())?;
         let tail = Arc::new(Tail { recent: Mutex::default(), head: channel(head).0 });
         let kept = Arc::downgrade(&tail);
-        std::thread::Builder::new().name("tail".into()).spawn(move || follow(&api, &kept, head))?;
+        std::thread::Builder::new().name("tail".into()).spawn(move || follow(&api, &kept, head, place))?;
         Ok(tail)
     }
 
@@ -72,9 +72,8 @@ impl Tail {
     }
 }
 
-fn follow(api: &Api, tail: &Weak<Tail>, mut last: u64) {
+fn follow(api: &Api, tail: &Weak<Tail>, mut last: u64, place: Option<(u64, u64)>) {
     let hint = watch_hint(api.store());
-    let place = identity(api.store().path());
     loop {
         let Some(tail) = tail.upgrade() else { return };
         if identity(api.store().path()) != place {
