@@ -63,20 +63,20 @@ impl Entry {
         })
     }
 
-    fn to_json(&self) -> Value {
+    fn into_json(self) -> Value {
         let operation = match self.operation {
             Operation::Apply => "Apply",
             Operation::Update => "Update",
         };
         let mut entry = json!({
             "manager": self.manager, "operation": operation, "apiVersion": self.api_version,
-            "fieldsType": "FieldsV1", "fieldsV1": self.fields.to_json(),
+            "fieldsType": "FieldsV1", "fieldsV1": self.fields.into_json(),
         });
         if !self.subresource.is_empty() {
-            entry["subresource"] = self.subresource.as_str().into();
+            entry["subresource"] = self.subresource.into();
         }
-        if let Some(time) = &self.time {
-            entry["time"] = time.as_str().into();
+        if let Some(time) = self.time {
+            entry["time"] = time.into();
         }
         entry
     }
@@ -120,7 +120,7 @@ pub fn write(object: &mut Object, mut entries: Vec<Entry>) {
     if entries.is_empty() {
         object.unset(&["metadata", "managedFields"]);
     } else {
-        object.set(&["metadata", "managedFields"], entries.iter().map(Entry::to_json).collect::<Vec<_>>());
+        object.set(&["metadata", "managedFields"], entries.into_iter().map(Entry::into_json).collect::<Vec<_>>());
     }
 }
 

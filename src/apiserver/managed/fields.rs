@@ -53,16 +53,23 @@ impl Set {
         }
     }
 
-    /// The same without one step and all below it.
-    pub fn without(mut self, step: &str) -> Set {
-        self.below.remove(step);
+    /// The same without some steps and all below them.
+    pub fn without(mut self, steps: &[&str]) -> Set {
+        for step in steps {
+            self.below.remove(*step);
+        }
         self
+    }
+
+    /// Takes out one step with all below it.
+    pub fn take(&mut self, step: &str) -> Set {
+        self.below.remove(step).unwrap_or_default()
     }
 
     /// One step alone, with all below it.
     pub fn only(mut self, step: &str) -> Set {
         let mut only = Set::default();
-        only.put(step, self.below.remove(step).unwrap_or_default());
+        only.put(step, self.take(step));
         only
     }
 
@@ -78,11 +85,22 @@ impl Set {
 
     /// What is in this one alone.
     pub fn difference(&self, other: &Set) -> Set {
-        let mut rest = Set { member: self.member && !other.member, below: BTreeMap::new() };
-        for (step, own) in &self.below {
-            rest.put(step.as_str(), other.at(step).map_or_else(|| own.clone(), |theirs| own.difference(theirs)));
-        }
+        let mut rest = self.clone();
+        rest.subtract(other);
         rest
+    }
+
+    /// Takes out what is in the other.
+    pub fn subtract(&mut self, other: &Set) {
+        self.member &= !other.member;
+        for (step, theirs) in &other.below {
+            if let Some(own) = self.below.get_mut(step) {
+                own.subtract(theirs);
+                if own.is_empty() {
+                    self.below.remove(step);
+                }
+            }
+        }
     }
 
     /// What is in both.
@@ -97,19 +115,19 @@ impl Set {
     }
 
     /// As Kubernetes keeps it.
-    pub fn to_json(&self) -> Value {
-        Value::Object(self.below.iter().map(|(step, set)| (step.clone(), set.inner_json())).collect())
+    pub fn into_json(self) -> Value {
+        let inner = |set: Set| {
+            let is_both = set.member && !set.below.is_empty();
+            let mut inner = set.into_json();
+            if is_both {
+                inner["."] = Value::Object(Map::new());
+            }
+            inner
+        };
+        Value::Object(self.below.into_iter().map(|(step, set)| (step, inner(set))).collect())
     }
 
-    fn inner_json(&self) -> Value {
-        let Value::Object(mut map) = self.to_json() else { return Value::Null };
-        if self.member && !map.is_empty() {
-            map.insert(".".to_owned(), Value::Object(Map::new()));
-        }
-        Value::Object(map)
-    }
-
-    /// Reads what [`Set::to_json`] writes; what is no map of steps is no set.
+    /// Reads what [`Set::into_json`] writes; what is no map of steps is no set.
     pub fn from_json(json: &Value) -> Option<Set> {
         let mut set = Set::default();
         for (step, inner) in json.as_object()? {
@@ -178,7 +196,7 @@ mod tests {
         let json = json!({"f:data": {".": {}, "f:a": {}}, "f:spec": {"f:ports": {
             "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}}}, "f:set": {"v:\"x\"": {}, "i:3": {}}}});
         let fields = set(json.clone());
-        assert_eq!(fields.to_json(), json);
+        assert_eq!(fields.clone().into_json(), json);
         let told = [
             ".data",
             ".data.a",
@@ -199,10 +217,10 @@ mod tests {
         let one = || set(json!({"f:a": {".": {}, "f:b": {}}, "f:c": {"f:d": {}}}));
         let other = set(json!({"f:a": {"f:b": {}, "f:e": {}}, "f:c": {}}));
         let both = json!({"f:a": {".": {}, "f:b": {}, "f:e": {}}, "f:c": {".": {}, "f:d": {}}});
-        assert_eq!(one().union(&other).to_json(), both);
-        assert_eq!(one().difference(&other).to_json(), json!({"f:a": {}, "f:c": {"f:d": {}}}));
-        assert_eq!(one().intersection(&other).to_json(), json!({"f:a": {"f:b": {}}}));
-        assert_eq!(one().without("f:a").to_json(), json!({"f:c": {"f:d": {}}}));
+        assert_eq!(one().union(&other).into_json(), both);
+        assert_eq!(one().difference(&other).into_json(), json!({"f:a": {}, "f:c": {"f:d": {}}}));
+        assert_eq!(one().intersection(&other).into_json(), json!({"f:a": {"f:b": {}}}));
+        assert_eq!(one().without(&["f:a"]).into_json(), json!({"f:c": {"f:d": {}}}));
         assert!(one().difference(&one()).is_empty());
     }
 
@@ -226,7 +244,7 @@ mod tests {
             prop_assert_eq!(a.intersection(&b), b.intersection(&a));
             prop_assert_eq!(a.difference(&b).union(&a.intersection(&b)), a.clone());
             prop_assert!(a.difference(&b).intersection(&b).is_empty());
-            prop_assert_eq!(Set::from_json(&a.to_json()), Some(a));
+            prop_assert_eq!(Set::from_json(&a.clone().into_json()), Some(a));
         }
     }
 }

@@ -22,10 +22,15 @@ pub struct Changes {
 }
 
 impl Changes {
-    fn put(&mut self, step: &str, below: Changes) {
-        self.added.put(step, below.added);
-        self.modified.put(step, below.modified);
-        self.removed.put(step, below.removed);
+    fn put(&mut self, step: impl Into<String>, below: Changes) {
+        let step = step.into();
+        for (all, below) in
+            [(&mut self.added, below.added), (&mut self.modified, below.modified), (&mut self.removed, below.removed)]
+        {
+            if !below.is_empty() {
+                all.put(step.as_str(), below);
+            }
+        }
     }
 }
 
@@ -155,22 +160,24 @@ pub fn changes(old: &Value, new: &Value, of: Type) -> Changes {
     let map = |value| Value::as_object(value).unwrap_or(&empty);
     let (old_map, new_map) = (map(old), map(new));
     for (name, was) in old_map {
-        changes.put(&format!("f:{name}"), between(Some(was), new_map.get(name), typed(of, name).0));
+        let is = new_map.get(name);
+        if is != Some(was) {
+            changes.put(format!("f:{name}"), between(Some(was), is, typed(of, name).0));
+        }
     }
     for (name, is) in new_map.iter().filter(|(name, _)| !old_map.contains_key(*name)) {
-        changes.put(&format!("f:{name}"), between(None, Some(is), typed(of, name).0));
+        changes.put(format!("f:{name}"), between(None, Some(is), typed(of, name).0));
     }
-    let by = of.list();
-    let list = |value: &'_ Value| -> Vec<Value> { value.as_array().cloned().unwrap_or_default() };
     if old.is_array() || new.is_array() {
-        let (old_list, new_list) = (list(old), list(new));
-        let olds: BTreeMap<String, &Value> = items(&old_list, &by).into_iter().collect();
-        let news: BTreeMap<String, &Value> = items(&new_list, &by).into_iter().collect();
+        let list = |value| -> BTreeMap<String, &Value> {
+            items(Value::as_array(value).map_or(&[], Vec::as_slice), &of.list()).into_iter().collect()
+        };
+        let (olds, news) = (list(old), list(new));
         for (step, was) in &olds {
-            changes.put(step, between(Some(was), news.get(step).copied(), of.item()));
+            changes.put(step.as_str(), between(Some(was), news.get(step).copied(), of.item()));
         }
         for (step, is) in news.iter().filter(|(step, _)| !olds.contains_key(*step)) {
-            changes.put(step, between(None, Some(is), of.item()));
+            changes.put(step.as_str(), between(None, Some(is), of.item()));
         }
     }
     changes

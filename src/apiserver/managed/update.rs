@@ -59,7 +59,9 @@ pub fn updated(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&Man
 fn credit(kind: &Kind, entries: &mut Vec<Entry>, changes: Changes, manager: &Manager, now: Time) {
     let Changes { added, modified, removed } = changes;
     let won = owned(kind, added.union(&modified), manager.subresource);
-    let lost = won.clone().union(&removed);
+    if won.is_empty() && removed.is_empty() {
+        return;
+    }
     let mut own = Entry {
         manager: manager.name.clone(),
         operation: Operation::Update,
@@ -69,7 +71,8 @@ fn credit(kind: &Kind, entries: &mut Vec<Entry>, changes: Changes, manager: &Man
         fields: Set::default(),
     };
     for entry in entries.iter_mut() {
-        entry.fields = entry.fields.difference(&lost);
+        entry.fields.subtract(&won);
+        entry.fields.subtract(&removed);
     }
     if won.is_empty() {
         return;
@@ -77,20 +80,19 @@ fn credit(kind: &Kind, entries: &mut Vec<Entry>, changes: Changes, manager: &Man
     if let Some(index) = entries.iter().position(|entry| entry.is_same(&own)) {
         own.fields = entries.remove(index).fields;
     }
-    own.fields = own.fields.union(&won);
+    own.fields = won.union(&own.fields);
     entries.push(own);
 }
 
 /// The fields that a writer of this part may own.
-pub fn owned(kind: &Kind, fields: Set, subresource: &str) -> Set {
-    let fields = match subresource {
-        "" if kind.status => fields.without("f:status"),
-        "status" => fields.without("f:spec"),
-        _ => fields,
+pub fn owned(kind: &Kind, mut fields: Set, subresource: &str) -> Set {
+    let part: &[&str] = match subresource {
+        "" if kind.status => &["f:status"],
+        "status" => &["f:spec"],
+        _ => &[],
     };
-    let metadata = fields.at("f:metadata").cloned().unwrap_or_default();
-    let metadata = NOBODYS.iter().fold(metadata, |metadata, field| metadata.without(field));
-    let mut rest = fields.without("f:apiVersion").without("f:kind").without("f:metadata");
-    rest.put("f:metadata", metadata.with_member(false));
+    let metadata = fields.take("f:metadata").without(&NOBODYS).with_member(false);
+    let mut rest = fields.without(&["f:apiVersion", "f:kind"]).without(part);
+    rest.put("f:metadata", metadata);
     rest
 }
