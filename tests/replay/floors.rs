@@ -52,7 +52,6 @@ const FLOORS: &[(&str, usize)] = &[
     ("pods-replaced", 13),
     ("preemption", 13),
     ("quota-limits", 18),
-    // Not here: server-side apply.
     ("raw-crud", 41),
     // Not here: hashes of storage versions, and a few resources.
     ("raw-discovery", 14),
