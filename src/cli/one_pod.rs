@@ -133,8 +133,8 @@ pub enum Restarts {
     Many,
 }
 
-/// Smallest for the pod that a command is about most likely: assigned, running, ready, ready longest, by restarts, oldest.
-pub fn rank(pod: &Object, prefer: Restarts) -> (bool, u8, bool, Option<Time>, i64, Option<Time>) {
+/// Smallest for the pod that a command is about most likely: assigned, running, ready, staying, ready longest, by restarts, oldest.
+pub fn rank(pod: &Object, prefer: Restarts) -> (bool, u8, bool, bool, Option<Time>, i64, Option<Time>) {
     let phase = match pod.text(&["status", "phase"]) {
         Some("Running") => 0,
         Some("Unknown") | None => 1,
@@ -145,12 +145,13 @@ pub fn rank(pod: &Object, prefer: Restarts) -> (bool, u8, bool, Option<Time>, i6
     let ready = conditions.iter().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()?.parse().ok());
     let counts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
-    let restarts = match prefer {
-        Restarts::Few => counts.max().unwrap_or(0),
-        Restarts::Many => -counts.max().unwrap_or(0),
+    // Who is on its way out has a log all the same.
+    let (leaves, restarts) = match prefer {
+        Restarts::Few => (pod.deletion().is_some(), counts.max().unwrap_or(0)),
+        Restarts::Many => (false, -counts.max().unwrap_or(0)),
     };
     let unassigned = pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty);
-    (unassigned, phase, ready.is_none(), since, restarts, pod.created())
+    (unassigned, phase, ready.is_none(), leaves, since, restarts, pod.created())
 }
 
 /// The names of a pod's containers.
@@ -264,6 +265,18 @@ mod tests {
         ];
         pods.sort_by_cached_key(|pod| rank(pod, Restarts::Many));
         assert_eq!(pods.map(|pod| pod.name().to_owned()), ["old", "young", "unready", "ended"]);
+    }
+
+    #[test]
+    fn who_is_being_deleted_is_left_alone_by_commands() {
+        let pod = |going: Option<&str>, since: &str| {
+            let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
+            Object(json!({"metadata": {"deletionTimestamp": going}, "spec": {"nodeName": "n"},
+                "status": {"phase": "Running", "conditions": ready}}))
+        };
+        let (old, new) = (pod(Some("2026-01-03T00:00:00Z"), "2026-01-01T00:00:00Z"), pod(None, "2026-01-02T00:00:00Z"));
+        assert!(rank(&new, Restarts::Few) < rank(&old, Restarts::Few));
+        assert!(rank(&old, Restarts::Many) < rank(&new, Restarts::Many));
     }
 
     #[test]

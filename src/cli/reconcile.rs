@@ -226,7 +226,7 @@ fn lead(
                     if unmet.is_empty() && proven.is_none_or(|at| at <= Time::now()) {
                         return if args.quiet { Ok(None) } else { context.say("converged").map(|()| None) };
                     }
-                    if Time::now().duration_since(started) >= patience {
+                    if has_failed(unmet) || Time::now().duration_since(started) >= patience {
                         return Err(not_converged(args, unmet));
                     }
                 }
@@ -267,7 +267,13 @@ fn watched<'a>(api: &Api, seen: &'a mut Option<(u64, Judgement)>) -> Outcome<&'a
 
 fn not_converged(args: &Args, unmet: &[Unmet]) -> Failure {
     let lines: Vec<String> = unmet.iter().map(|one| format!("  {}: {}", one.key, one.why)).collect();
-    Failure::plain(format!("not converged after {}:\n{}", args.timeout, lines.join("\n")))
+    let after = if has_failed(unmet) { String::new() } else { format!(" after {}", args.timeout) };
+    Failure::plain(format!("not converged{after}:\n{}", lines.join("\n")))
+}
+
+/// Whether waiting longer would change nothing: all that is missing has failed for good.
+fn has_failed(unmet: &[Unmet]) -> bool {
+    !unmet.is_empty() && unmet.iter().all(|one| one.is_final)
 }
 
 fn end(
@@ -289,7 +295,7 @@ fn end(
         );
     }
     match ending {
-        Ending::TimedOut(unmet) => Err(not_converged(args, &unmet)),
+        Ending::Unmet(unmet) => Err(not_converged(args, &unmet)),
         Ending::Converged if !args.quiet => context.say("converged"),
         _ => Ok(()),
     }

@@ -278,15 +278,14 @@ impl Heart {
         self.queue.next().map_or(clock, |next| next.min(clock))
     }
 
-    /// What is missing, and whether the world is as asked for with nothing under way.
+    /// What is missing, and whether nothing is under way.
     pub fn judge(&self, now: Time) -> (Vec<Unmet>, bool) {
         let unmet = convergence::unmet(&self.world);
         let in_flight = self.world.facts.pods.iter().any(|(_, pod)| {
             let starting = |state: &ContainerState| matches!(state, ContainerState::Starting { .. });
             pod.removing.is_some() || pod.containers.values().any(|one| starting(&one.state))
         });
-        let settled = unmet.is_empty() && !in_flight && !self.queue.is_due(now);
-        (unmet, settled)
+        (unmet, !in_flight && !self.queue.is_due(now))
     }
 
     /// From now on pods are stopped and not started. Gives how long the slowest of them may take.

@@ -90,8 +90,8 @@ pub enum Wake {
 pub enum Ending {
     /// Nothing is left to do, and the world is as asked for.
     Converged,
-    /// The time is over, and this is missing.
-    TimedOut(Vec<Unmet>),
+    /// This is missing: the time is over, or all of it has failed for good.
+    Unmet(Vec<Unmet>),
     /// The user ended it.
     Stopped,
     /// Another control plane took over.
@@ -388,11 +388,13 @@ impl Control {
 
     /// Whether a one-shot run is over.
     fn judge(&self, out_of_time: bool) -> Option<Ending> {
-        let (unmet, settled) = self.heart.judge(Time::now());
-        if settled && (out_of_time || self.unproven().is_none()) {
+        let (unmet, is_quiet) = self.heart.judge(Time::now());
+        let is_settled = is_quiet && (out_of_time || self.unproven().is_none());
+        if is_settled && unmet.is_empty() {
             return Some(Ending::Converged);
         }
-        out_of_time.then_some(Ending::TimedOut(unmet))
+        let is_over = is_settled && unmet.iter().all(|one| one.is_final);
+        (out_of_time || is_over).then_some(Ending::Unmet(unmet))
     }
 
     /// When the pods of Jobs will have run for long enough to count, where they have not yet.

@@ -4,7 +4,7 @@ pub mod reach;
 
 use crate::object::{Key, Object, Resource, Time};
 use crate::store::{Read, StoreError};
-use crate::world::{Row, World};
+use crate::world::{Phase, Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ pub struct Unmet {
     pub key: Key,
     /// What is missing, in words.
     pub why: String,
+    /// Whether it stays so until somebody does something about it: a Job or a pod of its own that has failed.
+    pub is_final: bool,
 }
 
 /// How long a pod of a Job runs until that counts: what fails mostly does so at once, and whoever runs a Job wants to hear of it.
@@ -40,7 +42,24 @@ pub fn proven(world: &World) -> Option<Time> {
 /// A workload is when its status has reached its spec; a Job when it has ended well or runs as asked; a pod when it is Ready or
 /// has succeeded; a Service when somebody answers for it. What another object owns is left to that object's line, unless it is a pod that says why.
 pub fn unmet(world: &World) -> Vec<Unmet> {
-    world.all().filter_map(|row| Some(Unmet { key: row.key.clone(), why: missing(world, row)? })).collect()
+    let unmet = |row: &Arc<Row>| {
+        let why = missing(world, row)?;
+        Some(Unmet { key: row.key.clone(), why, is_final: has_failed(row) })
+    };
+    world.all().filter_map(unmet).collect()
+}
+
+/// Whether no loop has anything more to do about an object that is not as it should be.
+fn has_failed(row: &Row) -> bool {
+    let failed = match row.key.resource.0 {
+        "jobs.batch" => {
+            let job = row.object();
+            holds(&job, "Failed") && job.at(&["spec", "ttlSecondsAfterFinished"]).is_none()
+        }
+        "pods" => row.pod().is_some_and(|pod| pod.phase == Phase::Failed),
+        _ => false,
+    };
+    failed && !row.is_deleting()
 }
 
 fn missing(world: &World, row: &Row) -> Option<String> {
@@ -416,12 +435,14 @@ mod tests {
             )
         };
         assert_eq!(unmet(&world(&[job(json!({"active": 1, "ready": 1}))])), []);
-        assert_eq!(unmet(&world(&[job(json!({}))]))[0].why, "0 of 1 pods run");
+        let told = &unmet(&world(&[job(json!({}))]))[0];
+        assert_eq!((&*told.why, told.is_final), ("0 of 1 pods run", false));
         let complete = json!({"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]});
         for (status, runs) in [(json!({"active": 1, "ready": 1}), true), (json!({}), false), (complete, false)] {
             assert_eq!(job_runs(&Object(job(status.clone()).1)), runs, "{status}");
         }
         let failed = json!({"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "m"}]});
-        assert_eq!(unmet(&world(&[job(failed)]))[0].why, "failed: BackoffLimitExceeded: m");
+        let told = &unmet(&world(&[job(failed)]))[0];
+        assert_eq!((&*told.why, told.is_final), ("failed: BackoffLimitExceeded: m", true));
     }
 }
