@@ -194,6 +194,7 @@ fn what_is_wrong_is_refused_in_kubernetes_words() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
     let deep = format!("{{\"data\":{}{}}}", "[".repeat(200), "]".repeat(200));
+    let strict = format!("{MAPS}?fieldValidation=Strict");
     let table = [
         ("GET", "/api/v1/namespaces/default/configmap", JSON, "", 404, "NotFound"),
         ("GET", "/nothing", JSON, "", 404, "NotFound"),
@@ -201,6 +202,22 @@ fn what_is_wrong_is_refused_in_kubernetes_words() {
         ("POST", MAPS, JSON, "{\"metadata\":", 400, "BadRequest"),
         ("POST", MAPS, JSON, "[]", 400, "BadRequest"),
         ("POST", MAPS, JSON, &deep, 400, "BadRequest"),
+        (
+            "POST",
+            &strict,
+            JSON,
+            r#"{"metadata":{"name":"twice"},"data":{"x":"1"},"data":{"y":"2"}}"#,
+            400,
+            "BadRequest",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/default/pods/p/eviction",
+            JSON,
+            r#"{"metadata":{"name":"other"}}"#,
+            400,
+            "BadRequest",
+        ),
         ("POST", MAPS, JSON, "{\"metadata\":{\"name\":\"Bad_\"}}", 422, "Invalid"),
         ("POST", MAPS, JSON, "{\"metadata\":7}", 400, "BadRequest"),
         ("POST", MAPS, JSON, "{\"kind\":\"Secret\",\"apiVersion\":\"v1\"}", 400, "BadRequest"),

@@ -106,6 +106,9 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
     let labels = args.pruning.labels()?;
     let (mut manifests, mut failures) = files::read_for(&args.files, "apply")?;
     manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
+    if manifests.is_empty() && failures.is_empty() {
+        return Err(Failure::plain("no objects passed to apply"));
+    }
     // What names no kind or a wrong namespace is told before anything is applied.
     let mut located = Vec::new();
     for manifest in &manifests {

@@ -118,6 +118,15 @@ fn take_over(after: &mut Object, before: Option<&Object>, server_side: bool) {
     if after.at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(Map::is_empty) {
         after.unset(&["metadata", "annotations"]);
     }
+    // The note alone raises the generation of what counts its annotations.
+    let without = |object: &Object| {
+        let mut rest = object.clone();
+        [["metadata", "generation"], ["metadata", "managedFields"]].iter().for_each(|path| drop(rest.unset(path)));
+        rest
+    };
+    if let Some(before) = before.filter(|before| without(before) == without(after)) {
+        *after = before.clone();
+    }
 }
 
 /// Hides the values of a secret, not whether they change. kubectl: `Masker`.

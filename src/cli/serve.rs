@@ -78,11 +78,12 @@ pub fn open(args: Args, context: &mut Context) -> Outcome<Server> {
         token: token.as_deref(),
         namespace: context.default_namespace(),
     };
-    kubeconfig::write(&file, &access)?;
+    let entry = kubeconfig::write(&file, &access)?;
     context.say(&format!("Starting to serve on {address}"))?;
     context.tell(&format!("hint: export KUBECONFIG={}", file.display()));
     let guard = token.map_or(Guard::Names, Guard::Token);
-    Ok(Server { state: context.state(), listener, guard, acceptor: identity.map(|identity| identity.acceptor) })
+    let acceptor = identity.map(|identity| identity.acceptor);
+    Ok(Server { state: context.state(), listener, entry, guard, acceptor })
 }
 
 /// Something to read when it is to end.

@@ -3,6 +3,7 @@
 use super::Result;
 use super::request::Request;
 use super::resolve::Asked;
+use crate::apiserver::FieldValidation;
 use crate::kinds;
 use crate::object::patch::is_deeper_than;
 use crate::object::{Object, Reason, Status, yaml};
@@ -81,6 +82,22 @@ fn shown(body: &[u8]) -> String {
         Some(_) => part.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
     if body.len() > SHOWN { format!("{text} ...") } else { text }
+}
+
+/// Fields that a body gives twice, of which the last one counts: refused or told as unknown fields are.
+pub fn duplicates(request: &Request, asked: &Asked<'_>, validation: FieldValidation) -> Result<Vec<String>> {
+    if validation == FieldValidation::Ignore {
+        return Ok(Vec::new());
+    }
+    let document = yaml::decode_bytes(&request.body).ok().and_then(|text| yaml::documents(&text).ok()?.pop());
+    let twice = document.map(|document| document.duplicates).unwrap_or_default();
+    let told: Vec<String> = twice.into_iter().map(|(path, _)| format!("duplicate field {path:?}")).collect();
+    if validation == FieldValidation::Warn || told.is_empty() {
+        return Ok(told);
+    }
+    let (kind, version) = (asked.kind.kind, asked.api_version.rsplit('/').next().unwrap_or_default());
+    let told = told.join(", ");
+    Err(bad(format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {told}")))
 }
 
 /// The object that a request brings for a path: its kind and namespace filled in, or checked.

@@ -1,11 +1,11 @@
 //! The file that tells clients where the server is, and the token that lets them in.
 
-use crate::object::yaml;
+use crate::object::{cause, yaml};
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
@@ -36,30 +36,33 @@ pub fn token() -> anyhow::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Writes the file, for its owner's eyes only, in place of one that was written here before; any other file is left alone.
-pub fn write(path: &Path, access: &Access<'_>) -> anyhow::Result<()> {
-    match fs::read_to_string(path) {
-        Ok(text) if !text.starts_with(MARK) => {
-            bail!(
-                "{} was not written by kloop serve, and is left as it is: name another file with --kubeconfig",
-                path.display()
-            )
-        }
+/// Writes the file, for its owner's eyes only, in place of one whose server has ended; any other file is left alone. It is this server's
+/// as long as what comes back is kept.
+pub fn write(path: &Path, access: &Access<'_>) -> anyhow::Result<File> {
+    let old = File::open(path).and_then(|file| Ok((fs::read_to_string(path)?, file)));
+    let stays = match &old {
+        Ok((text, _)) if !text.starts_with(MARK) => "was not written by kloop serve, and is left as it is",
+        Ok((_, file)) if file.try_lock().is_err() => "is that of another kloop serve, which still runs",
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            bail!("cannot read {}: {error}", path.display(), error = cause(error));
         }
-        _ => {}
+        _ => "",
+    };
+    if !stays.is_empty() {
+        bail!("{} {stays}: name another file with --kubeconfig", path.display());
     }
     let new = path.with_added_extension("new");
-    let written = write_new(&new, access).and_then(|()| fs::rename(&new, path));
+    let written = write_new(&new, access).and_then(|file| fs::rename(&new, path).map(|()| file));
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn write_new(path: &Path, access: &Access<'_>) -> std::io::Result<()> {
+fn write_new(path: &Path, access: &Access<'_>) -> std::io::Result<File> {
     // What lies there was left by one that was killed.
     fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(format!("{MARK}{}", text(access)).as_bytes())
+    file.try_lock()?;
+    file.write_all(format!("{MARK}{}", text(access)).as_bytes())?;
+    Ok(file)
 }
 
 fn text(access: &Access<'_>) -> String {
@@ -96,7 +99,10 @@ mod tests {
         let address = "127.0.0.1:8001".parse().unwrap();
         for token in ["one", "two"] {
             let access = Access { address, authority: Some("PEM"), token: Some(token), namespace: "default" };
-            write(&path, &access).unwrap();
+            let held = write(&path, &access).unwrap();
+            let refused = write(&path, &access).unwrap_err().to_string();
+            assert!(refused.contains("which still runs"), "{refused}");
+            drop(held);
             let text = fs::read_to_string(&path).unwrap();
             assert!(
                 text.contains(&format!("token: {token}")) && text.contains("server: https://127.0.0.1:8001"),

@@ -117,6 +117,9 @@ fn binding(api: &mut Api, request: &Request, pod: Key) -> Result {
 /// Evicts a pod.
 fn eviction(api: &mut Api, request: &Request, pod: Key) -> Result {
     let wish = body::value(request, "Eviction")?;
+    if wish["metadata"]["name"].as_str().is_some_and(|name| *name != *pod.name) {
+        return Err(Status::new(Reason::BadRequest, "name in URL does not match name in Eviction object"));
+    }
     let (deletion, dry_run) = options::deletion(request, &wish["deleteOptions"])?;
     api.write(dry_run, |ledger| evict(ledger, &pod, &deletion, dry_run))?;
     Ok(Answer::done(201, None, &Default::default()))

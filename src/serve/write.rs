@@ -30,8 +30,9 @@ pub fn create(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
     let show = Show::of(request, asked)?;
     let options = options::of_write(request, "CreateOptions")?;
     let object = body::object(request, asked)?;
+    let twice = body::duplicates(request, asked, options.field_validation)?;
     let reply = api.write(options.dry_run, |ledger| make(ledger, asked.kind, &object, &options))?;
-    Ok(written(&show, 201, reply))
+    Ok(written(&show, 201, reply).warning(&twice))
 }
 
 /// Replaces an object.
@@ -45,11 +46,12 @@ pub fn replace_part(api: &mut Api, request: &Request, asked: &Asked<'_>, part: P
     let options = options::of_write(request, "UpdateOptions")?;
     let object = body::object(request, asked)?;
     check_name(&object, asked.name)?;
+    let twice = body::duplicates(request, asked, options.field_validation)?;
     let (existed, reply) = api.write(options.dry_run, |ledger| {
         let existed = ledger.exists(&asked.key())?;
         Ok((existed, update(ledger, asked.kind, &object, part, &options)?))
     })?;
-    Ok(written(&show, if existed { 200 } else { 201 }, reply))
+    Ok(written(&show, if existed { 200 } else { 201 }, reply).warning(&twice))
 }
 
 /// The body names the object of the path.

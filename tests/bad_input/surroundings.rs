@@ -250,3 +250,16 @@ fn hostile_text_does_not_reach_the_terminal() {
         assert_eq!(bad, None, "kloop {line}: {said:?}");
     }
 }
+
+#[test]
+fn what_was_made_without_a_note_of_it_does_not_differ() {
+    let cluster = Cluster::new();
+    let manifest =
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {matchLabels: {a: b}},
+        template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}";
+    assert_eq!(cluster.run(&["create", "-f", "-"], manifest).code, 0);
+    let said = cluster.run(&["diff", "-f", "-"], manifest);
+    assert_eq!((said.code, &*said.out), (0, ""), "{}", said.err);
+    let said = cluster.run(&["apply", "-l", "no=such", "-f", "-"], manifest);
+    assert_eq!((said.code, &*said.err), (1, "error: no objects passed to apply\n"));
+}

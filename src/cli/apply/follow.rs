@@ -77,9 +77,11 @@ fn watched(args: &Args) -> Outcome<Vec<PathBuf>> {
     if args.files.kustomize.is_empty() {
         return args.files.filenames.iter().map(|name| folder(name)).collect();
     }
-    match kustomize::folders(&args.files.kustomize) {
-        folders if folders.is_empty() => kustomize::manifests(&args.files.kustomize).map(|_| folders),
-        folders => Ok(folders),
+    let folders = kustomize::folders(&args.files.kustomize);
+    // What is missing of a kustomization may come; that there is none at all is a mistake.
+    match Path::new(&args.files.kustomize).is_dir() && !folders.is_empty() {
+        true => Ok(folders),
+        false => kustomize::manifests(&args.files.kustomize).map(|_| folders),
     }
 }
 

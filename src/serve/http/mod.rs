@@ -51,6 +51,8 @@ pub struct Server {
     pub state: PathBuf,
     /// Where it listens already.
     pub listener: std::net::TcpListener,
+    /// The file that leads clients here, which is its own until it ends.
+    pub entry: std::fs::File,
     /// Who is let in.
     pub guard: Guard,
     /// What it speaks TLS with; none where it does not.
@@ -73,7 +75,7 @@ impl Server {
     /// Serves until it is told to stop.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
-        let Server { state, listener, guard, acceptor } = self;
+        let Server { state, listener, entry, guard, acceptor } = self;
         let shared = Arc::new(Shared {
             place: identity(&state),
             state,
@@ -95,6 +97,7 @@ impl Server {
         });
         // What was being written is written to its end.
         runtime.shutdown_timeout(FAREWELL);
+        drop(entry);
         ended
     }
 }
