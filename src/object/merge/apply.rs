@@ -230,8 +230,11 @@ fn merge_maps(
     field: Field,
     onto: Onto,
 ) -> Merged<Vec<Value>> {
-    let identity = Identity::Key(key);
-    let (elements, directives): (Vec<Value>, Vec<Value>) =
+    let identity = match field.second {
+        Some((second, default)) if onto == Onto::Kustomized => Identity::Keys(key, second, default),
+        _ => Identity::Key(key),
+    };
+    let (mut elements, mut directives): (Vec<Value>, Vec<Value>) =
         change.into_iter().partition(|element| element.get(PATCH).is_none());
     let mut replace = false;
     for element in &directives {
@@ -246,6 +249,8 @@ fn merge_maps(
     if replace {
         return Ok(elements.into_iter().filter_map(|element| settled(element, onto)).collect());
     }
+    list::complete(&mut elements, &server, identity);
+    list::complete(&mut directives, &server, identity);
     let deleted = Places::of(&directives, identity);
     let before: Vec<Value> = server.into_iter().filter(|element| !deleted.has(element)).collect();
     let places = Places::of(&before, identity);

@@ -9,6 +9,8 @@ use std::collections::{HashMap, HashSet};
 pub(super) enum Identity {
     /// A field of each map.
     Key(&'static str),
+    /// Two fields of each map; the second counts as this text where it is left out.
+    Keys(&'static str, &'static str, &'static str),
     /// The element itself.
     Scalar,
 }
@@ -18,6 +20,10 @@ impl Identity {
     pub(super) fn of(self, element: &Value) -> Option<String> {
         match self {
             Identity::Key(key) => element.get(key).map(Value::to_string),
+            Identity::Keys(key, second, default) => {
+                let (first, second) = (element.get(key)?, element.get(second));
+                Some(second.map_or_else(|| format!("{first} {default:?}"), |second| format!("{first} {second}")))
+            }
             Identity::Scalar => Some(element.to_string()),
         }
     }
@@ -28,7 +34,7 @@ impl Identity {
 
     /// Every map must have the key.
     pub(super) fn check(self, list: &[Value]) -> Merged<()> {
-        let Identity::Key(key) = self else { return Ok(()) };
+        let (Identity::Key(key) | Identity::Keys(key, ..)) = self else { return Ok(()) };
         list.iter().find(|element| element.get(key).is_none()).map_or(Ok(()), |element| Err(no_merge_key(element, key)))
     }
 }
@@ -61,6 +67,20 @@ impl Places {
 
 fn no_merge_key(element: &Value, key: &str) -> MergeError {
     MergeError::Malformed(format!("map: {element} does not contain declared merge key: {key}"))
+}
+
+/// Where the patch leaves out a second key, and neither it nor the list has the first one more than once, the list's element is meant.
+pub(super) fn complete(patch: &mut [Value], list: &[Value], identity: Identity) {
+    let Identity::Keys(key, second, _) = identity else { return };
+    let names: Vec<Option<Value>> = patch.iter().map(|element| element.get(key).cloned()).collect();
+    for (element, name) in patch.iter_mut().zip(&names) {
+        let mut same = list.iter().filter(|other| other.get(key) == name.as_ref());
+        let (Some(only), None) = (same.next(), same.next()) else { continue };
+        let is_alone = names.iter().filter(|other| *other == name).count() == 1;
+        if let (Value::Object(fields), Some(known), true) = (element, only.get(second), is_alone) {
+            fields.entry(second).or_insert_with(|| known.clone());
+        }
+    }
 }
 
 /// Whether the elements of two lists are maps; they must be of one sort, and not lists.

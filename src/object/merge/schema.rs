@@ -1,7 +1,7 @@
 //! Where built-in kinds differ from plain merging: the patch strategies and merge keys of their fields.
 //!
 //! What is not listed merges when it is a map and is replaced when it is a list. The source are the `patchStrategy` and
-//! `patchMergeKey` tags of Kubernetes' Go types (1.36); the keys of server-side apply differ.
+//! `patchMergeKey` tags of Kubernetes' Go types (1.36); the keys of server-side apply differ. Where those are two, kustomize goes by both.
 
 /// How one type's fields merge.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(super) struct Field {
     pub strategy: Strategy,
     /// Whether a patch says which keys stay, because they exclude each other: `$retainKeys`.
     pub retain_keys: bool,
+    /// What tells a list's elements apart besides, for kustomize alone, and what counts where it is left out.
+    pub second: Option<(&'static str, &'static str)>,
     /// The type of the map, or of the list's elements.
     pub of: SchemaRef,
 }
@@ -39,20 +41,28 @@ impl Schema {
     }
 }
 
+const fn field(strategy: Strategy, of: SchemaRef) -> Field {
+    Field { strategy, retain_keys: false, second: None, of }
+}
+
 const fn map(of: SchemaRef) -> Field {
-    Field { strategy: Strategy::Plain, retain_keys: false, of }
+    field(Strategy::Plain, of)
 }
 
 const fn list(key: &'static str, of: SchemaRef) -> Field {
-    Field { strategy: Strategy::ByKey(key), retain_keys: false, of }
+    field(Strategy::ByKey(key), of)
+}
+
+const fn and(second: &'static str, default: &'static str, field: Field) -> Field {
+    Field { second: Some((second, default)), ..field }
 }
 
 const fn retaining(field: Field) -> Field {
     Field { retain_keys: true, ..field }
 }
 
-const SET: Field = Field { strategy: Strategy::Set, retain_keys: false, of: &ANY };
-const REPLACE: Field = Field { strategy: Strategy::Replace, retain_keys: false, of: &ANY };
+const SET: Field = field(Strategy::Set, &ANY);
+const REPLACE: Field = field(Strategy::Replace, &ANY);
 const CONDITIONS: (&str, Field) = ("conditions", list("type", &ANY));
 const META: (&str, Field) = ("metadata", map(&METADATA));
 const STATUS: (&str, Field) = ("status", map(&JUST_CONDITIONS));
@@ -66,7 +76,7 @@ static OBJECT: Schema = Schema(&[META]);
 static WITH_CONDITIONS: Schema = Schema(&[META, STATUS]);
 
 static CONTAINER: Schema = Schema(&[
-    ("ports", list("containerPort", &ANY)),
+    ("ports", and("protocol", "TCP", list("containerPort", &ANY))),
     ("env", list("name", &ANY)),
     ("volumeMounts", list("mountPath", &ANY)),
     ("volumeDevices", list("devicePath", &ANY)),
@@ -78,7 +88,7 @@ static POD_SPEC: Schema = Schema(&[
     ("ephemeralContainers", list("name", &CONTAINER)),
     ("imagePullSecrets", list("name", &ANY)),
     ("hostAliases", list("ip", &ANY)),
-    ("topologySpreadConstraints", list("topologyKey", &ANY)),
+    ("topologySpreadConstraints", and("whenUnsatisfiable", "", list("topologyKey", &ANY))),
     ("schedulingGates", list("name", &ANY)),
     ("resourceClaims", retaining(list("name", &ANY))),
 ]);
@@ -102,7 +112,7 @@ static DISRUPTION_BUDGET: Schema = Schema(&[META, ("spec", map(&DISRUPTION_BUDGE
 static DISRUPTION_BUDGET_SPEC: Schema = Schema(&[("selector", REPLACE)]);
 
 static SERVICE: Schema = Schema(&[META, ("spec", map(&SERVICE_SPEC)), STATUS]);
-static SERVICE_SPEC: Schema = Schema(&[("ports", list("port", &ANY))]);
+static SERVICE_SPEC: Schema = Schema(&[("ports", and("protocol", "TCP", list("port", &ANY)))]);
 static SERVICE_ACCOUNT: Schema = Schema(&[META, ("secrets", list("name", &ANY))]);
 static NODE: Schema = Schema(&[META, ("spec", map(&NODE_SPEC)), ("status", map(&NODE_STATUS))]);
 static NODE_SPEC: Schema = Schema(&[("podCIDRs", SET)]);

@@ -315,3 +315,57 @@ fn long_lists_merge_in_time() {
     let patch = two_way_strategic(&finalizers(0), &finalizers(2_000), pod()).unwrap();
     assert_eq!(strategic_merge(&finalizers(0), &patch, pod()).unwrap(), finalizers(2_000));
 }
+
+#[test]
+fn a_kustomization_merges_lists_by_all_of_their_keys() {
+    let port = |port: u16, protocol: &str, name: &str| json!({"port": port, "protocol": protocol, "name": name});
+    let bare = json!({"port": 80, "name": "b"});
+    let (tcp, udp) = (port(53, "TCP", "t"), port(53, "UDP", "u"));
+    let both = json!([tcp, udp]);
+    let with_node_port = json!({"port": 53, "protocol": "UDP", "name": "u", "nodePort": 30053});
+    let others = json!([port(80, "TCP", "t"), port(90, "TCP", "u")]);
+    let (other, web) = (port(80, "UDP", "web"), port(80, "UDP", "u"));
+    for (base, patch, expected) in [
+        (&both, json!([{"port": 53, "protocol": "UDP", "nodePort": 30053}]), json!([with_node_port, tcp])),
+        (&both, json!([{"port": 53, "protocol": "UDP", "$patch": "delete"}]), json!([tcp])),
+        (
+            &both,
+            json!([{"port": 53, "protocol": "UDP", "nodePort": 30053}, {"port": 53, "protocol": "TCP"}]),
+            json!([with_node_port, tcp]),
+        ),
+        (&others, json!([other]), json!([other, others[0], others[1]])),
+        // The protocol is left out: of the patch, of the base, of both.
+        (&json!([web]), json!([{"port": 80, "name": "w"}]), json!([port(80, "UDP", "w")])),
+        (&json!([web]), json!([{"port": 80, "$patch": "delete"}]), json!([])),
+        (&json!([web]), json!([{"port": 80}, {"port": 80, "protocol": "UDP"}]), json!([{"port": 80}, web])),
+        (&both, json!([{"port": 53, "name": "w"}]), json!([port(53, "TCP", "w"), udp])),
+        (&json!([bare]), json!([port(80, "TCP", "w")]), json!([port(80, "TCP", "w")])),
+        (&json!([bare]), json!([other]), json!([other, bare])),
+        (&json!([bare]), json!([{"port": 80, "name": "w"}]), json!([{"port": 80, "name": "w"}])),
+        (&both, json!([{"$patch": "replace"}, {"port": 53}]), json!([{"port": 53}])),
+    ] {
+        let [of, by] = [base.clone(), patch.clone()].map(|ports| spec(json!({ "ports": ports })));
+        let merged = overlay(&of, &by, schema_for("v1", "Service")).unwrap();
+        assert_eq!(merged["spec"]["ports"], expected, "{base} with {patch}");
+    }
+    let ports = |list: Value| spec(json!({"containers": [{"name": "a", "ports": list}]}));
+    let base = ports(json!([{"containerPort": 53, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]));
+    let patch = ports(json!([{"containerPort": 53, "protocol": "UDP", "$patch": "delete"}]));
+    let rest = ports(json!([{"containerPort": 53, "protocol": "TCP"}]));
+    assert_eq!(overlay(&base, &patch, Some(pod())), Ok(rest));
+    let spread =
+        |key: &str, action: &str, skew: u8| json!({"topologyKey": key, "whenUnsatisfiable": action, "maxSkew": skew});
+    let constraints = |list: Value| spec(json!({ "topologySpreadConstraints": list }));
+    let base = constraints(json!([spread("zone", "DoNotSchedule", 1), spread("zone", "ScheduleAnyway", 1)]));
+    let patch = constraints(json!([spread("zone", "ScheduleAnyway", 2)]));
+    let merged = constraints(json!([spread("zone", "ScheduleAnyway", 2), spread("zone", "DoNotSchedule", 1)]));
+    assert_eq!(overlay(&base, &patch, Some(pod())), Ok(merged));
+    // kubectl goes by the first key alone.
+    let base = spec(json!({ "ports": both }));
+    let by_one = strategic_merge(
+        &base,
+        &spec(json!({"ports": [{"port": 53, "$patch": "delete"}]})),
+        schema_for("v1", "Service").unwrap(),
+    );
+    assert_eq!(by_one.unwrap()["spec"]["ports"], json!([]));
+}
