@@ -122,7 +122,7 @@ pub fn check_common(container: &Container, volumes: &Volumes<'_>, path: &Path, e
         errors.unsupported(&path.child("terminationMessagePolicy"), policy, &MESSAGE_POLICIES);
     }
     ports::check(container.ports.as_deref().unwrap_or_default(), &path.child("ports"), errors);
-    env::check(container.env.as_deref().unwrap_or_default(), &path.child("env"), errors);
+    env::check(container.env.as_deref().unwrap_or_default(), volumes, &path.child("env"), errors);
     env::check_from(container.env_from.as_deref().unwrap_or_default(), &path.child("envFrom"), errors);
     mounts::check(container, volumes, path, errors);
     let policy = container.image_pull_policy.as_deref().unwrap_or_default();
@@ -152,6 +152,7 @@ pub fn check_images(containers: &[Container], path: &Path, errors: &mut Errors) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::core::v1::Volume;
     use serde_json::{Value, json};
 
     #[test]
@@ -177,6 +178,42 @@ mod tests {
             check_restart(&container, &Path::root("c"), &mut errors);
             let found: Vec<String> = errors.0.iter().map(|error| error.field.clone()).collect();
             assert_eq!(found, expected, "{rules}");
+        }
+    }
+
+    #[test]
+    fn files_of_variables_are_checked() {
+        let volumes: Vec<Volume> =
+            serde_json::from_value(json!([{"name": "v", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/"}}]))
+                .unwrap();
+        let volumes: Volumes<'_> = volumes.iter().map(|volume| (volume.name.as_str(), volume)).collect();
+        let required = |field: &str| format!("{field}: Required value");
+        for (volume, file, key, expected) in [
+            ("v", "a/b.env", "KEY", Vec::new()),
+            ("", "", "", ["volumeName", "path", "key"].map(required).into()),
+            ("v", "/etc/passwd", "KEY", vec!["path: Invalid value: \"/etc/passwd\": must be a relative path".into()]),
+            ("v", "a/../../b", "KEY", vec!["path: Invalid value: \"a/../../b\": must not contain '..'".into()]),
+            (
+                "v",
+                "a",
+                "A=B",
+                vec![
+                    "key: Invalid value: \"A=B\": a valid environment variable name must consist only of printable \
+                     ASCII characters other than '='"
+                        .into(),
+                ],
+            ),
+            ("w", "a", "KEY", vec!["volumeName: Not found: \"w\"".into()]),
+            ("h", "a", "KEY", vec!["volumeName: Invalid value: \"h\": must be an emptyDir".into()]),
+        ] {
+            let body = json!({"name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
+                "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": volume, "path": file, "key": key}}}]});
+            let container: Container = serde_json::from_value(body).unwrap();
+            let mut errors = Errors::default();
+            check_common(&container, &volumes, &Path::root("c"), &mut errors);
+            let found: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+            let at = |text: String| format!("c.env[0].valueFrom.fileKeyRef.{text}");
+            assert_eq!(found, expected.into_iter().map(at).collect::<Vec<_>>(), "{volume} {file} {key}");
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Checks of environment variables and of what they, or files of a volume, are taken from.
 
+use super::mounts::Volumes;
+use super::paths;
 use crate::kinds::{Errors, Path, names};
 use crate::object::Quantity;
-use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, ObjectFieldSelector, ResourceFieldSelector};
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, FileKeySelector, ObjectFieldSelector, ResourceFieldSelector};
 
 const SOURCES: &str =
     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
@@ -34,18 +36,18 @@ const RESOURCES: &[&str] = &[
 ];
 
 /// Checks variables one by one.
-pub fn check(variables: &[EnvVar], path: &Path, errors: &mut Errors) {
+pub fn check(variables: &[EnvVar], volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
     for (index, variable) in variables.iter().enumerate() {
         let path = path.index(index);
         match variable.name.as_str() {
             "" => errors.required(&path.child("name"), ""),
             name => errors.each_invalid(&path.child("name"), name, names::env(name)),
         }
-        check_source(variable, &path.child("valueFrom"), errors);
+        check_source(variable, volumes, &path.child("valueFrom"), errors);
     }
 }
 
-fn check_source(variable: &EnvVar, path: &Path, errors: &mut Errors) {
+fn check_source(variable: &EnvVar, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
     let Some(from) = &variable.value_from else { return };
     let mut sources = 0;
     if let Some(field) = &from.field_ref {
@@ -62,7 +64,10 @@ fn check_source(variable: &EnvVar, path: &Path, errors: &mut Errors) {
         sources += 1;
         check_key(name, key, &path.child(field), errors);
     }
-    sources += usize::from(from.file_key_ref.is_some());
+    if let Some(file) = &from.file_key_ref {
+        sources += 1;
+        check_file_key(file, volumes, &path.child("fileKeyRef"), errors);
+    }
     let with_value = variable.value.as_ref().is_some_and(|value| !value.is_empty());
     match sources {
         0 => errors.invalid(path, "", SOURCES),
@@ -77,6 +82,22 @@ fn check_key(name: &str, key: &str, path: &Path, errors: &mut Errors) {
     match key {
         "" => errors.required(&path.child("key"), ""),
         key => errors.each_invalid(&path.child("key"), key, names::config_key(key)),
+    }
+}
+
+/// A file that is read when the container starts: the pod itself has to have written it, and so it is in an emptyDir.
+fn check_file_key(file: &FileKeySelector, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
+    let (at, name) = (path.child("volumeName"), file.volume_name.as_str());
+    match volumes.get(name) {
+        _ if name.is_empty() => errors.required(&at, ""),
+        None => errors.not_found(&at, name),
+        Some(volume) if volume.empty_dir.is_none() => errors.invalid(&at, name, "must be an emptyDir"),
+        Some(_) => {}
+    }
+    paths::check_file(&file.path, &path.child("path"), errors);
+    match file.key.as_str() {
+        "" => errors.required(&path.child("key"), ""),
+        key => errors.each_invalid(&path.child("key"), key, names::env(key)),
     }
 }
 
