@@ -221,7 +221,7 @@ fn find(args: &Args, context: &mut Context) -> Outcome<(Vec<Doomed>, Vec<Failure
     let missing =
         |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
     let (mut found, mut failures);
-    if !args.which.files.is_empty() {
+    if args.which.files.instead_of(&args.which.words)? {
         let (manifests, unread) = files::read(&args.which.files)?;
         (found, failures) = (Vec::new(), unread);
         for manifest in manifests {

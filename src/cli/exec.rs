@@ -55,11 +55,9 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             return Err(Failure::plain("you must specify at least one command for the container"));
         }
         ([], false) => None,
-        ([word], true) => Some(word),
-        ([_], false) => {
-            return Err(Failure::plain(
-                "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
-            ));
+        ([word], _) => {
+            files.instead_of(&args.words)?;
+            Some(word)
         }
         _ => return usage("exec [POD] [COMMAND] is not supported anymore. Use exec [POD] -- [COMMAND] instead"),
     };

@@ -41,6 +41,16 @@ impl FileFlags {
         self.filenames.is_empty() && self.kustomize.is_empty()
     }
 
+    /// Whether files name the objects; words that name some, too, are refused.
+    pub fn instead_of(&self, words: &[String]) -> Outcome<bool> {
+        if !self.is_empty() && !words.is_empty() {
+            return Err(Failure::plain(
+                "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well",
+            ));
+        }
+        Ok(!self.is_empty())
+    }
+
     /// Refuses what cannot be read together.
     fn check(&self) -> Outcome {
         match (self.kustomize.as_str(), self.filenames.is_empty(), self.recursive) {

@@ -175,7 +175,7 @@ struct Found {
 }
 
 fn fetch(args: &Args, context: &mut Context) -> Outcome<(Found, Vec<Failure>)> {
-    if !args.which.files.is_empty() {
+    if args.which.files.instead_of(&args.which.words)? {
         let (targets, failures) =
             targets::find(context, &Scope { files: Some(&args.which.files), ..Scope::default() })?;
         let single = targets.len() + failures.len() == 1;

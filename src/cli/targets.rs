@@ -238,7 +238,9 @@ pub struct Target {
 /// The objects that a command is about, as they stand; missing ones are failures beside the found ones.
 pub fn find(context: &mut Context, scope: &Scope<'_>) -> Outcome<(Vec<Target>, Vec<Failure>)> {
     let selects = scope.select.is_some_and(|flags| flags.selector.is_some() || flags.field_selector.is_some());
-    if let Some(files) = scope.files.filter(|files| !files.is_empty()) {
+    if let Some(files) = scope.files
+        && files.instead_of(scope.words)?
+    {
         return find_in_files(context, files, scope.local);
     }
     let no_flags = SelectFlags::default();
