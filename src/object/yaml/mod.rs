@@ -1,6 +1,6 @@
 //! YAML and JSON text, read and written as kubectl does.
 //!
-//! Knows: YAML 1.1 as Kubernetes' go-yaml v2 understands it (`yes` is true, `0644` is octal), documents and their lines,
+//! Knows: YAML 1.1 as Kubernetes' go-yaml v2 understands it (`yes` is true, `0644` is octal) and what kustomize's v3 reads differently, documents and their lines,
 //! kubectl's layout on output. Never: what a document means. Reading has caps, for text comes from anywhere.
 //! Start reading at [`documents`] and [`to_yaml`].
 
@@ -33,6 +33,15 @@ const DOCUMENT: usize = 512;
 /// `managedFields` add some to the object's own.
 pub const MAX_DEPTH: usize = 110;
 
+/// Which words without quotes are truth values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// `true`, `yes`, `on`, `y` and their opposites: YAML 1.1, as go-yaml v2 reads it.
+    Many,
+    /// `true` and `false` alone: YAML 1.2, as go-yaml v3 reads it.
+    Two,
+}
+
 /// One document of a file, with the way back to its lines.
 #[derive(Clone, Debug)]
 pub struct Document {
@@ -43,6 +52,7 @@ pub struct Document {
     /// Keys given more than once in one map (the last one counts): path and line. At most a hundred are kept.
     pub duplicates: Vec<(String, usize)>,
     source: split::Chunk<Str>,
+    words: Words,
 }
 
 impl Document {
@@ -56,14 +66,19 @@ impl Document {
 
     /// The same of several fields, for which the text is read once.
     pub fn lines_of(&self, paths: &[&str]) -> Vec<Option<usize>> {
-        let lines = read::lines_of(&self.source.text, paths).into_iter();
+        let lines = read::lines_of(&self.source.text, paths, self.words).into_iter();
         lines.map(|line| line.map(|line| line + self.source.lines_before)).collect()
     }
 }
 
 /// Reads every document of a text, YAML or JSON, several of each. Documents that say nothing are left out.
 pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
-    match documents_before_error(text) {
+    documents_with(text, Words::Many)
+}
+
+/// The same where words may mean something else than in kubectl's files.
+pub fn documents_with(text: &str, words: Words) -> Result<Vec<Document>, YamlError> {
+    match before_error(text, words) {
         (documents, None) => Ok(documents),
         (_, Some(error)) => Err(error),
     }
@@ -71,10 +86,14 @@ pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
 
 /// Reads documents up to the first that cannot be read: kubectl still applies the ones before. Of a text with too many it reads none.
 pub fn documents_before_error(text: &str) -> (Vec<Document>, Option<YamlError>) {
+    before_error(text, Words::Many)
+}
+
+fn before_error(text: &str, words: Words) -> (Vec<Document>, Option<YamlError>) {
     let (mut documents, mut weight) = (Vec::new(), 0);
     let most = ALL_DOCUMENTS.saturating_add(text.len().saturating_mul(FOR_EACH_BYTE));
     for chunk in split::chunks(text) {
-        match chunk.and_then(|chunk| read_chunk(chunk, &mut documents)) {
+        match chunk.and_then(|chunk| read_chunk(chunk, words, &mut documents)) {
             Ok(more) if weight + more > most => {
                 return (Vec::new(), Some(YamlError::too_many(documents.last().map_or(0, |last| last.line))));
             }
@@ -86,12 +105,12 @@ pub fn documents_before_error(text: &str) -> (Vec<Document>, Option<YamlError>) 
 }
 
 /// Adds what a text holds; what that takes in memory.
-fn read_chunk(chunk: split::Chunk<&str>, documents: &mut Vec<Document>) -> Result<usize, YamlError> {
+fn read_chunk(chunk: split::Chunk<&str>, words: Words, documents: &mut Vec<Document>) -> Result<usize, YamlError> {
     if chunk.text.len() > MAX_BYTES {
         let message = format!("the document is larger than {MAX_BYTES} bytes");
         return Err(YamlError { line: chunk.lines_before + 1, message });
     }
-    let (roots, text) = read::roots(chunk.text).map_err(|error| error.after(chunk.lines_before))?;
+    let (roots, text) = read::roots(chunk.text, words).map_err(|error| error.after(chunk.lines_before))?;
     let text: Str = text.into();
     let mut weight = 0;
     for root in roots {
@@ -105,6 +124,7 @@ fn read_chunk(chunk: split::Chunk<&str>, documents: &mut Vec<Document>) -> Resul
             line: root.line + chunk.lines_before,
             duplicates: root.duplicates.into_iter().map(line_in_file).collect(),
             source: split::Chunk { text: text.clone(), lines_before: chunk.lines_before },
+            words,
         });
     }
     Ok(weight)

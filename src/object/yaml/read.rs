@@ -3,8 +3,8 @@
 //! The parser's events are built up on an explicit stack, so depth costs no call frames; aliases are paid for from a
 //! budget, so that a small text cannot become a huge value (CVE-2019-11253).
 
-use super::YamlError;
 use super::scalar::{Plain, resolve};
+use super::{Words, YamlError};
 use base64::Engine;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::{Map, Value};
@@ -38,14 +38,14 @@ pub(super) struct Root {
 }
 
 /// Reads a text; there is one document in it unless `...` parts it. Gives the text as it could be read, too.
-pub(super) fn roots(text: &str) -> Result<(Vec<Root>, String), YamlError> {
+pub(super) fn roots(text: &str, words: Words) -> Result<(Vec<Root>, String), YamlError> {
     if let Some(at) = text.find(is_forbidden) {
         let line = 1 + text[..at].matches('\n').count();
         return Err(YamlError { line, message: "control characters are not allowed".into() });
     }
     let mut text = text.to_owned();
     for _ in 0..MAX_REPAIRS {
-        let mut reader = Reader::new(&text);
+        let mut reader = Reader::new(&text, words);
         let Err(failure) = reader.run() else { return Ok((reader.roots, text)) };
         match failure {
             Failure::Escape { at } => match without_escaped_apostrophes(&text, at) {
@@ -55,7 +55,7 @@ pub(super) fn roots(text: &str) -> Result<(Vec<Root>, String), YamlError> {
             Failure::Yaml(error) => return Err(error),
         }
     }
-    let mut reader = Reader::new(&text);
+    let mut reader = Reader::new(&text, words);
     reader.run().map_err(|failure| failure.into_error(&text))?;
     Ok((reader.roots, text))
 }
@@ -108,8 +108,8 @@ fn without_escaped_apostrophes(text: &str, at: usize) -> Option<String> {
 }
 
 /// The lines of fields, or of the nearest around each.
-pub(super) fn lines_of(text: &str, paths: &[&str]) -> Vec<Option<usize>> {
-    let mut reader = Reader::new(text);
+pub(super) fn lines_of(text: &str, paths: &[&str], words: Words) -> Vec<Option<usize>> {
+    let mut reader = Reader::new(text, words);
     reader.searches = paths.iter().map(|path| Search { path: normal_path(path), best: 0, line: None }).collect();
     // A text that has been read once can be read again; were it not so, what was found until then still counts.
     let _ = reader.run();
@@ -172,6 +172,7 @@ enum Key {
 
 struct Reader<'a> {
     text: &'a str,
+    words: Words,
     stack: Vec<Open>,
     anchors: HashMap<usize, (Value, usize)>,
     /// Bytes that are left for values, and of these for anchors and aliases.
@@ -183,9 +184,10 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(text: &'a str) -> Reader<'a> {
+    fn new(text: &'a str, words: Words) -> Reader<'a> {
         Reader {
             text,
+            words,
             stack: Vec::new(),
             anchors: HashMap::new(),
             budget: BUDGET,
@@ -236,7 +238,8 @@ impl<'a> Reader<'a> {
                 }
                 let weight = NODE + text.len();
                 self.pay(weight, line)?;
-                let value = scalar(&text, style, tag.as_deref()).map_err(|message| YamlError { line, message })?;
+                let value =
+                    scalar(&text, style, tag.as_deref(), self.words).map_err(|message| YamlError { line, message })?;
                 self.finish(value, anchor, weight, line)
             }
             Event::SequenceStart(_, anchor, _) => self.open(Items::List(Vec::new()), anchor, line),
@@ -430,18 +433,18 @@ fn key_text(value: Value) -> Result<String, String> {
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, words: Words) -> Result<Value, String> {
     let plain = style == ScalarStyle::Plain;
     let tag = tag.map(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:").map(|name| name.into_owned()));
     let wanted = match tag {
-        None if plain => return untagged(text),
+        None if plain => return untagged(text, words),
         Some(Some(name)) => name,
         // Quoted text, and tags of somebody's own, which go-yaml reads past.
         _ => return Ok(text.into()),
     };
     match wanted.as_str() {
         "bool" | "int" | "float" | "null" => {
-            let value = untagged(text)?;
+            let value = untagged(text, words)?;
             let fits = match (&value, wanted.as_str()) {
                 (Value::Bool(_), tag) => tag == "bool",
                 (Value::Null, tag) => tag == "null",
@@ -461,8 +464,8 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, St
     }
 }
 
-fn untagged(text: &str) -> Result<Value, String> {
-    match resolve(text) {
+fn untagged(text: &str, words: Words) -> Result<Value, String> {
+    match resolve(text, words) {
         Plain::Value(value) => Ok(value),
         Plain::NoJson(name) => Err(format!("json: unsupported value: {name}")),
         Plain::Timestamp | Plain::Text => Ok(text.into()),

@@ -1,5 +1,6 @@
-//! What a plain word means in YAML 1.1, by the rules of go-yaml v2.
+//! What a plain word means in YAML 1.1, by the rules of go-yaml v2, or in 1.2, by those of v3.
 
+use super::Words;
 use serde_json::{Number, Value};
 
 /// What a word without quotes stands for.
@@ -15,13 +16,13 @@ pub(super) enum Plain {
 }
 
 /// What a plain scalar stands for.
-pub(super) fn resolve(text: &str) -> Plain {
+pub(super) fn resolve(text: &str, words: Words) -> Plain {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Plain::Value(Value::Null),
-        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "true" | "True" | "TRUE" => Plain::Value(true.into()),
-        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "false" | "False" | "FALSE" => {
-            Plain::Value(false.into())
-        }
+        "true" | "True" | "TRUE" => Plain::Value(true.into()),
+        "false" | "False" | "FALSE" => Plain::Value(false.into()),
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" if words == Words::Many => Plain::Value(true.into()),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" if words == Words::Many => Plain::Value(false.into()),
         ".nan" | ".NaN" | ".NAN" => Plain::NoJson("NaN"),
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Plain::NoJson("+Inf"),
         "-.inf" | "-.Inf" | "-.INF" => Plain::NoJson("-Inf"),

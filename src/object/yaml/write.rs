@@ -3,6 +3,7 @@
 //! The rules are libyaml's emitter's, so the code follows its state: the column, whether a blank has just been written,
 //! and whether only indentation stands on the line so far.
 
+use super::Words;
 use super::json::go_float;
 use super::scalar::{Plain, resolve};
 use serde_json::{Map, Number, Value};
@@ -265,7 +266,7 @@ fn style(text: &str, look: &Look, key: bool) -> Style {
     if text.contains('\n') && !key && look.block {
         return Style::Literal;
     }
-    let plain = matches!(resolve(text), Plain::Text) && !is_sexagesimal(text) && text != "<<";
+    let plain = matches!(resolve(text, Words::Many), Plain::Text) && !is_sexagesimal(text) && text != "<<";
     if text.contains('\n') || !plain {
         return Style::Double;
     }

@@ -4,7 +4,7 @@ use super::Built;
 use super::place::Text;
 use crate::kinds::typed;
 use crate::object::cause;
-use crate::object::yaml::{self, Document};
+use crate::object::yaml::{self, Document, Words};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -240,7 +240,8 @@ impl Kustomization {
 /// Reads a kustomization file; what is deprecated is told.
 pub fn read(text: &Text, warnings: &mut Vec<String>) -> Built<Read> {
     let shown = text.shown.display();
-    let mut documents = documents(text)?;
+    // kustomize reads its own file as kubectl reads manifests.
+    let mut documents = documents_with(text, Words::Many)?;
     let mut document = match documents.len() {
         0 => return Err(format!("kustomization.yaml is empty\nhint: {shown}: name what it is about in resources")),
         1 => documents.remove(0),
@@ -305,11 +306,15 @@ fn says_nothing(field: &str, value: &Value) -> bool {
     field == "metadata" || (is_empty && REFUSED.iter().any(|(refused, _)| *refused == field))
 }
 
-/// The documents of a file.
+/// The documents of a file that a kustomization names: `yes` and `n` are texts there.
 pub fn documents(text: &Text) -> Built<Vec<Document>> {
+    documents_with(text, Words::Two)
+}
+
+fn documents_with(text: &Text, words: Words) -> Built<Vec<Document>> {
     let refuse = |error| format!("MalformedYAMLError: {} in File: {}", cause(error), text.shown.display());
     let decoded = yaml::decode_bytes(&text.bytes).map_err(refuse)?;
-    yaml::documents(&decoded).map_err(refuse)
+    yaml::documents_with(&decoded, words).map_err(refuse)
 }
 
 fn folder(text: &Text) -> String {

@@ -145,10 +145,9 @@ impl<'f> Layer<'f> {
             return Err(refuse(&what, "names are what kustomize knows objects by"));
         }
         if self.tells_origin() {
-            let from = self.root.shown.join(path);
             object.set(
                 &["metadata", "annotations", "config.kubernetes.io/origin"],
-                format!("path: {}\n", from.display()),
+                format!("path: {}\n", self.root.from_first(path).display()),
             );
         }
         resources.add(Resource::new(object, origin))

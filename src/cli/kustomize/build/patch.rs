@@ -120,6 +120,7 @@ fn merge_into(resource: &mut Resource, patch: &Object, options: &PatchOptions) -
     let schema = merge::schema_for(&api_version, &id.kind);
     let merged = merge::overlay(&resource.object.0, &patch.0, schema).map_err(|error| error.to_string())?;
     resource.object = Object(merged);
+    without_empty_annotations(&mut resource.object);
     if resource.object.0.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(());
     }
@@ -145,6 +146,7 @@ fn operate(resource: &mut Resource, operations: &Value) -> Built {
         return Err(format!("the JSON patch leaves no object of {}", resource.id()));
     }
     resource.object = Object(patched);
+    without_empty_annotations(&mut resource.object);
     Ok(())
 }
 
@@ -153,4 +155,11 @@ fn finish(resources: &mut Resources) -> Built {
     let patched = std::mem::take(&mut resources.0);
     let is_there = |resource: &Resource| resource.object.0.as_object().is_some_and(|fields| !fields.is_empty());
     patched.into_iter().filter(is_there).try_for_each(|resource| resources.add(resource))
+}
+
+/// Annotations that a patch took away one by one leave nothing; labels leave `{}`. So it is in kustomize.
+fn without_empty_annotations(object: &mut Object) {
+    if object.at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) {
+        object.unset(&["metadata", "annotations"]);
+    }
 }

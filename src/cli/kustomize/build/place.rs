@@ -33,6 +33,8 @@ pub struct Root {
     pub at: PathBuf,
     /// As the user would name it.
     pub shown: PathBuf,
+    /// From the folder that is built; empty there.
+    way: PathBuf,
     /// The folders of the kustomizations that lead here.
     above: Vec<PathBuf>,
 }
@@ -58,7 +60,7 @@ impl Root {
         }
         let at = files.absolute(Path::new(folder));
         let at = confirmed(files, &at, folder)?;
-        Ok(Root { at, shown: normal(Path::new(folder)), above: Vec::new() })
+        Ok(Root { at, shown: normal(Path::new(folder)), way: PathBuf::new(), above: Vec::new() })
     }
 
     /// The folder of a base or a component.
@@ -76,7 +78,12 @@ impl Root {
             ));
         }
         let above = std::iter::once(&self.at).chain(&self.above).cloned().collect();
-        Ok(Root { at, shown: normal(&self.shown.join(path)), above })
+        Ok(Root { at, shown: normal(&self.shown.join(path)), way: self.from_first(path), above })
+    }
+
+    /// A path from here, as it is from the folder that is built.
+    pub fn from_first(&self, path: &str) -> PathBuf {
+        normal(&self.way.join(path))
     }
 
     /// The kustomization file of the folder.

@@ -387,3 +387,66 @@ subjects:
 ";
     assert!(binding.ends_with(expected), "{binding}");
 }
+
+#[test]
+fn words_are_texts_and_only_true_and_false_are_not() {
+    let data = |of: &str, patch: &str| {
+        let text = format!(
+            "== over/kustomization.yaml\nresources: [a.yaml]\npatches: [{{target: {{kind: ConfigMap}}, path: p.yaml}}]\n\
+             == over/a.yaml\n{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}, data: {of}}}\n\
+             == over/p.yaml\n{{kind: ConfigMap, metadata: {{name: a}}, data: {patch}}}\n"
+        );
+        build(&files(&text), "over", &mut Vec::new()).unwrap()[0].object.0["data"].to_string()
+    };
+    for (of, patch, expected) in [
+        ("{y: \"1\", n: \"2\"}", "{}", r#"{"n":"2","y":"1"}"#),
+        ("{a: yes, b: No, c: on, d: OFF, e: Y}", "{}", r#"{"a":"yes","b":"No","c":"on","d":"OFF","e":"Y"}"#),
+        ("{on: yes}", "{on: off}", r#"{"on":"off"}"#),
+        ("{a: true, b: FALSE, c: ~}", "{}", r#"{"a":true,"b":false,"c":null}"#),
+        ("{a: 0644, b: 0o644, c: 0x1f, d: 1_000, e: 089}", "{}", r#"{"a":420,"b":420,"c":31,"d":1000,"e":89}"#),
+    ] {
+        assert_eq!(data(of, patch), expected, "{of} {patch}");
+    }
+    // The kustomization itself is read as kubectl reads manifests.
+    let hashless = "configMapGenerator: [{name: plain, literals: [a=yes], options: {disableNameSuffixHash: yes}}]";
+    let built = built(&format!("== over/kustomization.yaml\n{hashless}\n")).unwrap();
+    assert!(built.contains("name: plain\n") && built.contains("a: \"yes\"\n"), "{built}");
+}
+
+#[test]
+fn annotations_that_are_all_gone_are_gone_themselves() {
+    let metadata = |patch: &str| {
+        let text = format!(
+            "== over/kustomization.yaml\nresources: [a.yaml]\npatches: [{{target: {{kind: ConfigMap}}, patch: '{patch}'}}]\n\
+             == over/a.yaml\n{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a, annotations: {{x: y}}, labels: {{x: y}}}}}}\n"
+        );
+        build(&files(&text), "over", &mut Vec::new()).unwrap()[0].object.0["metadata"].to_string()
+    };
+    for (patch, expected) in [
+        ("{metadata: {annotations: {x: null}, labels: {x: null}}}", r#"{"labels":{},"name":"a"}"#),
+        ("[{op: remove, path: /metadata/annotations/x}]", r#"{"labels":{"x":"y"},"name":"a"}"#),
+        ("{metadata: {annotations: {x: null, z: a}}}", r#"{"annotations":{"z":"a"},"labels":{"x":"y"},"name":"a"}"#),
+    ] {
+        assert_eq!(metadata(patch), expected, "{patch}");
+    }
+}
+
+#[test]
+fn origins_are_told_from_where_the_build_began() {
+    let text = "\
+== x/over/kustomization.yaml
+resources: [../mid, own.yaml]
+buildMetadata: [originAnnotations]
+== x/over/own.yaml
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+== x/mid/kustomization.yaml
+resources: [../base]
+== x/base/kustomization.yaml
+resources: [./sub/cm.yaml]
+== x/base/sub/cm.yaml
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}
+";
+    let built = build(&files(text), "x/over", &mut Vec::new()).unwrap();
+    let origin = |at: usize| built[at].object.annotation("config.kubernetes.io/origin").unwrap_or_default();
+    assert_eq!([origin(0), origin(1)], ["path: own.yaml\n", "path: ../base/sub/cm.yaml\n"]);
+}
