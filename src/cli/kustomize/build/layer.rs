@@ -147,7 +147,7 @@ impl<'f> Layer<'f> {
         if self.tells_origin() {
             object.set(
                 &["metadata", "annotations", "config.kubernetes.io/origin"],
-                format!("path: {}\n", self.root.from_first(path).display()),
+                format!("path: {}\n", self.root.way_to(path).display()),
             );
         }
         resources.add(Resource::new(object, origin))

@@ -78,11 +78,11 @@ impl Root {
             ));
         }
         let above = std::iter::once(&self.at).chain(&self.above).cloned().collect();
-        Ok(Root { at, shown: normal(&self.shown.join(path)), way: self.from_first(path), above })
+        Ok(Root { at, shown: normal(&self.shown.join(path)), way: self.way_to(path), above })
     }
 
     /// A path from here, as it is from the folder that is built.
-    pub fn from_first(&self, path: &str) -> PathBuf {
+    pub fn way_to(&self, path: &str) -> PathBuf {
         normal(&self.way.join(path))
     }
 
