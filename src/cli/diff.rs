@@ -121,7 +121,9 @@ fn take_over(after: &mut Object, before: Option<&Object>, server_side: bool) {
     // The note alone raises the generation of what counts its annotations.
     let without = |object: &Object| {
         let mut rest = object.clone();
-        [["metadata", "generation"], ["metadata", "managedFields"]].iter().for_each(|path| drop(rest.unset(path)));
+        for field in ["generation", "managedFields"] {
+            rest.unset(&["metadata", field]);
+        }
         rest
     };
     if let Some(before) = before.filter(|before| without(before) == without(after)) {
