@@ -1,14 +1,15 @@
-//! What a loop is: the one shape that controllers, the scheduler and kubelet share.
+//! The shape that controllers, the scheduler and the kubelet share: a [`Loop`].
 
 use super::{Plan, Row, World};
 use crate::object::Key;
 
-/// One loop. The shell in `reconcile` finds the keys that a change concerns, de-duplicates and delays them, and asks for plans.
+/// One control loop. The engine in `reconcile` finds the keys that a change concerns, removes duplicates, delays them,
+/// and asks for plans.
 ///
-/// Laws that hold for every loop (each has a test): it is told which object, never what happened; it has no hands, clock or chance;
-/// on a settled world its plan is empty, and equal worlds give equal plans; it writes its own kind's status and the children it
-/// owns; it computes from all it sees; a plan is bounded; it cannot fail (a bad spec becomes a condition or an event); every
-/// write says why.
+/// Laws that hold for every loop, each with a test: it gets a key, never an event; it uses no clock, file or
+/// randomness; on a settled World its plan is empty, and equal Worlds give equal plans; it writes the status of its own
+/// kind and the children that it owns; it computes from everything visible; a plan is bounded; it cannot fail (a bad
+/// spec becomes a condition or an event); every write carries a reason.
 #[derive(Clone, Copy)]
 pub struct Loop {
     /// Its name in events, messages and `why`: `deployment-controller`.
@@ -17,7 +18,7 @@ pub struct Loop {
     pub root: &'static str,
     /// The keys of its root that a changed row concerns. Called with the row as it was and as it is.
     pub concerns: fn(&World, &Row) -> Vec<Key>,
-    /// What should be done about one root now. The root may be gone.
+    /// Returns the plan for one root object, which may no longer exist.
     pub plan: fn(&World, &Key) -> Plan,
 }
 

@@ -1,8 +1,8 @@
-//! How many pods of a kind there are in each place: what spreading and affinity go by.
+//! Counts of pods per topology domain, for topology spread and inter-pod affinity.
 //!
-//! A count is made when it is first asked for, and from then on follows each change of a pod, so that asking again costs nothing
-//! however many pods there are. It holds nothing that could not be counted anew: forgotten as a whole when nodes come, go or get
-//! other labels.
+//! A count is computed when it is first asked for and then follows every change of a pod, so that later reads are free
+//! however many pods exist. Never: holds anything that could not be recomputed. All counts are dropped when nodes are
+//! added, removed or relabelled.
 
 use super::{Row, Stance, World};
 use crate::object::Str;
@@ -14,25 +14,25 @@ use std::sync::Arc;
 /// The place of a node that has none.
 pub const NOWHERE: u32 = u32::MAX;
 
-/// More counts than this are forgotten and begun anew.
+/// Above this number of cached counts, all are dropped.
 const MOST: usize = 4096;
 
-/// Which place each node is in, by one label of nodes.
+/// The topology domain of each node, by one node label.
 pub struct Domains {
-    /// The place of each node of the fleet; [`NOWHERE`] for those without the labels.
+    /// Domain index by node slot; [`NOWHERE`] for nodes without the label.
     pub of: Vec<u32>,
-    /// How many places there are.
+    /// Number of domains.
     pub count: usize,
 }
 
 impl Domains {
-    /// The place of the node that stands here in the fleet.
+    /// Returns the domain of the node in this slot of the node cache.
     pub fn at(&self, slot: usize) -> Option<usize> {
         self.of.get(slot).filter(|place| **place != NOWHERE).map(|place| *place as usize)
     }
 }
 
-/// How many pods there are in each place.
+/// Number of pods in each topology domain.
 #[derive(Clone)]
 pub struct Crowd {
     /// The places.
@@ -55,7 +55,7 @@ impl Crowd {
     }
 }
 
-/// Which pods a term of an affinity, or a constraint, is about.
+/// The pods that an affinity term or a spread constraint selects.
 #[derive(Clone, Debug)]
 pub struct Term {
     /// The label of nodes that names places.
@@ -87,17 +87,17 @@ impl Term {
         Term { key: key.into(), own: own.into(), namespaces: Vec::new(), namespace_selector: None, selector }
     }
 
-    /// Which pods of its namespaces.
+    /// The label selector, applied within the term's namespaces.
     pub fn selector(&self) -> &Selector {
         &self.selector
     }
 
-    /// Whether it is about a pod.
+    /// Whether the term selects a pod.
     pub fn selects(&self, world: &World, pod: &Row) -> bool {
         self.selector.matches(|key| pod.label(key)) && self.is_about(world, &pod.key.namespace)
     }
 
-    /// Whether it is about a namespace: those it names and selects, or else the pod's own.
+    /// Whether the term covers a namespace: the listed and selected ones, or the pod's own when there are none.
     fn is_about(&self, world: &World, namespace: &Str) -> bool {
         if self.namespaces.is_empty() && self.namespace_selector.is_none() {
             return *namespace == self.own;
@@ -117,7 +117,7 @@ impl Term {
     }
 }
 
-/// Which pods are counted, of those on nodes that have not ended.
+/// Selects the pods to count among those on nodes that have not ended.
 #[derive(Clone)]
 pub enum Counted {
     /// Those that a term is about; with or without those that are being deleted.
@@ -138,7 +138,7 @@ impl Counted {
 /// The counts that were asked for.
 #[derive(Default)]
 pub(super) struct Crowds {
-    /// Of which fleet.
+    /// The version of the node cache that the count was made for.
     shape: u64,
     domains: HashMap<String, Arc<Domains>>,
     list: Vec<(Counted, Crowd)>,
@@ -171,8 +171,8 @@ impl Crowds {
 }
 
 impl World {
-    /// How many pods there are in each place that the label `key` of nodes names, of the nodes that have all of `keys`. With an empty
-    /// key each node is a place. `name` says which pods are counted, as `counted` does.
+    /// Counts pods per domain of the node label `key`, over nodes that have all labels in `keys`. With an empty key
+    /// each node is its own domain. `name` identifies the pods that `counted` selects.
     pub fn crowd(&self, name: &str, key: &str, keys: &[&str], counted: impl FnOnce() -> Counted) -> Crowd {
         let text = format!("{name}\n{key}\n{}", keys.join("\n"));
         let mut crowds = self.crowds.borrow_mut();

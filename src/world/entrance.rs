@@ -5,7 +5,7 @@ use crate::object::{Key, Str, Time};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Everything that one Ingress asks for.
+/// Everything that one Ingress configures.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entrance {
     /// The address where the proxy is to listen; all Ingresses share it.
@@ -15,9 +15,9 @@ pub struct Entrance {
     pub created: Option<Time>,
     /// Its rules, in its order.
     pub rules: Vec<Rule>,
-    /// Where everything goes that no rule speaks of.
+    /// Backend for requests that match no rule (`spec.defaultBackend`).
     pub default: Option<Backend>,
-    /// Who it is, over TLS.
+    /// TLS certificates to present.
     pub certificates: Vec<Certificate>,
 }
 
@@ -28,9 +28,9 @@ pub struct Rule {
     pub host: Str,
     /// The path; empty for any.
     pub path: Str,
-    /// Whether only the path itself is meant, and nothing below it.
+    /// Whether the path matches exactly (`pathType: Exact`) and not as a prefix.
     pub is_exact: bool,
-    /// Where to; none for a resource that nothing here knows.
+    /// Destination; `None` for a resource backend, which kloop does not support.
     pub backend: Option<Backend>,
 }
 
@@ -39,11 +39,11 @@ pub struct Rule {
 pub struct Backend {
     /// The Service.
     pub service: Key,
-    /// Which port of it.
+    /// The Service port.
     pub port: BackendPort,
 }
 
-/// How a port of a Service is meant.
+/// A Service port by name or by number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BackendPort {
     /// By its number.
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Certificate {
     }
 }
 
-/// Where the proxy for Ingresses listens.
+/// Addresses on which the Ingress proxy listens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doors {
     /// For HTTP.
@@ -93,7 +93,7 @@ pub fn api_server(network: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, network, 128, 1)
 }
 
-/// Where the cluster's resolver is to be found, at port 53, where the machine lets it listen there.
+/// Address of the cluster's DNS resolver (port 53), where the machine lets kloop listen there.
 pub fn resolver(network: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, network, 255, 53)
 }
@@ -101,33 +101,33 @@ pub fn resolver(network: u8) -> Ipv4Addr {
 /// A port of the machine that leads to a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPort {
-    /// Where the machine is to listen.
+    /// Address on the machine to listen on.
     pub at: SocketAddrV4,
-    /// Whether datagrams are meant.
+    /// Whether this is a UDP port.
     pub is_udp: bool,
-    /// Where in the pod it leads.
+    /// Address and port inside the pod to forward to.
     pub to: SocketAddrV4,
 }
 
-/// A port of its own that a program in a pod could not bind.
+/// A port of its own address that a program in a pod failed to bind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Unbound {
     /// The port.
     pub port: u16,
-    /// Whether it is one of UDP.
+    /// Whether this is a UDP port.
     pub is_udp: bool,
-    /// Who listens there on every address of the machine; none when such ports are kept for root.
+    /// The program that listens there on every address of the machine; `None` when the port is reserved for root.
     pub holder: Option<String>,
 }
 
 /// A place where it is not possible to listen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocked {
-    /// Which.
+    /// The address that could not be bound.
     pub at: SocketAddrV4,
-    /// Whether datagrams were meant.
+    /// Whether this is a UDP port.
     pub is_udp: bool,
-    /// Whether it is for root only.
+    /// Whether only root may bind the port.
     pub is_reserved: bool,
     /// The machine's words.
     pub why: String,

@@ -1,4 +1,5 @@
-//! What the machine last reported. Facts are kept by the runtime across restarts of the control plane; kubelet turns them into status.
+//! Facts: the last report of the machine. The runtime keeps them across restarts of the control plane; the kubelet
+//! turns them into status.
 
 use super::entrance::{Blocked, Doors, Entrance, HostPort, Unbound};
 use super::limits::{Limits, Storage};
@@ -20,29 +21,29 @@ pub struct Facts {
     pub nodes: HashMap<Str, NodeFacts>,
     /// Plans that the API server refused, by loop and key: what the loop shows as a condition or an event.
     pub refusals: HashMap<(&'static str, Key), Refusal>,
-    /// Where the addresses of Services lead, by Service, as it was last ordered.
+    /// The last ordered route of each Service.
     pub routes: BTreeMap<Key, Route>,
-    /// What Ingresses let in, as it was last ordered.
+    /// The last ordered configuration of each Ingress.
     pub entrances: BTreeMap<Key, Arc<Entrance>>,
     /// The ports of the machine that lead to pods, as was last ordered.
     pub exposed: BTreeMap<Key, Vec<HostPort>>,
-    /// Where nobody can listen for a Service or a pod, and whether that was told.
+    /// Addresses that could not be listened on, by Service or pod, and whether an event has reported them.
     pub blocked: BTreeMap<Key, (Vec<Blocked>, bool)>,
-    /// What NetworkPolicies say, as it was last ordered.
+    /// The last ordered rules of each NetworkPolicy.
     pub policies: BTreeMap<Key, Arc<Policy>>,
-    /// Where the proxy for Ingresses listens.
+    /// Addresses on which the Ingress proxy listens.
     pub doors: Doors,
     /// The files that are watched, by the name of the Image object.
     pub watched: BTreeMap<Str, Watched>,
     /// The last builds of images, by the name of the Image object.
     pub builds: BTreeMap<Str, Built>,
-    /// What autoscalers remember, by uid.
+    /// Memory of HorizontalPodAutoscalers, by uid.
     pub autoscalers: HashMap<Str, Autoscaler>,
-    /// What the manifests of the kubelet's folder ask for, by the key of its mirror pod.
+    /// Static pods from the kubelet's manifest folder, by the key of their mirror pod.
     pub statics: BTreeMap<Key, StaticPod>,
-    /// How much is left of what pods share.
+    /// Remaining amounts of the resources that pods share.
     pub pressure: Pressure,
-    /// Whether every shim that the last control plane left has been asked: no start is planned before.
+    /// Whether every shim left by the previous control plane has answered. No start is planned before that.
     pub inventory_complete: bool,
 }
 
@@ -54,7 +55,7 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// What is known of a pod.
+    /// Returns the facts about a pod.
     pub fn get(&self, uid: &str) -> Option<&PodFacts> {
         self.by_uid.get(uid)
     }
@@ -95,7 +96,7 @@ impl Pods {
     }
 }
 
-/// A pod that a manifest of the kubelet's folder asks for.
+/// A static pod from a manifest in the kubelet's folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticPod {
     /// The file.
@@ -109,7 +110,7 @@ pub struct StaticPod {
 /// Watched files of an image.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// Which files, as was last ordered.
+    /// The file patterns of the last order.
     pub files: Globs,
     /// Their content, once it was reported.
     pub seen: Option<Sources>,
@@ -118,20 +119,20 @@ pub struct Watched {
 /// The last build of an image's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Built {
-    /// What it is made of ([`Build::inputs`](super::start::Build)).
+    /// Digest of the build's inputs ([`Build::inputs`](super::start::Build)).
     pub inputs: String,
-    /// How far it is.
+    /// Progress of the build.
     pub stage: BuildStage,
 }
 
 impl Built {
-    /// Whether the program is made of this.
+    /// Whether the build succeeded for these inputs.
     pub fn went_well(&self, inputs: &str) -> bool {
         self.inputs == inputs && matches!(self.stage, BuildStage::Ended { error: None, .. })
     }
 }
 
-/// How far a build is.
+/// Progress of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildStage {
     /// It was ordered.
@@ -159,24 +160,24 @@ pub enum BuildStage {
 pub struct Sources {
     /// Differs when their content does.
     pub digest: Str,
-    /// How many there are.
+    /// Number of files.
     pub files: usize,
-    /// What is wrong with them; empty when nothing is.
+    /// The problem with the files; empty when there is none.
     pub message: String,
 }
 
-/// What is known of a node of ours.
+/// Facts about a node that this control plane runs.
 #[derive(Default, Clone, Debug)]
 pub struct NodeFacts {
-    /// Whether this process runs that node's pods: the local one, or a simulated one.
+    /// Whether this process runs the node's pods: the local node or a simulated one.
     pub ours: bool,
-    /// Whether it only pretends (annotation `kloop.dev/runtime: simulated`).
+    /// Whether the node is simulated (annotation `kloop.dev/runtime: simulated`).
     pub simulated: bool,
     /// When it last sent a heartbeat.
     pub heartbeat: Option<Time>,
 }
 
-/// What is known of a pod on the machine.
+/// Facts about a pod on the machine.
 #[derive(Default, Clone, Debug)]
 pub struct PodFacts {
     /// The pod's namespace and name, for messages about pods that the store no longer has.
@@ -191,29 +192,29 @@ pub struct PodFacts {
     pub containers: BTreeMap<Str, ContainerFacts>,
     /// When it was last ordered that its processes end for good.
     pub removing: Option<Time>,
-    /// Whether the room that it takes is watched.
+    /// Whether the pod's disk usage is being measured.
     pub watched: bool,
-    /// What took more room than it may.
+    /// The storage that exceeded its limit.
     pub over: Option<Storage>,
-    /// What its containers used when they were last measured.
+    /// Last measured usage of each container.
     pub usage: BTreeMap<Str, Measured>,
     /// When that was.
     pub measured: Option<Time>,
-    /// Connections that policies denied to its processes, and that no event has told of yet.
+    /// Connections that network policies denied and that no event has reported yet.
     pub denied: Vec<Denial>,
-    /// Ports that its programs could not bind, and that no event has told of yet.
+    /// Ports that the pod's programs failed to bind and that no event has reported yet.
     pub unbound: Vec<Unbound>,
     /// The content that its volumes were last ordered to have ([`fingerprint`](super::volume::fingerprint)).
     pub volumes: Option<u64>,
 }
 
 impl PodFacts {
-    /// Whether a process of it runs.
+    /// Whether any process of the pod runs.
     pub fn runs(&self) -> bool {
         self.containers.values().any(|one| matches!(one.state, ContainerState::Running { .. }))
     }
 
-    /// Whether a container is held back by its CPU limit of which no event has told.
+    /// Whether a container is throttled by its CPU limit and no event has reported it yet.
     pub fn is_to_be_told_throttled(&self) -> bool {
         self.containers.values().any(|known| known.throttled == Throttled::Untold)
     }
@@ -242,7 +243,7 @@ impl ContainerFacts {
         }
     }
 
-    /// How the attempt ended, if it has.
+    /// Returns the end of the attempt, if it has ended.
     pub fn ended(&self) -> Option<&Ended> {
         match &self.state {
             ContainerState::Ended(ended) => Some(ended),
@@ -250,56 +251,56 @@ impl ContainerFacts {
         }
     }
 
-    /// Whether the attempt is over, by its end or by its refusal.
+    /// Whether the attempt is over, because it ended or because it was refused.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, ContainerState::Ended(_) | ContainerState::Refused { .. })
     }
 }
 
-/// What a container used over a while.
+/// Usage of a container over an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// From here on.
     pub since: Time,
     /// Up to here.
     pub at: Time,
-    /// What it had used so far then.
+    /// Cumulative counters at the end of the interval.
     pub sample: Sample,
-    /// What it used in between.
+    /// Usage during the interval.
     pub usage: Usage,
-    /// How its CPU limit held it back in between.
+    /// CPU throttling during the interval.
     pub throttling: Throttling,
 }
 
-/// What a HorizontalPodAutoscaler remembers from one look at its pods to the next.
+/// State that a HorizontalPodAutoscaler keeps between evaluations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Autoscaler {
     /// When its pods were last asked what they use.
     pub asked: Option<Time>,
     /// When it last drew its conclusions.
     pub synced: Option<Time>,
-    /// What its metrics have asked for.
+    /// Recommended sizes and when they were computed.
     pub recommendations: Vec<(Time, i64)>,
     /// By how much it has changed the size.
     pub scalings: Vec<(Time, i64)>,
 }
 
-/// What is known of one container's newest attempt.
+/// Facts about the newest attempt of a container.
 #[derive(Clone, Debug)]
 pub struct ContainerFacts {
     /// Number of the attempt, from 0; the restart count is this number.
     pub attempt: u32,
-    /// Where the attempt stands.
+    /// State of the attempt.
     pub state: ContainerState,
     /// A stop was ordered.
     pub stopping: Option<Stopping>,
-    /// How the attempt before this one ended.
+    /// End of the previous attempt.
     pub last: Option<Ended>,
     /// The state of the Image object that it was last tried with; empty without one.
     pub image: String,
-    /// How often this attempt was refused; the backoff of image resolution counts by it.
+    /// Number of refusals of this attempt; the image pull backoff is derived from it.
     pub refusals: u32,
-    /// What it may use, as was last confirmed; none of an attempt that ran before this control plane did.
+    /// Last confirmed limits; `None` for an attempt older than this control plane.
     pub limits: Option<Limits>,
     /// When it was last ordered that it may use something else.
     pub resizing: Option<Time>,
@@ -307,19 +308,19 @@ pub struct ContainerFacts {
     pub resize_error: Option<String>,
     /// Results of probes of this attempt.
     pub probes: BTreeMap<ProbeKind, ProbeFacts>,
-    /// Whether its CPU limit was seen to hold this attempt back.
+    /// Whether the CPU limit throttled this attempt.
     pub throttled: Throttled,
 }
 
-/// Whether a CPU limit was seen to hold an attempt back heavily.
+/// Whether a CPU limit throttled an attempt heavily, and whether that was reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Throttled {
     /// It was not.
     #[default]
     No,
-    /// It was, and no event has told of it yet.
+    /// Throttled; no event has reported it yet.
     Untold,
-    /// It was, and an event tells of it.
+    /// Throttled; an event has reported it.
     Told,
 }
 
@@ -334,7 +335,7 @@ pub struct Stopping {
     pub kill_at: Time,
 }
 
-/// Where an attempt stands.
+/// State of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContainerState {
     /// The start was ordered and is not answered yet.
@@ -346,7 +347,7 @@ pub enum ContainerState {
     Refused {
         /// `ErrImagePull`, `InvalidImageName`, `ErrImageNeverPull`, `CreateContainerError`, `StartError`.
         reason: String,
-        /// What to write instead.
+        /// Explains the refusal and the remedy.
         message: String,
         /// When.
         at: Time,
@@ -362,10 +363,10 @@ pub enum ContainerState {
     Ended(Ended),
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Exit code; 128 + signal when a signal ended it; 137 when nobody knows.
+    /// Exit code; 128 + signal when a signal ended the process; 137 when unknown.
     pub code: i32,
     /// The signal that ended it.
     pub signal: Option<i32>,
@@ -380,7 +381,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The reason of an end that nobody saw.
+    /// Reason of an end that nothing observed.
     pub const UNKNOWN: &str = "ContainerStatusUnknown";
     /// The reason of an end by the kernel, because the container had no memory left.
     pub const OOM_KILLED: &str = "OOMKilled";
@@ -393,7 +394,7 @@ impl Ended {
     }
 }
 
-/// Which of a container's probes.
+/// The kind of probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeKind {
     /// Holds the other two back until it succeeds.
@@ -421,13 +422,13 @@ pub struct ProbeFacts {
     pub successes: i32,
     /// Failures in a row.
     pub failures: i32,
-    /// What the last answer said, at most 10 KiB.
+    /// Message of the last answer, at most 10 KiB.
     pub message: String,
-    /// The last answer, when it was no plain success and no event has told of it yet.
+    /// The last answer, when it was not a plain success and no event has reported it yet.
     pub untold: Option<Verdict>,
 }
 
-/// What one answer of a probe comes to.
+/// Result of one probe run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All is well.

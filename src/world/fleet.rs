@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct Place {
     /// The node.
     pub row: Arc<Row>,
-    /// What its pods that have not ended ask for.
+    /// Sum of the requests of the node's pods that have not ended.
     pub load: Load,
 }
 
@@ -17,26 +17,26 @@ pub struct Place {
 #[derive(Default)]
 pub(super) struct Fleet {
     places: Vec<Place>,
-    /// What is asked of many nodes at a time, in the same order.
+    /// Version marks of the nodes, in the same order, for fast scans.
     marks: Vec<Mark>,
     /// Loads of nodes that are named by pods and are not there.
     strays: HashMap<Str, Load>,
-    /// How many nodes have each image.
+    /// Number of nodes that have each image.
     images: HashMap<Str, usize>,
     /// Never twice the same for other names or labels of nodes.
     shape: u64,
-    /// The nodes that came, went or became others since somebody asked for them.
+    /// Nodes added, removed or changed since the last call that took this list.
     changed: BTreeSet<Str>,
     /// The last version that was given to a node.
     versions: u64,
 }
 
-/// What tells whether a node has to be looked at anew.
+/// Version of a node: equal marks mean that cached results for the node are still valid.
 #[derive(Clone, Copy)]
 struct Mark {
     /// Never twice the same, not even for another node.
     version: u64,
-    /// How many pods were promised the node.
+    /// Number of pods nominated for the node.
     promised: usize,
 }
 
@@ -112,7 +112,7 @@ impl Fleet {
         self.versions
     }
 
-    /// Where a node stands, or would stand.
+    /// Returns the slot of a node, or the slot where it would be inserted.
     pub(super) fn slot(&self, name: &str) -> Result<usize, usize> {
         self.places.binary_search_by(|place| (*place.row.key.name).cmp(name))
     }
@@ -124,7 +124,7 @@ impl World {
         &self.fleet.places
     }
 
-    /// What the pods of a node that have not ended ask for together; none when it has none.
+    /// Sum of the requests of a node's pods that have not ended; `None` when it has none.
     pub fn load_of(&self, node: &str) -> Option<&Load> {
         let load = match self.fleet.slot(node) {
             Ok(slot) => Some(&self.fleet.places[slot].load),
@@ -133,7 +133,7 @@ impl World {
         load.filter(|load| load.pods > 0)
     }
 
-    /// Where a node stands among them.
+    /// Returns the slot of a node.
     pub fn slot_of(&self, node: &str) -> Option<usize> {
         self.fleet.slot(node).ok()
     }
@@ -144,17 +144,17 @@ impl World {
         self.fleet.marks.get(slot).map_or(0, |mark| mark.version)
     }
 
-    /// Whether any pod was promised the node that stands here.
+    /// Whether a pod is nominated for the node in this slot.
     pub fn is_promised(&self, slot: usize) -> bool {
         self.fleet.marks.get(slot).is_some_and(|mark| mark.promised > 0)
     }
 
-    /// Whether any node says which images it has.
+    /// Whether any node reports its images.
     pub fn knows_images(&self) -> bool {
         !self.fleet.images.is_empty()
     }
 
-    /// How many nodes have an image.
+    /// Number of nodes that have an image.
     pub fn nodes_with_image(&self, image: &str) -> usize {
         self.fleet.images.get(image).copied().unwrap_or(0)
     }

@@ -1,17 +1,17 @@
-//! What a pod and each of its containers may use of a machine.
+//! Resource limits of a pod and its containers.
 
 use crate::object::Str;
 use serde::{Deserialize, Serialize};
 
-/// The bounds of one container and of the pod around it. What is not said is not bounded.
+/// Limits of one container and of its pod. An absent limit means unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Of all containers of the pod together.
+    /// Limits of all containers of the pod together.
     pub pod: Caps,
-    /// Of the container.
+    /// Limits of the container.
     pub container: Caps,
-    /// How soon the kernel ends it when the whole machine runs out of memory: 0 to 1000 (`oom_score_adj`).
+    /// Kernel preference for killing the container when the machine runs out of memory, 0 to 1000 (`oom_score_adj`).
     pub oom_score: Option<i32>,
 }
 
@@ -30,31 +30,31 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Whether nothing is bounded.
+    /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == Caps::default()
     }
 }
 
 impl Limits {
-    /// Whether nothing is bounded by anybody but the machine.
+    /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.pod.is_empty() && self.container.is_empty()
     }
 }
 
-/// What of a pod takes room on the disk.
+/// The parts of a pod that use disk space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// An emptyDir of this name.
     Volume(Str),
-    /// What a container writes beside its volumes, its logs included.
+    /// Files that a container writes outside its volumes, including its logs.
     Container(Str),
     /// All of it.
     Pod,
 }
 
-/// How much room there is for it.
+/// Maximum size of one kind of storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// For what.

@@ -1,7 +1,7 @@
-//! What a loop worked out from the picture and may go by again.
+//! Results that a loop derived from the World and may reuse.
 //!
-//! Never: holds anything that could not be worked out anew. Whoever remembers also remembers from which rows, and asks whether they
-//! are the same still ([`World::version_at`]): a plan is what it would be without.
+//! Never: holds anything that could not be recomputed. A cached result records the rows it was derived from, and the
+//! reader checks that they are unchanged ([`World::version_at`]), so a plan is the same with and without the cache.
 
 use super::{Row, World};
 use crate::object::{Object, Str};
@@ -25,7 +25,7 @@ impl World {
     /// The whole object, to be read by a plan that most likely writes it: then it need not be parsed again.
     pub fn open(&self, row: &Row) -> Arc<Object> {
         let object = row.shared();
-        // A staged row has its body at hand, and no revision of its own yet.
+        // A staged row has a decoded body and no revision yet.
         if row.is_open() {
             return object;
         }

@@ -72,7 +72,7 @@ pub struct Settings {
     pub backoff_cap_seconds: i64,
     /// The control plane ends, and the processes on this machine with it: what runs is stopped, nothing is started.
     pub closing: bool,
-    /// Whether this machine lets a container have a view of files of its own.
+    /// Whether this machine can give a container a private view of files.
     pub private_files: bool,
     /// Most processes and threads of one pod; none for as many as the machine has.
     pub pids_per_pod: Option<i64>,
@@ -88,9 +88,9 @@ pub struct Settings {
     pub runs_as: (u32, u32),
     /// The lowest port that these may bind on this machine.
     pub lowest_port: u16,
-    /// What this machine's `/etc/resolv.conf` says.
+    /// Content of this machine's `/etc/resolv.conf`.
     pub resolver: Str,
-    /// Whether pods have addresses of their own on this machine; else they are on its network, as with `hostNetwork`.
+    /// Whether pods have their own addresses on this machine; otherwise they share its network, as with `hostNetwork`.
     pub pod_network: bool,
 }
 
@@ -121,9 +121,9 @@ pub struct World {
     pub revision: u64,
     /// The time that plans go by.
     pub now: Time,
-    /// Changes from beat to beat; the only source of chance for a plan.
+    /// Changes with every tick; the only source of randomness for a plan.
     pub seed: u64,
-    /// What the machine last reported.
+    /// Last reports of the machine.
     pub facts: Facts,
     /// The cluster's own settings.
     pub settings: Settings,
@@ -140,21 +140,21 @@ pub struct World {
     by_address: HashMap<Str, BTreeSet<Key>>,
     /// Pods without a node by the node that they were promised.
     promised_to: HashMap<Str, BTreeSet<Key>>,
-    /// What pods on nodes say of other pods.
+    /// Affinity terms of pods that are on nodes.
     stances: stance::Stances,
     /// Rows by label and without a controller, for selectors.
     select: select::Index,
     /// The nodes, and what the pods of each ask for together.
     fleet: fleet::Fleet,
-    /// How many pods there are where, as far as it was asked.
+    /// Counts of pods per topology domain, computed on demand.
     crowds: RefCell<crowd::Crowds>,
-    /// What loops worked out.
+    /// Cached results of loops.
     memory: memory::Memory,
     /// Live uids, for the garbage collector.
     uids: HashMap<Str, Key>,
-    /// What was staged, in order.
+    /// Staged keys, in order.
     staged: Vec<Key>,
-    /// What each write of the plan that is being staged replaced, newest last.
+    /// The row that each write of the plan being staged replaced, newest last.
     undo: Vec<(Key, Option<Arc<Row>>)>,
     /// Staged rows as they were before the stage was opened.
     originals: HashMap<Key, Option<Arc<Row>>>,
@@ -203,7 +203,7 @@ impl World {
         self.rows.get(&Resource(resource)).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// How many objects of a resource there are.
+    /// Number of objects of a resource.
     pub fn count_of(&self, resource: &'static str) -> usize {
         self.rows.get(&Resource(resource)).map_or(0, BTreeMap::len)
     }
@@ -237,7 +237,7 @@ impl World {
         self.dependents.get(uid).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
-    /// Rows of one resource whose managing controller has this uid.
+    /// Returns rows of one resource whose controlling owner has this uid.
     pub fn controlled<'a>(&'a self, resource: &'static str, uid: &'a str) -> impl Iterator<Item = &'a Arc<Row>> {
         self.dependents(uid)
             .filter(move |row| row.key.resource == resource && row.controller().is_some_and(|owner| owner.uid == uid))
@@ -253,7 +253,7 @@ impl World {
         self.by_address.get(address).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
-    /// How many addresses pods have that have not ended for good.
+    /// Number of pod addresses in use.
     pub fn addresses(&self) -> usize {
         self.by_address.len()
     }

@@ -26,22 +26,22 @@ pub struct Plan {
     pub waits: Vec<String>,
     /// The next moment to look at this key even if nothing changes.
     pub wake: Option<Time>,
-    /// Which changes of other objects could help a pod that no node can take.
+    /// For an unschedulable pod: the changes of other objects that could make it schedulable.
     pub hold: Option<Hold>,
 }
 
-/// What a pod waits for that no node can take.
+/// Reasons why no node accepts a pod, used to decide which changes wake it.
 #[derive(Clone, Debug, Default)]
 pub struct Hold {
     /// The plugins of the scheduler that refused nodes.
     pub causes: BTreeSet<&'static str>,
     /// The same for pods that the same changes help.
     pub alike: Str,
-    /// Which pods it has to be near.
+    /// Pods that it must be near (required affinity).
     pub near: Arc<[Term]>,
-    /// Which pods it must not be near.
+    /// Pods that it must not be near (required anti-affinity).
     pub far: Arc<[Term]>,
-    /// Which pods its constraints count.
+    /// Pods that its topology spread constraints count.
     pub spread: Arc<[Term]>,
 }
 
@@ -54,13 +54,13 @@ impl PartialEq for Hold {
 /// One write, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// What to write.
+    /// The write.
     pub verb: Verb,
     /// A reason for people, in one line.
     pub why: String,
 }
 
-/// What to write. Every one passes the API server's whole pipeline.
+/// A write. Each one passes the API server's whole pipeline.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verb {
     /// Creates the object; a taken name is an error unless the same owner made it.
@@ -71,13 +71,13 @@ pub enum Verb {
     Status(Object),
     /// Deletes, if the uid still is the same.
     Delete {
-        /// Which.
+        /// The object.
         key: Key,
         /// The uid relied on.
         uid: Str,
         /// Seconds of grace; none for the object's own.
         grace: Option<i64>,
-        /// What happens to dependents.
+        /// Effect on dependents.
         propagation: Propagation,
     },
     /// Binds a pod to a node (`pods/binding`).
@@ -100,7 +100,7 @@ pub enum Verb {
     },
 }
 
-/// What a deletion does to dependents.
+/// Effect of a deletion on dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Propagation {
     /// The object goes at once, dependents follow.
@@ -112,7 +112,7 @@ pub enum Propagation {
     Orphan,
 }
 
-/// What to do on the machine. Names say which attempt, so that repeating one does no harm.
+/// An action on the machine. Effects name the attempt, so that repeating one is harmless.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Starts an attempt of a container, with the pod's shim when there is none yet.
@@ -129,7 +129,7 @@ pub enum Effect {
         /// Seconds until SIGKILL; 0 kills at once. May only shorten an earlier stop.
         grace_seconds: i64,
     },
-    /// Ends whatever is left of a pod's processes and forgets the pod: shim, folder, facts.
+    /// Kills the remaining processes of a pod and removes its shim, folder and facts.
     Remove {
         /// The pod.
         pod_uid: Str,
@@ -157,7 +157,8 @@ pub enum Effect {
         /// All of them.
         ports: Vec<HostPort>,
     },
-    /// Events of the same plan tell where nobody can listen for a Service or a pod. Nothing is to be done on the machine.
+    /// Marks blocked listeners of a Service or pod as reported: an event of the same plan reports them. No action on
+    /// the machine.
     ToldBlocked {
         /// The Service, or the pod.
         about: Key,
@@ -174,7 +175,7 @@ pub enum Effect {
         /// The pod.
         pod_uid: Str,
     },
-    /// An event of the same plan tells of a probe's last failure. Nothing is to be done on the machine: that it was told is the fact.
+    /// Marks the last failure of a probe as reported: an event of the same plan reports it. No action on the machine.
     Told {
         /// The pod.
         pod_uid: Str,
@@ -182,10 +183,10 @@ pub enum Effect {
         container: Str,
         /// The attempt that was probed.
         attempt: u32,
-        /// Which probe.
+        /// The probe.
         kind: ProbeKind,
     },
-    /// An event of the same plan tells that its CPU limit holds an attempt back. Nothing is to be done on the machine.
+    /// Marks CPU throttling of an attempt as reported: an event of the same plan reports it. No action on the machine.
     ToldThrottled {
         /// The pod.
         pod_uid: Str,
@@ -207,17 +208,17 @@ pub enum Effect {
         container: Str,
         /// The attempt.
         attempt: u32,
-        /// What it may use.
+        /// The limits to set.
         limits: Box<Limits>,
     },
-    /// From now on watches how much room a pod takes; what is over its bound is reported.
+    /// Starts measuring the disk usage of a pod; usage above a limit is reported.
     Confine {
         /// The pod.
         pod_uid: Str,
-        /// How much there is.
+        /// The limits.
         bounds: Vec<Bound>,
     },
-    /// What an autoscaler remembers. Nothing is to be done on the machine: it is a fact from now on.
+    /// Stores the memory of an autoscaler. No action on the machine.
     Remember {
         /// Its uid.
         autoscaler: Str,
@@ -233,7 +234,7 @@ pub enum Effect {
     Watch {
         /// The Image object's name.
         image: Str,
-        /// Which files.
+        /// The file patterns to watch.
         files: Globs,
     },
     /// Builds an image's program while what was built before still runs.
@@ -259,7 +260,7 @@ pub struct Globs {
     pub globs: Vec<String>,
 }
 
-/// Where a Service leads: the whole of it. Addresses alone lead nowhere any more.
+/// The complete route of a Service. Addresses without endpoints refuse connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// The Service's address; empty when it has none.
@@ -268,7 +269,7 @@ pub struct Route {
     pub balancers: Vec<Str>,
     /// `spec.externalName`.
     pub alias: Str,
-    /// Whoever its name means, when it has no address.
+    /// Endpoints of a headless Service.
     pub members: Vec<Member>,
     /// Its ports.
     pub ports: Vec<RoutePort>,
@@ -280,7 +281,7 @@ impl Route {
         std::iter::once(&self.address).chain(&self.balancers).filter(|address| !address.is_empty())
     }
 
-    /// Whether nothing of the Service is to be found any more.
+    /// Whether the Service has no address, no endpoint and no name left.
     pub fn leads_nowhere(&self) -> bool {
         self.alias.is_empty() && self.members.is_empty() && self.ports.is_empty()
     }
@@ -306,12 +307,12 @@ pub struct RoutePort {
     pub port: u16,
     /// The port on every node, for Services that have one.
     pub node_port: Option<u16>,
-    /// Whether a pod behind it answers at the Service's own addresses by itself, being on the machine's network at the same port.
+    /// Whether a hostNetwork pod behind the Service answers at the Service's own address and port directly.
     #[serde(default)]
     pub is_open: bool,
     /// For how many seconds after a connection its client comes to the same endpoint (`sessionAffinity: ClientIP`); none for not at all.
     pub sticky: Option<u32>,
-    /// Whether its endpoints speak HTTP/2 from the first byte on (`appProtocol: kubernetes.io/h2c`, KEP-3726).
+    /// Whether endpoints speak HTTP/2 with prior knowledge (`appProtocol: kubernetes.io/h2c`, KEP-3726).
     #[serde(default)]
     pub is_h2: bool,
     /// `address:port` of all that may be connected to, ordered.
@@ -327,7 +328,7 @@ pub struct Probe {
     pub container: Str,
     /// The attempt that the answer belongs to.
     pub attempt: u32,
-    /// Which probe.
+    /// The probe.
     pub kind: ProbeKind,
     /// The handler as in the spec, with named ports resolved to numbers: one of exec, httpGet, tcpSocket, grpc.
     pub handler: Value,
@@ -340,7 +341,7 @@ pub struct Probe {
 /// An event to record about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What it is about.
+    /// The object that the event is about.
     pub about: Key,
     /// That object's uid.
     pub uid: Str,
@@ -352,7 +353,7 @@ pub struct Event {
     pub reason: &'static str,
     /// The sentence.
     pub message: String,
-    /// When what it tells of is over by itself, where that is known: nothing that is stored.
+    /// Time after which the event no longer applies, where known. Not stored.
     pub until: Option<Time>,
 }
 
@@ -371,7 +372,7 @@ impl Plan {
         Plan::default()
     }
 
-    /// Whether nothing is to be done now.
+    /// Whether the plan contains nothing to do now.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.effects.is_empty()
     }
@@ -394,7 +395,7 @@ impl Plan {
         });
     }
 
-    /// Says what is waited for.
+    /// Records a reason for waiting.
     pub fn wait(&mut self, what: impl Into<String>) {
         self.waits.push(what.into());
     }

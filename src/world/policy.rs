@@ -1,4 +1,4 @@
-//! What NetworkPolicies come to once their selectors are resolved: which addresses may talk to which.
+//! NetworkPolicies with their selectors resolved to addresses: which addresses may talk to which.
 
 use crate::object::Str;
 use std::net::Ipv4Addr;
@@ -8,9 +8,9 @@ use std::net::Ipv4Addr;
 pub struct Policy {
     /// The pods that it is about, ordered.
     pub subjects: Vec<Ipv4Addr>,
-    /// Who may connect to them; none when it says nothing about that.
+    /// Peers that may connect to the pods; `None` when the policy has no ingress part.
     pub ingress: Option<Vec<Allowance>>,
-    /// Whom they may connect to; none when it says nothing about that.
+    /// Peers that the pods may connect to; `None` when the policy has no egress part.
     pub egress: Option<Vec<Allowance>>,
 }
 
@@ -23,7 +23,7 @@ pub struct Allowance {
     pub ports: Option<Vec<PortRange>>,
 }
 
-/// Who is on the other side.
+/// The other side of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
     /// One pod.
@@ -32,7 +32,7 @@ pub enum Peer {
     Block {
         /// The block.
         cidr: Cidr,
-        /// What is not meant of it.
+        /// Blocks excluded from it.
         except: Vec<Cidr>,
     },
 }
@@ -42,12 +42,12 @@ pub enum Peer {
 pub struct Cidr {
     /// Its first address.
     pub address: Ipv4Addr,
-    /// How many bits all its addresses share.
+    /// Prefix length in bits.
     pub bits: u8,
 }
 
 impl Cidr {
-    /// Whether an address is in it.
+    /// Whether the block contains an address.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         let mask = u32::MAX.checked_shl(32 - u32::from(self.bits.min(32))).unwrap_or(0);
         (u32::from(self.address) ^ u32::from(address)) & mask == 0
@@ -89,9 +89,9 @@ pub struct PortRange {
 pub struct Denial {
     /// `TCP` or `UDP`.
     pub protocol: String,
-    /// Where it was to go: `127.9.1.5:5432`.
+    /// Destination, such as `127.9.1.5:5432`.
     pub to: String,
-    /// Whether the client's own policies forbid it (egress), or the server's (ingress).
+    /// Whether the client's policies forbid the connection (egress) or the server's (ingress).
     pub is_egress: bool,
     /// `NAMESPACE/NAME` of the policies none of which allows it.
     pub policies: Vec<String>,

@@ -1,17 +1,18 @@
-//! How much is left of what the pods of a machine share, and the lines below which its node does something about it.
+//! Remaining amounts of shared resources, and the eviction thresholds below which a node acts.
 //!
-//! The words are the kubelet's: a signal, `<`, a quantity or a part of what there is. Start reading at [`Pressure::take`].
+//! Thresholds are written as for the kubelet: a signal, `<`, and a quantity or a percentage. Start reading at
+//! [`Pressure::take`].
 
 use crate::object::{Quantity, Time};
 use jiff::SignedDuration;
 use std::collections::BTreeMap;
 
-/// What can run out, in the order in which it is seen to.
+/// Resources that can run out, in the order in which they are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
     /// Memory.
     Memory,
-    /// Room on the disk that the pods' folders are on.
+    /// Space on the file system that holds the pods' folders.
     Storage,
     /// Files on that disk.
     Inodes,
@@ -61,16 +62,16 @@ impl Signal {
     }
 }
 
-/// What is left of something.
+/// Remaining amount of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// So much.
     pub available: i64,
-    /// Of so much.
+    /// Total amount.
     pub capacity: i64,
 }
 
-/// What was measured.
+/// Measured levels by signal.
 pub type Levels = BTreeMap<Signal, Level>;
 
 /// An amount, as settings name it.
@@ -109,26 +110,26 @@ impl Amount {
 /// A line that is not to be crossed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
-    /// Of what.
+    /// The measured resource.
     pub signal: Signal,
-    /// Where it is.
+    /// The threshold.
     pub amount: Amount,
-    /// How long it may stay crossed; not at all in the case of a hard one.
+    /// Time that the threshold may stay crossed before eviction; zero for a hard threshold.
     pub grace: SignedDuration,
-    /// How much more has to be free before it counts as kept again.
+    /// Minimum amount to reclaim before eviction stops.
     pub reclaim: Option<Amount>,
 }
 
-/// All lines of a node; without any, nobody ever has to go.
+/// All thresholds of a node; without any, no pod is evicted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lines {
     /// Those lines.
     pub lines: Vec<Line>,
-    /// How long a node's condition outlasts what it was for.
+    /// Time that a node condition outlasts its cause (`evictionPressureTransitionPeriod`).
     pub transition: SignedDuration,
 }
 
-/// Settings as the kubelet's flags have them, each a list of its own.
+/// Thresholds as the kubelet's flags take them, one list each.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Words<'a> {
     /// `memory.available<100Mi,nodefs.available<5%`.
@@ -160,7 +161,7 @@ impl Lines {
         Ok(Lines { lines, transition })
     }
 
-    /// What has to be measured.
+    /// Signals that have to be measured.
     pub fn signals(&self) -> impl Iterator<Item = Signal> {
         Signal::ALL.into_iter().filter(|signal| self.lines.iter().any(|line| line.signal == *signal))
     }
@@ -189,14 +190,14 @@ fn pairs<T, E: std::fmt::Display>(
     Ok(found)
 }
 
-/// Where a machine stands.
+/// Current state of a machine against its thresholds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pressure {
-    /// What was last measured.
+    /// Last measured levels.
     pub levels: Levels,
     /// When.
     pub at: Option<Time>,
-    /// Which lines are crossed, by their place, and since when.
+    /// Crossed thresholds by index, and since when.
     crossed: BTreeMap<usize, Time>,
     /// When a line of this condition was last crossed.
     seen: BTreeMap<&'static str, Time>,
@@ -222,12 +223,12 @@ impl Pressure {
         was || !self.seen.is_empty()
     }
 
-    /// Whether a condition holds: a line is crossed, or was not long ago.
+    /// Whether a node condition holds: a threshold is crossed now or was recently.
     pub fn holds(&self, condition: &str) -> bool {
         self.seen.contains_key(condition)
     }
 
-    /// The crossed line that somebody has to go for, with what is left.
+    /// Returns the crossed threshold that requires an eviction, with the remaining amount.
     pub fn due(&self, lines: &Lines) -> Option<(Line, Level)> {
         let at = self.at?;
         let late = |(place, since): (&usize, &Time)| {
@@ -289,7 +290,7 @@ mod tests {
         };
         let lines = lines(words);
         let mut pressure = Pressure::default();
-        // When, what is left, whether the condition holds, and the line that somebody goes for.
+        // Time, remaining amount, whether the condition holds, and the threshold that requires an eviction.
         let table = [
             (0, 500, false, None),
             (10, 150, true, None),

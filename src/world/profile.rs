@@ -15,18 +15,18 @@ pub const WEIGHTS: [(&str, i64); 7] = [
     ("ImageLocality", 1),
 ];
 
-/// How the pods of one `schedulerName` are placed.
+/// Scheduling settings of one `schedulerName`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// `schedulerName`.
     pub name: Str,
-    /// Plugins that refuse nobody here.
+    /// Disabled filter plugins.
     pub without: BTreeSet<&'static str>,
-    /// What the scores of each plugin of [`WEIGHTS`] count for here; nothing when it is disabled.
+    /// Weight of each plugin in [`WEIGHTS`]; zero when it is disabled.
     pub weights: [i64; WEIGHTS.len()],
-    /// Whether less important pods make room.
+    /// Whether pods of higher priority may preempt others.
     pub preempts: bool,
-    /// How NodeResourcesFit ranks nodes.
+    /// Scoring strategy of NodeResourcesFit.
     pub strategy: Strategy,
     /// `addedAffinity`: node affinity that every pod has besides its own; null when there is none.
     pub added_affinity: Value,
@@ -41,7 +41,7 @@ pub struct Profile {
 /// `scoringStrategy`: of which resources, with which weights, how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strategy {
-    /// How one resource is scored.
+    /// Scoring function of the resource.
     pub shape: Shape,
     /// Resources and their weights.
     pub resources: Vec<(Scored, i64)>,
@@ -72,7 +72,7 @@ impl Scored {
     }
 }
 
-/// How the use of a resource becomes a score from 0 to 100.
+/// Maps the utilization of a resource to a score from 0 to 100.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// The freer the better.

@@ -1,6 +1,6 @@
-//! Plans that the API server refused: what it said, how often, and when a loop may ask again.
+//! Writes that the API server refused: the message, how often, and when a loop may try again.
 //!
-//! Never: decides what a loop asks for then; that is the loop's. Start reading at [`World::refuse`].
+//! Never: decides the next request; the loop does. Start reading at [`World::refuse`].
 
 use super::World;
 use crate::object::{Key, Time};
@@ -15,11 +15,11 @@ const LONGEST_PAUSE: i64 = 640;
 pub struct Refusal {
     /// The API server's words.
     pub message: String,
-    /// How often in a row.
+    /// Number of consecutive refusals.
     pub times: u32,
     /// When it may be asked again.
     pub again: Time,
-    /// The revision that it was said at.
+    /// Revision at the time of the refusal.
     pub revision: u64,
     /// The generation of the object then.
     generation: i64,
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// What a loop was refused, while it may not ask again: its pause has not passed, and the object is what it was.
+    /// Whether a loop must wait before trying again: the pause has not passed and the object is unchanged.
     pub fn pausing(&self, refusal: &Refusal, about: &Key) -> bool {
         self.now < refusal.again && self.generation(about) == refusal.generation
     }
@@ -79,7 +79,7 @@ mod tests {
             world.refuse("loop", &key, "no");
             let again = world.facts.refusals[&("loop", key.clone())].again;
             pauses.push(again.duration_since(world.now).as_secs());
-            // What goes through in between is what asked for nothing.
+            // A write that succeeded in the meantime does not end the pause.
             if again > world.now {
                 world.forget_refusal("loop", &key);
             }

@@ -1,4 +1,4 @@
-//! What the machine reports, and how a report changes the facts.
+//! Reports from the machine, and how each one changes the facts.
 
 use super::entrance::{Blocked, Doors, Unbound};
 use super::facts::{
@@ -18,7 +18,7 @@ use jiff::SignedDuration;
 /// One piece of news from the machine, real or simulated. Late and repeated reports do no harm.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// Where an attempt of a container stands now.
+    /// State of a container's attempt.
     Container {
         /// The pod.
         pod_uid: Str,
@@ -37,11 +37,11 @@ pub enum Report {
         container: Str,
         /// The attempt that was probed.
         attempt: u32,
-        /// Which probe.
+        /// The probe.
         kind: ProbeKind,
-        /// What it comes to.
+        /// Its result.
         verdict: Verdict,
-        /// What it said when it was no plain success.
+        /// Its message when it was not a plain success.
         message: String,
         /// When.
         at: Time,
@@ -50,16 +50,16 @@ pub enum Report {
     Sources {
         /// The Image object's name.
         image: Str,
-        /// Which files were looked at.
+        /// The file patterns that were read.
         files: Globs,
-        /// What is in them.
+        /// Digest of their content.
         sources: Sources,
     },
-    /// How far the build of an image is.
+    /// Progress of the build of an image.
     Build {
         /// The Image object's name.
         image: Str,
-        /// What it is made of, and how far it is.
+        /// Inputs and progress.
         built: Built,
     },
     /// A container may use something else now, or still may not.
@@ -70,19 +70,19 @@ pub enum Report {
         container: Str,
         /// The attempt.
         attempt: u32,
-        /// What it was to be allowed.
+        /// The limits that were ordered.
         limits: Box<Limits>,
         /// Why it could not be done.
         error: Option<String>,
     },
-    /// Something of a pod takes more room than it may.
+    /// Part of a pod exceeds its storage limit.
     Over {
         /// The pod.
         pod_uid: Str,
-        /// What.
+        /// The part.
         of: Storage,
     },
-    /// What a pod's containers have used so far.
+    /// Cumulative usage of a pod's containers.
     Usage {
         /// The pod.
         pod_uid: Str,
@@ -91,7 +91,7 @@ pub enum Report {
         /// Those that run.
         samples: Vec<(Str, Sample)>,
     },
-    /// Where nobody can listen for a Service or a pod has changed.
+    /// The listeners that could not be opened for a Service or a pod have changed.
     Blocked {
         /// The Service, or the pod.
         about: Key,
@@ -102,19 +102,19 @@ pub enum Report {
     Denied {
         /// The pod.
         pod_uid: Str,
-        /// Which, and by whom.
+        /// The connection, and the policy side that denied it.
         denial: Denial,
     },
     /// A program of a pod could not bind a port.
     Unbound {
         /// The pod.
         pod_uid: Str,
-        /// Which, and why.
+        /// The port and the reason.
         port: Unbound,
     },
     /// Another cluster that runs on this machine has the same addresses 127.N.0.0/16.
     SharedNetwork(u8),
-    /// Where the proxy for Ingresses listens has changed.
+    /// The addresses on which the Ingress proxy listens have changed.
     Doors(Doors),
     /// Nothing is left of a pod.
     Removed {
@@ -175,7 +175,7 @@ impl Facts {
                 Some(pod.key())
             }
             Report::Blocked { about, doors } => {
-                // A gateway says it again to whoever comes anew.
+                // A gateway repeats its report to every new control plane.
                 let is_told = self.blocked.get(&about).is_some_and(|(known, told)| *told && *known == doors);
                 self.blocked.insert(about.clone(), (doors, is_told));
                 Some(about)
@@ -369,7 +369,7 @@ impl Facts {
     }
 }
 
-/// Whether a report says more than is known: an attempt is ordered, refused (and ordered again), runs, and ends, in this order.
+/// Whether a report is newer than the known state: ordered, refused (and ordered again), running, ended.
 fn is_news(known: &ContainerState, report: &ContainerState) -> bool {
     let rank = |state: &ContainerState| match state {
         ContainerState::Starting { .. } => 0,
@@ -385,7 +385,7 @@ fn is_news(known: &ContainerState, report: &ContainerState) -> bool {
 }
 
 impl PodFacts {
-    /// What containers have used makes a rate with what they had used before, or with their start.
+    /// Computes usage rates from new counters and the previous ones, or the start of the container.
     fn take_usage(&mut self, at: Time, samples: Vec<(Str, Sample)>) {
         let before = std::mem::take(&mut self.usage);
         for (container, sample) in samples {
@@ -394,7 +394,7 @@ impl PodFacts {
                 ContainerState::Running { since, .. } => Some((since, Sample::default())),
                 _ => None,
             });
-            // A container that was started anew has used less than before.
+            // A restarted container has lower counters than before.
             let rate = |from: (Time, Sample)| Some((from.0, Usage::between(from, (at, sample))?));
             let Some((since, usage)) = earlier.and_then(rate).or_else(|| started.and_then(rate)) else { continue };
             let before = earlier.map(|(_, sample)| sample.throttling).unwrap_or_default();

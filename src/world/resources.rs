@@ -30,8 +30,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// What a pod asks of a node: the larger of what its containers need together and what its init containers need on the way,
-    /// plus overhead; requests of the pod as a whole hold where they are set.
+    /// Returns the effective requests of a pod: the larger of the sum of its containers and the peak of its init
+    /// containers, plus overhead; pod-level requests take precedence where they are set.
     pub fn of_pod(pod: &Object) -> Requests {
         let mut total = Requests::default();
         for container in pod.items(&["spec", "containers"]) {
@@ -101,7 +101,7 @@ impl Requests {
         }
     }
 
-    /// Whether what is offered is enough for these beside what is used.
+    /// Whether `offered` covers these requests in addition to `used`.
     pub fn fit_beside(&self, used: &Requests, offered: &Requests) -> bool {
         let enough = |wanted: i64, used: i64, offered: i64| wanted <= 0 || wanted <= offered - used;
         let of = |list: &Requests, name: &Str| list.others.get(name).copied().unwrap_or(0);
@@ -148,7 +148,7 @@ impl Requests {
     }
 }
 
-/// What the pods of a node that have not ended ask for together.
+/// Sum of the requests of a node's pods that have not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Their requests.
@@ -171,7 +171,7 @@ impl Load {
     }
 }
 
-/// What loops search by in nodes.
+/// Index fields of nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFields {
     /// `status.allocatable`.
@@ -194,10 +194,10 @@ pub struct NodeFields {
     pub images: BTreeMap<Str, i64>,
 }
 
-/// How a node runs its pods.
+/// Annotation that selects how a node runs its pods.
 pub const RUNTIME: &str = "kloop.dev/runtime";
 
-/// [`RUNTIME`] of a node whose pods only pretend to run.
+/// Value of [`RUNTIME`] for a simulated node, whose pods run no processes.
 pub const SIMULATED: &str = "simulated";
 
 /// Since when a node is stopped by hand: its heartbeats have ended then.

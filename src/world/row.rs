@@ -31,21 +31,21 @@ pub struct Row {
     pub owners: Arc<[OwnerRef]>,
     /// `metadata.finalizers`.
     pub finalizers: Arc<[Str]>,
-    /// What loops search by in this kind.
+    /// Index fields of the kind.
     pub fields: Fields,
     body: Body,
 }
 
-/// What is looked at whenever a pod is made. There are few of them: they are kept parsed.
+/// Resources read for every created pod. They are few, so their bodies stay decoded.
 const SEEN_WITH_EACH_POD: [&str; 3] = ["namespaces", "serviceaccounts", "priorityclasses.scheduling.k8s.io"];
 
-/// Compact text at rest; the parsed form only for rows staged in this beat, which are written soon, and for a few kinds.
+/// Body of a row: compact text at rest; decoded only for rows staged in this tick and for a few kinds.
 enum Body {
     Text(Str),
     Parsed(Arc<Object>),
 }
 
-/// What loops search by, by kind.
+/// Index fields by kind.
 #[derive(Clone)]
 pub enum Fields {
     /// Pods.
@@ -92,7 +92,7 @@ impl Phase {
     }
 }
 
-/// What loops search by in pods.
+/// Index fields of pods.
 #[derive(Clone, Debug, Default)]
 pub struct PodFields {
     /// `status.phase`.
@@ -117,15 +117,15 @@ pub struct PodFields {
     pub deletion_cost: i64,
     /// Highest restart count of its containers.
     pub restarts: i64,
-    /// What it asks of a node.
+    /// Effective requests.
     pub requests: Requests,
     /// The ports of its node that it takes: address, protocol, number.
     pub host_ports: Vec<(Str, Str, i64)>,
-    /// Whether it has volumes that are claims, by name or of its own.
+    /// Whether it uses claims, by name or ephemeral.
     pub has_claims: bool,
-    /// Whether any of its containers is to be reached at a port of its node.
+    /// Whether any container has a `hostPort`.
     pub has_host_ports: bool,
-    /// What it says to the scheduler, as long as that is to find it a node.
+    /// Scheduling part of the spec, while the pod has no node.
     pub wishes: Option<Str>,
     /// The terms by which it requires that some pods are not near it, as written.
     pub shuns: Option<Str>,
@@ -224,7 +224,7 @@ impl Row {
         }
     }
 
-    /// The same where nobody else has the row. Gives the object that it had.
+    /// Settles the row in place when nothing else refers to it. Returns the object that it held.
     pub(super) fn settle(&mut self, text: Str, revision: u64) -> Option<Arc<Object>> {
         if self.is_kept_parsed() {
             *self = Row::at_rest(self.key.clone(), text);
@@ -260,7 +260,7 @@ impl Row {
         }
     }
 
-    /// Whether its body is parsed already.
+    /// Whether the body is decoded.
     pub fn is_open(&self) -> bool {
         matches!(self.body, Body::Parsed(_))
     }
@@ -270,7 +270,7 @@ impl Row {
         self.body().into_owned()
     }
 
-    /// Whether these bytes stand in the body: a quick no to a question that only decoding can answer with yes.
+    /// Whether the body's text contains these bytes: a fast negative answer without decoding.
     pub fn mentions(&self, text: &str) -> bool {
         match &self.body {
             Body::Parsed(_) => true,
@@ -289,7 +289,7 @@ impl Row {
         self.owners.iter().find(|owner| owner.controller)
     }
 
-    /// Whether it is being deleted.
+    /// Whether the object has a deletion timestamp.
     pub fn is_deleting(&self) -> bool {
         self.deletion.is_some()
     }
@@ -310,7 +310,7 @@ impl Row {
         }
     }
 
-    /// Whether it selects a row's labels, in the same namespace. Only kinds that select pods do.
+    /// Whether its selector matches a row's labels in the same namespace. Only kinds that select pods have one.
     pub fn selects(&self, row: &Row) -> bool {
         let selected = |fields: &WorkloadFields| fields.selector.matches(|key| row.label(key));
         self.key.namespace == row.key.namespace && self.workload().is_some_and(selected)

@@ -1,4 +1,4 @@
-//! Who is selected: pods by label, the EndpointSlices of a Service, and pods and ReplicaSets that no controller manages yet.
+//! Index by label: pods, the EndpointSlices of a Service, and pods and ReplicaSets without a controller.
 
 use super::{Row, World};
 use crate::object::selector::Selector;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The resource of EndpointSlices.
 pub const SLICES: &str = "endpointslices.discovery.k8s.io";
-/// The label by which an EndpointSlice says what Service it belongs to.
+/// Label of an EndpointSlice that names its Service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// A resource, a namespace, and a label with its value that all selected pods have.
@@ -118,7 +118,7 @@ fn label(selector: &Selector) -> Option<(Str, Str)> {
     selector.exact().next().map(|(key, value)| (key.into(), value.into()))
 }
 
-/// Where a row stands among those that select pods.
+/// Returns the index key of a row that selects pods.
 fn selecting(row: &Row) -> Option<Selecting> {
     let selector = &row.workload()?.selector;
     (!selector.is_nothing()).then(|| (row.key.resource, row.key.namespace.clone(), label(selector)))

@@ -1,4 +1,4 @@
-//! The overlay of a beat: rows put while a stage is open are seen by later plans, and vanish when the commit fails.
+//! Staged rows of a tick: later plans see them, and a failed commit removes them.
 
 use super::{Row, World};
 use crate::object::{Key, Object, Str};
@@ -24,8 +24,8 @@ impl World {
         self.undo.push((key, before));
     }
 
-    /// The keys staged since the last commit or rollback, each once: in the order in which those that are there changed first, and those
-    /// that are gone went. So nobody reads of an owner's end before he reads what it waited for.
+    /// Returns the keys staged since the last commit or rollback, each once: existing objects in the order of their
+    /// first change, then the removed ones, so that watchers see a dependent's change before its owner's end.
     pub fn staged(&self) -> Vec<Key> {
         let mut keys = self.staged_since(0);
         if keys.iter().any(|key| self.get(key).is_none()) {
@@ -45,7 +45,7 @@ impl World {
         self.staged.iter().filter(|key| !seen.insert(*key)).cloned().collect()
     }
 
-    /// Whether it was written since the last commit or rollback.
+    /// Whether the key was written since the last commit or rollback.
     pub fn is_staged(&self, key: &Key) -> bool {
         self.originals.contains_key(key)
     }
@@ -71,7 +71,7 @@ impl World {
         self.undo.clear();
         self.originals.clear();
         for (key, text, revision) in written {
-            // What loops search by is as it was staged; only the text and the revision are new.
+            // Index fields were computed when the row was staged; only the text and the revision are new.
             self.change_row(&key, |row| match Arc::get_mut(row) {
                 Some(row) => gone.extend(row.settle(text, revision)),
                 None => *row = Arc::new(row.settled(text, revision)),
@@ -80,8 +80,8 @@ impl World {
         gone
     }
 
-    /// A row that was staged lets go of its object, so that whoever has seen it need not copy it to stage it anew. To be called only when
-    /// that is certain, and undoing is not: the row is without it until then.
+    /// Releases the decoded object of a staged row, so that a caller who holds it can change it without a copy. The row
+    /// has no object until it is staged again, so call this only when that is certain and no undo can follow.
     pub fn let_go(&mut self, key: &Key) {
         if self.is_staged(key) {
             self.change_row(key, |row| Arc::get_mut(row).into_iter().for_each(Row::let_go));
@@ -92,7 +92,7 @@ impl World {
     fn change_row(&mut self, key: &Key, change: impl FnOnce(&mut Arc<Row>)) {
         let place = (key.namespace.clone(), key.name.clone());
         let row = self.rows.get_mut(&key.resource).and_then(|rows| rows.get_mut(&place));
-        // Taken out there, so that nobody else holds it.
+        // The entry is removed there, so that the row is not shared.
         if let Some((row, (key, _))) = row.zip(self.by_key.remove_entry(key)) {
             change(row);
             self.by_key.insert(key, row.clone());
@@ -115,7 +115,7 @@ impl World {
         self.staged.len()
     }
 
-    /// How many writes are staged.
+    /// Number of staged writes.
     pub fn staged_count(&self) -> usize {
         self.staged.len()
     }

@@ -1,6 +1,6 @@
-//! What pods on nodes say of other pods: near which they must not be, and which they like or do not like to have near.
+//! Index of the affinity terms of pods that are on nodes: required anti-affinity and preferred (anti-)affinity.
 //!
-//! Pods of one workload say the same: each such text is read once, whoever says it.
+//! Pods of one workload share the same terms, so each distinct text is parsed once.
 
 use super::{Row, Term, World, row::PodFields};
 use crate::object::{Key, Object, Str};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is said.
+/// Kind of affinity term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sort {
     /// Required anti-affinity: it refuses nodes to others, too.
@@ -17,7 +17,7 @@ pub enum Sort {
     Likes,
 }
 
-/// How much something is wanted.
+/// Strength of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strength {
     /// It must be so.
@@ -26,9 +26,9 @@ pub enum Strength {
     Preferred(i64),
 }
 
-/// What pods of one namespace say of others.
+/// Affinity terms that pods of one namespace share.
 pub struct Stance {
-    /// What it is.
+    /// The kind of terms.
     pub sort: Sort,
     /// The pods' namespace.
     pub namespace: Str,
@@ -42,7 +42,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 impl Sort {
-    /// What a pod says of others, as text.
+    /// Returns a pod's terms of this kind as text.
     pub(super) fn said_by(self, pod: &Object) -> Option<Str> {
         let terms = |field: &str, strength: &str| pod.items(&["spec", "affinity", field, strength]);
         let said = match self {
@@ -75,7 +75,7 @@ impl Stance {
         Stance { sort, namespace: namespace.clone(), text: text.clone(), terms }
     }
 
-    /// Whether a pod says this.
+    /// Whether a pod has these terms.
     pub fn is_of(&self, pod: &Row) -> bool {
         pod.key.namespace == self.namespace && pod.pod().is_some_and(|pod| self.sort.text(pod) == Some(&self.text))
     }
@@ -84,7 +84,7 @@ impl Stance {
 /// Each by namespace and text, and how many pods say it.
 type Held = BTreeMap<(Str, Str), (Arc<Stance>, usize)>;
 
-/// Who says what, of the pods on nodes that have not ended for good.
+/// All affinity terms of pods on nodes that have not ended, with the number of pods that have each.
 #[derive(Default)]
 pub(super) struct Stances {
     holders: BTreeMap<Sort, BTreeSet<Key>>,
@@ -123,7 +123,7 @@ impl Stances {
 }
 
 impl World {
-    /// What pods on nodes say of others.
+    /// Returns the distinct affinity terms of one kind.
     pub fn stances(&self, sort: Sort) -> impl Iterator<Item = &Arc<Stance>> {
         self.stances.held.get(&sort).into_iter().flat_map(BTreeMap::values).map(|(stance, _)| stance)
     }

@@ -1,4 +1,4 @@
-//! Everything that the start of a container needs, in one piece: so that whoever starts it asks nobody.
+//! Complete input for starting a container, so that the runtime needs no further lookups.
 
 use super::limits::Limits;
 use super::volume::Files;
@@ -6,7 +6,7 @@ use crate::object::Str;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
-/// Who a container runs as. What is not said is as the machine knows it.
+/// The user that a container runs as. Absent values are those of the machine's user database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// `runAsUser`.
@@ -17,12 +17,12 @@ pub struct User {
     pub groups: Vec<u32>,
     /// `fsGroup`: the group of what is in its volumes.
     pub files: Option<u32>,
-    /// Whether it has no other groups than these (`supplementalGroupsPolicy: Strict`).
+    /// Whether the container has only these groups (`supplementalGroupsPolicy: Strict`).
     #[serde(default)]
     pub strict: bool,
 }
 
-/// What an Image object says of a start's image. Its variables and its view of files are in the start already.
+/// Settings from the Image object. Its variables and its view of files are already part of the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Image {
     /// The object's name.
@@ -35,11 +35,11 @@ pub struct Image {
     pub command: Vec<String>,
     /// The folder of the object's manifest, which relative paths are relative to.
     pub folder: Option<String>,
-    /// Who the container runs as, when it does not say itself.
+    /// User of the container, unless the pod sets one.
     pub user: Option<String>,
     /// The content of its watched files; empty when it watches none.
     pub sources: Str,
-    /// What has to be run once before the first start.
+    /// Command to run once before the first start.
     pub build: Option<Build>,
 }
 
@@ -50,7 +50,7 @@ impl Image {
     }
 }
 
-/// How the program of an image is made.
+/// Build of an image's program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Build {
     /// Program and arguments.
@@ -59,21 +59,21 @@ pub struct Build {
     pub folder: Option<String>,
     /// Declared variables.
     pub env: Vec<(String, String)>,
-    /// What it is made of: while this is the same, it need not be run again.
+    /// Digest of the build's inputs: while it is unchanged, the build is not repeated.
     pub inputs: String,
 }
 
-/// What a container may do beyond what its user may.
+/// Privileges of a container's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rights {
-    /// The capabilities that are left to it, one bit each by the kernel's numbers; all that kloop has when nothing is said.
+    /// Remaining capabilities, one bit per kernel capability number; `None` keeps all that kloop has.
     pub capabilities: Option<u64>,
-    /// Whether nothing that it executes may have more rights than it (`allowPrivilegeEscalation: false`).
+    /// Whether executed programs are denied additional privileges (`allowPrivilegeEscalation: false`).
     pub no_more: bool,
 }
 
-/// Whom a container's programs mean when they ask a server at port 53: the cluster's resolver, unless something is said here.
+/// DNS server for the container's queries to port 53; the cluster's resolver by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Names {
@@ -83,7 +83,7 @@ pub struct Names {
     pub servers: Vec<Ipv4Addr>,
 }
 
-/// A variable whose value stands in a file of a volume when its container starts (`fileKeyRef`).
+/// A variable whose value is read from a file of a volume when its container starts (`fileKeyRef`, KEP-3721).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileKey {
     /// The variable.
@@ -94,18 +94,18 @@ pub struct FileKey {
     pub path: String,
     /// Its name there.
     pub key: String,
-    /// Whether it may be missing.
+    /// Whether the file or key may be missing.
     pub optional: bool,
 }
 
 impl FileKey {
-    /// What stands for the value of the one with this number, wherever it goes: no variable or argument can hold it otherwise.
+    /// Placeholder for the value of the variable with this number; no variable or argument can contain it otherwise.
     pub fn mark(number: usize) -> String {
         format!("\0{number}\0")
     }
 }
 
-/// Whether a container that ends is started again, by its policy alone.
+/// Restart decision for an ended container, by its restart policy alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Again {
     /// It is not.
@@ -118,7 +118,7 @@ pub enum Again {
 }
 
 impl Again {
-    /// Whether it is after this exit code.
+    /// Whether the container restarts after this exit code.
     pub fn follows(self, code: i32) -> bool {
         match self {
             Again::Never => false,
@@ -143,7 +143,7 @@ pub struct Start {
     pub ip: Str,
     /// `spec.hostname`, or the pod's name.
     pub hostname: Str,
-    /// Whether the pod is on the machine's own network, and so has its name.
+    /// Whether the pod uses the machine's network, and so the machine's host name.
     pub host_network: bool,
     /// The container's name.
     pub container: Str,
@@ -151,7 +151,7 @@ pub struct Start {
     pub attempt: u32,
     /// The image as written.
     pub image: String,
-    /// What an Image object says of it, if there is one.
+    /// Settings of the matching Image object, if any.
     pub brought: Option<Image>,
     /// The folder that a relative image path is relative to, when the manifest's folder is known.
     pub manifest_dir: Option<String>,
@@ -161,11 +161,11 @@ pub struct Start {
     pub args: Vec<String>,
     /// Declared environment, expanded, in order; the runtime puts its small base before it.
     pub env: Vec<(String, String)>,
-    /// Variables whose values are read when it starts.
+    /// Variables whose values are read from files at the start.
     pub file_keys: Vec<FileKey>,
     /// Its files and volumes.
     pub files: Files,
-    /// Whom it asks for names.
+    /// DNS server to ask.
     pub names: Names,
     /// Variables that tell where volumes are that are not mounted: the variable, and the volume's name.
     pub volume_paths: Vec<(String, String)>,
@@ -175,7 +175,7 @@ pub struct Start {
     pub pull_policy: String,
     /// `terminationMessagePath`.
     pub termination_message_path: String,
-    /// Whether the tail of the log stands in for an empty termination message on errors.
+    /// Whether the end of the log replaces an empty termination message after an error.
     pub termination_from_logs: bool,
     /// `stdin`.
     pub stdin: bool,
@@ -183,15 +183,15 @@ pub struct Start {
     pub stdin_once: bool,
     /// `tty`.
     pub tty: bool,
-    /// What it may use.
+    /// Resource limits.
     pub limits: Limits,
-    /// Who it runs as, when not as whoever runs kloop.
+    /// User to run as, when different from the user that runs kloop.
     pub user: Option<User>,
-    /// What it may do.
+    /// Privileges.
     pub rights: Rights,
-    /// Whose processes it sees.
+    /// Visible processes.
     pub processes: Processes,
-    /// Whether it is started again when it ends.
+    /// Restart decision when it ends.
     pub again: Again,
     /// The signal that asks the container to end, `SIGTERM` unless `lifecycle.stopSignal` says otherwise.
     pub stop_signal: String,
@@ -199,20 +199,20 @@ pub struct Start {
     pub script: Option<Script>,
 }
 
-/// How a container on a simulated node behaves.
+/// Behaviour of a container on a simulated node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     /// Seconds after which it ends with this code; none for a container that stays.
     pub exit: Option<(i64, i32)>,
 }
 
-/// Whose processes a container sees, besides what it starts itself.
+/// Processes that a container can see besides its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Processes {
     /// The machine's (`hostPID`, and wherever it sees the machine's files).
     #[default]
     Machine,
-    /// Nobody's.
+    /// None: a process namespace of its own.
     Own,
     /// Those of the pod's other containers that share theirs (`shareProcessNamespace`).
     Shared,

@@ -1,7 +1,8 @@
-//! Claims and volumes as several loops look at them: whose a volume is, which volume fulfils a claim, and where.
+//! Rules about claims and volumes that several loops share: the owner of a volume, and the volumes and nodes that can
+//! satisfy a claim.
 //!
-//! A claim of a class that waits for its first consumer is met on the node of that consumer: the scheduler keeps a volume for it
-//! there, or notes the node for whoever makes one ([`SELECTED_NODE`]).
+//! A claim with `WaitForFirstConsumer` is bound on the node of its first consumer: the scheduler reserves a volume
+//! there, or records the node for the provisioner ([`SELECTED_NODE`]).
 
 use super::{Row, World, terms};
 use crate::object::quantity::Quantity;
@@ -54,7 +55,7 @@ pub fn used_by<'a>(world: &'a World, pod: &Row) -> impl Iterator<Item = &'a Arc<
     names.into_iter().flatten().filter_map(move |name| world.get(&key(&namespace, &name)))
 }
 
-/// Whose a volume is.
+/// Owner of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimedBy {
     /// It is free.
@@ -78,7 +79,7 @@ pub fn owner(volume: &Object, claim: &Row) -> ClaimedBy {
     }
 }
 
-/// What names a claim in a volume.
+/// Reference to a claim, for `spec.claimRef` of a volume.
 pub fn reference(claim: &Row) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": *claim.key.name,
@@ -93,10 +94,10 @@ pub fn taken_by(mut volume: Object, claim: &Row) -> Object {
     volume
 }
 
-/// What a volume and its claim say when they found each other without being named.
+/// Annotation of a volume and its claim when a controller bound them.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// Where a claim may be met.
+/// Ways to satisfy a claim.
 #[derive(Clone)]
 pub enum Place {
     /// On any node.
@@ -112,7 +113,7 @@ pub fn awaiting_class(world: &World, claim: &Object) -> Option<Object> {
     class_of(world, claim).filter(|class| class.text(&["volumeBindingMode"]) == Some("WaitForFirstConsumer"))
 }
 
-/// Where a claim may be met.
+/// Returns how a claim can be satisfied.
 pub fn place_of(world: &World, row: &Row, claim: &Object) -> Place {
     if awaiting_class(world, claim).is_none() {
         return Place::Anywhere;
@@ -135,7 +136,7 @@ pub fn consumers<'a>(world: &'a World, claim: &'a Row) -> impl Iterator<Item = &
     pods.filter(move |pod| (pod.mentions(&name) || owned(pod)) && uses(pod))
 }
 
-/// Whether a volume can be had on a node.
+/// Whether a volume is accessible from a node.
 pub fn reaches(volume: &Object, node: &Row) -> bool {
     volume.at(&["spec", "nodeAffinity", "required"]).is_none_or(|required| terms::any_matches(required, node))
 }
@@ -159,9 +160,9 @@ pub struct Candidate<'w> {
     pub row: &'w Arc<Row>,
     /// Its body.
     pub body: Object,
-    /// Whether it names the claim.
+    /// Whether the volume already names the claim.
     pub is_kept: bool,
-    /// How much it holds.
+    /// Size of the volume.
     capacity: Quantity,
 }
 
@@ -169,7 +170,7 @@ fn quantity(object: &Object, path: &[&str]) -> Option<Quantity> {
     Quantity::parse(object.text(path)?).ok()
 }
 
-/// How much a claim asks for.
+/// Requested size of a claim.
 pub fn wanted(claim: &Object) -> Quantity {
     quantity(claim, &["spec", "resources", "requests", "storage"]).unwrap_or(Quantity::from_int(0))
 }

@@ -3,7 +3,7 @@
 use super::Row;
 use serde_json::Value;
 
-/// Whether a node matches one of the terms of a node selector; a selector without terms is none.
+/// Whether a node matches any term of a node selector; a selector without terms matches every node.
 pub fn any_matches(selector: &Value, node: &Row) -> bool {
     let Some(terms) = selector["nodeSelectorTerms"].as_array() else { return true };
     terms.iter().any(|term| matches(term, node))

@@ -1,10 +1,10 @@
-//! What containers use, and how their CPU limits hold them back: cumulative samples, and the rates that two of them make.
+//! Resource usage and CPU throttling of containers: cumulative samples, and rates between two samples.
 
 use crate::object::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What was used up to a moment.
+/// Cumulative usage at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// CPU time so far, in nanoseconds.
@@ -14,12 +14,12 @@ pub struct Sample {
     /// Bytes of it that are swapped out.
     #[serde(default)]
     pub swap: u64,
-    /// How a CPU limit has held it back so far.
+    /// Cumulative throttling.
     #[serde(default)]
     pub throttling: Throttling,
 }
 
-/// How a CPU limit holds a container back: the kernel counts in periods of a tenth of a second.
+/// CPU throttling, counted in the kernel's periods of 100 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttling {
     /// Periods in which it had something to do.
@@ -36,7 +36,7 @@ const HEAVY_PERCENT: u64 = 25;
 const ENOUGH_PERIODS: u64 = 5;
 
 impl Throttling {
-    /// What has come on top of an earlier count; a counter that has gone back has begun anew.
+    /// Difference from an earlier count; a smaller counter means that it was reset.
     pub fn since(self, earlier: Throttling) -> Throttling {
         let difference = || {
             Some(Throttling {
@@ -53,7 +53,7 @@ impl Throttling {
         self.throttled * 100 / self.periods.max(1)
     }
 
-    /// Whether that explains why something is slow.
+    /// Whether throttling is heavy enough to explain a slow program.
     pub fn is_heavy(self) -> bool {
         self.periods >= ENOUGH_PERIODS && self.percent() >= HEAVY_PERCENT
     }
@@ -66,7 +66,7 @@ impl fmt::Display for Throttling {
     }
 }
 
-/// What something uses.
+/// Usage rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU in thousandths of a core.
@@ -78,7 +78,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What was used between two samples. A counter that has gone back belongs to somebody new: nothing is known of it yet.
+    /// Computes the usage between two samples. A counter that went back belongs to a new process: returns `None`.
     pub fn between(earlier: (Time, Sample), later: (Time, Sample)) -> Option<Usage> {
         let nanos = later.0.duration_since(earlier.0).as_nanos();
         let used = later.1.cpu_nanos.checked_sub(earlier.1.cpu_nanos)?;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// How the containers of a pod see files.
+/// View of files for a pod's containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum View {
     /// The machine's files as they are, and no volume is mounted. Those listed are laid out all the same.
@@ -18,13 +18,13 @@ pub enum View {
 /// Everything about files that the start of a container needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// How it sees files.
+    /// View of files.
     pub view: View,
     /// The pod's volumes, laid out before the container starts.
     pub volumes: Arc<[Volume]>,
-    /// Where this container sees them, in the order of the spec.
+    /// Mounts of this container, in the order of the spec.
     pub mounts: Vec<Mount>,
-    /// Whether it can write there only (`readOnlyRootFilesystem`).
+    /// Whether only the mounts are writable (`readOnlyRootFilesystem`).
     pub read_only: bool,
 }
 
@@ -33,11 +33,11 @@ pub struct Files {
 pub struct Volume {
     /// Its name in the pod. One with a dot is kloop's own.
     pub name: Str,
-    /// What is in it.
+    /// Content of the volume.
     pub source: Source,
 }
 
-/// What is in a volume.
+/// Content of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Source {
     /// A folder that begins empty and lives as long as the pod.
@@ -51,7 +51,7 @@ pub enum Source {
     Files(Vec<File>),
     /// A path of the machine.
     Host {
-        /// Where.
+        /// Folder on the machine.
         path: String,
         /// The type that it has to have, in Kubernetes' words; empty for any.
         kind: String,
@@ -72,7 +72,7 @@ pub struct File {
     pub content: Arc<[u8]>,
 }
 
-/// Where a container sees a volume.
+/// Mount of a volume in a container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Mount {
     /// Name of the volume.
@@ -81,7 +81,7 @@ pub struct Mount {
     pub path: String,
     /// The part of the volume that is mounted, relative; empty for all of it.
     pub sub_path: String,
-    /// Whether the container may only read.
+    /// Whether the mount is read-only.
     pub read_only: bool,
 }
 
@@ -92,7 +92,7 @@ impl std::fmt::Debug for File {
 }
 
 impl Source {
-    /// Whether its content follows what the cluster says while the pod runs.
+    /// Whether the content is updated while the pod runs (ConfigMaps, Secrets, downward API).
     pub fn follows(&self) -> bool {
         matches!(self, Source::Files(_))
     }

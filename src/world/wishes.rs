@@ -1,9 +1,9 @@
-//! What a pod says to the scheduler in words: pods of one template say the same, and are read once.
+//! The part of a pod's spec that the scheduler reads. Pods of one template share it, so it is parsed once.
 
 use crate::object::{Object, Str};
 use serde_json::{Map, Value, json};
 
-/// What the scheduler reads as it is written.
+/// Fields of the spec that the scheduler reads unchanged.
 const SPEC: [&str; 7] = [
     "affinity",
     "nodeName",
@@ -14,8 +14,8 @@ const SPEC: [&str; 7] = [
     "topologySpreadConstraints",
 ];
 
-/// The part of a pod that says where it may go and wants to go: of its metadata the namespace, of its spec what the scheduler reads.
-/// What it asks for in numbers is in its row.
+/// Returns the namespace and the spec fields of a pod that constrain or rank nodes. Numeric requests are index fields
+/// of the row.
 pub fn wishes(pod: &Object) -> Object {
     let mut spec = Map::new();
     let mut keep = |field: &str, value: Value| spec.insert(field.to_owned(), value);
@@ -38,7 +38,7 @@ pub(super) fn text(pod: &Object) -> Str {
     wishes(pod).0.to_string().into()
 }
 
-/// Whether a volume is a claim, by name or of the pod's own.
+/// Whether a volume is a claim, by name or ephemeral.
 pub(super) fn is_claim(volume: &Value) -> bool {
     volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object()
 }

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The label that a Deployment puts on its ReplicaSets and their pods; it is no part of a template's identity.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// What loops search by in kinds that select pods.
+/// Index fields of kinds that select pods.
 #[derive(Clone, Debug)]
 pub struct WorkloadFields {
     /// `spec.selector`; selects nothing when there is none.
@@ -17,7 +17,7 @@ pub struct WorkloadFields {
     pub replicas: i64,
     /// Fingerprint of `spec.template` without the template hash: equal templates have equal ones.
     pub template: u64,
-    /// What `status` counts.
+    /// Replica counts of `status`.
     pub counts: Counts,
 }
 
