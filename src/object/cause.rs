@@ -1,9 +1,9 @@
-//! What the machine says when it refuses something, in the words that users of Kubernetes know: those of Go's programs, which are the
-//! kernel's without their number and in lower case (`open x: no such file or directory`).
+//! Text of operating system errors as Go programs print it, which users of Kubernetes know: the kernel's text in lower
+//! case and without its number (`open x: no such file or directory`).
 
 use std::fmt::Display;
 
-/// What Rust writes behind the kernel's words.
+/// Suffix that Rust appends to the kernel's text.
 const NUMBER: &str = " (os error ";
 
 /// An error of the machine, maybe with words before it, for people.

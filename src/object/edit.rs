@@ -16,7 +16,7 @@ pub struct Edit {
     change: Change,
 }
 
-/// What becomes of a place.
+/// The change at one place.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// It has this value.
@@ -52,7 +52,7 @@ impl Edit {
 }
 
 impl Change {
-    /// What stands at the place after the change.
+    /// Returns the value after the change.
     fn of(&self, before: Option<&Value>) -> Option<Value> {
         match self {
             Change::Set(value) => Some(value.clone()),
@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for Map<'_> {
 }
 
 impl<'a> Map<'a> {
-    /// The next changes whose member is so.
+    /// Returns the leading changes whose member name satisfies the predicate.
     fn until(&mut self, is_so: impl Fn(&str) -> bool) -> &'a [&'a Edit] {
         let (these, rest) = self.edits.split_at(self.edits.partition_point(|edit| is_so(edit.member(self.depth))));
         self.edits = rest;

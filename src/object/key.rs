@@ -1,4 +1,4 @@
-//! How objects are named: resource, namespace, name.
+//! Names of objects: resource, namespace, name.
 
 use super::Str;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -71,9 +71,9 @@ impl PartialEq<&str> for Resource {
 /// Ordered as Kubernetes lists: resource, namespace, name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// What it is.
+    /// Its resource.
     pub resource: Resource,
-    /// Where it is; empty when cluster-scoped.
+    /// Its namespace; empty when cluster-scoped.
     pub namespace: Str,
     /// Its name.
     pub name: Str,

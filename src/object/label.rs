@@ -1,7 +1,8 @@
-//! What a label's key and value may look like.
+//! Syntax of label keys and values.
 //!
-//! Knows: the grammar of qualified names, DNS subdomains and label values, with Kubernetes' sentences about what is
-//! wrong (apimachinery `util/validation`). Never: which field the text stands in.
+//! Knows: the grammar of qualified names, DNS subdomains and label values, with Kubernetes' error messages
+//! (apimachinery `util/validation`).
+//! Never: knows which field the text belongs to.
 //! Start reading at [`key_problems`].
 
 const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
@@ -14,7 +15,7 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
                          '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
                          for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// What is wrong with the key of a label or an annotation, a name with an optional DNS prefix; empty when it is fine.
+/// Returns the problems of a label or annotation key (a name with an optional DNS prefix); empty when it is valid.
 pub fn key_problems(key: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let (prefix, name) = match key.split_once('/') {
@@ -41,7 +42,7 @@ pub fn key_problems(key: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with the value of a label; empty when it is fine.
+/// Returns the problems of a label value; empty when it is valid.
 pub fn value_problems(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if value.len() > 63 {
@@ -53,7 +54,7 @@ pub fn value_problems(value: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with a DNS subdomain (RFC 1123), the form of most objects' names; empty when it is fine.
+/// Returns the problems of a DNS subdomain (RFC 1123), the form of most object names; empty when it is valid.
 pub fn subdomain_problems(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 253 {

@@ -68,7 +68,7 @@ impl OwnerRef {
     }
 }
 
-/// A value that is written with a text at a path of keys, whatever stands there.
+/// A text value at a path of keys; replaces any existing value.
 struct Place<'a> {
     value: &'a Value,
     path: &'a [&'a str],
@@ -105,7 +105,7 @@ impl Object {
         self.at(path)?.as_i64()
     }
 
-    /// Sets the value at a path of keys; maps on the way are made, whatever else stood there is replaced.
+    /// Sets the value at a path of keys, creates missing maps and replaces any other value on the way.
     pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
         let mut at = &mut self.0;
         for name in path {
@@ -155,7 +155,8 @@ impl Object {
         self.text(&["metadata", "uid"]).unwrap_or_default()
     }
 
-    /// The uid that its node knows it by: its own, but for the mirror of a static pod, whose node goes by the hash of its manifest.
+    /// Returns the uid that the pod's node uses: its own, except for the mirror of a static pod, whose node uses the
+    /// hash of its manifest.
     pub fn local_uid(&self) -> &str {
         let is_hash = |text: &&str| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         self.annotation(MIRROR).filter(is_hash).unwrap_or_else(|| self.uid())

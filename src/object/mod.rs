@@ -1,8 +1,8 @@
-//! The object itself: what every other room passes around.
+//! API objects, the type that all other modules exchange.
 //!
-//! Knows: the JSON body and its metadata ([`Object`]), how objects are named ([`Key`]), selectors, quantities,
-//! times, merging and patching, reading and writing YAML, and the error that Kubernetes answers with ([`Status`]).
-//! Never: touches a file, a socket, a clock or a database, and never knows a particular kind.
+//! Knows: the JSON body and its metadata ([`Object`]), names of objects ([`Key`]), selectors, quantities, times,
+//! merging and patching, reading and writing YAML, and Kubernetes' error object ([`Status`]).
+//! Never: touches a file, a socket, a clock or a database, or knows a particular kind.
 //! Start reading at [`Object`].
 
 mod cause;

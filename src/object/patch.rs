@@ -10,7 +10,7 @@ use std::fmt;
 
 /// The most operations in one JSON patch (`maxJSONPatchOperations` of the API server).
 const MAX_OPERATIONS: usize = 10_000;
-/// What `copy` may add to an object in one patch, in bytes of JSON: copies of copies grow without end otherwise.
+/// Bytes of JSON that the `copy` operations of one patch may add; copies of copies would grow without limit.
 const COPY_BUDGET: usize = 3 * 1024 * 1024;
 
 /// A JSON patch that cannot be applied.
@@ -18,7 +18,7 @@ const COPY_BUDGET: usize = 3 * 1024 * 1024;
 pub enum PatchError {
     /// It is not a list of operations.
     Decode(String),
-    /// It asks for too much.
+    /// The result is too large.
     TooLarge(String),
     /// An operation does not fit the object, or a `test` fails.
     Apply(String),
@@ -62,7 +62,7 @@ pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError
     Ok(patched)
 }
 
-/// Whether lists and maps are nested deeper than so many levels.
+/// Whether lists and maps are nested deeper than `limit` levels.
 pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
     let deeper = |inner: &Value| limit == 0 || is_deeper_than(inner, limit - 1);
     match value {

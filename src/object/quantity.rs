@@ -12,9 +12,9 @@ const NANOS: i128 = 1_000_000_000;
 /// Larger magnitudes are capped to this, as Kubernetes does.
 const CAP: i128 = i64::MAX as i128 * NANOS;
 
-/// An exact amount; equal amounts are equal whatever their notation.
+/// An exact amount; equal amounts are equal in any notation.
 ///
-/// Kept in billionths, the finest step that Kubernetes keeps: the mantissa of a fixed scale.
+/// Stored in billionths, the smallest unit that Kubernetes keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
@@ -112,12 +112,12 @@ impl Quantity {
         self.in_steps(NANOS)
     }
 
-    /// Whether it is exactly nothing.
+    /// Whether it is zero.
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether it is less than nothing.
+    /// Whether it is below zero.
     pub fn is_negative(self) -> bool {
         self.nanos < 0
     }
@@ -160,7 +160,7 @@ fn scale(whole: &str, fraction: &str, power: i32, factor: i128) -> i128 {
     let digits: Vec<i128> = whole.bytes().chain(fraction.bytes()).map(|digit| i128::from(digit - b'0')).collect();
     let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(i64::from(power));
     let Some(first) = digits.iter().position(|digit| *digit != 0) else { return 0 };
-    // 40 digits before the point are beyond the cap, whatever the factor; so nothing below can run long or overflow.
+    // Forty digits before the point exceed the cap with any suffix, so the loop below is short and cannot overflow.
     if point.saturating_sub(first as i64) > 40 {
         return CAP;
     }

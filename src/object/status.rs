@@ -106,7 +106,7 @@ pub struct Status {
     pub causes: Vec<Cause>,
     /// Fields that the kind does not know, with the known one that was probably meant: kloop's own help beside the message.
     pub unknown: Vec<(String, Option<&'static str>)>,
-    /// The field whose value is of another type than its own, where one is to blame: kloop's own help, too.
+    /// The field that has a value of the wrong type, where that is the cause. Additional information of kloop.
     pub misfit: Option<String>,
     /// The machine failed and not the request, a full disk for one: the exit code of a command that fails by it.
     pub exit_code: Option<u8>,
@@ -160,7 +160,7 @@ impl Status {
         Status::new(Reason::Conflict, message).about(resource, name)
     }
 
-    /// 409: somebody else wrote in between.
+    /// 409: the object was modified in the meantime.
     pub fn modified(resource: super::Resource, name: &str) -> Status {
         let detail = "the object has been modified; please apply your changes to the latest version and try again";
         Status::conflict(resource, name, detail)

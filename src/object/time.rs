@@ -19,7 +19,7 @@ impl fmt::Display for TimeError {
 
 impl std::error::Error for TimeError {}
 
-/// How kubectl prints an age: at most two units, coarser as it grows (apimachinery `duration.HumanDuration`).
+/// Formats an age like kubectl: at most two units, coarser as it grows (apimachinery `duration.HumanDuration`).
 pub fn age(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let (days, years) = (hours / 24, hours / 24 / 365);

@@ -28,7 +28,8 @@ impl Store {
             return Err(StoreError::Io { path: to.into(), what });
         };
         self.ask(|connection| connection.execute("VACUUM INTO ?1", [name]))?;
-        // As every store is: else the first who opens it would change it with a journal beside it, which others take for somebody else's.
+        // A copy is in WAL mode like every store. Otherwise the first process to open it would convert it, with a
+        // rollback journal beside it that other processes would refuse.
         let made = Connection::open(to).and_then(|copy| copy.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())));
         made.map_err(|error| StoreError::from_sqlite(to, error))?;
         std::fs::File::open(to).and_then(|file| file.sync_all()).map_err(|error| StoreError::io(to, error))

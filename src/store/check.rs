@@ -1,4 +1,4 @@
-//! A thorough look at the whole file, for tests and for people who distrust their disk. Never on the way of a command.
+//! A thorough check of the whole file, for tests and for users who suspect their disk. No command runs it implicitly.
 
 use super::{Read, Result, Store};
 use std::collections::BTreeMap;

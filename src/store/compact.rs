@@ -1,9 +1,9 @@
-//! Compaction: moving the floor of the log up, in small steps.
+//! Compaction: raises the floor of the log, in small steps.
 //!
-//! Below the floor the log keeps one entry for each object that lived at the floor, and nothing else. So the objects
-//! are the fold of the log at every moment, and every entry above the floor can tell the body before it.
-//! Moving the floor over an entry therefore drops the entry before it of the same key, and the entry itself when it is
-//! a removal. An object's present body has no entry after it and is never dropped.
+//! Below the floor the log keeps exactly one entry for each object that lived at the floor. So the objects are always
+//! the fold of the log, and every entry above the floor can report the body before it. Raising the floor past an entry
+//! therefore drops the previous entry of the same key, and the entry itself when it is a deletion. The entry of an
+//! object's present body has no successor and is never dropped.
 
 use super::record::unsigned;
 use super::snapshot::source::Source;
@@ -12,12 +12,12 @@ use crate::object::Time;
 use rusqlite::params;
 use std::time::Duration;
 
-/// What of the log is kept.
+/// The part of the log to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// So many of the latest revisions stay, however old.
     pub at_least: u64,
-    /// Not more than these stay, however new, even where `at_least` asks for more.
+    /// Maximum number of entries to keep, however new, even where `at_least` asks for more.
     pub at_most: u64,
     /// Between the two, what was written since stays.
     pub since: Time,
@@ -33,8 +33,8 @@ const GIVEN_BACK: i64 = 128;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Store {
-    /// Moves the floor up over at most `budget_rows` entries, and says over how many: fewer than the budget when there
-    /// is nothing more to do. Room that became free in the file is given back by the way.
+    /// Raises the floor past at most `budget_rows` entries and returns how many: fewer than the budget when nothing is
+    /// left to do. Also returns free pages to the file system.
     pub fn compact(&mut self, keep: &Retention, budget_rows: usize) -> Result<usize> {
         let mut passed = 0;
         while passed < budget_rows {
@@ -42,7 +42,7 @@ impl Store {
             let mut txn = self.write(PATIENCE)?;
             let step = txn.raise_floor(keep, want)?;
             if txn.give_back()? || step > 0 {
-                // What a loss of power takes back is compacted again.
+                // A power loss may undo this; the next compaction repeats it.
                 txn.commit_unsynced()?;
             }
             passed += step;
@@ -69,7 +69,7 @@ impl Txn<'_> {
         Ok(below.len())
     }
 
-    /// The next entries that need not be kept above the floor.
+    /// Returns the next entries above the floor that need not be kept.
     fn passing(&self, floor: u64, head: u64, keep: &Retention, want: usize) -> Result<Vec<Passed>> {
         let oldest_due = head.saturating_sub(keep.at_most);
         let newest_free = head.saturating_sub(keep.at_least);

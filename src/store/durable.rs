@@ -1,9 +1,9 @@
-//! When a commit also outlives a loss of power.
+//! Durability: which commits survive a power loss.
 //!
-//! SQLite is told to leave the WAL unsynced at commits (`synchronous = NORMAL`; it still syncs around checkpoints), and the store syncs it:
-//! at once for whoever is to be told that something is saved, a moment later for a writer that would come to the same conclusion again.
-//! One sync makes everything durable that was committed before, whoever did. A writer that goes on meanwhile has it done on a thread of
-//! its own ([`Store::sync_behind`]).
+//! SQLite leaves the WAL unsynced at commits (`synchronous = NORMAL`; it still syncs around checkpoints), and the store
+//! syncs it: at once for a writer that acknowledges something to a user, a moment later for a writer that would compute
+//! the same result again. One sync makes all earlier commits durable, whoever made them. A writer that continues in the
+//! meantime syncs on a separate thread ([`Store::sync_behind`]).
 
 use super::{CommitError, Store};
 use rustix::fs::{CWD, Mode, OFlags, fdatasync, openat};
@@ -13,22 +13,22 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Instant;
 
-/// What of a store's commits is durable.
+/// Durable part of a store's commits.
 #[derive(Default)]
 pub(super) struct Durable {
     /// The WAL. It stays the same file as long as anybody has the database open.
     wal: Option<Arc<File>>,
     /// Since when something is not, and no sync is under way for it.
     unsynced: Option<Instant>,
-    /// What another thread makes durable.
+    /// Sync in progress on another thread.
     under_way: Option<UnderWay>,
 }
 
-/// A sync on a thread of its own.
+/// A sync on a separate thread.
 struct UnderWay {
     /// Since when there is what it makes durable.
     since: Instant,
-    /// What it has come to.
+    /// Delivers its result.
     done: Receiver<io::Result<()>>,
 }
 
@@ -100,7 +100,8 @@ impl Store {
         CommitError::Unknown { path: self.path().into(), what }
     }
 
-    /// After a failed sync nobody is to add to a WAL with a hole, though what becomes of what it holds stays open.
+    /// After a failed sync nothing may be appended, because the WAL may have a hole. The fate of the unsynced commits
+    /// stays unknown.
     fn settle(&mut self, result: io::Result<()>) -> Result<(), CommitError> {
         let Err(error) = result else { return Ok(()) };
         let _ = self.empty_wal();
@@ -146,7 +147,7 @@ mod tests {
             } else {
                 txn.commit_unsynced().unwrap()
             };
-            // Whoever looks sees it at once.
+            // Another connection sees the commit at once.
             let other = Store::open(&path, Access::Existing).unwrap();
             assert_eq!(other.read().unwrap().meta("word").unwrap().as_deref(), Some(value));
             let is_unsynced = store.unsynced_since().is_some();

@@ -1,4 +1,4 @@
-//! What can go wrong with the file, in words that a user can act on.
+//! Errors of the file, worded so that a user can act on them.
 
 use crate::object::{Key, cause};
 use rusqlite::ErrorCode;
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub enum OpenError {
     /// There is no file, and none was to be made.
     Absent {
-        /// Where it was looked for.
+        /// The path that was tried.
         path: PathBuf,
     },
     /// A later kloop wrote it.
@@ -27,21 +27,21 @@ pub enum OpenError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// Description of the actual content.
         what: String,
     },
     /// It is ours but cannot be read.
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What SQLite says about it.
+        /// SQLite's message.
         what: String,
     },
-    /// The file or its folder could be changed by somebody else.
+    /// Another user could change the file or its folder.
     Unsafe {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong with it and what to do.
+        /// The problem and its remedy.
         what: String,
     },
     /// This program was linked with an SQLite that can corrupt a database with several writers.
@@ -118,7 +118,7 @@ pub enum StoreError {
     Busy {
         /// The process that holds the write lock, when it is one of ours.
         holder_pid: Option<u32>,
-        /// How long was waited.
+        /// Time spent waiting.
         waited: Duration,
     },
     /// The log no longer reaches back to the revision asked for (410 Gone).
@@ -128,7 +128,7 @@ pub enum StoreError {
     },
     /// The revision asked for has not happened yet.
     Future {
-        /// What was asked for.
+        /// The requested revision.
         revision: u64,
         /// The latest revision.
         head: u64,
@@ -147,14 +147,14 @@ pub enum StoreError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// SQLite's message.
         what: String,
     },
     /// The file's content is not what was written.
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The damage found.
         what: String,
     },
     /// A later kloop has migrated the file while it was open here.
@@ -173,7 +173,7 @@ pub enum StoreError {
     },
     /// The caller asked for something that must never be written.
     Bug {
-        /// What it was.
+        /// The earlier error.
         what: String,
     },
 }
@@ -289,7 +289,7 @@ pub enum CommitError {
     Unknown {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// SQLite's message.
         what: String,
     },
 }
@@ -317,7 +317,7 @@ impl From<CommitError> for StoreError {
     }
 }
 
-/// Whether a file's disk is full: SQLite says only "I/O error" when it finds no room for its shared memory.
+/// Whether the file's disk is full. SQLite says only "I/O error" when it finds no space for its shared memory.
 fn no_space(path: &Path) -> bool {
     let dir = path.parent().unwrap_or(path);
     rustix::fs::statvfs(dir).is_ok_and(|disk| disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0))

@@ -1,9 +1,9 @@
-//! Waking up when somebody else has written.
+//! Wake-ups: notifies other processes of a write.
 //!
-//! Every commit opens a small file beside the database for writing and closes it, and `notify` watches that file: the database's
-//! own files tell too early (the WAL is written before its commit can be read) or not at all. Nothing is written into the small file
-//! either, not even a time: that would have to wait for the disk, and the next commit for it. Hints can come late, twice or never; what
-//! is true is the log.
+//! Every commit opens a small sidecar file for writing and closes it, and `notify` watches that file. The database's
+//! own files fire too early (the WAL is written before its commit can be read) or not at all. Nothing is written into
+//! the sidecar, not even a time, because the next commit would have to wait for the disk. Hints may be late, doubled or
+//! lost; the log is the truth.
 
 use super::place::Place;
 use super::{Access, Store};
@@ -39,16 +39,16 @@ enum Eyes {
     Poll { _poll: Poll },
 }
 
-/// Wakes those who watch.
+/// Wakes the processes that watch the file.
 pub(super) fn tell(place: &Place) {
-    // Where it is not there nobody watches.
+    // Without the sidecar file there is no watcher.
     drop(open(place.beside(SIDECAR), OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()));
 }
 
 /// Watches a store's file; nothing for a store in memory, or when its file cannot be opened a second time.
 pub fn watch_hint(store: &Store) -> Option<Hint> {
     store.turnstile.as_ref()?;
-    // One place is enough: hints that nobody has taken yet are one hint.
+    // Capacity one is enough: pending hints are equivalent.
     let (touch, touched) = sync_channel(1);
     let watch = Hint::spawn(store.path(), move || {
         let _ = touch.try_send(());
@@ -97,7 +97,7 @@ fn watch<F: Fn() + Send + 'static>(place: &Place, wake: Wake<F>) -> Option<Recom
     Some(watcher)
 }
 
-/// Asks for the data version again and again, on a connection and a thread of its own.
+/// Polls the data version, on its own connection and thread.
 struct Poll {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -114,7 +114,7 @@ impl Poll {
             while !stopped.load(Ordering::Relaxed) {
                 std::thread::park_timeout(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
-                // A store that cannot be read is a reason to look: whoever looks will meet the error.
+                // An unreadable store also wakes the watcher, which then meets the error itself.
                 let now = store.data_version().unwrap_or(seen + 1);
                 if now != seen {
                     seen = now;

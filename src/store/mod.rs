@@ -45,29 +45,29 @@ use std::path::Path;
 use std::sync::Arc;
 use turnstile::Turnstile;
 
-/// What a question to the store answers.
+/// Result of reading the store.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// One connection to one cluster's file. It can be sent to another thread, not shared between threads.
 pub struct Store {
     connection: Connection,
     place: Place,
-    /// None in memory, where nobody else can write.
+    /// `None` for an in-memory store, which has a single writer.
     turnstile: Option<Arc<Turnstile>>,
-    /// How many snapshots are alive; they share one read transaction.
+    /// Number of live snapshots; they share one read transaction.
     readers: Cell<usize>,
     /// The length of the WAL at which it is next shortened by force.
     long_wal: Cell<u64>,
-    /// What of its commits is durable.
+    /// Durable part of its commits.
     durable: Durable,
-    /// Whether those who watch the file have not been woken since its last commit.
+    /// Whether watchers have not been woken since the last commit.
     untold: bool,
     /// Set when a commit failed in a way that leaves its outcome open: nothing more is believed until a reopen.
     uncertain: bool,
     trouble: Option<Trouble>,
 }
 
-/// What a store can pretend to meet at its next transaction: for rehearsals.
+/// A fault to inject at the next transaction, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Another writer holds the lock for too long.
@@ -101,7 +101,7 @@ impl Store {
             .map(|version| version as u64)
     }
 
-    /// As if the disk were full, or had room again: for rehearsals.
+    /// Simulates a full disk, or free space again, for tests.
     pub fn pretend_full(&self, full: bool) -> Result<()> {
         self.ask(|connection| {
             let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
@@ -115,8 +115,7 @@ impl Store {
         self.trouble = trouble;
     }
 
-    /// Asks SQLite something, with its error in our words.
-    /// Wakes those who watch the file, when there was a commit.
+    /// Wakes the processes that watch the file, when there was a commit.
     pub fn tell(&mut self) {
         if std::mem::take(&mut self.untold) {
             hint::tell(&self.place);

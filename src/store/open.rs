@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether a missing file is made.
+/// Whether to create a missing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Makes the folder and the file when they are not there.
@@ -27,7 +27,7 @@ pub enum Access {
 /// The first SQLite without the WAL-reset race, by which two writers can corrupt a database (sqlite.org/wal.html).
 const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// How long a reader waits for what SQLite does rarely and briefly: recovering the WAL, the last one's checkpoint.
+/// Time that a reader waits for rare, short work of SQLite: recovery of the WAL, the last connection's checkpoint.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Settings of a connection. NORMAL: commits are synced by [`Store::sync`] (by it alone a power loss took up to 919 acknowledged
@@ -124,7 +124,7 @@ impl Store {
     }
 }
 
-/// How many prepared statements a connection keeps.
+/// Number of prepared statements that a connection caches.
 const STATEMENTS: usize = 64;
 
 fn check_sqlite() -> Result<(), OpenError> {
@@ -142,7 +142,7 @@ fn connect(place: &Place) -> Result<Connection, OpenError> {
     let had_wal = place::look(&place.beside("-wal"))?.is_some();
     let say = |error| StoreError::from_sqlite(path, error);
     let connection = Connection::open_with_flags(path, flags).map_err(say)?;
-    // Closing the last connection copies the WAL back; somebody else's WAL is not ours to copy.
+    // Closing the last connection copies the WAL back; a foreign WAL must not be copied.
     let keep_wal = |keep| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map_err(say);
     if had_wal {
         keep_wal(true)?;
@@ -157,7 +157,8 @@ fn connect(place: &Place) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Statements are kept with their plans, whatever is bound to them: otherwise SQLite prepares them anew for each new value.
+/// Keeps prepared statements with their plans, whatever values are bound; otherwise SQLite prepares them again for each
+/// new value.
 fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -189,7 +190,8 @@ fn check_ours(place: &Place, connection: &Connection) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes the file under another name and gives it its own when it is whole: whoever finds it finds it complete.
+/// Creates the file under a temporary name and renames it when it is complete, so that no process ever opens a partial
+/// file.
 fn create(place: &Place) -> Result<(), OpenError> {
     let turnstile = Arc::new(Turnstile::open(place)?);
     let _turn = turnstile.take(PATIENCE)?;

@@ -1,4 +1,4 @@
-//! Where the file is, and whether it is safely ours: owner, modes, links, and the names of its neighbours.
+//! Path of the file, whether it is safe to use (owner, modes, links), and the names of its neighbours.
 
 use super::{OpenError, StoreError};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, chmod, fchmod, lstat, mkdirat, open, stat};
@@ -8,8 +8,8 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The file that is used when nobody says otherwise: `$XDG_STATE_HOME/kloop/default/state.db`, else under
-/// `~/.local/state`. The XDG specification has relative paths ignored.
+/// Default state file: `$XDG_STATE_HOME/kloop/default/state.db`, else under `~/.local/state`. Relative paths are
+/// ignored, as the XDG specification demands.
 pub fn default_path() -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME")
@@ -55,8 +55,8 @@ impl Place {
         self.file.parent().unwrap_or(Path::new("/"))
     }
 
-    /// Where the rest of the cluster lies: the folder of a `state.db`, else `NAME.d` beside the file, so that several databases can lie
-    /// in one folder and be clusters of their own.
+    /// Folder for the rest of the cluster: the folder of a `state.db`, else `NAME.d` beside the file, so that several
+    /// databases in one folder are separate clusters.
     pub fn home(&self) -> &Path {
         &self.home
     }
@@ -73,7 +73,7 @@ impl Place {
         make_dir(self.dir()).map_err(|(path, error)| StoreError::io(&path, error).into())
     }
 
-    /// Refuses a folder in which somebody else could exchange the file.
+    /// Refuses a folder in which another user could replace the file.
     pub fn check_dir(&self) -> Result<(), OpenError> {
         let dir = self.dir();
         let found = match stat(dir) {
@@ -151,7 +151,7 @@ impl Place {
     }
 }
 
-/// What lies at a path, without following a link.
+/// Returns the metadata of a path without following a link.
 pub(super) fn look(path: &Path) -> Result<Option<Stat>, StoreError> {
     match lstat(path) {
         Ok(found) => Ok(Some(found)),
@@ -177,7 +177,7 @@ fn make_dir(dir: &Path) -> Result<(), (PathBuf, Errno)> {
         Err((_, Errno::NOENT)) => {
             let Some(parent) = dir.parent() else { return Err((dir.into(), Errno::NOENT)) };
             make_dir(parent)?;
-            // Where the parent stands and takes no folder all the same, as in /proc, asking again would never end.
+            // When the parent exists and accepts no folder all the same, as in /proc, another try would never end.
             make_one(dir)
         }
         done => done,

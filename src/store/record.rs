@@ -1,4 +1,4 @@
-//! What rows hold, and the sum that guards a log row's content.
+//! Types of the rows, and the checksum that guards a log row.
 
 use crate::object::{Key, Resource, Str, Time};
 use rusqlite::Row;
@@ -17,7 +17,7 @@ pub struct Stored {
     pub body: Str,
 }
 
-/// What happened to an object.
+/// The change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It was created or changed, and is this now.
@@ -27,7 +27,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The object's state, whatever happened.
+    /// The object's state after the change; its last state after a deletion.
     pub fn stored(&self) -> &Stored {
         match self {
             Change::Put(stored) | Change::Removed(stored) => stored,
@@ -55,11 +55,12 @@ impl Change {
 pub struct LogEntry {
     /// When in the order of all writes.
     pub revision: u64,
-    /// What happened.
+    /// The change.
     pub change: Change,
-    /// The body before, if there was an object before: tells a creation from a change, and a selector's transitions.
+    /// The previous body, if the object existed: distinguishes a creation from an update, and transitions into and out
+    /// of a selector.
     pub previous: Option<Str>,
-    /// Who wrote it.
+    /// The writer.
     pub actor: Str,
     /// When by the writer's clock.
     pub at: Time,
@@ -81,7 +82,7 @@ pub struct Attempt {
 /// Something last seen or gone wrong, kept outside the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What it is about, unique in its scope.
+    /// Name of the note, unique in its scope.
     pub name: String,
     /// The news.
     pub text: String,
@@ -151,12 +152,12 @@ pub struct Counter {
     pub revision: u64,
     /// The revision up to which the log was compacted.
     pub floor: u64,
-    /// How many objects live.
+    /// Number of live objects.
     pub objects: u64,
 }
 
 impl Counter {
-    /// Reads `revision, floor, objects, sum`; `Err` inside when the sum does not fit.
+    /// Reads `revision, floor, objects, sum`; the inner `Err` reports a wrong checksum.
     pub fn read(row: &Row<'_>) -> rusqlite::Result<Result<Counter, String>> {
         let counter = Counter { revision: unsigned(row, 0)?, floor: unsigned(row, 1)?, objects: unsigned(row, 2)? };
         if counter.sum() != row.get::<_, i64>(3)? {

@@ -81,9 +81,9 @@ pub(super) const STEPS: &[&str] = &[
 /// The version that this program writes.
 pub(super) const VERSION: u32 = STEPS.len() as u32;
 
-/// What stands before the first table: these cannot be changed later without rewriting the file.
-/// 16 KiB pages: a body of a few kB fits a page, measured the smallest and fastest. Incremental vacuum, so that
-/// compaction can give room back without rewriting the file.
+/// Settings before the first table: they cannot change later without rewriting the file. Pages of 16 KiB: a body of a
+/// few kB fits one page; measured smallest and fastest. Incremental vacuum, so that compaction can return space without
+/// rewriting the file.
 pub(super) const BEFORE_TABLES: &str = "PRAGMA page_size = 16384; PRAGMA auto_vacuum = INCREMENTAL;";
 
 /// The schema version of a file.

@@ -5,9 +5,9 @@ use super::{Attempt, Change, LogEntry, Note, Result, Store, StoreError, Stored};
 use crate::object::{Key, Resource, Str};
 use rusqlite::{OptionalExtension, Params, Row, params};
 
-/// The store as it was at one moment, whatever others write meanwhile.
+/// The store at one revision, unaffected by concurrent writes.
 ///
-/// Keep it short: while it lives, the WAL cannot be emptied.
+/// Keep it short: the WAL cannot be truncated while a snapshot lives.
 pub struct Snapshot<'a> {
     store: &'a Store,
 }
@@ -39,7 +39,7 @@ impl Drop for Snapshot<'_> {
     }
 }
 
-/// Where a picture comes from; outside this room nobody can make one.
+/// Origin of a snapshot. Private, so that no other module can implement [`Read`].
 pub(super) mod source {
     /// Has a store with an open transaction.
     pub trait Source {
@@ -60,7 +60,7 @@ impl source::Source for Snapshot<'_> {
 
 impl Read for Snapshot<'_> {}
 
-/// What can be asked of one consistent picture.
+/// Queries over one consistent state.
 pub trait Read: source::Source {
     /// The latest revision.
     fn revision(&self) -> Result<u64> {
@@ -119,7 +119,7 @@ pub trait Read: source::Source {
         }
     }
 
-    /// How many objects of a resource there are, in one namespace or all.
+    /// Number of objects of a resource, in one namespace or all.
     fn count(&self, resource: Resource, namespace: Option<&str>) -> Result<usize> {
         let count = match namespace {
             Some(namespace) => {
@@ -134,10 +134,10 @@ pub trait Read: source::Source {
         count.map(|count| count as usize)
     }
 
-    /// What happened after a revision, in order, at most `limit` entries. Entries of one transaction stand next to each
-    /// other; only the limit can part them.
+    /// Returns the log entries after a revision, in order, at most `limit`. Entries of one transaction are adjacent;
+    /// only the limit can separate them.
     ///
-    /// Refused from before the floor ([`StoreError::Expired`]) and from a revision that has not happened
+    /// Refuses a revision below the floor ([`StoreError::Expired`]) and one that does not exist yet
     /// ([`StoreError::Future`]).
     fn log_after(&self, revision: u64, limit: usize) -> Result<Vec<LogEntry>> {
         let Counter { floor, revision: head, .. } = self.counter()?;
@@ -150,7 +150,7 @@ pub trait Read: source::Source {
         let rows = i64::try_from(limit).unwrap_or(i64::MAX);
         let rest = "WHERE l.revision > ?1 ORDER BY l.revision LIMIT ?2";
         let entries = log(self.store(), rest, params![revision as i64, rows])?;
-        // One writer at a time gives out revisions, so above the floor none is ever missing.
+        // One writer at a time assigns revisions, so none is missing above the floor.
         let expected = revision + 1..=head;
         if !entries.iter().map(|entry| entry.revision).eq(expected.take(limit)) {
             return Err(StoreError::damaged(self.store().path(), format!("the log has a gap after {revision}")));
@@ -158,7 +158,7 @@ pub trait Read: source::Source {
         Ok(entries)
     }
 
-    /// What is still known of a key's past, oldest first, over all objects that had the name.
+    /// Returns the retained log entries of a key, oldest first, across all objects that had the name.
     fn history(&self, key: &Key) -> Result<Vec<LogEntry>> {
         let rest = "WHERE l.resource = ?1 AND l.namespace = ?2 AND l.name = ?3 ORDER BY l.previous";
         log(self.store(), rest, params![key.resource.0, &*key.namespace, &*key.name])
@@ -220,7 +220,7 @@ fn all<T>(
     store.ask(|connection| connection.prepare_cached(question)?.query_map(params, read)?.collect())
 }
 
-/// Live objects; `rest` stands after FROM. An object whose log row is not there, or is another's, is damage.
+/// Live objects; `rest` follows FROM. An object whose log row is missing or belongs to another object is damage.
 fn objects(store: &Store, rest: &str, params: impl Params) -> Result<Vec<Stored>> {
     // The left join keeps an object without a body visible, and SQLite from turning the join around.
     let question = format!(
@@ -254,7 +254,8 @@ fn entry(store: &Store, row: LogRow) -> Result<LogEntry> {
     Ok(LogEntry { revision: row.change.stored().revision, change: row.change, previous, actor: row.actor, at })
 }
 
-/// The body before an entry. None after a removal, and where it was compacted, which is only below the floor.
+/// Returns the body before an entry. `None` after a deletion, and where it was compacted, which happens only below the
+/// floor.
 fn body_before(store: &Store, row: &LogRow) -> Result<Option<Str>> {
     if row.previous == 0 {
         return Ok(None);

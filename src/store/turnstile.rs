@@ -1,10 +1,10 @@
-//! Who may write next: two lock files ahead of SQLite's own lock.
+//! Fair write queue: two lock files ahead of SQLite's own lock.
 //!
-//! A writer takes `queue`, waits there for `write`, and leaves `queue` once it has it. So a process that writes again
-//! and again has to stand behind whoever waits already, which SQLite's own lock does not promise.
+//! A writer takes `queue`, waits there for `write`, and releases `queue` once it holds `write`. So a process that
+//! writes again and again queues behind earlier waiters, which SQLite's own lock does not guarantee.
 //!
-//! Waiting is polling with short sleeps: `flock` cannot wait with a deadline without signals. The one at the head of
-//! the queue asks often, those behind it the more often the longer they have waited.
+//! Waiting is polling with short sleeps, because `flock` has no deadline without signals. The head of the queue polls
+//! often; the others poll less often the longer they have waited.
 
 use super::place::Place;
 use super::{Result, StoreError};
@@ -16,9 +16,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the head of the queue asks for the lock.
+/// Polling interval of the head of the queue.
 const HEAD_STEP: Duration = Duration::from_micros(50);
-/// How often a newcomer asks for the head of the queue.
+/// First polling interval of the others.
 const TAIL_STEP: Duration = Duration::from_millis(1);
 /// After each such time the others ask twice, thrice ... as often as a newcomer.
 const AGEING: Duration = Duration::from_millis(20);
@@ -70,7 +70,7 @@ impl Turnstile {
         }
     }
 
-    /// Who wrote its pid last: the holder, unless it took the lock this very moment.
+    /// Returns the pid written last: the holder, unless the lock changed hands at this moment.
     fn holder(&self) -> Option<u32> {
         let mut text = [0; 10];
         self.write.read_exact_at(&mut text, 0).ok()?;

@@ -78,7 +78,7 @@ impl Source for Txn<'_> {
 
 impl Read for Txn<'_> {}
 
-/// Of a file whose tables are still to be made.
+/// Counter of a file without tables.
 const NOTHING: Counter = Counter { revision: 0, floor: 0, objects: 0 };
 
 impl Txn<'_> {
@@ -196,9 +196,10 @@ impl Txn<'_> {
         self.run("RELEASE part", [])
     }
 
-    /// Makes all of it durable and visible, and gives the revision after it. Wakes those who watch the file.
+    /// Makes the transaction durable and visible, and returns the new revision. Wakes the processes that watch the
+    /// file.
     ///
-    /// After [`CommitError::Unknown`] this store answers nothing until [`Store::reopen`].
+    /// After [`CommitError::Unknown`] every call fails until [`Store::reopen`].
     pub fn commit(mut self) -> std::result::Result<u64, CommitError> {
         let revision = self.finish()?;
         self.store.tell();
@@ -208,8 +209,8 @@ impl Txn<'_> {
         Ok(revision)
     }
 
-    /// As [`Txn::commit`], but a loss of power may take it back until the next [`Store::sync`]; the death of a process may not. Nobody is
-    /// woken before [`Store::tell`].
+    /// Like [`Txn::commit`], but a power loss may undo it until the next [`Store::sync`]; the death of a process
+    /// cannot. Watchers are not woken before [`Store::tell`].
     pub fn commit_unsynced(mut self) -> std::result::Result<u64, CommitError> {
         self.finish()
     }
@@ -245,7 +246,7 @@ impl Txn<'_> {
         self.store.ask(|connection| schema::migrate(connection, schema::STEPS))
     }
 
-    /// Fails as a rehearsal wants it.
+    /// Returns the error of an injected fault.
     fn pretended(&mut self, trouble: Trouble) -> CommitError {
         let end = if trouble == Trouble::LostCommit { "ROLLBACK" } else { "COMMIT" };
         self.open = self.store.connection.execute_batch(end).is_err();
@@ -358,8 +359,7 @@ struct Living {
 }
 
 impl Store {
-    /// Empties a WAL that grew long because a reader was always there when it could have been begun anew. A reader that
-    /// stays is not waited for.
+    /// Truncates a WAL that grew long because some reader was always active. Does not wait for an active reader.
     fn shorten_wal(&self) {
         let length = std::fs::metadata(self.place.beside("-wal")).map_or(0, |wal| wal.len());
         if length <= self.long_wal.get() {

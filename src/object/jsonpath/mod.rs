@@ -20,7 +20,7 @@ pub struct Template {
     missing_keys: MissingKeys,
 }
 
-/// What a field that no value has does to the evaluation.
+/// Behaviour for a field that no value has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKeys {
     /// It gives nothing: kubectl's default.
@@ -129,7 +129,7 @@ pub fn relaxed(text: &str) -> Result<String, String> {
     Ok(format!("{{.{path}}}"))
 }
 
-/// How one result prints: text as it is, maps and lists as compact JSON.
+/// Formats one result: text unchanged, maps and lists as compact JSON.
 fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

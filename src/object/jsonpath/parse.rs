@@ -74,7 +74,7 @@ fn action(text: &str, depth: usize) -> Result<(Vec<Step>, &str), String> {
     }
 }
 
-/// A step that its first letter tells.
+/// Parses a step that is recognized by its first letter.
 fn single<'a>(rest: &'a str, depth: usize, steps: &mut Vec<Step>) -> Result<&'a str, String> {
     let Some(letter) = rest.chars().next().filter(|letter| !matches!(letter, '\r' | '\n')) else {
         return Err("unclosed action".into());
@@ -193,7 +193,7 @@ fn code_point(kind: char, letters: &mut impl Iterator<Item = (usize, char)>) -> 
     char::from_u32(code)
 }
 
-/// What stands in brackets: an index, a slice, a quoted key, or several of them with commas.
+/// Parses brackets: an index, a slice, a quoted key, or several of them separated by commas.
 fn array<'a>(text: &'a str, depth: usize, steps: &mut Vec<Step>) -> Result<&'a str, String> {
     let end = text.find([']', '\n']).filter(|end| text[*end..].starts_with(']')).ok_or("unterminated array")?;
     let (inner, after) = (&text[..end], &text[end + 1..]);
@@ -251,7 +251,7 @@ fn filter<'a>(text: &'a str, depth: usize, steps: &mut Vec<Step>) -> Result<&'a 
     Ok(after)
 }
 
-/// Where the filter's closing parenthesis stands; quoted text may hold one.
+/// Returns the position of the filter's closing parenthesis; quoted text may contain one.
 fn filter_end(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut depth = 0usize;

@@ -5,7 +5,7 @@ use super::schema::{ANY, Field, SchemaRef, Strategy};
 use super::{DELETE_FROM, Fields, Merged, PATCH, RETAIN_KEYS, SET_ORDER, fields, malformed};
 use serde_json::Value;
 
-/// What a patch is applied to.
+/// The value that a patch applies to.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Onto {
     /// An object: directives are carried out and disappear, and a `null` has nothing more to delete.
@@ -89,7 +89,7 @@ fn settled(change: Value, onto: Onto) -> Option<Value> {
             Some(Value::Object(settled.collect()))
         }
         Value::Array(list) => {
-            // `$patch: replace` stands in an element of its own.
+            // `$patch: replace` is a list element of its own.
             let marker = |element: &Value| element.get(PATCH).is_some_and(|directive| directive == "replace");
             let settled = list.into_iter().filter(|element| !marker(element)).filter_map(|value| settled(value, onto));
             Some(Value::Array(settled.collect()))
@@ -134,7 +134,7 @@ fn delete_from_list(original: &mut Fields, name: &str, deleted: &Value) -> Merge
     Ok(())
 }
 
-/// Merges the lists whose order the patch fixes with `$setElementOrder`, and takes them out of the patch.
+/// Merges the lists whose order the patch fixes with `$setElementOrder`, and removes them from the patch.
 fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, schema: SchemaRef, onto: Onto) -> Merged<()> {
     let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for directive in directives {

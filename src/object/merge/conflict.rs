@@ -1,11 +1,11 @@
-//! Whether two patches change the same thing differently.
+//! Conflicts between two patches: the same field changed in different ways.
 
 use super::list::{self, Identity, Places};
 use super::schema::{Field, SchemaRef, Strategy};
 use super::{Fields, Merged, PATCH, RETAIN_KEYS};
 use serde_json::Value;
 
-/// Whether two strategic patches of one object do.
+/// Whether two strategic merge patches of one object conflict.
 pub(super) fn between(left: &Fields, right: &Fields, schema: SchemaRef) -> Merged<bool> {
     for (key, left) in left.iter().filter(|(key, _)| *key != PATCH && *key != RETAIN_KEYS) {
         if let Some(right) = right.get(key)
@@ -47,7 +47,7 @@ fn lists(left: &[Value], right: &[Value], field: Field) -> Merged<bool> {
     Ok(field.strategy != Strategy::Set && left != right)
 }
 
-/// Whether two merge patches do.
+/// Whether two JSON merge patches conflict.
 pub(super) fn in_json(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {

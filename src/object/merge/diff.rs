@@ -6,12 +6,12 @@ use super::{DELETE_FROM, Fields, Merged, RETAIN_KEYS, SET_ORDER};
 use serde_json::Value;
 use std::cmp::Ordering;
 
-/// Which differences count.
+/// Selects the differences to include.
 #[derive(Clone, Copy)]
 pub(super) struct Want {
     pub additions: bool,
     pub deletions: bool,
-    /// Whether the order of lists is fixed with `$setElementOrder`.
+    /// Whether to fix the order of lists with `$setElementOrder`.
     pub order: bool,
 }
 

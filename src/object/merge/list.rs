@@ -4,7 +4,7 @@ use super::{Fields, MergeError, Merged, PATCH, malformed};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-/// What tells the elements of a list apart.
+/// The key that identifies elements of a list.
 #[derive(Clone, Copy)]
 pub(super) enum Identity {
     /// A field of each map.
@@ -16,7 +16,7 @@ pub(super) enum Identity {
 }
 
 impl Identity {
-    /// What two elements share when they are the same.
+    /// Returns the identity of an element; equal identities mean the same element.
     pub(super) fn of(self, element: &Value) -> Option<String> {
         match self {
             Identity::Key(key) => element.get(key).map(Value::to_string),
@@ -39,7 +39,7 @@ impl Identity {
     }
 }
 
-/// Where each element of a list stands; the first of those that are the same.
+/// Position of each element of a list; the first one of duplicates.
 pub(super) struct Places {
     identity: Identity,
     places: HashMap<String, usize>,
@@ -69,7 +69,7 @@ fn no_merge_key(element: &Value, key: &str) -> MergeError {
     MergeError::Malformed(format!("map: {element} does not contain declared merge key: {key}"))
 }
 
-/// Where the patch leaves out a second key, and neither it nor the list has the first one more than once, the list's element is meant.
+/// Fills in a missing second key from the list's element, when the first key is unique in both the patch and the list.
 pub(super) fn complete(patch: &mut [Value], list: &[Value], identity: Identity) {
     let Identity::Keys(key, second, _) = identity else { return };
     let names: Vec<Option<Value>> = patch.iter().map(|element| element.get(key).cloned()).collect();
@@ -83,7 +83,7 @@ pub(super) fn complete(patch: &mut [Value], list: &[Value], identity: Identity) 
     }
 }
 
-/// Whether the elements of two lists are maps; they must be of one sort, and not lists.
+/// Whether the elements of two lists are maps. Mixed types and nested lists are errors.
 pub(super) fn holds_maps(a: &[Value], b: &[Value]) -> Merged<bool> {
     let mut all = a.iter().chain(b);
     let maps = all.clone().next().is_some_and(Value::is_object);

@@ -31,7 +31,7 @@ const SET_ORDER: &str = "$setElementOrder/";
 pub enum MergeError {
     /// The patch is malformed: a merge key is missing, a directive unknown.
     Malformed(String),
-    /// What the patch changes was changed by others differently, and it may not overwrite them.
+    /// Another writer changed the same field differently, and the patch may not overwrite it.
     Conflict(String),
 }
 

@@ -1,22 +1,23 @@
-//! Where built-in kinds differ from plain merging: the patch strategies and merge keys of their fields.
+//! Patch strategies and merge keys of built-in kinds.
 //!
-//! What is not listed merges when it is a map and is replaced when it is a list. The source are the `patchStrategy` and
-//! `patchMergeKey` tags of Kubernetes' Go types (1.36); the keys of server-side apply differ. Where those are two, kustomize goes by both.
+//! A field that is not listed merges when it is a map and is replaced when it is a list. Source: the `patchStrategy`
+//! and `patchMergeKey` tags of Kubernetes' Go types (1.36); the keys of server-side apply differ. Where server-side
+//! apply has two keys, kustomize uses both.
 
-/// How one type's fields merge.
+/// Merge rules of one type's fields.
 #[derive(Debug)]
 pub struct Schema(&'static [(&'static str, Field)]);
 
 /// A type's schema, found with [`schema_for`].
 pub type SchemaRef = &'static Schema;
 
-/// How one field merges.
+/// Merge rule of one field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     pub strategy: Strategy,
-    /// Whether a patch says which keys stay, because they exclude each other: `$retainKeys`.
+    /// Whether a patch lists the keys to keep because they exclude each other (`$retainKeys`).
     pub retain_keys: bool,
-    /// What tells a list's elements apart besides, for kustomize alone, and what counts where it is left out.
+    /// Second key of a list's elements, used by kustomize only, and its default.
     pub second: Option<(&'static str, &'static str)>,
     /// The type of the map, or of the list's elements.
     pub of: SchemaRef,
@@ -35,7 +36,7 @@ pub(super) enum Strategy {
 }
 
 impl Schema {
-    /// How a field of this type merges.
+    /// Returns the merge rule of a field.
     pub(super) fn field(&self, name: &str) -> Field {
         self.0.iter().find(|(known, _)| *known == name).map_or(map(&ANY), |(_, field)| *field)
     }
@@ -68,7 +69,7 @@ const META: (&str, Field) = ("metadata", map(&METADATA));
 const STATUS: (&str, Field) = ("status", map(&JUST_CONDITIONS));
 const TEMPLATE: (&str, Field) = ("template", map(&POD_TEMPLATE));
 
-/// Of what nothing is known.
+/// Schema without any rule.
 pub(super) static ANY: Schema = Schema(&[]);
 static METADATA: Schema = Schema(&[("finalizers", SET), ("ownerReferences", list("uid", &ANY))]);
 static JUST_CONDITIONS: Schema = Schema(&[CONDITIONS]);
@@ -129,7 +130,7 @@ static ADMISSION_POLICY: Schema = Schema(&[META, ("spec", map(&ADMISSION_POLICY_
 static ADMISSION_POLICY_SPEC: Schema =
     Schema(&[("matchConditions", list("name", &ANY)), ("variables", list("name", &ANY))]);
 
-/// The groups whose kinds are built in, so that a strategic merge patch is understood; all else is a custom resource.
+/// Groups of built-in kinds, which accept strategic merge patches; all other groups are custom resources.
 const GROUPS: [&str; 23] = [
     "",
     "admissionregistration.k8s.io",

@@ -2,7 +2,7 @@
 
 use super::SelectorError;
 
-/// How a field is compared.
+/// Comparison operator of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldOp {
     /// `=` and `==`.
@@ -41,7 +41,7 @@ impl FieldSelector {
         self.requirements.is_empty()
     }
 
-    /// Whether fields, looked up by path, fulfil every condition. An absent field counts as the empty text.
+    /// Whether fields, looked up by path, satisfy every condition. An absent field counts as empty text.
     pub fn matches(&self, get: impl Fn(&str) -> String) -> bool {
         self.requirements.iter().all(|(field, op, value)| (get(field) == *value) == (*op == FieldOp::Equals))
     }

@@ -1,7 +1,8 @@
-//! Selectors: which objects a list, a controller or a Service speaks about.
+//! Selectors of lists, controllers and Services.
 //!
-//! Knows: requirements on labels and how they match and print; [`FieldSelector`]. Never: any object or kind, it asks
-//! for labels through a function. The text grammar is in `parse`. Start reading at [`Selector`].
+//! Knows: requirements on labels, how they match and print; [`FieldSelector`].
+//! Never: knows an object or kind; labels come through a function. The text grammar is in `parse`.
+//! Start reading at [`Selector`].
 
 mod field;
 mod parse;
@@ -12,7 +13,7 @@ use super::label;
 use serde_json::Value;
 use std::fmt;
 
-/// How a requirement compares a label with its values.
+/// Comparison operator of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// `k=v`
@@ -42,7 +43,7 @@ pub struct Requirement {
     pub key: String,
     /// The comparison.
     pub op: Op,
-    /// What is compared with: sorted, without repetition.
+    /// Values to compare with: sorted, without duplicates.
     pub values: Vec<String>,
 }
 
@@ -107,7 +108,7 @@ impl Selector {
         Selector { requirements, nothing: false }
     }
 
-    /// What both select.
+    /// Returns the intersection of both selectors.
     pub fn and(mut self, other: &Selector) -> Selector {
         let more =
             other.requirements.iter().filter(|one| !self.requirements.contains(one)).cloned().collect::<Vec<_>>();
@@ -115,7 +116,7 @@ impl Selector {
         Selector { nothing: self.nothing || other.nothing, ..Selector::of(self.requirements) }
     }
 
-    /// Whether labels, looked up by key, fulfil every requirement.
+    /// Whether labels, looked up by key, satisfy every requirement.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.nothing && self.requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))
     }
@@ -130,7 +131,7 @@ impl Selector {
         self.nothing
     }
 
-    /// Labels whose one value is the same in everything that it selects.
+    /// Returns the labels that have one fixed value in every selected object.
     pub fn exact(&self) -> impl Iterator<Item = (&str, &str)> {
         let sure = self.requirements.iter().filter(|one| matches!(one.op, Op::Equals | Op::DoubleEquals | Op::In));
         sure.filter_map(|one| match one.values.as_slice() {
@@ -179,7 +180,7 @@ impl Requirement {
         Requirement::new(expression["key"].as_str().unwrap_or_default(), op, values)
     }
 
-    /// Whether a label's value, or its absence, fulfils the condition.
+    /// Whether a label's value, or its absence, satisfies the condition.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let among = |value: &str| self.values.iter().any(|wanted| wanted == value);
         let compare = |test: fn(&i64, &i64) -> bool| {

@@ -1,4 +1,4 @@
-//! What is wrong with a text, in the words of go-yaml, which kubectl shows.
+//! YAML errors in the words of go-yaml, which kubectl shows.
 
 use granit_parser::{ErrorKind, ScanError};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 pub struct YamlError {
     /// The line of the file as go-yaml counts it; 0 when it names none.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
 }
 

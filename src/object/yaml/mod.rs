@@ -26,14 +26,14 @@ pub const MAX_BYTES: usize = 3 * 1024 * 1024;
 /// a small one must not be able to fill the memory with thousands of tiny ones.
 const ALL_DOCUMENTS: usize = 96 * 1024 * 1024;
 const FOR_EACH_BYTE: usize = 16;
-/// What a document takes besides its value.
+/// Fixed overhead of a document in bytes.
 const DOCUMENT: usize = 512;
 
 /// The deepest nesting: JSON that is nested deeper than 128 levels would not be read back from the store, and lists and
 /// `managedFields` add some to the object's own.
 pub const MAX_DEPTH: usize = 110;
 
-/// Which words without quotes are truth values.
+/// The set of unquoted words that are booleans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
     /// `true`, `yes`, `on`, `y` and their opposites: YAML 1.1, as go-yaml v2 reads it.
@@ -45,7 +45,7 @@ pub enum Words {
 /// One document of a file, with the way back to its lines.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// What it says.
+    /// Its value.
     pub value: Value,
     /// The line of the file, from 1, where it starts.
     pub line: usize,

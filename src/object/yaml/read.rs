@@ -10,20 +10,20 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag}
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// Bytes that the values of a text may take in memory: small nodes take many times the room of what is written (a map of one key
-/// takes that of eleven), and whoever reads them makes copies.
+/// Maximum bytes of memory for the values of a text. Small nodes need many times the size of their text (a map with one
+/// key takes as much as one with eleven), and readers make copies.
 const BUDGET: usize = 48 * 1024 * 1024;
 /// Bytes that anchored and aliased values may take together.
 const ALIAS_BUDGET: usize = 16 * 1024 * 1024;
-/// What a node takes besides its text.
+/// Overhead of a node besides its text.
 const NODE: usize = size_of::<Value>();
-/// Entries that the first node of a map's tree has room for, and what that takes.
+/// Number of entries in the first tree node of a map, and its size.
 const FIRST: usize = 11;
 const MAP: usize = FIRST * (size_of::<String>() + size_of::<Value>());
-/// What each entry beyond those takes: its share of a node, and of the allocator's for its texts.
+/// Size of each further entry: its share of a tree node and of the allocator's overhead.
 const ENTRY: usize = 72;
-/// So far the parser looks for the end of a key. go-yaml has no limit on one line, and JSON's keys may be long; but whatever lies in
-/// between is held as tokens of a hundred bytes each, and what begins with a bracket could be a key, too.
+/// Maximum length of a key. go-yaml has no limit on one line, and JSON's keys may be long, but the parser holds
+/// everything up to the end of a key as tokens of a hundred bytes each, and a bracket may also begin a key.
 const LONGEST_KEY: usize = 64 * 1024;
 const MAX_DUPLICATES: usize = 100;
 const MAX_REPAIRS: usize = 16;
@@ -163,7 +163,7 @@ enum Items {
     Map { entries: Map<String, Value>, key: Key, merged: Vec<Value> },
 }
 
-/// What the next node of a map is.
+/// State of the next node of a map.
 enum Key {
     Wanted,
     Named(String),
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether it only searches, and nothing that follows could be a better find.
+    /// Whether the reader only searches, and no better match can follow.
     fn has_found_all(&self) -> bool {
         !self.searches.is_empty() && self.searches.iter().all(|search| search.best == search.path.len())
     }
@@ -293,7 +293,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What stands once in the text and is kept more than once.
+    /// Accounts for a value that occurs once in the text and is stored more than once (aliases).
     fn pay_for_copy(&mut self, weight: usize, line: usize) -> Result<(), YamlError> {
         self.alias_budget = self.alias_budget.checked_sub(weight).ok_or_else(|| excessive(line))?;
         self.pay(weight, line)
@@ -354,7 +354,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Tells the searches about the list item that begins here.
+    /// Informs the searches of a list item that begins here.
     fn visit_item(&mut self, line: usize) {
         if !self.searches.is_empty() && matches!(self.stack.last(), Some(Open { items: Items::List(_), .. })) {
             let path = self.path();
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where the next value goes: `spec.containers[0].env`.
+    /// Returns the path of the next value: `spec.containers[0].env`.
     fn path(&self) -> String {
         let mut path = String::new();
         for open in &self.stack {
@@ -439,7 +439,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, words: Words) -> Re
     let wanted = match tag {
         None if plain => return untagged(text, words),
         Some(Some(name)) => name,
-        // Quoted text, and tags of somebody's own, which go-yaml reads past.
+        // Quoted text, and unknown tags, which go-yaml ignores.
         _ => return Ok(text.into()),
     };
     match wanted.as_str() {

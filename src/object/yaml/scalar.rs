@@ -1,9 +1,9 @@
-//! What a plain word means in YAML 1.1, by the rules of go-yaml v2, or in 1.2, by those of v3.
+//! Meaning of a plain scalar in YAML 1.1, by the rules of go-yaml v2, or in 1.2, by those of v3.
 
 use super::Words;
 use serde_json::{Number, Value};
 
-/// What a word without quotes stands for.
+/// The value of an unquoted scalar.
 pub(super) enum Plain {
     /// Nothing, a truth value or a number.
     Value(Value),
@@ -15,7 +15,7 @@ pub(super) enum Plain {
     Text,
 }
 
-/// What a plain scalar stands for.
+/// Resolves an unquoted scalar.
 pub(super) fn resolve(text: &str, words: Words) -> Plain {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Plain::Value(Value::Null),

@@ -9,7 +9,7 @@ use super::scalar::{Plain, resolve};
 use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
 
-/// Where lines are folded.
+/// Column at which lines are folded.
 const WIDTH: usize = 80;
 /// A longer key is written with a question mark.
 const SIMPLE_KEY: usize = 128;
@@ -22,7 +22,7 @@ pub fn to_yaml(value: &Value) -> String {
     emitter.out
 }
 
-/// What a node is part of; decides about the layout of collections.
+/// The parent of a node; decides the layout of collections.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Root,
@@ -235,7 +235,7 @@ enum Style {
     Literal,
 }
 
-/// What a text looks like to libyaml's `analyze_scalar`.
+/// Properties of a scalar's text, as libyaml's `analyze_scalar` computes them.
 struct Look {
     plain: bool,
     single: bool,
