@@ -42,7 +42,7 @@ impl Backend<'_> {
     }
 }
 
-/// A Service without selector has no backends of its own: people name them.
+/// Whether kloop selects the pods behind a Service. Users list the endpoints of a Service without selector themselves.
 pub fn is_managed(service: &Row, object: &Object) -> bool {
     let selects = service.workload().is_some_and(|fields| !fields.selector.is_nothing());
     selects && object.text(&["spec", "type"]) != Some("ExternalName")

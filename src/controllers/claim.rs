@@ -1,5 +1,5 @@
-//! Whose children are whose: a controller keeps the children that it owns, takes over matching ones that nobody
-//! owns, and lets go of owned ones that no longer match (Kubernetes: controller references, adoption and release).
+//! Ownership of children (Kubernetes: controller references, adoption and release): a controller keeps the children
+//! that it owns, adopts matching ones without an owner, and releases owned ones that no longer match.
 
 use crate::object::{Object, OwnerRef};
 use crate::world::{Plan, Row, Verb, World};

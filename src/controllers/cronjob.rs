@@ -45,13 +45,13 @@ impl Started<'_> {
         self.object.time(&["status", "startTime"]).or(self.row.created)
     }
 
-    /// Whether the CronJob knows it as one that runs.
+    /// Whether the CronJob's status lists the Job as active.
     fn is_listed(&self, cron_job: &Object) -> bool {
         cron_job.items(&["status", "active"]).iter().any(|active| active["uid"] == *self.row.uid)
     }
 
-    /// Whether it was started for a time of the schedule. What somebody made by hand is the CronJob's to keep or to delete when it
-    /// has ended, and counts for nothing while it runs (`syncCronJob`: `UnexpectedJob`).
+    /// Whether the Job was started for a scheduled time. A manually created Job with this owner counts for the history
+    /// limits once it has ended, and is ignored while it runs (`syncCronJob`: `UnexpectedJob`).
     fn is_of_schedule(&self, cron_job: &Row) -> bool {
         let scheduled = self.object.annotation(SCHEDULED).and_then(|text| text.parse::<Time>().ok());
         scheduled.is_some_and(|at| *self.row.key.name == *name(cron_job, at))
@@ -106,7 +106,8 @@ fn tell_ended(row: &Row, object: &Object, jobs: &[Started], new: &mut serde_json
     }
 }
 
-/// Lists the Jobs that run. An entry that is known stays as it was written; who was taken off and is still going does not come back.
+/// Updates `status.active`. Known entries stay unchanged; a Job that was removed and still terminates is not added
+/// again.
 fn note_active(object: &Object, jobs: &[Started], new: &mut serde_json::Map<String, Value>) {
     let known = object.items(&["status", "active"]);
     let reference = |job: &Started| {
@@ -185,13 +186,13 @@ fn newest(schedule: &Schedule, zone: &TimeZone, since: Time, now: Time) -> Optio
     }
 }
 
-/// What the Job of a time is called.
+/// Returns the name of the Job for a scheduled time.
 fn name(cron_job: &Row, at: Time) -> String {
     format!("{}-{}", cron_job.key.name, at.as_second().div_euclid(60))
 }
 
-/// Starts the Job of a time. True when that time is answered. Those that it replaces are out of `jobs` at once, so that nobody
-/// misses them (`syncCronJob`: `deleteFromActiveList`).
+/// Starts the Job for a scheduled time. Returns true when that time is handled. Replaced Jobs are removed from `jobs`
+/// at once, so that they are not reported missing (`syncCronJob`: `deleteFromActiveList`).
 fn start(world: &World, owner: &Owner, object: &Object, jobs: &mut Vec<Started>, due: Time, plan: &mut Plan) -> bool {
     let row = owner.row;
     let name = name(row, due);

@@ -1,5 +1,6 @@
-//! CustomResourceDefinitions: which of their names are accepted, that their kinds are established, and that their objects go with them.
-//! (k8s.io/apiextensions-apiserver: the naming, establishing and finalizing controllers, whose conditions one status holds)
+//! CustomResourceDefinitions: accepts names, establishes kinds, and deletes the objects with their definition.
+//! (k8s.io/apiextensions-apiserver: the naming, establishing and finalizing controllers, whose conditions share one
+//! status.)
 
 use super::pods::BURST;
 use super::status;
@@ -50,7 +51,7 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
     if !row.finalizers.iter().any(|one| &**one == CLEANUP) {
         return;
     }
-    // A definition of what is built in makes no kind: the objects there are none of its own.
+    // A definition of a built-in resource creates no kind, so the existing objects are not its own.
     let resource = Resource::intern(&row.key.name);
     let is_built_in = kinds::ALL.iter().any(|kind| kind.resource == resource);
     let left: Vec<&Arc<Row>> = world.list(resource.0).filter(|_| !is_built_in).collect();
@@ -79,7 +80,7 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
     }
 }
 
-/// Names that are nobody else's are accepted; a kind whose names all were is established, and stays so.
+/// Accepts names that no other kind has; a kind with all names accepted becomes established, and stays so.
 fn establish(world: &World, row: &Row, plan: &mut Plan) {
     let object = row.object();
     let group = group_of(&row.key.name);

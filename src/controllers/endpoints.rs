@@ -1,4 +1,4 @@
-//! Endpoints, the older list of the pods behind a Service, kept for those who still read it.
+//! Endpoints, the older list of the pods behind a Service, kept for clients that still read it.
 
 use super::backends::{self, Backend, HEADLESS, TRIGGER};
 use super::pods;

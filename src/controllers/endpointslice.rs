@@ -90,8 +90,9 @@ fn existing(world: &World, service: &Row) -> Vec<Slice> {
     own.map(slice).collect()
 }
 
-/// Endpoints stay in the slice that they are in, so that a change of one pod rewrites one slice; new ones fill what has room;
-/// slices without use are taken for what would be new, and one is always left.
+/// Distributes endpoints over slices. Existing endpoints stay in their slice, so that a change of one pod rewrites one
+/// slice; new ones fill slices with space; unused slices are reused before new ones are created, and one always
+/// remains.
 fn arrange(existing: Vec<Slice>, wanted: BTreeMap<String, (Vec<Value>, Vec<Value>)>) -> Vec<Slice> {
     let mut slices = existing;
     let mut spare: Vec<Slice> = Vec::new();
@@ -115,7 +116,7 @@ fn arrange(existing: Vec<Slice>, wanted: BTreeMap<String, (Vec<Value>, Vec<Value
         let object = spare.next().and_then(|unused| unused.object);
         used.push(Slice { object, ports: Vec::new(), endpoints: Vec::new() });
     }
-    // What is left over has no ports and no endpoints: it is deleted.
+    // The remaining slices have no ports and no endpoints: they are deleted.
     used.extend(spare.map(|unused| Slice { ports: Vec::new(), endpoints: Vec::new(), ..unused }));
     used
 }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 const ROOT: &str = "endpoints";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-/// Of Endpoints that kloop's own controller writes.
+/// Annotation of Endpoints that kloop's own controller writes.
 const WRITTEN_BY: &str = "endpoints.kubernetes.io/managed-by";
-/// Of Endpoints that are not to be mirrored.
+/// Label of Endpoints that must not be mirrored.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// The most addresses of a subset (Kubernetes: `--mirroring-max-endpoints-per-subset`).
 const MOST: usize = 1000;

@@ -1,8 +1,8 @@
-//! The garbage collector: objects whose owners are gone go too, owners that wait for their dependents are let go, and
-//! dependents that are to stay lose their reference.
+//! The garbage collector: deletes objects whose owners are gone, releases owners that waited for their dependents, and
+//! removes the reference from dependents to orphan.
 //!
-//! Its root is every resource. An owner counts as gone when its uid lives nowhere, or lives under another name or in
-//! another namespace than the reference says: the uid alone is not trusted (kubernetes issue 65200).
+//! Its root is every resource. An owner counts as gone when its uid does not exist, or exists under another name or
+//! namespace than the reference says: the uid alone is not trusted (kubernetes issue 65200).
 
 use super::claim::without_owner;
 use super::pods::{self, BURST};
@@ -15,7 +15,7 @@ pub const LOOP: Loop = Loop { name: "garbage-collector-controller", root: "*", c
 
 /// Finalizer of an owner that waits for its blocking dependents.
 const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of an owner whose dependents are to stay.
+/// Finalizer of an owner whose dependents are to be orphaned.
 const ORPHAN: &str = "orphan";
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
@@ -54,7 +54,7 @@ fn waits_for_dependents(row: &Row) -> bool {
     row.is_deleting() && has(row, FOREGROUND)
 }
 
-/// What has become of an owner.
+/// State of an owner.
 #[derive(PartialEq)]
 enum Standing {
     Solid,
@@ -149,7 +149,7 @@ fn await_dependents(world: &World, row: &Row, plan: &mut Plan) {
         return remove_finalizer(row, FOREGROUND, "no dependent is left that blocks the deletion", plan);
     };
     plan.wait(format!("waiting for {} dependents to be deleted, the first is {}", blocking.len(), first.key));
-    // A circle of owners would wait for itself for ever.
+    // Owners that own each other would block each other forever.
     for dependent in blocking.iter().filter(|dependent| in_circle(world, row, dependent)).take(BURST) {
         plan.write(Verb::Update(unblocked(dependent, &row.uid)), "owners wait for each other in a circle");
     }

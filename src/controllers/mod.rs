@@ -98,7 +98,7 @@ mod tests {
         "StatefulSet",
     ];
 
-    /// Every loop, about objects whose fields are not what they should be: no panic, and equal plans.
+    /// Runs every loop on objects with malformed fields: none panics, and plans are equal.
     #[test]
     fn no_body_makes_a_loop_fail() {
         let odd =

@@ -53,7 +53,7 @@ fn finalize(row: &Row, plan: &mut Plan) {
     plan.write(Verb::Update(object), "nothing is left in the namespace");
 }
 
-/// Says what is left, and which finalizers hold it.
+/// Reports the remaining objects and the finalizers that hold them.
 fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
     let mut resources: BTreeMap<Resource, usize> = BTreeMap::new();
     let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! Pods that nobody will end: those of nodes that are gone, and ended ones when there are far too many.
+//! Pod garbage collection: pods of deleted nodes, and ended pods above the limit.
 //!
-//! Planned by node: the key of a node that is gone, or the empty name for pods without a node and for the cluster as a whole.
+//! Keyed by node: the key of a deleted node, or the empty name for pods without a node and for the cluster as a whole.
 
 use super::pods::BURST;
 use super::status;

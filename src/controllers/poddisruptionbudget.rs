@@ -15,10 +15,10 @@ const FORGOTTEN: SignedDuration = SignedDuration::from_mins(2);
 /// So long pods of the same manifest may take to be made.
 const MOMENT: SignedDuration = SignedDuration::from_secs(10);
 
-/// Owners whose `replicas` say how many pods are expected.
+/// Owners whose `replicas` gives the expected number of pods.
 const SCALED: [&str; 4] = ["deployments.apps", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"];
 
-/// What is told of pods that nobody manages.
+/// Message about pods without a controller.
 const UNMANAGED: &str = "Pods selected by this PodDisruptionBudget were found to be unmanaged. As a result, the status of the PDB cannot \
     be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field \
     of the PDB to an integer value.";
@@ -67,7 +67,7 @@ fn plan(world: &World, key: &Key) -> Plan {
             }
             (allowed, if allowed > 0 { ("True", "SufficientPods", "") } else { ("False", "InsufficientPods", "") })
         }
-        // What cannot be counted is not disturbed.
+        // A budget that cannot be computed allows no disruption.
         Err(message) => (0, ("False", "SyncFailed", message.as_str())),
     };
     new.insert("disruptionsAllowed".into(), allowed.into());
@@ -89,7 +89,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Why the budget cannot be counted, or not rightly: told when its status changes.
+/// Reports why the budget cannot be computed exactly, whenever its status changes.
 fn tell_uncounted(row: &Row, expectations: &Result<Expectations, String>, plan: &mut Plan) {
     match expectations {
         Ok(Expectations { unmanaged: false, .. }) => {}
@@ -101,7 +101,7 @@ fn tell_uncounted(row: &Row, expectations: &Result<Expectations, String>, plan: 
     }
 }
 
-/// A budget that is about nobody says so, once the pods that came with it have had time to be made.
+/// Reports a budget that selects no pods, after a delay in which its pods can be created.
 fn tell_without_pods(world: &World, row: &Row, pods: &[&Arc<Row>], plan: &mut Plan) {
     if !pods.is_empty() {
         return;
@@ -112,7 +112,7 @@ fn tell_without_pods(world: &World, row: &Row, pods: &[&Arc<Row>], plan: &mut Pl
     }
 }
 
-/// Evictions under way: those whose pod still lives and that are not too old.
+/// Returns evictions in progress: those whose pod still exists and that are not too old.
 fn disrupted(world: &World, object: &Object, pods: &[&Arc<Row>], plan: &mut Plan) -> Map<String, Value> {
     let mut left = Map::new();
     for (name, since) in object.at(&["status", "disruptedPods"]).and_then(Value::as_object).into_iter().flatten() {
@@ -126,13 +126,13 @@ fn disrupted(world: &World, object: &Object, pods: &[&Arc<Row>], plan: &mut Plan
     left
 }
 
-/// What a budget wants of its pods.
+/// Pod counts of a budget.
 struct Expectations {
-    /// How many there should be.
+    /// Number of expected pods.
     expected: i64,
-    /// How many of them healthy.
+    /// Number of pods that must be healthy.
     desired: i64,
-    /// Whether the first leaves pods out that nobody manages.
+    /// Whether `expected` excludes pods without a controller.
     unmanaged: bool,
 }
 

@@ -9,7 +9,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Kubernetes makes or deletes at most this many objects of one owner at a time.
 pub const BURST: usize = 500;
 
-/// So many pods of one owner are made or given up by one plan: so many that the same beat can also place and start them.
+/// Maximum number of pods of one owner that one plan creates or deletes, so that the same tick can also place and start
+/// them.
 pub const BATCH: usize = 64;
 
 /// The letters of generated names: no vowels and nothing that looks like another (apimachinery `rand`).
@@ -32,9 +33,9 @@ pub fn from_template(owner: &Owner, template: &Value) -> Object {
     Object(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] }))
 }
 
-/// A free name that starts with `base`. The plan chooses it, and not the server, because events name the pod. It comes from
-/// the revisions of owner and World, so that equal worlds give equal plans, and a plan that was refused asks for the same
-/// name again and is refused with the same words.
+/// Returns a free name that starts with `base`. The plan chooses the name, and not the server, because events contain
+/// it. It derives from the revisions of owner and World, so that equal Worlds give equal plans, and a refused plan asks
+/// for the same name again and gets the same message.
 pub fn free_name(world: &World, resource: &'static str, owner: &Row, base: &str, slot: usize) -> String {
     let base = base.get(..BASE).unwrap_or(base);
     let mut turn = 0u64;
@@ -79,15 +80,15 @@ pub fn delete(plan: &mut Plan, row: &Row, why: impl Into<String>) {
     plan.write(Verb::Delete { key, uid, grace: None, propagation: Default::default() }, why);
 }
 
-/// What the API server goes by when it refuses a pod.
+/// Resources that can make the API server refuse a pod.
 const GROUNDS: [&str; 3] = ["resourcequotas", "limitranges", "serviceaccounts"];
 
-/// Whether what a refusal was grounded on is not what it was.
+/// Whether an object that caused a refusal has changed since.
 fn have_changed(world: &World, namespace: &str, since: u64) -> bool {
     GROUNDS.iter().any(|resource| world.list_in(resource, namespace).any(|row| row.revision > since))
 }
 
-/// How many pods a plan may make, knowing what became of the last one.
+/// Number of pods that a plan may create, given the result of the last one.
 pub enum Allowance {
     /// As many as are missing.
     All,
@@ -98,7 +99,7 @@ pub enum Allowance {
 }
 
 impl Allowance {
-    /// What became of the last plan of a loop for a key.
+    /// Returns the budget after the result of a loop's last plan for a key.
     pub fn of(world: &World, name: &'static str, key: &Key, plan: &mut Plan) -> Allowance {
         match world.facts.refusals.get(&(name, key.clone())) {
             None => Allowance::All,
@@ -122,7 +123,7 @@ impl Allowance {
         }
     }
 
-    /// Says what was refused.
+    /// Reports the refusal.
     pub fn tell(&self, row: &Row, plan: &mut Plan) {
         if let Allowance::None(message) = self {
             plan.event(row, EventType::Warning, "FailedCreate", format!("Error creating: {message}"));

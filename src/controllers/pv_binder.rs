@@ -66,7 +66,7 @@ fn release_claim(world: &World, row: &Row, object: Object, plan: &mut Plan) {
     if !row.finalizers.iter().any(|one| &**one == CLAIM_IN_USE) {
         return;
     }
-    // Also one that has ended: its object tells of the claim as long as it is there.
+    // An ended pod counts too: it refers to the claim as long as it exists.
     let is_placed = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.node.is_some());
     match storage::consumers(world, row).find(is_placed) {
         Some(pod) => plan.wait(format!("pod {} uses the claim", pod.key.name)),

@@ -103,7 +103,7 @@ fn ranked<'a>(world: &World, owner: &Row, active: &[&'a Arc<Row>]) -> Vec<&'a Ar
     ranked.into_iter().map(|(row, _)| row).collect()
 }
 
-/// How many active pods of the same workload (all ReplicaSets of one Deployment) run on each node.
+/// Counts the active pods of the same workload (all ReplicaSets of one Deployment) on each node.
 fn crowds(world: &World, owner: &Row, active: &[&Arc<Row>]) -> HashMap<String, usize> {
     let mut crowds = HashMap::new();
     let mut note = |pod: &Row| {
@@ -172,7 +172,7 @@ fn by_age(a: Option<Time>, b: Option<Time>, now: Time, tie: impl Fn() -> Orderin
     }
 }
 
-/// Counts the pods, and asks for a look when the next one becomes available.
+/// Counts the pods, and schedules the next look for when the next one becomes available.
 fn count(
     world: &World,
     owner: &Owner,

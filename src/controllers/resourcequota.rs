@@ -31,7 +31,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// What a namespace uses of each thing that a quota limits.
+/// Returns a namespace's usage of each resource that a quota limits.
 pub fn used(world: &World, namespace: &str, quota: &Object) -> Map<String, Value> {
     let scopes = Scopes::of(quota);
     let counts = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| !pod.phase.is_terminal());
@@ -96,7 +96,7 @@ fn services(world: &World, namespace: &str, counts: fn(&str) -> bool) -> Quantit
     Quantity::from_int(counted.count() as i64)
 }
 
-/// Which pods a quota is about.
+/// Scopes of a quota: the pods that it covers.
 struct Scopes(Vec<Value>);
 
 impl Scopes {

@@ -1,6 +1,5 @@
-//! The cloud's part of a Service of type LoadBalancer: an address of its own. The cloud is this machine, so the address is one of
-//! the cluster's loopback addresses; without a node that is this machine there is none, and the Service waits for it as in
-//! Kubernetes without a cloud.
+//! Load balancer addresses: a Service of type LoadBalancer gets one of the cluster's loopback addresses. Without a
+//! local node there is none, and the Service waits as in Kubernetes without a cloud.
 
 use crate::object::{Key, Object};
 use crate::world::{EventType, Loop, Plan, Row, Verb, World};
@@ -30,7 +29,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let service = row.body();
     let has = service.items(&["status", "loadBalancer", "ingress"]);
-    // Of a class of its own another implementation takes care.
+    // Another implementation handles Services with a load balancer class.
     let wants = service.text(&["spec", "type"]) == Some("LoadBalancer")
         && service.text(&["spec", "loadBalancerClass"]).is_none_or(str::is_empty);
     if wants && has.is_empty() {

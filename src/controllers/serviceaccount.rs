@@ -1,4 +1,4 @@
-//! What every namespace has: the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
+//! Objects of every namespace: the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
 
 use crate::object::{Key, Object, Resource};
 use crate::world::{Loop, Plan, Row, Verb, World};

@@ -21,7 +21,7 @@ pub struct Cluster {
     pub crashes: u32,
     /// Pods get ready, ended ones go.
     pub kubelet: bool,
-    /// A node whose kubelet does nothing any more, and that gets no new pods.
+    /// A node whose kubelet has stopped, and that gets no new pods.
     pub lost_node: Option<&'static str>,
     /// Creating more pods than this is refused, as by a quota.
     pub allowed_pods: usize,
@@ -106,7 +106,7 @@ impl Cluster {
         self.world.list(resource).map(|row| row.key.name.to_string()).collect::<Vec<_>>().join(" ")
     }
 
-    /// How many objects of a resource there are.
+    /// Number of objects of a resource.
     pub fn count(&self, resource: &'static str) -> usize {
         self.world.list(resource).count()
     }
@@ -121,7 +121,7 @@ impl Cluster {
         object.items(&["status", "conditions"]).iter().map(text).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether an event or write with this text happened.
+    /// Whether an event or write with this text occurred.
     pub fn logged(&self, text: &str) -> bool {
         self.log.iter().any(|line| line.contains(text))
     }
@@ -207,7 +207,8 @@ impl Cluster {
         (self.check)(&self.world);
     }
 
-    /// Whether the quota refuses a plan, which is then dropped whole and looked at again: at once for new words, else later.
+    /// Whether the quota refuses a plan. A refused plan is dropped as a whole and tried again: at once with a new
+    /// message, else later.
     fn is_refused(&mut self, index: usize, key: &Key, writes: &[Write]) -> bool {
         let name = ALL[index].name;
         let mut left = self.allowed_pods.saturating_sub(self.count("pods"));
@@ -231,7 +232,7 @@ impl Cluster {
         true
     }
 
-    /// What a loop writes has to come back from the API server as it was written, else the loop would write it for ever.
+    /// Asserts that the API server returns a loop's write unchanged; otherwise the loop would repeat it forever.
     fn survives_the_api_server(&self, verb: &Verb) {
         let (Verb::Create(object) | Verb::Update(object) | Verb::Status(object)) = verb else { return };
         let kind = crate::kinds::by_kind(object.api_version(), object.kind()).unwrap();
@@ -440,7 +441,7 @@ impl Cluster {
     }
 }
 
-/// What the API server fills into Jobs.
+/// Applies the API server's defaults for Jobs.
 fn default_job(job: &mut Object) {
     let uid = job.uid().to_owned();
     let labels = json!({"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": job.name()});

@@ -1,7 +1,8 @@
-//! Volumes for claims that no volume fulfils: a folder of the cluster for each, for classes whose provisioner is kloop's own.
+//! Dynamic provisioning: creates a volume for each pending claim of a class whose provisioner is kloop's own. The
+//! volume is a folder of the cluster.
 //!
-//! Makes the PersistentVolume and keeps it for its claim, which [`pv_binder`](super::pv_binder) then binds. The folder itself is made
-//! when the first pod mounts it, and goes with a volume that is to be deleted once its claim is gone.
+//! Creates the PersistentVolume and reserves it for its claim; [`pv_binder`](super::pv_binder) binds them. The folder
+//! is created when the first pod mounts it, and deleted with a volume whose claim is gone and whose policy is Delete.
 
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::object::{Key, Object};
@@ -81,7 +82,7 @@ fn volume(row: &Row, claim: &Object, class: &Object, name: &str) -> Object {
     }))
 }
 
-/// A volume whose claim is gone goes, and what is in it, unless it is to be kept.
+/// Deletes a volume whose claim is gone, with its content, unless the policy retains it.
 fn reclaim(world: &World, row: &Row, volume: &Object, plan: &mut Plan) {
     let ours = volume.text(&["spec", "csi", "driver"]) == Some(LOCAL_DRIVER);
     let deletes = volume.text(&["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete");

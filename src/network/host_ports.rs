@@ -1,7 +1,8 @@
-//! Ports of the machine that pods want (`hostPort`): where a pod's container is to be reached besides its own address.
+//! Host ports: ports of the machine that lead to pods (`hostPort`).
 //!
-//! Knows: which pods have an address to lead to. Without `hostIP`, and for `0.0.0.0`, the machine's localhost is meant: kloop never
-//! listens on every address. Never: binds anything; that no other pod of the node wants the same port is the scheduler's matter.
+//! Knows: which pods have an address to forward to. Without `hostIP`, and for `0.0.0.0`, the port is opened on the
+//! machine's localhost: kloop never listens on every address.
+//! Never: binds anything. The scheduler ensures that no other pod of the node has the same port.
 
 use super::routes::tell_blocked;
 use crate::object::{Key, Object};

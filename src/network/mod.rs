@@ -1,8 +1,10 @@
-//! The network: where the addresses of Services lead, and what names mean.
+//! The network: routes of Services, and DNS names.
 //!
-//! Knows: how kube-proxy chooses the endpoints of a Service ([`routes`]), and which names Kubernetes gives to Services and pods ([`names`]),
-//! which Service an Ingress leads a request to ([`ingress`]), which ports of the machine lead to pods ([`host_ports`]), and who may talk to whom ([`policy`]).
-//! Never: carries a byte. Routes go to the machine as effects; programs are led along them, and their questions answered, there.
+//! Knows: how kube-proxy chooses the endpoints of a Service ([`routes`]), the names that Kubernetes gives to Services
+//! and pods ([`names`]), the Service for a request to an Ingress ([`ingress`]), the ports of the machine that lead to
+//! pods ([`host_ports`]), and the allowed connections ([`policy`]).
+//! Never: carries a byte. Routes go to the machine as effects; the runtime redirects connections and answers DNS
+//! queries.
 //! Start reading at [`LOOP`].
 
 mod host_ports;
@@ -16,5 +18,5 @@ pub use ingress::LOOP as INGRESS;
 pub use policy::LOOP as POLICIES;
 pub use routes::LOOP;
 
-/// Every loop of this room, in the order in which they are asked.
+/// Every loop of this module, in the order in which they run.
 pub const ALL: [&crate::world::Loop; 4] = [&POLICIES, &LOOP, &INGRESS, &HOST_PORTS];

@@ -222,7 +222,7 @@ impl<'w> Set<'w> {
         available
     }
 
-    /// How many nodes are to run a pod.
+    /// Number of nodes that should run a pod.
     fn desired(&self) -> i64 {
         self.nodes.iter().filter(|(_, fit)| *fit == Fit::Run).count() as i64
     }

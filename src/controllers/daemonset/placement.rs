@@ -1,11 +1,11 @@
-//! Which nodes a DaemonSet's pods belong on, and how each is tied to its node.
+//! Selects the nodes for a DaemonSet's pods, and pins each pod to its node.
 
 use crate::object::Object;
 use crate::object::selector::Selector;
 use crate::world::Row;
 use serde_json::{Value, json};
 
-/// What a node means for a pod of the set.
+/// Suitability of a node for a pod of the set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     /// One has to run there.

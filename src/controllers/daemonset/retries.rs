@@ -13,7 +13,7 @@ pub const ANNOTATION: &str = "kloop.dev/daemon-pods-ended";
 const PAUSE: i64 = 1;
 const LONGEST: i64 = 15 * 60;
 
-/// How many ended before this one; a new template begins anew.
+/// Returns how many pods failed before this one; a new template starts at zero.
 pub fn of(pod: &Row, hash: &str) -> u32 {
     let same = pod.label(REVISION_HASH) == Some(hash) && pod.mentions(ANNOTATION);
     let written = || pod.body().annotation(ANNOTATION).and_then(|text| text.parse().ok());
@@ -27,7 +27,7 @@ pub fn until(pod: &Row, before: u32, now: Time) -> Time {
     pod.created.unwrap_or(now).saturating_add(SignedDuration::from_secs(pause)).unwrap_or(Time::MAX)
 }
 
-/// What its successor is to remember: one that lasted for twice the longest pause was well.
+/// Returns the failure count for the successor: zero after a run twice as long as the longest backoff.
 pub fn after(pod: &Row, before: u32, now: Time) -> u32 {
     let age = pod.created.map_or(0, |created| now.duration_since(created).as_secs());
     if age > 2 * LONGEST { 1 } else { before.saturating_add(1) }

@@ -41,7 +41,7 @@ fn recreating(world: &World, pod: &Row) -> Option<Key> {
     pods::controller_key(set, ROOT, "Deployment")
 }
 
-/// What a Deployment asks for, with percentages resolved.
+/// Settings of a Deployment, with percentages resolved.
 struct Spec {
     replicas: i64,
     recreate: bool,
@@ -65,7 +65,7 @@ struct Rollout<'w> {
     spec: Spec,
     /// Its ReplicaSets, oldest first.
     sets: Vec<Set<'w>>,
-    /// Which of them has the Deployment's template.
+    /// Index of the ReplicaSet that has the Deployment's template.
     new: Option<usize>,
     conditions: Vec<Value>,
     plan: Plan,
@@ -252,7 +252,7 @@ impl<'w> Rollout<'w> {
         }
     }
 
-    /// Deletes old sets beyond the history limit, lowest revision first, once they are empty and have said so.
+    /// Deletes old ReplicaSets beyond the history limit, lowest revision first, once their status reports no pods.
     fn clean_up(&mut self) {
         let Some(limit) = self.spec.history else { return };
         let mut old: Vec<&Set> = self.old().map(|at| &self.sets[at]).filter(|set| !set.row.is_deleting()).collect();

@@ -11,7 +11,7 @@ const REPLICA_FAILURE: &str = "ReplicaFailure";
 const COMPLETE: &str = "NewReplicaSetAvailable";
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 
-/// What a status counts.
+/// Replica counts for the status.
 #[derive(Clone, Copy, PartialEq)]
 struct Tally {
     replicas: i64,
@@ -199,7 +199,7 @@ impl Rollout<'_> {
 }
 
 impl Tally {
-    /// Whether anything moved towards the end of the rollout.
+    /// Whether the rollout made progress.
     fn is_ahead_of(self, before: Tally) -> bool {
         self.updated > before.updated
             || self.replicas - self.updated < before.replicas - before.updated

@@ -7,11 +7,11 @@ use crate::world::{Counts, Row, WorkloadFields};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Which rollout a set belongs to.
+/// Annotation with the rollout's revision.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Earlier revisions of a set that was returned to.
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// What `spec.replicas` of the Deployment was when the set was sized.
+/// Annotation with the Deployment's `spec.replicas` when the set was last scaled.
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 /// The same plus the surge.
 const MAX: &str = "deployment.kubernetes.io/max-replicas";

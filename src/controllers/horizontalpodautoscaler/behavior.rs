@@ -1,5 +1,5 @@
-//! How fast an autoscaler may go: stabilisation windows, and policies for each direction (Kubernetes: normalizeDesiredReplicas and
-//! its kind with behaviors).
+//! Limits on the rate of scaling: stabilization windows and scaling policies per direction (Kubernetes:
+//! normalizeDesiredReplicas and its variant with behaviors).
 
 use crate::object::{Object, Time};
 use crate::world::facts::Autoscaler;
@@ -138,7 +138,7 @@ fn picked(
     bounds.reduce(pick)
 }
 
-/// How far usage may be off its target without a change.
+/// Relative deviation from the target that causes no scaling.
 pub fn tolerance(hpa: &Object, is_up: bool) -> f64 {
     let direction = if is_up { "scaleUp" } else { "scaleDown" };
     let text = hpa.at(&["spec", "behavior", direction, "tolerance"]).and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! The metrics of an autoscaler: what each asks for, and what they come to together.
+//! Metrics of an autoscaler: the replicas that each one proposes, and the combined result.
 
 use super::replicas::{Measured, Proposal, Target, propose};
 use crate::object::{Object, Quantity};
@@ -15,7 +15,7 @@ pub struct Silent {
     pub message: String,
 }
 
-/// What the metrics come to together.
+/// Combined result of all metrics.
 pub struct Verdict {
     /// The size that they ask for.
     pub replicas: i64,
@@ -92,7 +92,7 @@ fn one(
     Ok((propose(world, hpa, pods, measured, target, current).map_err(failed)?, name))
 }
 
-/// Metrics that a program serves beside Kubernetes: nobody does here.
+/// Reports a metric from an adapter (custom or external metrics), which kloop does not have.
 fn not_served(metric: &Value, kind: &str) -> Silent {
     let (part, reason, api) = match kind {
         "Pods" => ("pods", "FailedGetPodsMetric", "custom"),

@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 const ROOT: &str = "horizontalpodautoscalers.autoscaling";
 
-/// How often usage is looked at (Kubernetes' horizontal-pod-autoscaler-sync-period).
+/// Evaluation period (Kubernetes' horizontal-pod-autoscaler-sync-period).
 const PERIOD: SignedDuration = SignedDuration::from_secs(15);
 
-/// How long the answers of pods are waited for.
+/// Time to wait for the pods' measurements.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(2);
 
 /// Recommendations and changes are forgotten after so long: the longest window that a behavior may have.
@@ -42,7 +42,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     world.list_in(ROOT, &row.key.namespace).filter(scales).map(|hpa| hpa.key.clone()).collect()
 }
 
-/// What an autoscaler scales, or Kubernetes' words for not finding it.
+/// Returns the scale target of an autoscaler, or Kubernetes' message when it does not exist.
 fn target<'w>(world: &'w World, hpa: &Key, object: &Object) -> Result<&'w Arc<Row>, String> {
     let text = |name: &str| object.text(&["spec", "scaleTargetRef", name]).unwrap_or_default();
     let Some(kind) =
@@ -54,7 +54,7 @@ fn target<'w>(world: &'w World, hpa: &Key, object: &Object) -> Result<&'w Arc<Ro
     world.find(kind.resource.0, &hpa.namespace, text("name")).ok_or_else(missing)
 }
 
-/// What is being put together about one autoscaler.
+/// Evaluation of one autoscaler in progress.
 struct Autoscaling<'w> {
     world: &'w World,
     row: &'w Row,
@@ -192,7 +192,7 @@ impl Autoscaling<'_> {
         self.remember();
     }
 
-    /// Whether others scale by the same pods: then nobody does (`validateAndParseSelector`).
+    /// Reports other autoscalers that select the same pods: then none of them scales (`validateAndParseSelector`).
     fn ambiguous(&self, scaled: &Row, pods: &[Arc<Row>]) -> Option<String> {
         let selects = |hpa: &&Arc<Row>| {
             let target = target(self.world, &hpa.key, &hpa.object()).ok();
@@ -206,7 +206,7 @@ impl Autoscaling<'_> {
         (all.len() > 1).then(message)
     }
 
-    /// Tells at each look what fails, as Kubernetes does: the recorder counts what is the same.
+    /// Reports a failure at every evaluation, as Kubernetes does; the event recorder aggregates repetitions.
     fn fail(&mut self, silent: &metrics::Silent, count: usize) {
         let message = format!("the HPA was unable to compute the replica count: {}", silent.message);
         let all = self.object.items(&["spec", "metrics"]).len();
@@ -231,7 +231,7 @@ impl Autoscaling<'_> {
         self.memory.scalings.push((now, wanted - current));
     }
 
-    /// What was recommended and done is to be a fact.
+    /// Stores recommendations and scaling events for the next evaluation.
     fn remember(&mut self) {
         let since = self.world.now - MEMORY;
         self.memory.recommendations.retain(|(at, _)| *at > since);

@@ -1,4 +1,4 @@
-//! How many pods a metric asks for (Kubernetes: replica_calculator.go).
+//! Computes the replicas that a metric proposes (Kubernetes: replica_calculator.go).
 
 use super::behavior::tolerance;
 use crate::object::{Object, Time, time};
@@ -13,7 +13,7 @@ const CPU_INITIALIZATION: SignedDuration = SignedDuration::from_mins(5);
 /// And one that was never ready (initial-readiness-delay).
 const INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
 
-/// What is measured of pods: a resource, of one container or of all.
+/// The measured resource, of one container or of all.
 #[derive(Clone, Copy)]
 pub struct Measured<'a> {
     /// `cpu` or `memory`.
@@ -31,12 +31,12 @@ pub enum Target {
     AverageValue(i64),
 }
 
-/// What a metric comes to.
+/// Result of one metric.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// The size that it asks for.
+    /// Proposed size.
     pub replicas: i64,
-    /// What the pods use on average, in percent of what they request.
+    /// Average utilization in percent of the requests.
     pub utilization: Option<i64>,
     /// The same, in thousandths of a core or bytes.
     pub average: i64,
@@ -45,7 +45,7 @@ pub struct Proposal {
 /// The pods of a workload, sorted by what is known of them.
 #[derive(Default)]
 struct Groups {
-    /// What each uses that counts.
+    /// Usage of each pod that counts.
     metrics: BTreeMap<String, i64>,
     ready: i64,
     /// Not ready yet: their usage says nothing.
@@ -54,7 +54,7 @@ struct Groups {
     missing: Vec<String>,
 }
 
-/// The size that a metric asks for, or Kubernetes' words for why it says nothing.
+/// Returns the size that a metric proposes, or Kubernetes' message when the metric is not available.
 pub fn propose(
     world: &World,
     hpa: &Object,
@@ -93,7 +93,7 @@ pub fn propose(
         return Ok(proposal(replicas));
     }
     let request = |pod: &String| requests.get(pod).copied().unwrap_or(0);
-    // What is not known is taken to speak against the change.
+    // Pods without metrics are assumed to argue against scaling.
     for pod in std::mem::take(&mut groups.missing) {
         let assumed = match target {
             _ if first >= 1.0 => 0,
@@ -158,7 +158,7 @@ fn group(world: &World, pods: &[(Arc<Row>, Object)], measured: Measured) -> Grou
     groups
 }
 
-/// Whether what a pod uses of its CPU is still that of its start.
+/// Whether a pod's CPU usage is still that of its start-up.
 fn is_unready(now: Time, pod: &Object, facts: Option<&PodFacts>) -> bool {
     let conditions = pod.items(&["status", "conditions"]);
     let moment = |text: Option<&str>| text.and_then(|text| time::parse_rfc3339(text).ok());
@@ -173,7 +173,7 @@ fn is_unready(now: Time, pod: &Object, facts: Option<&PodFacts>) -> bool {
     !is_ready && start + INITIAL_READINESS > turned
 }
 
-/// What a pod, or one of its containers, uses; none when nothing is known of any of them.
+/// Returns the usage of a pod or one of its containers; `None` when any value is missing.
 fn usage(facts: Option<&PodFacts>, measured: Measured) -> Option<i64> {
     let all = facts?.usage.iter().filter(|(name, _)| measured.container.is_none_or(|wanted| &***name == wanted));
     let of = |usage: &crate::world::facts::Measured| match measured.resource {
@@ -183,7 +183,7 @@ fn usage(facts: Option<&PodFacts>, measured: Measured) -> Option<i64> {
     all.map(|(_, usage)| of(usage)).reduce(|sum, one| sum + one)
 }
 
-/// What each pod requests: every container has to.
+/// Returns the requests of each pod; every container must have one.
 fn requests(pods: &[(Arc<Row>, Object)], measured: Measured) -> Result<BTreeMap<String, i64>, String> {
     let mut requests = BTreeMap::new();
     for (row, body) in pods {

@@ -1,5 +1,5 @@
-//! How Jobs end: first the verdict (SuccessCriteriaMet, FailureTarget), then, when every pod has ended and is counted, the
-//! end (Complete, Failed) (KEP-3998).
+//! The end of Jobs: first the interim condition (SuccessCriteriaMet, FailureTarget), then, when every pod has ended and
+//! is counted, the final one (Complete, Failed) (KEP-3998).
 
 use super::{Job, policy};
 use crate::controllers::status;
@@ -8,7 +8,7 @@ use crate::world::{EventType, Row};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// How a Job ends, and why.
+/// Final condition of a Job, with reason and message.
 pub(super) struct Verdict {
     pub success: bool,
     pub reason: String,
@@ -41,7 +41,7 @@ impl Verdict {
 }
 
 impl Job<'_> {
-    /// Whether the Job is to end now, and how.
+    /// Returns the final condition when the Job ends now.
     pub(super) fn verdict(&mut self) -> Option<Verdict> {
         if let Some(given) = Verdict::given(&self.conditions) {
             return Some(given);
@@ -86,7 +86,7 @@ impl Job<'_> {
         self.world.now >= deadline
     }
 
-    /// What indexes that failed for good, or that are enough, make of the Job.
+    /// Returns the final condition that failed or sufficient indexes cause.
     fn index_verdict(&mut self) -> Option<Verdict> {
         let completions = self.spec.completions.filter(|_| self.spec.indexed)?;
         if let Some(limit) = self.spec.backoff_limit_per_index {

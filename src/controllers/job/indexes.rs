@@ -17,12 +17,12 @@ impl Indexes {
         Indexes(text.split(',').filter_map(range).flatten().filter(|index| *index >= 0).collect())
     }
 
-    /// Whether an index is among them.
+    /// Whether the set contains an index.
     pub fn has(&self, index: i64) -> bool {
         self.0.contains(&index)
     }
 
-    /// How many there are.
+    /// Number of indexes.
     pub fn len(&self) -> i64 {
         self.0.len() as i64
     }

@@ -1,10 +1,11 @@
-//! Jobs run pods until enough of them have succeeded, or too many have failed.
+//! Jobs: run pods until enough have succeeded or too many have failed.
 //!
-//! Knows: what a Job asks for, how its ended pods are counted exactly once, and what happens next. How many pods are
-//! wanted and what they look like is in `pods`, how a Job ends in `finish`, policies in `policy`.
+//! Knows: the settings of a Job, and how ended pods are counted exactly once. `pods` decides the number and shape of
+//! pods, `finish` the end of the Job, `policy` its policies.
 //!
-//! Counting survives a stop between any two writes: an ended pod is first noted in `status.uncountedTerminatedPods`, then
-//! loses its finalizer, and only then moves into the counters (Kubernetes: job tracking with finalizers, KEP-2307).
+//! Counting survives a stop between any two writes: an ended pod is first recorded in `status.uncountedTerminatedPods`,
+//! then loses its finalizer, and only then moves into the counters (Kubernetes: job tracking with finalizers,
+//! KEP-2307).
 
 mod finish;
 mod indexes;
@@ -65,7 +66,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     Job::new(world, owner, object, pods, plan).think()
 }
 
-/// Pods whose Job is gone are counted by nobody: their finalizer would hold them for ever.
+/// Removes the finalizer from pods whose Job is gone, because nothing else would.
 fn free_pods_of_lost_jobs(world: &World, key: &Key, plan: &mut Plan) {
     let selector = Selector::from_map([(JOB_NAME, &*key.name)]);
     for pod in world.pods_matching(&key.namespace, &selector).into_iter().filter(|pod| is_tracked(pod)).take(BURST) {
@@ -83,7 +84,7 @@ fn free(pod: &Row, why: &str, plan: &mut Plan) {
     plan.write(Verb::Update(without_finalizer(pod.object(), TRACKING)), why);
 }
 
-/// What a Job asks for.
+/// Settings of a Job.
 struct Spec {
     parallelism: i64,
     /// None: a work queue, done when one pod has succeeded and none runs.

@@ -1,4 +1,4 @@
-//! How many pods a Job wants now, and what they look like.
+//! Number and shape of the pods that a Job needs now.
 
 use super::{INDEX, Job, LOOP, TRACKING, end_of, has_succeeded, index_of, policy};
 use crate::controllers::pods::{self, Allowance, BATCH, BURST, from_template};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How often a pod's index had failed before it was made.
+/// Annotation with the number of failures of a pod's index before it was created.
 const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 
 impl<'w> Job<'w> {
@@ -46,7 +46,8 @@ impl<'w> Job<'w> {
         }
     }
 
-    /// Active pods to delete: those whose index is taken, done or not wanted, then any, pending ones first.
+    /// Returns active pods to delete: those with a duplicate, finished or unwanted index first, then pending ones, then
+    /// any.
     fn excess(&self, active: &[&'w Arc<Row>], wanted: i64) -> Vec<&'w Arc<Row>> {
         let mut seen = BTreeSet::new();
         let surplus = |pod: &Row| match index_of(pod) {
@@ -99,8 +100,8 @@ impl<'w> Job<'w> {
         }
     }
 
-    /// Whether failures ask for a pause before the next pod: the first pause doubled for each failure since the last
-    /// success, sixty times the first at most (Kubernetes: 10 s up to 10 min).
+    /// Whether failures require a pause before the next pod: the initial pause doubles with each failure since the last
+    /// success, up to sixty times (Kubernetes: 10 s up to 10 min).
     fn must_back_off(&mut self, (failures, last): (u32, Option<Time>)) -> bool {
         let Some(last) = last.filter(|_| failures > 0) else { return false };
         let first = self.world.settings.backoff_seconds;
@@ -169,7 +170,7 @@ impl<'w> Job<'w> {
         pod
     }
 
-    /// How many pods of an index have failed: each pod carries how many failed before it.
+    /// Number of failed pods of an index: each pod records how many failed before it.
     pub(super) fn index_failures(&self, index: i64) -> i64 {
         let failed = self.pods.iter().filter(|pod| index_of(pod) == Some(index) && self.counts_as_failed(pod));
         let counted = failed.filter(|pod| !policy::is_ignored(&self.object, pod));

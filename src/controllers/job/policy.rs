@@ -1,4 +1,4 @@
-//! What a Job's pod failure policy and success policy say (KEP-3329, KEP-3998).
+//! Pod failure policy and success policy of a Job (KEP-3329, KEP-3998).
 
 use super::index_of;
 use super::indexes::Indexes;
@@ -7,12 +7,12 @@ use crate::world::{Phase, Row};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Whether a failed pod's failure is to be ignored.
+/// Whether the policy ignores a pod's failure.
 pub(super) fn is_ignored(job: &Object, pod: &Row) -> bool {
     matched(job, pod).is_some_and(|(action, _)| action == "Ignore")
 }
 
-/// The message of the first pod whose failure fails the whole Job.
+/// Returns the message of the first pod whose failure fails the whole Job.
 pub(super) fn failing(job: &Object, pods: &[&Arc<Row>]) -> Option<String> {
     pods.iter().filter_map(|pod| matched(job, pod)).find(|(action, _)| action == "FailJob").map(|(_, message)| message)
 }

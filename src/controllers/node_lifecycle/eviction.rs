@@ -39,8 +39,9 @@ fn bound(pod: &Object) -> Option<Time> {
     since.and_then(|since| since.parse().ok()).or_else(|| pod.created())
 }
 
-/// When a pod has to go; none when it tolerates everything for ever. What it tolerates for a while it tolerates from when it and the
-/// taint met: one that came later has its time too (`handlePodUpdate`), and is not put out at once, again and again.
+/// Returns the time at which a pod must leave; `None` when it tolerates every taint forever. A limited toleration
+/// counts from the later of the taint and the pod (`handlePodUpdate`), so that a new pod is not evicted at once, again
+/// and again.
 fn deadline(taints: &[&Value], tolerations: &[Value], bound: Option<Time>, now: Time) -> Option<Time> {
     let limit = |taint: &&Value| {
         let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();

@@ -40,7 +40,7 @@ pub const LOOP: Loop = Loop { name: "node-controller", root: ROOT, concerns, pla
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
-        // Whether any node is ready decides what becomes of those that are not.
+        // The other nodes' readiness decides how fast an unready node's pods are evicted.
         ROOT => world.unready_nodes().cloned().chain([row.key.clone()]).collect(),
         "pods" => {
             let node = row.pod().and_then(|pod| world.find(ROOT, "", pod.node.as_deref()?));
@@ -87,7 +87,8 @@ fn is_foreign(world: &World, row: &Row) -> bool {
     world.facts.nodes.get(&row.key.name).is_none_or(|facts| !facts.ours)
 }
 
-/// Whether the last heartbeat is too long ago. Our own nodes beat in the facts; one of ours that has not begun is not silent.
+/// Whether the last heartbeat is too old. Heartbeats of kloop's own nodes are facts; an own node that has not started
+/// yet is not overdue.
 fn is_silent(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool {
     let facts = world.facts.nodes.get(&row.key.name);
     let heartbeat = match facts {
@@ -147,7 +148,7 @@ fn note_silence(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     status::write(plan, object.clone(), new.into(), "no heartbeat for too long");
 }
 
-/// A node of ours that beats again reports as its kubelet would: what had become Unknown is as it was before the silence.
+/// Restores the conditions of an own node whose heartbeats resumed, as its kubelet would.
 fn note_return(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     let silence = [json!("NodeStatusUnknown"), json!("NodeStatusNeverUpdated")];
@@ -226,7 +227,7 @@ fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Val
     taints
 }
 
-/// Whether the pods of a node that does not answer have to go, now that its turn may have come.
+/// Whether the pods of an unreachable node must be evicted now, within the zone's rate limit.
 fn executes(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool {
     let Some(turn) = zone::turn(world, row) else {
         plan.wait("too many nodes do not answer: the pods of none are made to go");
@@ -243,7 +244,7 @@ fn is_ready(node: &Arc<Row>) -> bool {
     node.node().is_some_and(|node| node.ready == Some(true))
 }
 
-/// Whether it bears a taint already by which pods go because it does not answer.
+/// Whether the node already has the NoExecute taint for unreachable nodes.
 fn is_executing(object: &Object) -> bool {
     let keys = [NOT_READY, UNREACHABLE];
     let is = |taint: &Value| taint["effect"] == "NoExecute" && keys.iter().any(|key| taint["key"] == *key);
@@ -350,7 +351,7 @@ mod tests {
         assert_eq!(taints(&cluster, "a"), "node.kubernetes.io/unreachable:NoSchedule");
     }
 
-    /// Nodes whose pods have to go, after some seconds in which only some nodes answer.
+    /// Returns the nodes whose pods are evicted after some seconds in which only some nodes answer.
     fn executing(cluster: &mut Cluster, zone: &[&str], others: &[&str], silent: usize, seconds: i64) -> usize {
         let start = cluster.world.now;
         for name in zone.iter().chain(others) {

@@ -1,14 +1,14 @@
-//! What a node reports: that all is well with it, and what a simulated one that was written by hand offers.
+//! Status of simulated nodes: healthy, with the resources of the manifest or defaults.
 //!
-//! Nobody else speaks for a node that runs nothing: what `kloop node add --simulated` writes at once is written here for one that came as a
-//! manifest. What the manifest says of its resources counts; the rest is made up. Start reading at [`first`].
+//! No kubelet reports for a simulated node. This module writes for a node from a manifest what `kloop node add
+//! --simulated` writes at once. Resources in the manifest are kept; the rest is made up. Start reading at [`first`].
 
 use super::super::status;
 use crate::object::{Object, Time, time};
 use crate::world::{Plan, Row, Verb, World};
 use serde_json::{Map, Value, json};
 
-/// What is offered of each resource that the manifest does not name.
+/// Default amount of each resource that the manifest does not list.
 const OFFERS: [(&str, &str); 4] = [("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")];
 
 /// The conditions of a node with which all is well: type, status, reason, message (Kubernetes: the kubelet's setters).
@@ -96,7 +96,7 @@ mod tests {
     use crate::object::{Key, Resource};
     use crate::world::NodeFacts;
 
-    /// What is planned for a node of these facts, with this status; then what is planned once that is done.
+    /// Returns the plan for a node with these facts and status, and the plan after that one is applied.
     fn plans(facts: Option<NodeFacts>, status: &Value) -> (Option<Object>, Option<Object>) {
         let mut world = World::new("2026-01-01T00:00:00Z".parse().unwrap());
         world.facts.nodes.extend(facts.map(|facts| ("n".into(), facts)));

@@ -1,5 +1,5 @@
-//! How fast nodes that do not answer may lose their pods: one after the other in each zone, and hardly or not at all where much of a
-//! zone is silent, for then it is more likely the network than the machines.
+//! Eviction rate of unreachable nodes: one node after the other in each zone, slower or not at all when a large part of
+//! a zone is unreachable, because then the network is the more likely cause.
 //!
 //! Source: `pkg/controller/nodelifecycle`, whose defaults these are.
 
@@ -21,7 +21,7 @@ const FEW: usize = 2;
 
 /// When the pods of a node that does not answer may be made to go: none as long as things stay as they are.
 pub(super) fn turn(world: &World, node: &Row) -> Option<Time> {
-    // Where no node is ready at all, the fault is more likely here than there.
+    // Without any ready node, the control plane itself is the more likely cause.
     if !world.list(ROOT).any(is_ready) {
         return None;
     }

@@ -1,4 +1,5 @@
-//! What becomes of a pod's claims when it is scaled away, or its set is deleted: they go with whom they are owned by (KEP-1847).
+//! Claims of pods that are scaled away or whose set is deleted: deleted with their owner, as the retention policy says
+//! (KEP-1847).
 
 use super::{Set, identity};
 use crate::object::OwnerRef;
@@ -8,12 +9,12 @@ use std::sync::Arc;
 
 const CLAIMS: &str = "persistentvolumeclaims";
 
-/// How soon it is looked again whether the claims of an earlier pod are gone.
+/// Interval of checks whether the claims of an earlier pod are gone.
 const SOON: SignedDuration = SignedDuration::from_secs(1);
 
 impl Set<'_> {
-    /// Gives the claims of its pods the owners that the retention policy asks for
-    /// (`stateful_set_utils.go`: `updateClaimOwnerRefForSetAndPod`).
+    /// Gives the claims of its pods the owners that the retention policy requires (`stateful_set_utils.go`:
+    /// `updateClaimOwnerRefForSetAndPod`).
     pub(super) fn keep_claims(&mut self) {
         let goes =
             |when: &str| self.object.text(&["spec", "persistentVolumeClaimRetentionPolicy", when]) == Some("Delete");
@@ -55,7 +56,8 @@ impl Set<'_> {
         self.plan.write(Verb::Update(object), format!("the claim goes with {whom}"));
     }
 
-    /// Whether the claims of an ordinal are those of a pod that was scaled away, and are still to go (`PodClaimIsStale`).
+    /// Whether the claims of an ordinal belong to a pod that was scaled away, and are not deleted yet
+    /// (`PodClaimIsStale`).
     pub(super) fn awaits_claims(&mut self, ordinal: i64) -> bool {
         let names = identity::claim_names(&self.owner, &self.object, ordinal);
         let is_of_the_past =

@@ -1,4 +1,4 @@
-//! What makes a StatefulSet's pods individuals: names, labels, host names and claims.
+//! Identity of a StatefulSet's pods: names, labels, host names and claims.
 
 use crate::controllers::claim::Owner;
 use crate::controllers::pods::from_template;
@@ -46,7 +46,7 @@ fn claim_name(owner: &Owner, template: &Value, ordinal: i64) -> String {
     format!("{}-{}-{ordinal}", template.as_str().unwrap_or_default(), owner.row.key.name)
 }
 
-/// What the claims of an ordinal are called.
+/// Returns the names of an ordinal's claims.
 pub(super) fn claim_names(owner: &Owner, set: &Object, ordinal: i64) -> Vec<String> {
     let templates = set.items(&["spec", "volumeClaimTemplates"]).iter();
     templates.map(|template| claim_name(owner, &template["metadata"]["name"], ordinal)).collect()

@@ -1,4 +1,4 @@
-//! What keeps an Ingress from being served as it is written.
+//! Problems that keep an Ingress from being served as written.
 
 use super::{CLASSES, CONTROLLER, certificate, class, is_served, tls};
 use crate::network::routes;
@@ -9,9 +9,9 @@ use serde_json::Value;
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What.
+    /// The problem.
     pub what: String,
-    /// What to do about it. None where the Service itself tells: it is there, and nobody is behind it at this moment.
+    /// The remedy. `None` where the Service itself explains it: it exists and has no endpoints at the moment.
     pub next: Option<String>,
 }
 
@@ -28,13 +28,13 @@ pub fn faults(world: &World, row: &Row) -> Vec<Fault> {
         let next = format!("kloop create secret tls {name} --cert=FILE --key=FILE -n {}", row.key.namespace);
         Some(Fault { what: format!("no TLS: {why}"), next: Some(next) })
     }));
-    // Stable: what somebody has to mend comes first.
+    // Stable order, with problems that need a change first.
     faults.sort_by_key(|fault| fault.next.is_none());
     faults.dedup();
     faults
 }
 
-/// To whom an Ingress is left whose class is not ours, in words.
+/// Describes the other controller that an Ingress is left to because of its class.
 pub fn left_to(world: &World, row: &Row) -> Option<String> {
     let ingress = row.body();
     if is_served(world, &ingress) {

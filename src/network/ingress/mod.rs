@@ -1,9 +1,11 @@
-//! The ingress controller: what each Ingress lets in, and where it says that it answers.
+//! The ingress controller: computes the routes of each Ingress and its status.
 //!
-//! Knows: the rules, default backend and certificates of an Ingress ([`Entrance`]), which rule a request meets ([`table`]), and the
-//! one address that all Ingresses share. Served is every Ingress whose class is nobody else's: of none, of one that no IngressClass here
-//! describes, or of one whose controller is [`CONTROLLER`]. Who names none is of the default class, where there is one.
-//! Never: asks for endpoints. They are chosen at the moment of a request, from the routes of Services. Start reading at [`LOOP`].
+//! Knows: the rules, default backend and certificates of an Ingress ([`Entrance`]), the matching of requests
+//! ([`table`]), and the single address that all Ingresses share. Serves every Ingress whose class belongs to no other
+//! controller: without a class, with a class that no IngressClass describes, or with one of [`CONTROLLER`]. An Ingress
+//! without a class gets the default class, if there is one.
+//! Never: asks for endpoints. The proxy chooses them per request, from the routes of Services.
+//! Start reading at [`LOOP`].
 
 pub mod faults;
 pub mod table;
@@ -25,7 +27,7 @@ pub const CONTROLLER: &str = "kloop.dev/ingress";
 const INGRESSES: &str = "ingresses.networking.k8s.io";
 const CLASSES: &str = "ingressclasses.networking.k8s.io";
 const SECRETS: &str = "secrets";
-/// How classes were named before `spec.ingressClassName`.
+/// Annotation that selected the class before `spec.ingressClassName` existed.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
@@ -65,7 +67,7 @@ fn class(ingress: &Object) -> Option<&str> {
     ingress.text(&["spec", "ingressClassName"]).or_else(|| ingress.annotation(CLASS_ANNOTATION))
 }
 
-/// Whether its class is nobody else's.
+/// Whether no other controller is responsible for its class.
 fn is_served(world: &World, ingress: &Object) -> bool {
     let described = class(ingress).and_then(|class| world.find(CLASSES, "", class));
     described.is_none_or(|class| class.body().text(&["spec", "controller"]) == Some(CONTROLLER))
@@ -129,7 +131,7 @@ fn certificate(world: &World, namespace: &str, (name, hosts): (&str, Vec<Str>)) 
     Ok(Certificate { hosts, chain: pem("tls.crt", "BEGIN CERTIFICATE")?, key: pem("tls.key", "PRIVATE KEY")? })
 }
 
-/// Tells what of an Ingress cannot be served as it is written.
+/// Reports the parts of an Ingress that cannot be served as written.
 fn warn(world: &World, row: &Row, plan: &mut Plan) {
     let ingress = row.body();
     for tls in tls(&ingress) {
@@ -152,13 +154,13 @@ fn warn(world: &World, row: &Row, plan: &mut Plan) {
     }
 }
 
-/// Sets the status: where it answers. Without a node that is this machine there is nobody who listens.
+/// Updates the status with the address. Without a local node there is no proxy, and so no address.
 fn tell(world: &World, row: &Row, entrance: Option<&Entrance>, plan: &mut Plan) {
     let ingress = row.body();
     let has = ingress.at(&["status", "loadBalancer", "ingress"]).unwrap_or(&Value::Null);
     let doors = &world.facts.doors;
     let Some(entrance) = entrance else {
-        // What another controller has set there stays.
+        // An address that another controller set is kept.
         if has[0]["ip"] == address(world) {
             plan.write(with_status(&ingress, json!({})), "its class is another controller's");
         }

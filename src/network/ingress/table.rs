@@ -1,4 +1,5 @@
-//! Which rule a request meets: hosts before wildcards before any host, then the longest path, then the exact one, then the older Ingress.
+//! Matches requests to rules: exact hosts before wildcards before any host, then the longest path, then the exact one,
+//! then the older Ingress.
 
 use crate::object::{Key, Str};
 use crate::world::entrance::{Backend, Entrance};
@@ -21,13 +22,13 @@ struct Entry {
 /// Better ones last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Where everything else goes.
+    /// The default backend.
     Default,
     Prefix,
     Exact,
 }
 
-/// What a request meets.
+/// The rule that matches a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found<'a> {
     /// No rule.
@@ -64,7 +65,7 @@ impl Table {
             self.hosts.entry(rule.host.to_lowercase().into()).or_default().push(entry);
         }
         let Some(default) = &entrance.default else { return };
-        // Of its own hosts before those of others, and of whatever host that nobody speaks of.
+        // Default backend for the Ingress's own hosts, and for hosts without any rule.
         let mut hosts: Vec<Str> = entrance.rules.iter().map(|rule| rule.host.to_lowercase().into()).collect();
         hosts.push("".into());
         hosts.sort();
@@ -75,7 +76,7 @@ impl Table {
         }
     }
 
-    /// What a request for a path of a host meets. The host is as the client wrote it, maybe with a port.
+    /// Finds the rule for a path of a host. The host is as the client sent it, possibly with a port.
     pub fn find(&self, host: &str, path: &str) -> Found<'_> {
         let host = plain_host(host);
         let wildcard = host.split_once('.').map(|(_, parent)| format!("*.{parent}"));
@@ -113,7 +114,7 @@ pub fn plain_host(host: &str) -> String {
     name.trim_end_matches('.').to_lowercase()
 }
 
-/// Whether a host is meant by a name that may be a wildcard: `*` stands for one label.
+/// Whether a rule's host matches a request's host; `*` stands for one label.
 pub fn is_host(name: &str, host: &str) -> bool {
     match name.strip_prefix("*.") {
         None => name.eq_ignore_ascii_case(host),
