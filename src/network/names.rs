@@ -1,8 +1,9 @@
-//! Names in a cluster, as Kubernetes' DNS specification gives them: `web.shop.svc.cluster.local`, members of headless Services by
-//! their hostnames, `_port._protocol` for SRV, pods by their addresses, addresses by `in-addr.arpa`.
+//! DNS names of a cluster by Kubernetes' DNS specification: `web.shop.svc.cluster.local`, members of headless Services
+//! by their hostnames, `_port._protocol` for SRV, pods by their addresses, addresses by `in-addr.arpa`.
 //!
-//! Short names (`web`, `web.shop`) of clients that keep the machine's `/etc/resolv.conf` are completed here: what is found in the order of
-//! Kubernetes' search path counts. Who has that path in a file of its own completes them itself, and means what it asks.
+//! Short names (`web`, `web.shop`) of clients that use the machine's `/etc/resolv.conf` are completed here, in the
+//! order of Kubernetes' search path. A client whose own file has that path completes them itself, so its queries are
+//! taken literally.
 
 use crate::object::{Key, Str};
 use crate::world::plan::{Member, Route, RoutePort};
@@ -11,14 +12,14 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Below it all names of the cluster stand.
 const DOMAIN: &str = ".cluster.local";
-/// The version of Kubernetes' DNS specification by which names are given, as `dns-version.cluster.local` tells it.
+/// Implemented version of Kubernetes' DNS specification, as `dns-version.cluster.local` reports it.
 const VERSION: &str = "1.1.0";
-/// Who says that he answers for the domain.
+/// Name of the authoritative server.
 pub const SERVER: &str = "ns.dns.cluster.local";
 /// So many names may stand for each other (CoreDNS).
 const ALIASES: usize = 8;
 
-/// What is known of names.
+/// All names of the cluster.
 #[derive(Default)]
 pub struct Directory {
     services: BTreeMap<(Str, Str), Route>,
@@ -26,11 +27,11 @@ pub struct Directory {
     at: HashMap<Ipv4Addr, BTreeSet<(Str, Str)>>,
     /// Namespaces of pods by their address.
     pods: HashMap<Ipv4Addr, Str>,
-    /// Where names are answered.
+    /// Address of the resolver.
     server: Option<Ipv4Addr>,
 }
 
-/// What is asked for.
+/// Query type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An address.
@@ -45,9 +46,9 @@ pub enum Kind {
     Ptr,
     /// Words.
     Txt,
-    /// Who answers for a domain, and how long that may be believed.
+    /// Start of authority.
     Soa,
-    /// Who answers for a domain.
+    /// Name server of a domain.
     Ns,
     /// Something that no name here has.
     Other,
@@ -66,7 +67,7 @@ pub enum Record {
     Txt(&'static str),
     /// Another name of what was asked about; what follows is about that one.
     Cname(String),
-    /// Who answers for the domain.
+    /// Start of authority.
     Soa,
     /// The same by name, with its address.
     Ns(&'static str, Option<Ipv4Addr>),
@@ -118,7 +119,7 @@ impl Directory {
         self.pods.insert(address, namespace);
     }
 
-    /// Answers a question of the pod at this address; of nobody, where short names are not to be completed.
+    /// Answers a query of the pod with this address. Without an address, short names are not completed.
     pub fn ask(&self, name: &str, kind: Kind, client: Option<Ipv4Addr>) -> Reply {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         if let Some(reversed) = name.strip_suffix(".in-addr.arpa") {
@@ -162,7 +163,7 @@ impl Directory {
             ["dns-version"] => {
                 Some(Reply::Records(if kind == Kind::Txt { vec![Record::Txt(VERSION)] } else { Vec::new() }))
             }
-            // What other names stand below is there, and has nothing itself.
+            // A name with other names below it exists, and has no records itself.
             ["svc" | "pod"] => Some(Reply::Records(Vec::new())),
             [namespace, "svc" | "pod"] if self.has_namespace(namespace) => Some(Reply::Records(Vec::new())),
             [address, namespace, "pod"] => {
@@ -197,7 +198,7 @@ impl Directory {
         }
     }
 
-    /// Whether anything that has a name is in a namespace.
+    /// Whether a namespace contains any name.
     fn has_namespace(&self, namespace: &str) -> bool {
         let first = self.services.range((Str::from(namespace), Str::from(""))..).next();
         first.is_some_and(|((of, _), _)| **of == *namespace) || self.pods.values().any(|of| **of == *namespace)
@@ -245,7 +246,7 @@ impl Found<'_> {
         }
     }
 
-    /// Where a port is: at the Service's address, or at each of its members.
+    /// Returns the targets of a port: the Service's address, or each of its members.
     fn hosts(&self, port: &RoutePort, name: &str) -> Vec<Record> {
         if !self.0.address.is_empty() {
             return vec![Record::Srv(name.to_owned(), port.port, self.0.address.parse().ok())];
@@ -253,7 +254,7 @@ impl Found<'_> {
         self.members(port, name)
     }
 
-    /// Where a port is at each of those that have an endpoint of it.
+    /// Returns the members that have an endpoint of the port.
     fn members(&self, port: &RoutePort, name: &str) -> Vec<Record> {
         let known = |at: &Ipv4Addr| self.0.members.iter().find(|one| ip(one) == Some(*at));
         let member = |to: &Str| {
@@ -284,7 +285,7 @@ fn inside(name: &str) -> Option<&str> {
     name.strip_suffix(DOMAIN).or_else(|| (name == &DOMAIN[1..]).then_some(""))
 }
 
-/// What an endpoint is called in its Service.
+/// Returns the host name of an endpoint within its Service.
 fn host(member: &Member) -> String {
     if member.hostname.is_empty() { member.address.replace('.', "-") } else { member.hostname.to_string() }
 }
@@ -298,7 +299,7 @@ fn addresses(kind: Kind, found: impl IntoIterator<Item = Ipv4Addr>) -> Reply {
     Reply::Records(if kind == Kind::A { found.collect() } else { Vec::new() })
 }
 
-/// The addresses whose names a Service may give.
+/// Returns the addresses that a reverse query may resolve to a name of the Service.
 fn places(route: &Route) -> impl Iterator<Item = Ipv4Addr> {
     route.address.parse().ok().into_iter().chain(route.members.iter().filter_map(ip))
 }

@@ -11,10 +11,10 @@ pub const LOOP: Loop = Loop { name: "kube-proxy", root: SERVICES, concerns, plan
 
 const SERVICES: &str = "services";
 
-/// What `appProtocol` says of those who speak HTTP/2 without TLS: Kubernetes' own word, and what Istio and others write for gRPC.
+/// Values of `appProtocol` for HTTP/2 without TLS: Kubernetes' own, and those that Istio and others use for gRPC.
 const H2: [&str; 3] = ["kubernetes.io/h2c", "grpc", "h2c"];
 
-/// How long a client that comes no more is remembered, where a Service does not say it.
+/// Default idle time after which session affinity ends, in seconds.
 const AFFINITY_SECONDS: u32 = 10_800;
 
 fn concerns(_world: &World, row: &Row) -> Vec<Key> {
@@ -53,8 +53,8 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// An event for each place where nobody can listen for a Service or a pod, and one when there is none any more. That ordinary users
-/// may not have low ports is as usual.
+/// Plans an event for each blocked listener of a Service or pod, and one when none is blocked any more. Ports that are
+/// reserved for root are not reported for ordinary users.
 pub(super) fn tell_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl Fn(&str, &str) -> String) {
     let Some((doors, false)) = world.facts.blocked.get(key) else { return };
     let row = world.get(key);
@@ -107,8 +107,8 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
     (!route.leads_nowhere()).then_some(route)
 }
 
-/// Whether a pod on the machine's network is behind this port, ready or not, and listens at the same one: at all addresses, mostly, so
-/// that it answers at the Service's by itself, and could not listen where a proxy does.
+/// Whether a hostNetwork pod, ready or not, is behind this port and listens on the same number. It usually listens on
+/// all addresses and so answers at the Service's address itself; a proxy could not listen there.
 fn is_open(world: &World, slice: &Object, name: &str, port: u16) -> bool {
     let own = format!("127.{}.", world.settings.network);
     let is_on_machine = |endpoint: &Value| {
@@ -141,7 +141,7 @@ fn balancers(service: &Object) -> Vec<Str> {
     ingress.filter_map(|one| one["ip"].as_str().map(Str::from)).collect()
 }
 
-/// The ready pods behind a Service that has no address of its own, with the names that they have in it.
+/// Returns the ready pods behind a headless Service, with their host names.
 fn members(slices: &[Object]) -> Vec<Member> {
     let endpoints = slices.iter().flat_map(|slice| slice.items(&["endpoints"]));
     let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] != Value::Bool(false));

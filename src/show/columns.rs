@@ -6,7 +6,7 @@
 //! Why not comfy-table: it pads the last cell too, has one width for a whole table where a description has many, counts
 //! display cells where kubectl counts code points, and cannot keep widths from one output to the next as `--watch` does.
 
-/// How wide a column is beyond its widest cell, and at least.
+/// Padding beyond the widest cell, and minimum width.
 #[derive(Clone, Copy)]
 pub struct Spacing {
     /// The least width, padding included.

@@ -11,7 +11,7 @@ pub fn describe(resource: &str, object: &Object, related: &dyn Related) -> Strin
     render(&out)
 }
 
-/// What was described, escaped and aligned.
+/// Renders a description, escaped and aligned.
 pub fn render(description: &Describe) -> String {
     columns::align(&escape::text(description.raw()), columns::DESCRIPTION)
 }

@@ -1,5 +1,6 @@
-//! What may reach a terminal: no control character that an object holds, since it could move the cursor, recolour the
-//! screen or hide text. kubectl escapes only ESC and CR (CVE-2021-25743); here C0, C1, DEL and the marks that reorder text.
+//! Escapes control characters of objects before they reach a terminal, where they could move the cursor, recolour the
+//! screen or hide text. kubectl escapes only ESC and CR (CVE-2021-25743); kloop escapes C0, C1, DEL and bidirectional
+//! marks.
 
 /// Text for a description: tabs and newlines are its layout and stay.
 pub fn text(text: &str) -> String {

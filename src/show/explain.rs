@@ -7,10 +7,10 @@ use serde_json::Value;
 
 /// Descriptions are wrapped so that they and what stands before them fit into 80 columns.
 const WIDTH: usize = 76;
-/// How many values of a field are listed where fields stand among others.
+/// Maximum number of enum values to list for a field in a list of fields.
 const ENUM_LIMIT: usize = 4;
 
-/// What is to be explained.
+/// The field to explain.
 pub struct Question<'a> {
     /// `apps`, empty for the core group.
     pub group: &'a str,
@@ -22,7 +22,7 @@ pub struct Question<'a> {
     pub schema: &'a Value,
     /// The field's path: `spec`, `replicas`; empty for the kind itself.
     pub path: &'a [&'a str],
-    /// Whether fields of fields are listed too, without their descriptions.
+    /// Whether to list nested fields too, without descriptions.
     pub recursive: bool,
 }
 

@@ -1,7 +1,8 @@
-//! What a user sees: tables, descriptions, and the output formats of `-o`.
+//! Presentation: tables, descriptions, and the output formats of `-o`.
 //!
-//! Knows: layout ([`table`], [`describe`], both over [`columns`]), what may reach a terminal ([`escape`]), and kubectl's formats.
-//! Never: knows a particular kind (its columns and sections come from `kinds::view`), never prints: it gives text.
+//! Knows: layout ([`table`], [`describe`], both over [`columns`]), escaping for terminals ([`escape`]), and kubectl's
+//! formats.
+//! Never: knows a particular kind (its columns and sections come from `kinds::view`), or prints: it returns text.
 //! Start reading at [`table`].
 
 pub mod columns;

@@ -1,7 +1,7 @@
 //! The output formats of `-o`, other than tables.
 //!
-//! [`Format::parse`] reads what follows `-o` and says in kubectl's words what is wrong with it; a [`Printer`] turns objects
-//! into text. Files that a format names are read by whoever calls.
+//! [`Format::parse`] parses the argument of `-o` and reports errors in kubectl's words; a [`Printer`] turns objects
+//! into text. The caller reads the files that a format names.
 
 use super::custom_columns::CustomColumns;
 use super::go_syntax;
@@ -12,7 +12,7 @@ use crate::object::jsonpath::{MissingKeys, Template};
 use crate::object::yaml::{to_json_pretty, to_yaml};
 use serde_json::{Value, json};
 
-/// What `-o` asks for.
+/// Output format.
 #[derive(Clone, Debug)]
 pub enum Format {
     /// A table, with the wide columns or without.
@@ -47,7 +47,7 @@ pub struct Flags<'a> {
     pub missing_keys: MissingKeys,
     /// `--no-headers`, for custom columns.
     pub no_headers: bool,
-    /// Whether the command prints tables and so knows `wide` and custom columns: `get` and few others.
+    /// Whether the command prints tables, and so accepts `wide` and custom columns: `get` and few others.
     pub tables: bool,
 }
 
@@ -179,7 +179,7 @@ impl Printer {
         }
     }
 
-    /// What happened to an object: `--output-watch-events`.
+    /// Formats a watch event: `--output-watch-events`.
     pub fn event(&mut self, event: &str, object: &Value) -> Result<String, String> {
         match &self.format {
             Format::Json | Format::Yaml | Format::Kyaml => {

@@ -1,6 +1,6 @@
-//! What the fields of the built-in kinds are: the OpenAPI schemas that the API serves and `explain` shows.
+//! OpenAPI schemas of the built-in kinds, which the API serves and `explain` shows.
 //!
-//! They come from `k8s-openapi`, packed by the test in `tests/schema.rs`, and are unpacked only when asked for.
+//! They come from `k8s-openapi`, packed by the test in `tests/schema.rs`, and are unpacked only when needed.
 
 use crate::kinds::image;
 use flate2::read::GzDecoder;

@@ -5,7 +5,7 @@ use crate::object::{Object, Quantity};
 use serde_json::Value;
 use std::cmp::Ordering;
 
-/// What objects are sorted by.
+/// Sort key of objects.
 #[derive(Clone, Debug)]
 pub struct SortBy {
     path: String,

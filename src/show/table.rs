@@ -11,7 +11,7 @@ use crate::object::{Object, Time};
 /// Rows of one kind.
 #[derive(Clone)]
 pub struct Table<'a> {
-    /// What each cell is.
+    /// The columns.
     pub columns: Vec<Column>,
     /// One row for each object.
     pub rows: Vec<Row<'a>>,
@@ -22,7 +22,7 @@ pub struct Table<'a> {
 pub struct Row<'a> {
     /// A cell for each column.
     pub cells: Vec<Cell>,
-    /// What the row shows, for its labels and namespace.
+    /// The row's object, for its labels and namespace.
     pub object: Option<&'a Object>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// How tables are to look.
+/// Table settings.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Without the line of names.

@@ -1,4 +1,4 @@
-//! What `top` shows: usage of pods, containers and nodes in kubectl's columns.
+//! Tables of `top`: usage of pods, containers and nodes in kubectl's columns.
 
 use super::columns::{TABLE, align};
 use crate::world::usage::Usage;
@@ -14,7 +14,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// What its containers use together.
+    /// Sum of its containers' usage.
     pub fn usage(&self) -> Usage {
         self.containers.iter().fold(Usage::default(), |mut sum, (_, usage)| {
             sum.add(*usage);
@@ -27,13 +27,13 @@ impl Pod {
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// What it uses.
+    /// Usage.
     pub usage: Option<Usage>,
-    /// What there is.
+    /// Capacity.
     pub capacity: Usage,
 }
 
-/// What rows are sorted by, the most first; by name otherwise.
+/// Sort order of rows: by a resource, highest first, else by name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// The name.
@@ -62,7 +62,7 @@ impl Order {
     }
 }
 
-/// How pods are shown.
+/// Settings for pods.
 pub struct Options {
     /// Without the line of names.
     pub no_headers: bool,

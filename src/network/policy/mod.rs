@@ -1,11 +1,13 @@
-//! NetworkPolicies: what each of them means in addresses, at this moment.
+//! NetworkPolicies: resolves each one to addresses.
 //!
-//! Knows: selectors of pods and namespaces, blocks of addresses, ports by number, range and name, and what a policy without rules
-//! forbids. Who is let through by all of them together is the matter of [`table`].
-//! Never: refuses a connection: the shim of the pod that connects does, by the table. Start reading at [`LOOP`].
+//! Knows: selectors of pods and namespaces, address blocks, ports by number, range and name, and the meaning of a
+//! policy without rules. [`table`] combines the policies of a pod.
+//! Never: refuses a connection. The shim of the connecting pod does, by the table.
+//! Start reading at [`LOOP`].
 //!
-//! Machines themselves are never kept out ("traffic to and from the node is always allowed", NetworkPolicy in the Kubernetes
-//! documentation), and neither are pods on their network, so that probes, port-forward and the ways in from outside go on.
+//! Traffic of the machine itself is always allowed ("traffic to and from the node is always allowed", NetworkPolicy in
+//! the Kubernetes documentation), and so is that of hostNetwork pods, so that probes, port-forward and the proxies from
+//! outside keep working.
 
 pub mod table;
 
@@ -34,13 +36,14 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     }
 }
 
-/// Whether a pod matters to a policy: one of another namespace is meant by a `namespaceSelector` only, or by the name of a port.
+/// Whether a pod can affect a policy. A pod of another namespace does only through a `namespaceSelector` or a named
+/// port.
 fn may_mean(policy: &Row, pod: &Row) -> bool {
     let is_near = policy.key.namespace == pod.key.namespace || policy.mentions("namespaceSelector");
     is_near || policy.mentions("egress") && policy.body().items(&["spec", "egress"]).iter().any(names_port)
 }
 
-/// Whether a rule names a port, which means what it means to each server.
+/// Whether a rule names a port, whose number depends on each server.
 fn names_port(rule: &Value) -> bool {
     rule["ports"].as_array().into_iter().flatten().any(|port| port["port"].is_string())
 }
@@ -55,7 +58,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// What a policy means at this moment.
+/// Resolves a policy against the current World.
 fn policy(world: &World, row: &Row) -> Policy {
     let object = row.body();
     let namespace = &row.key.namespace;
@@ -93,7 +96,7 @@ fn policy(world: &World, row: &Row) -> Policy {
     }
 }
 
-/// Somebody on the other side.
+/// A resolved peer.
 enum Found<'a> {
     Pod(&'a Arc<Row>),
     Block(Cidr, Vec<Cidr>),
@@ -108,7 +111,7 @@ impl Found<'_> {
     }
 }
 
-/// The pods on the other side: those that were found, those in a block, or all where nobody is named.
+/// Returns the destination pods: the selected ones, those in a block, or all when the rule has no peers.
 fn servers<'a>(world: &'a World, found: Option<&[Found<'a>]>) -> Vec<&'a Row> {
     let is_meant = |row: &&Arc<Row>| {
         let Some(ip) = address(row) else { return false };
@@ -121,7 +124,7 @@ fn servers<'a>(world: &'a World, found: Option<&[Found<'a>]>) -> Vec<&'a Row> {
     world.list("pods").filter(is_meant).map(|row| &**row).collect()
 }
 
-/// The other side of a rule. Blocks of IPv6 addresses meet nobody here.
+/// Resolves a peer. IPv6 blocks match nothing.
 fn find<'a>(world: &'a World, namespace: &'a str, peer: &'a Value) -> Vec<Found<'a>> {
     if let Some(block) = peer.get("ipBlock") {
         let cidr = |text: &Value| text.as_str().and_then(|text| text.parse::<Cidr>().ok());

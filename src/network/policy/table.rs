@@ -1,15 +1,15 @@
-//! What is decided about a connection, and the text from which: one for each policy, and one for each pod with the names of its
-//! policies. Shims read them at the moment of a connection.
+//! Decides whether a connection is allowed, from one text for each policy and one for each pod with the names of its
+//! policies. Shims read the texts when a connection is made.
 //!
-//! A pod that a policy speaks of in a direction may do in that direction only what some policy allows it; a connection has to be
-//! allowed to the client (egress) and to the server (ingress).
+//! A pod that any policy selects in a direction may make only the connections in that direction that some policy
+//! allows. A connection must be allowed for the client (egress) and for the server (ingress).
 
 use crate::world::policy::{Allowance, Cidr, Peer, Policy, PortRange};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 
-/// Which way, as a pod sees it.
+/// Direction of a connection, as seen by a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Into the pod.
@@ -80,7 +80,7 @@ fn ports(rule: &Allowance) -> String {
     format!("={}", ports.iter().map(port).collect::<Vec<_>>().join(","))
 }
 
-/// What a policy says of a connection; none when it does not speak of this direction.
+/// Whether a policy allows a connection; `None` when it has no rules for this direction.
 pub fn allows(text: &str, direction: Direction, flow: &Flow) -> Option<bool> {
     let mut lines = text.lines().skip_while(|line| *line != direction.word());
     lines.next()?;
@@ -112,7 +112,8 @@ fn is_port(text: &str, flow: &Flow) -> bool {
     is_in && on.is_none_or(|on| on.parse() == Ok(*flow.to.ip()))
 }
 
-/// What all policies of a pod, by name and text, say together: nothing, or the names of those that speak of this direction and do not allow it.
+/// Combines all policies of a pod, given by name and text. Returns the policies that apply to this direction when none
+/// of them allows the connection; `None` when it is allowed.
 pub fn denied(policies: &[(String, Rc<str>)], direction: Direction, flow: &Flow) -> Option<Vec<String>> {
     let said = policies.iter().filter_map(|(name, text)| Some((name, allows(text, direction, flow)?)));
     let mut speaking = Vec::new();

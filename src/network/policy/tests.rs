@@ -1,4 +1,4 @@
-//! What policies mean in addresses.
+//! Tests of resolved policies.
 
 use super::*;
 use crate::object::{Resource, Time};
@@ -40,7 +40,7 @@ fn police(world: &mut World, spec: Value) -> Key {
     put(world, POLICIES, json!({"metadata": meta, "spec": spec}))
 }
 
-/// What a policy comes to, as shims read it, and whom it is about.
+/// Returns the resolved policy as shims read it, and the selected pods.
 fn meaning(spec: Value) -> String {
     let mut world = world();
     let key = police(&mut world, spec);
@@ -107,7 +107,7 @@ fn ports_by_number_range_and_name() {
         "egress": [{"to": to, "ports": [{"protocol": "TCP", "port": "http"}]}]});
     let expected = "127.9.1.1 127.9.1.2\negress\n =127.9.1.3,10.0.0.0/8 =tcp:9090-9090@127.9.1.3\n";
     assert_eq!(meaning(spec), expected, "a name means what it means to the server");
-    // Also where nobody is named, or a block.
+    // Also without any peer, and with a block.
     for (to, peers) in [(json!([]), "*"), (json!([{"ipBlock": {"cidr": "127.9.1.2/31"}}]), "127.9.1.2/31")] {
         let spec = json!({"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Egress"],
             "egress": [{"to": to, "ports": [{"protocol": "TCP", "port": "http"}]}]});

@@ -12,7 +12,7 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub struct Template {
     nodes: Vec<Node>,
-    /// Whether a key that a map has not is an error: `--allow-missing-template-keys=false`.
+    /// Whether a missing map key is an error: `--allow-missing-template-keys=false`.
     strict: bool,
 }
 

@@ -81,7 +81,7 @@ fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// Where the closing braces stand; quoted text and comments may hold some.
+/// Returns the position of the closing braces; quoted text and comments may contain some.
 fn action_end(text: &str) -> Option<usize> {
     if text.trim_start_matches('-').trim_start().starts_with("/*") {
         let end = text.find("*/")?;

@@ -13,7 +13,7 @@ pub fn run(nodes: &[Node], value: &Value, strict: bool) -> Result<String, String
     Ok(runner.out)
 }
 
-/// What ends a loop's round.
+/// Reason for leaving an iteration.
 #[derive(PartialEq)]
 enum Flow {
     On,
@@ -46,7 +46,7 @@ impl Runner {
                 Node::Break => Flow::Break,
                 Node::Continue => Flow::Continue,
                 Node::If(..) | Node::With(..) | Node::Range(..) => {
-                    // What a block declares ends with it.
+                    // Variables declared in a block end with it.
                     let known = self.variables.len();
                     let flow = self.block(node, dot)?;
                     self.variables.truncate(known);
