@@ -3,7 +3,7 @@
 use crate::world::profile::{Profile, Scored, Shape, Strategy, WEIGHTS};
 use serde_json::Value;
 
-/// Fields that are about a process of its own, of which there is none, or about its speed: they may be there.
+/// Fields about a separate scheduler process or its speed: accepted without effect.
 const IDLE: [&str; 9] = [
     "apiVersion",
     "kind",
@@ -28,7 +28,7 @@ const FILTERS: [&str; 8] = [
     "InterPodAffinity",
 ];
 
-/// What is wrong, and at which field: `profiles[0].plugins.bind: not supported`.
+/// Result of parsing; the error names the field: `profiles[0].plugins.bind: not supported`.
 type Read<T> = Result<T, String>;
 
 /// The profiles of a configuration; those of Kubernetes for a configuration without any.
@@ -72,7 +72,7 @@ fn profile(value: &Value, path: &str) -> Read<Profile> {
         Profile::named(text(&value["schedulerName"], &format!("{path}.schedulerName"), "default-scheduler")?);
     let plugins = format!("{path}.plugins");
     only(&value["plugins"], &plugins, &["multiPoint", "filter", "postFilter", "score"])?;
-    // What is said of one point counts more than what is said of all.
+    // A setting for one extension point takes precedence over `multiPoint`.
     for point in ["multiPoint", "filter", "postFilter", "score"] {
         set(&mut profile, point, &value["plugins"][point], &format!("{plugins}.{point}"))?;
     }

@@ -1,4 +1,4 @@
-//! What the scheduler thinks of each node about one pod: who refused it and why, or how it scores.
+//! Explains scheduling of one pod, node by node: the plugins that refused the node, or its scores.
 
 use super::filter;
 pub use super::neighbours::AFFINITY;
@@ -18,7 +18,7 @@ pub struct Verdict {
     pub node: Str,
     /// The plugins that refuse it, in their order; none when the pod can run there.
     pub hurdles: Vec<Hurdle>,
-    /// What each plugin gave a node that was not refused.
+    /// Score of each plugin for a node that was not refused.
     pub scores: Vec<(&'static str, i64)>,
 }
 
@@ -28,7 +28,7 @@ impl Verdict {
         self.hurdles.first()
     }
 
-    /// What this plugin has against the node.
+    /// Returns this plugin's reasons against the node.
     pub fn by(&self, plugin: &str) -> Option<&Hurdle> {
         self.hurdles.iter().find(|hurdle| hurdle.plugin == plugin)
     }
@@ -74,7 +74,7 @@ pub fn explain(world: &World, key: &Key) -> Vec<Verdict> {
 fn hurdles(asks: &filter::Asks<'_>, node: &Candidate<'_>) -> Vec<Hurdle> {
     let mut hurdles: Vec<Hurdle> = Vec::new();
     for (plugin, reasons) in filter::all_refusals(asks, node) {
-        // One that is asked twice has said it the first time.
+        // A plugin that runs twice reports the same reason.
         if hurdles.iter().all(|hurdle| hurdle.plugin != plugin) {
             let for_good = reasons.iter().any(|one| one.for_good);
             let reasons = reasons.into_iter().map(|one| one.reason.into_owned()).collect();

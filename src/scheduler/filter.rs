@@ -12,33 +12,33 @@ use crate::world::profile::Profile;
 use crate::world::{PodFields, Row, Taint, World};
 use std::borrow::Cow;
 
-/// What a pod asks for, read once for all nodes.
+/// Input of the plugins about one pod, computed once for all nodes.
 #[derive(Clone)]
 pub struct Asks<'a> {
     /// The picture.
     pub world: &'a World,
     /// The pod's row.
     pub row: &'a Row,
-    /// What it says.
+    /// Its constraints.
     pub wants: &'a Wants,
     /// The part of the pod that says it.
     pub pod: &'a Object,
-    /// How it is to be placed.
+    /// Its scheduler profile.
     pub profile: Cow<'a, Profile>,
     /// Its fields.
     pub fields: Cow<'a, PodFields>,
-    /// Near which pods it wants to be.
+    /// Its inter-pod affinity.
     pub neighbours: Neighbours,
-    /// How it wants to be spread.
+    /// Its topology spread constraints.
     pub spread: Spread,
-    /// What its claims ask of nodes, or what keeps it from all of them.
+    /// Constraints from its claims, or the reason why no node satisfies them.
     pub storage: Result<Storage<'a>, String>,
 }
 
 impl<'a> Asks<'a> {
     /// Reads them from the pod.
     pub fn of(world: &'a World, row: &'a Row, wants: &'a Wants) -> Asks<'a> {
-        // Who is asked about the pod of another scheduler says what this one would do.
+        // A pod of another scheduler is explained as if it used the default profile.
         let profile = profile_of(world, row).map_or_else(|| Cow::Owned(Profile::default()), Cow::Borrowed);
         Asks {
             world,
@@ -70,12 +70,12 @@ impl<'a> Asks<'a> {
         self.storage.as_ref().is_ok_and(|storage| !storage.is_empty())
     }
 
-    /// Whether a node by itself, and the pods on it, decide.
+    /// Whether the result for a node depends only on the node and its pods.
     pub fn go_by_nodes_alone(&self) -> bool {
         !self.go_by_pods() && !self.has_claims()
     }
 
-    /// Whether it matters which pods run where, beyond what they use.
+    /// Whether the result depends on the labels and places of other pods.
     fn go_by_pods(&self) -> bool {
         !self.spread.is_empty() || !self.neighbours.is_empty()
     }
@@ -119,7 +119,7 @@ const OF_NODES: &[(&str, Plugin)] = &[
 /// One plugin that asks what is elsewhere, pods or volumes, and only then about a node.
 type SurroundingsPlugin = fn(&Asks<'_>, usize) -> Option<Refusal>;
 
-/// Whether a pod gives such a plugin anything to ask about: what many nodes need not be asked then.
+/// Whether a plugin applies to a pod at all; if not, no node is checked.
 type Concern = fn(&Asks<'_>) -> bool;
 
 /// They come after the others.
@@ -141,7 +141,7 @@ pub fn refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     reasons
 }
 
-/// What all plugins have against a node, in their order: Kubernetes stops at the first, and so does whoever places pods.
+/// Returns the refusals of all plugins for a node, in their order. Placement stops at the first, as Kubernetes does.
 pub fn all_refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<(&'static str, Vec<Refusal>)> {
     let of_node = OF_NODES.iter().filter(|(name, _)| asks.may_refuse(name));
     let of_node = of_node.map(|(name, plugin)| (*name, plugin(asks, node)));
@@ -151,7 +151,7 @@ pub fn all_refusals(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<(&'static str,
     of_node.chain(around).filter(|(_, reasons)| !reasons.is_empty()).collect()
 }
 
-/// Why a node cannot take the pod, whatever runs elsewhere.
+/// Returns the reasons why a node cannot accept the pod, regardless of pods elsewhere.
 pub fn refused_by_itself(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let mut verdicts = OF_NODES.iter().filter(|(name, _)| asks.may_refuse(name)).map(|(name, plugin)| {
         let mut reasons = plugin(asks, node);
@@ -170,7 +170,7 @@ pub fn refused_by_surroundings(asks: &Asks<'_>, slot: usize) -> Option<Refusal> 
     plugins.find_map(|(name, _, plugin)| Some(Refusal { plugin: name, ..plugin(asks, slot)? }))
 }
 
-/// Whether one plugin refuses a node whatever runs on it.
+/// Whether one plugin refuses a node regardless of the pods that run on it.
 pub fn is_refused_for_good_by(plugin: &str, asks: &Asks<'_>, node: &Candidate<'_>) -> bool {
     let of_node = OF_NODES.iter().filter(|(name, _)| *name == plugin).flat_map(|(_, plugin)| plugin(asks, node));
     let of_surroundings =
@@ -182,7 +182,7 @@ fn because(refused: bool, reason: &'static str, for_good: bool) -> Vec<Refusal> 
     if refused { vec![Refusal::new(reason.into(), for_good)] } else { Vec::new() }
 }
 
-/// NodeAffinity, before the others: a pod whose every term names nodes looks at no other ones.
+/// NodeAffinity as PreFilter: a pod whose every term names nodes is checked against those only.
 fn named_nodes(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let elsewhere =
         asks.wants.named.as_ref().is_some_and(|names| !names.iter().any(|name| **name == *node.row.key.name));
@@ -286,7 +286,7 @@ fn insufficient(resource: &str) -> Cow<'static, str> {
     }
 }
 
-/// NodeResourcesFit: every resource that does not fit is told.
+/// NodeResourcesFit: reports every resource that does not fit.
 fn resources(asks: &Asks<'_>, node: &Candidate<'_>) -> Vec<Refusal> {
     let (wants, used, has) = (&asks.fields.requests, &node.load.requests, &node.fields.allocatable);
     let mut short = because(node.load.pods + 1 > node.fields.pods, "Too many pods", false);

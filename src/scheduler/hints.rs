@@ -16,12 +16,12 @@ use crate::world::{Row, Term, World};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a pod waits for that these plugins refused, and that was promised this node. Pods that were promised different ones do not wait
-/// alike.
+/// Returns the reasons that a pod refused by these plugins waits for. Pods with different nominated nodes have
+/// different reasons.
 pub fn hold(row: &Row, wants: &Wants, causes: BTreeSet<&'static str>, promised: Option<&Str>) -> Hold {
     let terms = |wishes: &[Wish]| -> Arc<[Term]> { wishes.iter().map(|wish| (*wish.term).clone()).collect() };
     let constraints = wants.pod.items(&["spec", "topologySpreadConstraints"]);
-    // Labels matter to those alone who go by which pods run where. (Each pod of a StatefulSet has labels and claims of its own.)
+    // Labels matter only for plugins that count pods. (Each pod of a StatefulSet has different labels and claims.)
     let goes_by_pods = ["PodTopologySpread", "InterPodAffinity"].iter().any(|plugin| causes.contains(plugin));
     let of_crowds = goes_by_pods.then_some((&row.labels, &wants.pod.0));
     let fields = row.pod().map(|pod| (&pod.requests, &pod.host_ports, pod.priority, &pod.scheduler, promised));
@@ -34,7 +34,7 @@ pub fn hold(row: &Row, wants: &Wants, causes: BTreeSet<&'static str>, promised: 
     }
 }
 
-/// Which changes wake a pod, for people.
+/// Describes the changes that wake a pod.
 pub fn wakers(hold: &Hold) -> Vec<&'static str> {
     let of_cause = |cause: &&'static str| -> &[&'static str] {
         match *cause {
@@ -74,7 +74,8 @@ pub struct Change<'a> {
     pub after: Option<&'a Row>,
 }
 
-/// Whether a pod that waits is to be looked at because of its own change. What is only its status changes nothing for it.
+/// Whether a waiting pod must be tried again because the pod itself changed. A change of its status alone does not
+/// count.
 pub fn is_other(change: Change<'_>) -> bool {
     let Some(after) = change.after.filter(|row| super::waits_for_node(row)) else { return false };
     let Some(before) = change.before else { return true };
@@ -86,7 +87,7 @@ pub fn is_other(change: Change<'_>) -> bool {
         || (nominated(before).is_some() && nominated(after).is_none())
 }
 
-/// Whether a change could help pods that wait like this one.
+/// Whether a change could make pods with the same reasons schedulable.
 pub fn helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> bool {
     let Some(row) = change.after.or(change.before) else { return false };
     let held_by = |plugin: &str| hold.causes.contains(plugin);
@@ -105,7 +106,7 @@ pub fn helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> b
     }
 }
 
-/// Whether one of the plugins that refused it thinks otherwise of this node. The other plugins are not asked, as in Kubernetes.
+/// Whether one of the plugins that refused the pod now accepts this node. Other plugins do not run, as in Kubernetes.
 fn node_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> bool {
     let Change { before, after } = change;
     let is_new = before.is_none();
@@ -172,14 +173,14 @@ fn pod_helps(world: &World, hold: &Hold, waiting: &Row, change: Change<'_>) -> b
     })
 }
 
-/// The node that a pod takes room on, or that others leave for it.
+/// Returns the pod's node, or its nominated node.
 fn place(row: &Row) -> Option<&Str> {
     let pod = row.pod().filter(|pod| !pod.phase.is_terminal())?;
     pod.node.as_ref().or(pod.nominated.as_ref())
 }
 
-/// Whether a pod gave back what a waiting one asks for. One that was promised a node waits for what leaves that one; one that may end
-/// others is told of everything that leaves, because fewer may have to go then.
+/// Whether a pod released resources that a waiting one requests. A pod with a nominated node reacts only to that node;
+/// a pod that may preempt reacts to every release, because fewer victims may then be enough.
 fn makes_room(world: &World, waiting: &Row, change: Change<'_>) -> bool {
     let Some(node) = change.before.and_then(place) else { return false };
     let asked = |row: Option<&Row>| {
@@ -218,7 +219,7 @@ mod tests {
         pod
     }
 
-    /// Whether a change wakes a pod that asks for two cores and was refused by these plugins.
+    /// Whether a change wakes a pod that requests two cores and was refused by these plugins.
     fn wakes(causes: &[&'static str], spec: Value, before: Value, after: Value) -> bool {
         let mut world = World::new(Time::UNIX_EPOCH);
         let full = pod("full", "3", "a".into(), json!({}));

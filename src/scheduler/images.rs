@@ -1,13 +1,13 @@
-//! ImageLocality: nodes that have a pod's images already are better, the more bytes that spares.
+//! ImageLocality: prefers nodes that already have a pod's images, by size.
 //!
-//! The nodes of this machine have no images, because the programs that stand for them are there for all: only simulated nodes whose
-//! `status.images` says so differ by them.
+//! The local node has no images, because its programs are available to every pod: only simulated nodes with
+//! `status.images` differ.
 
 use super::filter::Asks;
 use crate::world::NodeFields;
 use std::borrow::Cow;
 
-/// What is too small to matter, and for one container so large that more does not.
+/// Sizes below this score zero; the upper threshold per container scores the maximum.
 const LEAST: i64 = 23 * 1024 * 1024;
 const MOST: i64 = 1000 * 1024 * 1024;
 

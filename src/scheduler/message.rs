@@ -11,7 +11,7 @@ pub fn unschedulable(tally: &Tally<'_>, preemption: Option<&str>) -> String {
     }
     let refused = nodes_refuse(nodes, tally.reasons());
     match preemption {
-        // No claims of dynamic resources could be taken away either: Kubernetes' other plugin that makes room.
+        // The text also names claims of dynamic resources, which Kubernetes' DynamicResources plugin could deallocate.
         Some(why) => format!("{refused} no new claims to deallocate, preemption: {why}"),
         None => refused,
     }
@@ -26,7 +26,8 @@ pub fn nodes_refuse<'a>(nodes: usize, reasons: impl Iterator<Item = (&'a str, us
     format!("0/{nodes} nodes are available: {}.", sentence(counts))
 }
 
-/// What keeps the pod from all nodes alike. (`not found` is what is left of preemption, which finds no node to look at.)
+/// Returns the message when the same reason excludes all nodes. (`not found` is the result of preemption without
+/// candidate nodes.)
 pub fn nowhere(nodes: usize, why: &str) -> String {
     format!("0/{nodes} nodes are available: {why}. not found")
 }

@@ -72,7 +72,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Binds a pod to the best node, or makes room for it, or says why it has to wait.
+/// Binds a pod to the best node, or preempts other pods for it, or records why it has to wait.
 fn place(asks: &Asks<'_>, opinions: &mut Opinions, profile: &Profile, plan: &mut Plan) {
     let Asks { world, row, wants, .. } = *asks;
     let mut survey = survey(asks, opinions, sample(profile, nodes::count(world)));
@@ -106,7 +106,7 @@ fn place(asks: &Asks<'_>, opinions: &mut Opinions, profile: &Profile, plan: &mut
     opinions.survey = survey;
 }
 
-/// The profile that a pod asks for by its `schedulerName`; none when another scheduler has it.
+/// Returns the profile of a pod's `schedulerName`; `None` when another scheduler is responsible.
 pub fn profile_of<'a>(world: &'a World, row: &Row) -> Option<&'a Profile> {
     let name = row.pod().map(|pod| &pod.scheduler);
     world.settings.profiles.iter().find(|profile| Some(&profile.name) == name)
@@ -125,7 +125,7 @@ fn sample(profile: &Profile, nodes: usize) -> usize {
     if nodes < FEWEST { nodes } else { (nodes * percentage / 100).max(FEWEST) }
 }
 
-/// What the nodes say to a pod.
+/// Results of filtering all nodes for a pod.
 #[derive(Default)]
 struct Survey {
     /// As many nodes that can take it as are to be ranked.
@@ -139,7 +139,7 @@ struct Survey {
 fn survey(asks: &Asks<'_>, opinions: &mut Opinions, wanted: usize) -> Survey {
     let Asks { world, wants, .. } = *asks;
     let count = nodes::count(world);
-    // Its memory is that of the survey before: as large as there are nodes, and not to be had for each pod anew.
+    // Reuses the buffers of the previous survey, which are as large as the number of nodes.
     let mut survey = std::mem::take(&mut opinions.survey);
     survey.fit.clear();
     survey.verdicts.resize(count, FITS);

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 /// A node and its load.
 pub struct Candidate<'a> {
-    /// Where it stands in the fleet.
+    /// Slot in the node cache.
     pub slot: usize,
     /// The node.
     pub row: &'a Arc<Row>,
     /// Its fields.
     pub fields: &'a NodeFields,
-    /// What its pods ask for together.
+    /// Sum of its pods' requests.
     pub load: Cow<'a, Load>,
     /// Its pods that are thought away.
     away: Vec<&'a Arc<Row>>,
@@ -30,13 +30,13 @@ impl<'a> Candidate<'a> {
         there.filter(move |pod| !has_ended(pod) && !is_away(pod)).chain(self.guests.iter().copied())
     }
 
-    /// Where it differs from what it is: pods that are thought away, and those that are thought to be there.
+    /// Assumed differences from the actual node: removed and added pods.
     pub fn thoughts(&self) -> impl Iterator<Item = (&'a Arc<Row>, i64)> {
         let away = self.away.iter().map(|pod| (*pod, -1));
         away.chain(self.guests.iter().map(|pod| (*pod, 1)))
     }
 
-    /// Whether it is looked at as it is.
+    /// Whether nothing is assumed.
     pub fn is_real(&self) -> bool {
         self.away.is_empty() && self.guests.is_empty()
     }
@@ -57,7 +57,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Whether any of the pods that the node was promised to does not want others near.
+    /// Whether any pod nominated for the node has anti-affinity.
     pub fn has_shunning_guests(&self) -> bool {
         let mut guests = self.world.promised_to(&self.row.key.name).filter_map(|guest| guest.pod());
         guests.any(|guest| guest.shuns.is_some())
@@ -78,7 +78,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// How many nodes there are.
+/// Number of nodes.
 pub fn count(world: &World) -> usize {
     world.fleet().len()
 }
@@ -88,7 +88,7 @@ pub fn candidates(world: &World) -> impl Iterator<Item = Candidate<'_>> {
     (0..count(world)).filter_map(|slot| candidate(world, slot))
 }
 
-/// The node that stands here in the fleet.
+/// Returns the node in this slot.
 pub fn candidate(world: &World, slot: usize) -> Option<Candidate<'_>> {
     let Place { row, load } = world.fleet().get(slot)?;
     let load = Cow::Borrowed(load);

@@ -1,9 +1,10 @@
-//! What nodes think of pods that ask for the same, kept as long as it holds.
+//! Cached filter and score results of nodes, shared by pods with equal requirements.
 //!
-//! Whether a node refuses a pod by itself, what it is worth to the pod, and who would have to go from it, follow from the node, its pods
-//! and what the pod asks of nodes: all pods of a template get the same answer, and a node has to be asked again only when it or one of
-//! its pods has changed ([its version](crate::world::World::version_at)). What depends on pods elsewhere (spreading, affinity) or on
-//! the pod's claims is asked each time. Kubernetes does the like for pods that follow each other (KEP-5598).
+//! Some results follow from the node, its pods and the pod's requirements alone: filtering by the node itself, raw
+//! scores, and preemption victims. All pods of a template get the same result, and a node is evaluated again only when
+//! it or one of its pods has changed ([its version](crate::world::World::version_at)). Results that depend on pods
+//! elsewhere (spreading, affinity) or on the pod's claims are computed each time. Kubernetes has a similar optimization
+//! for consecutive pods (KEP-5598).
 
 use super::Survey;
 use super::filter::{self, Asks, Refusal};
@@ -27,7 +28,7 @@ const REMEMBERED: usize = 1 << 20;
 /// And of so many kinds of pods.
 const KINDS: usize = 1024;
 
-/// What a pod asks of nodes.
+/// The requirements of a pod that decide the results.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Signature {
     profile: Str,
@@ -37,7 +38,7 @@ struct Signature {
     priority: i32,
 }
 
-/// What is remembered.
+/// The caches by signature.
 struct Known {
     profiles: Arc<[Profile]>,
     opinions: LruCache<Signature, Opinions>,
@@ -49,7 +50,7 @@ impl Default for Known {
     }
 }
 
-/// What the nodes think of pods with one signature.
+/// Results of all nodes for pods with one signature.
 #[derive(Default)]
 pub struct Opinions {
     nodes: Vec<Opinion>,
@@ -64,7 +65,7 @@ pub struct Opinions {
     pub(super) survey: Survey,
 }
 
-/// What one node thinks. There are many: they are kept small.
+/// Result of one node, kept small because there are many.
 #[derive(Clone, Copy, Default)]
 struct Opinion {
     version: u64,
@@ -74,16 +75,16 @@ struct Opinion {
     merits: Merits,
 }
 
-/// What could be had from a node by ending pods of it.
+/// Result of a search for preemption victims on a node.
 #[derive(Clone)]
 pub enum Fate {
-    /// Room, if these go.
+    /// The pod fits when these pods are removed.
     Room(Arc<Dismissal>),
     /// Nothing, for reasons with this number.
     InVain(usize),
 }
 
-/// What was found at a version of the node.
+/// A result and the node version that it belongs to.
 #[derive(Clone)]
 struct KnownFate {
     version: u64,
@@ -154,25 +155,26 @@ impl Opinions {
         if node.welcome_promised(asks.row) { self.number(&filter::refusals(asks, &node)) } else { FITS }
     }
 
-    /// Whether the answer of a node follows from it and its pods alone, and from those that it was promised to: not if that was the pod
-    /// itself.
+    /// Whether a node's result follows from the node, its pods and its nominated pods alone; not when the pod itself is
+    /// nominated there.
     fn goes_by_node(&self, asks: &Asks<'_>, slot: usize) -> bool {
         !asks.world.is_promised(slot) || (asks.go_by_nodes_alone() && self.promised != Some(slot))
     }
 
-    /// How many nodes refuse the pod for the same reasons, by the number of each one's verdict.
+    /// Counts the nodes per set of reasons, given by the index of each node's result.
     pub fn tally(&self, verdicts: &[usize]) -> Tally<'_> {
         let mut counts = vec![0; self.verdicts.len()];
         verdicts.iter().for_each(|verdict| counts[*verdict] += 1);
         Tally(self.verdicts.iter().map(Vec::as_slice).zip(counts).filter(|(_, nodes)| *nodes > 0).collect())
     }
 
-    /// Which verdicts no pod's end would change, by their numbers.
+    /// Returns, by index, the results that no preemption can change.
     pub fn for_good(&self) -> Vec<bool> {
         self.verdicts.iter().map(|refusals| refusals.iter().any(|refusal| refusal.for_good)).collect()
     }
 
-    /// Who would have to go from the node that stands here: as it is known, or else, and without `remember` always, as it is found now.
+    /// Returns the victims on the node in this slot, from the cache or computed by `find`; without `remember` the cache
+    /// is not used.
     pub fn fate(&mut self, asks: &Asks<'_>, slot: usize, remember: bool, find: impl FnOnce() -> Found) -> Fate {
         let version = asks.world.version_at(slot);
         let goes_by_node = remember && asks.go_by_nodes_alone() && self.goes_by_node(asks, slot);
@@ -222,7 +224,7 @@ impl Opinions {
     }
 }
 
-/// Where a list stands among others, at the end from now on if it was not there.
+/// Returns the index of a list among others, and appends it when it is missing.
 fn place_of<A: Clone + PartialEq>(all: &mut Vec<Vec<A>>, list: &[A]) -> usize {
     all.iter().position(|known| known == list).unwrap_or_else(|| {
         all.push(list.to_vec());
@@ -234,7 +236,7 @@ fn place_of<A: Clone + PartialEq>(all: &mut Vec<Vec<A>>, list: &[A]) -> usize {
 pub struct Tally<'a>(Vec<(&'a [Refusal], usize)>);
 
 impl Tally<'_> {
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn nodes(&self) -> usize {
         self.0.iter().map(|(_, nodes)| nodes).sum()
     }

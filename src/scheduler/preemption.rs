@@ -1,6 +1,6 @@
-//! DefaultPreemption: which pods of lower priority have to go from which node, so that a pod fits that fits nowhere.
+//! DefaultPreemption: selects pods of lower priority to remove from a node, so that an unschedulable pod fits.
 //!
-//! Source: `pkg/scheduler/framework/preemption` and its plugin `defaultpreemption`, whose order and words these are.
+//! Source: `pkg/scheduler/framework/preemption` and its plugin `defaultpreemption`, for order and messages.
 
 use super::filter::{self, Asks};
 use super::message;
@@ -19,7 +19,7 @@ pub const REASON: &str = "PreemptionByScheduler";
 const FEWEST_COMPARED: usize = 100;
 const PERCENT_COMPARED: usize = 10;
 
-/// What preemption can do for a pod.
+/// Result of preemption for a pod.
 pub enum Outcome<'a> {
     /// These pods have to go from a node.
     Victims(Choice<'a>),
@@ -44,23 +44,23 @@ pub struct Dismissal {
     harm: Harm,
 }
 
-/// Who would have to go from a node, or why that would be in vain: for no reason at all when all could stay.
+/// The victims on a node, or the reasons why there are none: an empty list when no removal would help.
 pub type Found = Result<Dismissal, Vec<Cow<'static, str>>>;
 
-/// What choices are compared by, the least harm first: how many pods a disruption budget would keep, the highest priority, all
-/// priorities, the number of pods, and how long the most important ones have run.
+/// Cost of a choice, compared lowest first: violated disruption budgets, highest priority, sum of priorities, number of
+/// pods, and start time of the most important ones.
 type Harm = (usize, i32, i64, usize, Reverse<Time>);
 
 /// A pod that fits nowhere, and the number of each node's verdict.
 pub struct Preemptor<'a, 'b> {
-    /// What it asks for as things are.
+    /// The pod's requirements against the actual state.
     pub asks: &'b Asks<'a>,
     /// Why each node refuses it.
     pub verdicts: &'b [usize],
 }
 
 impl<'a> Preemptor<'a, '_> {
-    /// Finds the pods whose end does the least harm.
+    /// Finds the victims with the lowest cost.
     pub fn preempt(&self, opinions: &mut Opinions) -> Outcome<'a> {
         let Asks { world, pod, .. } = *self.asks;
         if pod.text(&["spec", "preemptionPolicy"]) == Some("Never") {
@@ -110,7 +110,7 @@ impl<'a> Preemptor<'a, '_> {
         }
     }
 
-    /// Whether pods on the node that it was promised are going for it.
+    /// Whether victims on the nominated node are already terminating.
     fn is_under_way(&self, for_good: &[bool]) -> bool {
         let world = self.asks.world;
         let Some(promised) = &self.asks.fields.nominated else { return false };
@@ -123,14 +123,14 @@ impl<'a> Preemptor<'a, '_> {
         priority(pod) < self.asks.fields.priority
     }
 
-    /// Who has to go from the node that stands here. What budgets allow is not remembered.
+    /// Returns the victims on the node in this slot. Results that depend on disruption budgets are not cached.
     fn fate(&self, opinions: &mut Opinions, slot: usize, budgets: &[Budget<'_>]) -> Fate {
         let world = self.asks.world;
         let find = || nodes::candidate(world, slot).map_or(Err(Vec::new()), |node| self.find(node, budgets));
         opinions.fate(self.asks, slot, budgets.is_empty(), find)
     }
 
-    /// The fewest and least important pods of a node whose end makes room, or why there are none.
+    /// Returns the smallest set of least important pods whose removal makes the pod fit, or the reasons against it.
     fn find(&self, mut node: Candidate<'_>, budgets: &[Budget<'_>]) -> Found {
         node.welcome_promised(self.asks.row);
         let mut lower: Vec<&Arc<Row>> = node.pods().filter(|pod| self.outranks(pod)).collect();
@@ -169,12 +169,12 @@ fn harm(victims: &[Arc<Row>], violations: usize) -> Harm {
     (violations, highest, victims.iter().map(above_lowest).sum(), victims.len(), Reverse(earliest))
 }
 
-/// What is kept first comes first: the higher priority, then the longer it runs.
+/// Order of importance, most important first: higher priority, then longer running.
 fn importance(pod: &Row) -> (Reverse<i32>, Time) {
     (Reverse(priority(pod)), started(pod))
 }
 
-/// A pod that has not said since when it runs does for less long than all others.
+/// Returns the start time; a pod without one counts as the newest.
 fn started(pod: &Row) -> Time {
     pod.pod().and_then(|pod| pod.started).unwrap_or(Time::MAX)
 }
@@ -193,7 +193,7 @@ fn budgets(world: &World) -> Vec<Budget<'_>> {
     world.list("poddisruptionbudgets.policy").map(|row| Budget { row, body: row.object() }).collect()
 }
 
-/// Pods whose end a budget does not allow, and the others. Kubernetes: `filterPodsWithPDBViolation`.
+/// Separates pods whose removal violates a disruption budget from the others. Kubernetes: `filterPodsWithPDBViolation`.
 fn split_by_budget<'a>(pods: &[&'a Arc<Row>], budgets: &[Budget<'_>]) -> (Vec<&'a Arc<Row>>, Vec<&'a Arc<Row>>) {
     let allowed = |budget: &Budget<'_>| budget.body.int(&["status", "disruptionsAllowed"]).unwrap_or(0);
     let mut left: Vec<i64> = budgets.iter().map(allowed).collect();

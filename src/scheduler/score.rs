@@ -6,22 +6,22 @@ use super::{affinity, images, neighbours, spread, tolerations};
 use crate::world::Requests;
 use crate::world::profile::{Scored, Shape, WEIGHTS};
 
-/// What a node that does not refuse a pod is worth to it, whatever the other nodes are.
+/// Raw scores of a node, independent of other nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Merits {
     fit: i32,
     balanced: i32,
     /// The weights of the preferred terms that the node matches.
     preferred: i32,
-    /// How many soft taints the pod does not bear.
+    /// Number of `PreferNoSchedule` taints that the pod does not tolerate.
     disliked: i32,
 }
 
 /// A node to be ranked.
 pub struct Ranked {
-    /// Where it stands in the fleet.
+    /// Slot in the node cache.
     pub slot: usize,
-    /// What it is worth.
+    /// Its raw scores.
     merits: Merits,
     /// The weighted sum of all scores.
     total: i64,
@@ -37,7 +37,7 @@ impl Ranked {
 /// The scores of the plugins, in the order of [`WEIGHTS`].
 type Scores = [i64; WEIGHTS.len()];
 
-/// What one node is worth.
+/// Computes the raw scores of one node.
 pub fn merits(asks: &Asks<'_>, node: &Candidate<'_>) -> Merits {
     Merits {
         fit: fit(asks, node) as i32,
@@ -47,7 +47,7 @@ pub fn merits(asks: &Asks<'_>, node: &Candidate<'_>) -> Merits {
     }
 }
 
-/// Where the best of the nodes stands; chance decides between equals. A single one is not ranked.
+/// Returns the index of the best node; `seed` decides between equals. A single node is not scored.
 pub fn best(asks: &Asks<'_>, nodes: &mut [Ranked], seed: u64) -> Option<usize> {
     if let [only] = nodes {
         return Some(only.slot);
@@ -59,7 +59,7 @@ pub fn best(asks: &Asks<'_>, nodes: &mut [Ranked], seed: u64) -> Option<usize> {
     equals().nth((seed % equals().count() as u64) as usize).map(|node| node.slot)
 }
 
-/// What each plugin gives each node, its weight included.
+/// Returns the weighted score of each plugin for each node.
 pub fn parts(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<[(&'static str, i64); WEIGHTS.len()]> {
     let score = scores(asks, nodes);
     let named = |scores: Scores| std::array::from_fn(|plugin| (WEIGHTS[plugin].0, scores[plugin]));

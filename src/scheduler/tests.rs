@@ -186,7 +186,7 @@ fn important(cpu: &str) -> Value {
     pod
 }
 
-/// Who has to go and for which node, or what is said.
+/// Returns the victims and their node, or the message.
 fn preempted(objects: &[Value]) -> String {
     let plan = plan(&world(objects), &Key::new(crate::object::Resource("pods"), "default", "p"));
     let gone: Vec<&str> = plan
@@ -298,7 +298,7 @@ fn preemption_says_why_it_does_not_help() {
     let mut polite = important("2");
     polite["spec"]["preemptionPolicy"] = "Never".into();
     assert_eq!(with(polite), format!("{refused}not eligible due to preemptionPolicy=Never."));
-    // The room that less important pods leave is not enough.
+    // Removing all less important pods is not enough.
     let objects =
         [node("a", "2", json!({})), running("x", "a", "1", 100, 0), running("y", "a", "1", 1, 0), important("2")];
     assert!(preempted(&objects).ends_with("preemption: 0/1 nodes are available: 1 Insufficient cpu."));
@@ -314,7 +314,7 @@ fn what_was_promised_is_kept() {
         json!([{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]);
     let under_way = [node("a", "2", json!({})), going, promised.clone()];
     assert_eq!(preempted(&under_way), r#"None ["the pods that it preempts have not ended yet"]"#);
-    // Room that was made for a more important pod is not taken by another one.
+    // Space freed for a more important pod is not taken by another one.
     let other = asking("other", "1");
     let said = outcome(&[node("a", "2", json!({})), promised.clone(), other], "other");
     assert!(said.contains("1 Insufficient cpu"), "{said}");
@@ -353,7 +353,7 @@ fn wishes_about_other_pods_rank_nodes() {
         assert_ne!(goes(soft("zone")), "c", "away from the crowd");
         assert_eq!(goes(wish("podAffinity", "zone")), "c", "near the others");
         assert_ne!(goes(wish("podAntiAffinity", "kubernetes.io/hostname")), "c", "away from the others");
-        // A wish that no node can be ranked by changes nothing.
+        // A preference that ranks no node changes nothing.
         assert!(["a", "b", "c"].contains(&goes(soft("rack")).as_str()));
     }
 }
@@ -430,7 +430,7 @@ fn default_constraints_spread_what_a_service_selects() {
     assert!(plan.waits[0].contains("1 node(s) didn't match pod topology spread constraints"), "{:?}", plan.waits);
 }
 
-/// Where `p` goes whatever chance says; several nodes when chance decides.
+/// Returns the node of `p` for every seed; several nodes when the seed decides.
 fn goes(objects: &[Value]) -> String {
     let mut found = BTreeSet::new();
     for seed in 0..6 {
@@ -462,7 +462,7 @@ fn what_services_and_owners_select_is_spread_without_being_asked() {
     };
     let service = kin("Service", "s", json!({"app": "x"}));
     let owner = kin("ReplicaSet", "rs", json!({"matchLabels": {"app": "x"}}));
-    // Every node has one pod of one core, so that only spreading tells them apart.
+    // Every node has one pod of one core, so that only spreading distinguishes them.
     let objects = |more: &[Value]| -> Vec<Value> {
         let pods = [of("q", "a".into(), "x"), of("r", "b".into(), "y"), of("s", "c".into(), "y")];
         let zones = [at("a", "1"), at("b", "1"), at("c", "2")];
@@ -527,7 +527,7 @@ fn what_running_pods_like_counts() {
         explain::explain(world, &key).iter().map(|node| node.scores.iter().map(|(_, score)| score).sum()).collect()
     };
     assert_eq!(scores(&world), [0, 0]);
-    // What was counted follows the pods.
+    // Counts follow the pods.
     world.settings.profiles = Settings::default().profiles;
     assert!(scores(&world)[0] > scores(&world)[1]);
     world.remove(&Key::new(crate::object::Resource("pods"), "default", "there"));

@@ -9,10 +9,10 @@ use std::sync::Arc;
 pub const LIMITS: &str = "NodeVolumeLimits";
 /// Why it refuses a node.
 pub const TOO_MANY: &str = "node(s) exceed max volume count";
-/// What says how many.
+/// Resource with the limits of nodes.
 const CSI_NODES: &str = "csinodes.storage.k8s.io";
 
-/// What changes how many volumes a node can take, besides pods that go.
+/// Resources, besides pods, that change how many volumes a node can attach.
 pub const MINDS: [&str; 4] = [CSI_NODES, CLAIMS, VOLUMES, CLASSES];
 
 /// A driver, and what it calls the volume.

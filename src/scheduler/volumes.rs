@@ -35,10 +35,10 @@ const ZONES: [&str; 4] = [
     "failure-domain.beta.kubernetes.io/region",
 ];
 
-/// Classes whose volumes nobody makes.
+/// Provisioner of classes without dynamic provisioning.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// What a pod's claims ask of nodes.
+/// Constraints of a pod's claims on nodes.
 #[derive(Clone, Default)]
 pub struct Storage<'w> {
     /// The volumes that it has; none for one that is gone.
@@ -73,7 +73,7 @@ impl<'w> Open<'w> {
 }
 
 impl<'w> Storage<'w> {
-    /// Reads the claims of a pod; or says what keeps it from every node.
+    /// Reads the claims of a pod; the error says why no node can satisfy them.
     pub fn of(world: &'w World, row: &Row, pod: &Object) -> Result<Storage<'w>, String> {
         let mut storage = Storage::default();
         let mut is_unbound = false;
@@ -140,7 +140,7 @@ impl<'w> Storage<'w> {
         self.bound.iter().flatten().any(|(volume, _)| zoned(volume)).then_some(OTHER_ZONE)
     }
 
-    /// What has to be written for its claims when it goes to a node.
+    /// Returns the writes for the pod's claims when it is placed on a node.
     pub fn settle_on(&self, node: &Row) -> Vec<(Verb, String)> {
         let met = self.met_on(node).unwrap_or_default();
         let settle = |(open, volume): (&Open<'_>, Option<&Candidate<'_>>)| match volume {
@@ -181,7 +181,7 @@ impl<'w> Storage<'w> {
     }
 }
 
-/// Whether volumes of a class can be made for a node.
+/// Whether volumes of a class can be provisioned for a node.
 fn is_made_on(class: &Object, node: &Row) -> bool {
     let topologies = class.items(&["allowedTopologies"]);
     let is_there = |topology: &Value| {
@@ -261,7 +261,7 @@ mod tests {
         )
     }
 
-    /// What the plan for pod `p` writes: nodes, volumes that are kept and for whom, claims and their nodes, or the message.
+    /// Returns the writes of the plan for pod `p` (nodes, reserved volumes, claims and their nodes), or its message.
     fn outcome(documents: &[String]) -> String {
         let world = world(&documents.join("\n---\n"));
         let plan = plan(&world, &Key::new(Resource("pods"), "default", "p"));

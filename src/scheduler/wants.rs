@@ -1,4 +1,4 @@
-//! What a pod says to the scheduler, read once for all pods that say the same.
+//! Scheduling constraints of a pod, parsed once for all pods with the same spec.
 
 use super::affinity;
 use crate::object::{Object, Str};
@@ -10,15 +10,15 @@ use std::sync::Arc;
 /// So many different ones are remembered.
 const REMEMBERED: usize = 1024;
 
-/// What a pod wants, apart from numbers.
+/// Constraints of a pod, apart from numeric requests.
 pub struct Wants {
-    /// The part of the pod that says it ([`wishes`]).
+    /// The part of the pod with the constraints ([`wishes`]).
     pub pod: Object,
     /// All that is about nodes by themselves, and not about the pods that run there.
     pub of_nodes: Str,
     /// The nodes that all of its required terms name, if they do.
     pub named: Option<Vec<String>>,
-    /// Whether it asks for some nodes rather than others.
+    /// Whether it has a node selector or node affinity.
     pub is_picky: bool,
     /// The pods that it must have near.
     pub near: Vec<Wish>,
@@ -52,7 +52,7 @@ impl Default for Known {
 }
 
 impl Wants {
-    /// What a pod wants. A pod that has a node says it in its body only.
+    /// Returns a pod's constraints. Once a pod has a node, they are read from its body.
     pub fn of(world: &World, row: &Row) -> Arc<Wants> {
         let Some(text) = row.pod().and_then(|pod| pod.wishes.as_ref()) else {
             return Arc::new(Wants::read(wishes(&row.body())));

@@ -7,7 +7,7 @@ use super::wants::{Wants, Wish};
 use crate::world::{Counted, Crowd, Row, Sort, Stance, Term, World};
 use std::sync::Arc;
 
-/// What is told of a node that is not near the pods that a pod wants near.
+/// Message for a node that violates the pod's affinity.
 pub const AFFINITY: &str = "node(s) didn't match pod affinity rules";
 
 /// One term, and how many pods that it is about are where.
@@ -24,7 +24,7 @@ struct Shunned {
     crowd: Crowd,
 }
 
-/// What a pod's and the other pods' terms come to, read once for all nodes.
+/// Required (anti-)affinity of the pod, and anti-affinity of other pods towards it, computed once for all nodes.
 #[derive(Clone, Default)]
 pub struct Neighbours {
     near: Vec<Near>,
@@ -47,7 +47,7 @@ impl Neighbours {
         }
     }
 
-    /// Whether no term is about the pod.
+    /// Whether no term concerns the pod.
     pub fn is_empty(&self) -> bool {
         self.near.is_empty() && self.far.is_empty() && self.shunned.is_empty()
     }
@@ -101,7 +101,7 @@ impl Near {
     }
 }
 
-/// The pods whose own anti-affinity is about this pod.
+/// Returns the pods whose anti-affinity excludes this pod.
 fn shunned(world: &World, row: &Row) -> Vec<Shunned> {
     world.stances(Sort::Shuns).flat_map(|shun| shunned_by(world, row, shun)).collect()
 }
@@ -111,7 +111,7 @@ fn shunned_by(world: &World, row: &Row, shun: &Arc<Stance>) -> Vec<Shunned> {
     about.map(|term| Shunned { shun: shun.clone(), crowd: holders(world, shun, term) }).collect()
 }
 
-/// Where those are who say this of other pods.
+/// Counts the pods that have these terms, per domain.
 fn holders(world: &World, stance: &Arc<Stance>, term: &Term) -> Crowd {
     let name = format!("{:?} {} {}", stance.sort, stance.namespace, stance.text);
     world.crowd(&name, &term.key, &[], || Counted::Holding(stance.clone()))

@@ -5,7 +5,7 @@ use crate::scheduler::filter::Asks;
 use crate::scheduler::score::Ranked;
 use crate::world::{Crowd, Sort, Strength};
 
-/// Scores of nodes, 0 to 100. None at all when nobody prefers anything.
+/// Scores of nodes, 0 to 100; empty when no preference applies.
 pub fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<i64> {
     let own = asks.wants.liked.iter().map(|(wish, weight)| (Near::of(asks.world, wish).crowd, *weight));
     let likings: Vec<(Crowd, i64)> = own.chain(theirs(asks)).collect();
@@ -21,7 +21,7 @@ pub fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<i64> {
     sums.into_iter().map(|sum| if most > least { score(sum) } else { 0 }).collect()
 }
 
-/// What pods on nodes prefer or require, where it is about this pod: each of them counts where it is.
+/// Returns the terms of pods on nodes that concern this pod: each one counts in the domain of its pod.
 fn theirs(asks: &Asks<'_>) -> Vec<(Crowd, i64)> {
     let mut liking = Vec::new();
     for stance in asks.world.stances(Sort::Likes) {

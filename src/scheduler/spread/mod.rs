@@ -22,7 +22,7 @@ struct Constraint {
     own: i64,
     term: Arc<Term>,
     crowd: Crowd,
-    /// The places whose nodes count; all when nothing is said.
+    /// The domains whose nodes count; `None` means all.
     counted: Option<Vec<bool>>,
     /// The smallest count of those; for constraints that must hold.
     fewest: i64,
@@ -42,7 +42,7 @@ impl Spread {
         Spread { hard }
     }
 
-    /// Whether none has to hold.
+    /// Whether there is no hard constraint.
     pub fn is_empty(&self) -> bool {
         self.hard.is_empty()
     }
@@ -86,7 +86,8 @@ impl Constraint {
     }
 }
 
-/// What a pod that asks for nothing is spread by, unless its profile has a list of its own (Kubernetes: `systemDefaultConstraints`).
+/// Default constraints for a pod without any, unless its profile has its own list (Kubernetes:
+/// `systemDefaultConstraints`).
 static SYSTEM: LazyLock<[Value; 2]> = LazyLock::new(|| {
     let wish =
         |key: &str, skew: i64| json!({"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "ScheduleAnyway"});
@@ -143,8 +144,7 @@ fn kin(world: &World, row: &Row) -> Selector {
     selectors.fold(Selector::everything(), Selector::and)
 }
 
-/// How many pods are where, and which places count when only some nodes do: those that the pod's own node affinity, or the taints that
-/// it bears, leave.
+/// Counts the pods per domain, and selects the domains that count when node affinity or taints exclude some nodes.
 fn count(
     world: &World,
     pod: &Object,

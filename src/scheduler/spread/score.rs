@@ -4,7 +4,7 @@ use super::Constraint;
 use crate::scheduler::filter::Asks;
 use crate::scheduler::score::Ranked;
 
-/// The label whose places are single nodes: as many as there are candidates.
+/// The label whose domains are single nodes: as many as there are candidates.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Scores of nodes, 0 to 100. None at all when nothing is asked for.
@@ -20,8 +20,8 @@ pub fn scores(asks: &Asks<'_>, nodes: &[Ranked]) -> Vec<i64> {
     crowds.iter().map(|crowd| crowd.map_or(0, score)).collect()
 }
 
-/// How crowded each node's places are; none for nodes that lack a label that they have to have. Another label that they lack does not
-/// count.
+/// Computes a raw score from the counts of each node's domains; `None` for nodes without a required label. Other
+/// missing labels do not count.
 fn crowds(soft: &[Constraint], strict: bool, nodes: &[Ranked]) -> Vec<Option<i64>> {
     let is_ranked = |node: &Ranked| !strict || soft.iter().all(|one| one.crowd.at(node.slot).is_some());
     let ranked: Vec<bool> = nodes.iter().map(is_ranked).collect();
