@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The annotation that holds what was applied last.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What apply did.
+/// Result of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The object is new.
@@ -26,16 +26,16 @@ pub enum Outcome {
 
 /// The object as it stands after an apply.
 pub struct Applied {
-    /// What was done.
+    /// The result.
     pub outcome: Outcome,
     /// The object.
     pub object: Object,
-    /// What the user should be told.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
 impl Applied {
-    /// What a write came to.
+    /// Converts the reply of a write.
     pub fn of(outcome: Outcome, Reply { object, warnings, .. }: Reply) -> Applied {
         Applied { outcome, object: Arc::unwrap_or_clone(object), warnings }
     }
@@ -113,7 +113,7 @@ pub fn with_last_applied(manifest: &Object) -> Object {
     modified
 }
 
-/// What the annotation remembers of a manifest that is without it.
+/// Returns the value of the last-applied annotation for a manifest without it.
 pub fn last_applied(manifest: &Object) -> String {
     let mut remembered = yaml::to_json(&manifest.0);
     remembered.push('\n');

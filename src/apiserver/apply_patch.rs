@@ -35,7 +35,7 @@ pub fn apply_patch(
     let subresource = if part == Part::Status { "status" } else { "" };
     let who = Applier { manager, subresource, force, now: ledger.now() };
     let object = managed::apply::applied(kind, live.as_ref(), config, who)?;
-    // What the pipeline adds to the object is nobody's.
+    // Fields that the pipeline sets have no manager.
     let options = Options { manager: None, ..options.clone() };
     if live.is_none() && part == Part::Main {
         return Ok(Applied::of(Outcome::Created, create(ledger, kind, &object, &options)?));
@@ -76,7 +76,7 @@ pub fn apply_as_kubectl(
     Ok(done)
 }
 
-/// What names an object, and the annotation.
+/// Returns the identifying fields of an object and the annotation.
 fn alone(object: &Object) -> Object {
     let mut alone = Object(serde_json::json!({}));
     let annotation = ["metadata", "annotations", LAST_APPLIED];

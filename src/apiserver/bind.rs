@@ -7,7 +7,7 @@ use crate::object::edit::{self, Change, Edit};
 use crate::object::{Key, Object, Reason, Resource, Status, Str, time};
 use serde_json::json;
 
-/// What of a pod decides whether it may be bound.
+/// The fields of a pod that decide whether it may be bound.
 pub struct Prospect {
     /// Its uid.
     pub uid: Str,
@@ -31,7 +31,7 @@ impl Prospect {
     }
 }
 
-/// What a binding changes in a pod.
+/// The changes that a binding makes to a pod.
 pub struct Binding {
     /// The node.
     pub node: Str,
@@ -81,7 +81,7 @@ fn edits(ledger: &dyn Ledger, generation: i64, node: &str, labels: &[(&'static s
         .chain([
             Edit::set(&["spec", "nodeName"], node),
             Edit::new(&["status", "conditions"], Change::Condition(scheduled)),
-            // What was promised has come (Kubernetes: ClearingNominatedNodeNameAfterBinding).
+            // The nomination is fulfilled (Kubernetes: ClearingNominatedNodeNameAfterBinding).
             Edit::new(&["status", "nominatedNodeName"], Change::Unset),
         ])
         .collect()

@@ -1,4 +1,4 @@
-//! What every new cluster has: its namespaces, priority classes, a storage class, and the `kubernetes` Service.
+//! Objects of every new cluster: namespaces, priority classes, a storage class, and the `kubernetes` Service.
 
 use super::create::create;
 use super::ledger::Ledger;

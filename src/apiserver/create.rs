@@ -9,7 +9,7 @@ use crate::kinds::{self, Kind, UnknownField, field};
 use crate::object::{Key, Object, Reason, Status, time};
 use std::sync::Arc;
 
-/// How often a generated name is tried again when it is taken (KEP-4420: eight attempts in all).
+/// Number of retries for a generated name that is taken (KEP-4420: eight attempts in all).
 const NAME_ATTEMPTS: usize = 8;
 
 /// Creates an object of a kind. The namespace, where the kind has one, stands in the body.

@@ -8,12 +8,12 @@ use crate::object::{Key, Object, Reason, Status, time};
 use crate::world::Propagation;
 use jiff::SignedDuration;
 
-/// How to delete. Kubernetes: `DeleteOptions`.
+/// Options of a deletion. Kubernetes: `DeleteOptions`.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
     /// Seconds of grace; none for the object's own.
     pub grace: Option<i64>,
-    /// What happens to dependents.
+    /// Treatment of dependents.
     pub propagation: Propagation,
     /// Only if the uid is this one.
     pub uid: Option<String>,
@@ -42,7 +42,7 @@ pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteO
         shorten(&mut object, grace);
     }
     if is_due(kind, &object) {
-        // What goes at once was never on its way; pods alone are, even without grace.
+        // An object that is removed at once never had a deletion timestamp; only pods do, even without grace.
         let last = if first && kind.resource != "pods" { Object::clone(&old) } else { object };
         return Ok(Reply::changed(ledger.remove(key, last)?, Vec::new()));
     }

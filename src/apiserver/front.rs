@@ -15,12 +15,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a command waits for its turn to write.
+/// Time that a command waits for the write lock.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// So many networks are looked at for one that no other cluster has.
 const TRIES: usize = 32;
 
-/// How long a command that writes many objects keeps others from writing, about.
+/// Approximate time that a command with many objects holds the write lock before it lets others write.
 const HOLD: Duration = Duration::from_millis(20);
 
 /// N of the cluster's 127.N.0.0/16, in the store's metadata.
@@ -202,7 +202,7 @@ fn of_opening(error: OpenError) -> Status {
     Status::new(Reason::InternalError, error.to_string())
 }
 
-/// What a store's error means to a caller of the API.
+/// Converts a store error to an API error.
 pub fn refused(error: &StoreError) -> Status {
     match error {
         StoreError::Expired { floor } => {
@@ -248,7 +248,7 @@ pub struct Writing<'a> {
     outside: &'a mut Outside,
     network: u8,
     wrote: bool,
-    /// What Services hold, once it was asked for.
+    /// Allocations of Services, once they are needed.
     holdings: Option<Rc<Holdings>>,
 }
 
@@ -259,7 +259,7 @@ const NODES: Resource = Resource("nodes");
 const SERVICES: Resource = Resource("services");
 
 impl Writing<'_> {
-    /// What was asked for stays true through the transaction's own writes.
+    /// Keeps the cached allocations up to date with the transaction's own writes.
     fn hold(&mut self, service: &Key, held: Option<Held>) {
         let Some(holdings) = self.holdings.as_mut().filter(|_| service.resource == SERVICES).map(Rc::make_mut) else {
             return;

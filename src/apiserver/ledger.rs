@@ -1,4 +1,4 @@
-//! What the pipeline reads from and writes to.
+//! The transaction that the pipeline reads from and writes to.
 
 use super::Result;
 use super::bind::{Binding, Prospect};
@@ -41,7 +41,7 @@ pub trait Ledger {
         Ok(self.get(key)?.and_then(|object| object.label(label).map(str::to_owned)))
     }
 
-    /// What decides whether a pod may be bound; cheaper than reading it.
+    /// Returns the fields that decide whether a pod may be bound; cheaper than reading the pod.
     fn prospect(&self, pod: &Key) -> Result<Option<Prospect>> {
         Ok(self.see(pod)?.map(|pod| Prospect::of(&pod)))
     }
@@ -51,7 +51,7 @@ pub trait Ledger {
         false
     }
 
-    /// What the Services hold; cheaper than reading them, where many are made one after the other.
+    /// Returns the allocations of all Services; cheaper than reading the Services for each of many creations.
     fn holdings(&mut self) -> Result<Rc<Holdings>> {
         let mut holdings = Holdings::default();
         for service in self.list(Resource("services"), None)? {

@@ -9,7 +9,7 @@ use crate::store::Access;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Where a cluster's logs are found: it can be sent to another thread.
+/// Location of a cluster's logs; can be sent to another thread.
 #[derive(Clone)]
 pub struct Place {
     /// The cluster's file.
@@ -27,7 +27,7 @@ impl Place {
 
 /// Opens a log; one of a container that has not been started is none, or refused with the reason why it waits.
 pub fn open(place: &Place, pod: &Object, container: &str, options: &Options) -> Result<Option<Logs>> {
-    // Of one that waits to be started again, the attempt that has ended last is both this one and the previous.
+    // While a container waits for its restart, its last attempt is both the current and the previous one.
     let previous = options.previous && !waits_after_an_end(pod, container);
     match logs::open(&place.home, pod.local_uid(), container, Options { previous, ..options.clone() }) {
         Ok(logs) if options.follow && !options.previous => {

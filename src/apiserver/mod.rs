@@ -35,10 +35,10 @@ pub use outside::Outside;
 use crate::object::{Object, Status};
 use std::sync::Arc;
 
-/// What the front door answers with.
+/// Result of an API operation.
 pub type Result<T> = std::result::Result<T, Status>;
 
-/// What is done about fields that the kind does not know.
+/// Handling of unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FieldValidation {
     /// They are errors: kubectl's default.
@@ -50,18 +50,18 @@ pub enum FieldValidation {
     Ignore,
 }
 
-/// How a write is to be made.
+/// Options of a write.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// See [`FieldValidation`].
     pub field_validation: FieldValidation,
     /// Everything is done but the keeping.
     pub dry_run: bool,
-    /// Who writes, where account is kept of it.
+    /// The field manager, when ownership is tracked.
     pub manager: Option<Manager>,
 }
 
-/// Who writes, as `metadata.managedFields` names it.
+/// A field manager, as `metadata.managedFields` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manager {
     /// `kubectl-create`.
@@ -75,7 +75,7 @@ pub struct Manager {
 pub struct Reply {
     /// The object as it now stands (or last stood).
     pub object: Arc<Object>,
-    /// What the writer should be told.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
     /// Whether anything was written.
     pub changed: bool,

@@ -3,7 +3,7 @@
 use crate::object::Time;
 use std::cell::RefCell;
 
-/// Where time and chance come from.
+/// Source of time and randomness.
 #[derive(Clone, Debug)]
 pub enum Outside {
     /// The system's clock and its randomness.
@@ -12,7 +12,7 @@ pub enum Outside {
     Rehearsed {
         /// The time.
         now: Time,
-        /// Where the sequence of numbers stands.
+        /// State of the random sequence.
         seed: u64,
     },
 }

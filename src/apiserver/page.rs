@@ -34,7 +34,7 @@ pub struct Listing<'a> {
 
 /// A part of a list.
 pub struct Page {
-    /// What is on it.
+    /// Objects on the page.
     pub objects: Vec<Object>,
     /// The moment that it shows.
     pub revision: u64,
@@ -45,7 +45,7 @@ pub struct Page {
 /// A place in a list: namespace and name.
 type Place = (String, String);
 
-/// What was there before it changed; nothing where it was not there.
+/// Previous states of changed objects; `None` for an object that did not exist.
 type Before = BTreeMap<Place, Option<Str>>;
 
 /// Reads a page.
@@ -146,7 +146,7 @@ fn up_to(before: &mut Before, last: Option<&Place>) -> Before {
     }
 }
 
-/// What each object that has changed since was at a revision.
+/// Returns the state at a revision of each object that has changed since.
 fn before(read: &dyn Read, listing: &Listing<'_>, revision: u64) -> Result<Before> {
     let (mut before, mut last) = (Before::new(), revision);
     loop {

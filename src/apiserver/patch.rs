@@ -20,7 +20,7 @@ pub enum PatchType {
     Json,
 }
 
-/// What is said of a strategic patch for a kind without merge keys.
+/// Error message for a strategic merge patch of a kind without merge keys.
 pub const UNKNOWN_FORMAT: &str = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
                                   application/merge-patch+json, application/apply-patch+yaml";
 
@@ -36,7 +36,7 @@ pub fn patch(
 ) -> Result<Reply> {
     let old = read::exact(ledger, key)?;
     let mut new = Object(patched(kind, &old, kind_of_patch, patch)?);
-    // What an object is no patch changes.
+    // A patch cannot change the type of an object.
     for field in ["apiVersion", "kind"] {
         if let Some(own) = old.at(&[field]) {
             new.set(&[field], own.clone());

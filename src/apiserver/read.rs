@@ -6,7 +6,7 @@ use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
 use crate::object::{Key, Object, Reason, Resource, Status};
 
-/// Which objects of a list are wanted.
+/// Selection of objects for a list.
 #[derive(Default, Clone)]
 pub struct Wanted {
     /// By labels.

@@ -12,7 +12,7 @@ use crate::object::{Key, Object, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Which part of an object a write is about.
+/// The part of an object that a write changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Metadata and spec; status stays as it is for kinds with a status subresource.
@@ -21,7 +21,7 @@ pub enum Part {
     Status,
     /// `spec.ephemeralContainers` of a pod: only additions (`/ephemeralcontainers`).
     EphemeralContainers,
-    /// What a pod's containers request and may use (`/resize`).
+    /// Resources of a pod's containers (`/resize`).
     Resize,
     /// `spec.finalizers` of a namespace (`/finalize`).
     Finalize,
@@ -87,9 +87,9 @@ pub fn update_normal_status(ledger: &mut dyn Ledger, kind: &Kind, body: &Object)
     keep_status(ledger, (kind, &key), status, old, Noted::In(None), warnings)
 }
 
-/// Who has set which fields of a status.
+/// Ownership of the fields of a status.
 enum Noted<'a> {
-    /// What changes is this manager's.
+    /// This manager owns the changed fields.
     By(Manager),
     /// It is as these managed fields say; as before, where there are none.
     In(Option<&'a Value>),
@@ -108,7 +108,7 @@ fn keep_status(
     if old.at(&["status"]) == status.as_ref() && !other_managers {
         return Ok(Reply::unchanged(old, warnings));
     }
-    // Where nobody keeps account the old object is not needed any more, and need not be copied to be changed.
+    // Without ownership tracking the old object is not needed, so it is changed in place.
     let before = (matches!(noted, Noted::By(_)) && managed::is_tracked(&old)).then(|| old.clone());
     let mut object = ledger.take(key, old);
     match status {

@@ -7,7 +7,7 @@ use crate::kinds::Kind;
 use crate::object::Object;
 use crate::store::{Change, LogEntry, Read};
 
-/// What happened to an object, seen through a selection.
+/// Change of an object, as a selection sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// It entered the selection.
@@ -32,13 +32,13 @@ impl EventKind {
 /// One event of a watch.
 #[derive(Clone, Debug)]
 pub struct WatchEvent {
-    /// What happened.
+    /// The change.
     pub kind: EventKind,
     /// The object; for DELETED its last state, with the revision of the deletion.
     pub object: Object,
 }
 
-/// Which objects a watch is about.
+/// Selection of objects to watch.
 pub struct Watched<'a> {
     /// Their kind.
     pub kind: &'a Kind,
@@ -56,7 +56,7 @@ impl Watched<'_> {
         key.resource == self.kind.resource && self.namespace.is_none_or(is_here)
     }
 
-    /// What an entry about such an object is where all of them are watched: nothing of it needs to be read.
+    /// Returns the event type of an entry for a watch without selectors; needs no decoding.
     pub fn change(entry: &LogEntry) -> EventKind {
         match (&entry.change, &entry.previous) {
             (Change::Removed(_), _) => EventKind::Deleted,
@@ -80,7 +80,7 @@ pub fn events_after(read: &dyn Read, watched: &Watched<'_>, revision: u64) -> Re
     Ok((events, last))
 }
 
-/// What an entry of the log is to a watch.
+/// Returns the event that a log entry causes for a watch.
 pub fn event(watched: &Watched<'_>, entry: &LogEntry) -> Result<Option<WatchEvent>> {
     let (stored, gone) = match &entry.change {
         Change::Put(stored) => (stored, false),
@@ -100,7 +100,7 @@ pub fn event(watched: &Watched<'_>, entry: &LogEntry) -> Result<Option<WatchEven
         (true, false) => EventKind::Deleted,
     };
     let object = match before.filter(|_| kind == EventKind::Deleted && !gone) {
-        // Of what has left the selection its watchers are told as they knew it (apiserver: convertToWatchEvent).
+        // An object that left the selection is reported in its last selected state (apiserver: convertToWatchEvent).
         Some(mut before) => {
             before.set(&["metadata", "resourceVersion"], entry.revision.to_string());
             before

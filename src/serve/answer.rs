@@ -1,4 +1,4 @@
-//! What a client gets back.
+//! HTTP answers.
 
 use super::form::Form;
 use super::watch::Watching;
@@ -14,7 +14,7 @@ pub struct Answer {
     pub content_type: String,
     /// The other headers.
     pub headers: Vec<(&'static str, String)>,
-    /// What follows.
+    /// The body.
     pub body: Body,
 }
 
@@ -24,11 +24,12 @@ pub enum Body {
     Whole(Vec<u8>),
     /// Changes as they come.
     Watch(Box<Watching>),
-    /// What a container writes.
+    /// Log of a container.
     Log(Logs),
 }
 
-/// What generic answers of Kubernetes' client library say; their details are there and empty (`NewGenericServerResponse`).
+/// Messages of generic server errors in Kubernetes' client library; their details are present and empty
+/// (`NewGenericServerResponse`).
 const GENERIC: [&str; 5] = [
     "the server could not find the requested resource",
     "the server does not allow this method on the requested resource",
@@ -105,7 +106,7 @@ fn retries(status: &Status) -> bool {
         || (status.reason == Reason::ServiceUnavailable)
 }
 
-/// What names an object that was deleted.
+/// Returns `details` that identify a deleted object.
 pub fn details(kind: &crate::kinds::Kind, object: &Object) -> Value {
     let mut details = json!({"name": object.name(), "kind": kind.resource.plural(), "uid": object.uid()});
     if !kind.resource.group().is_empty() {

@@ -9,10 +9,10 @@ use crate::object::patch::is_deeper_than;
 use crate::object::{Object, Reason, Status, yaml};
 use serde_json::Value;
 
-/// What is said of all other media types.
+/// Error message for other media types.
 const OTHERS: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
                       application/yaml, application/vnd.kubernetes.protobuf";
-/// Of the same, a server without protobuf.
+/// The same for a server without protobuf.
 const NO_PROTOBUF: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
                            application/yaml";
 /// So much of a body that cannot be read is shown.
@@ -159,7 +159,7 @@ fn place(object: &mut Object, asked: &Asked<'_>) -> Result<()> {
         Some(Value::String(own)) if !own.is_empty() && own != namespace => {
             Err(bad("the namespace of the provided object does not match the namespace sent on the request"))
         }
-        // What is no text is refused when the object is decoded.
+        // A value that is not text is refused when the object is decoded.
         Some(Value::String(own)) if !own.is_empty() => Ok(()),
         Some(other) if !other.is_null() && !other.is_string() => Ok(()),
         _ if object.at(&["metadata"]).is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) => Ok(()),

@@ -4,7 +4,7 @@ use super::Result;
 use super::request::Request;
 use crate::object::{Reason, Status};
 
-/// How an object or a list is to be shown.
+/// Representation of an object or a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
     /// As it is.
@@ -25,11 +25,11 @@ pub struct Form {
     pub is_yaml: bool,
     /// JSON with line breaks.
     pub is_pretty: bool,
-    /// What of an object is shown.
+    /// The representation.
     pub shape: Shape,
 }
 
-/// What is said of all other media types.
+/// Error message for other media types.
 const OTHERS: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
                       application/vnd.kubernetes.protobuf, application/json;stream=watch, \
                       application/vnd.kubernetes.protobuf;stream=watch";

@@ -17,9 +17,9 @@ const MARK: &str = "# Written by `kloop serve`; the token is good as long as tha
 /// The name of everything in it.
 const NAME: &str = "kloop";
 
-/// How clients get in.
+/// Access data for clients.
 pub struct Access<'a> {
-    /// Where the server listens.
+    /// The server's address.
     pub address: SocketAddr,
     /// Its authority's certificate, PEM; none for plain HTTP.
     pub authority: Option<&'a str>,
@@ -57,7 +57,7 @@ pub fn write(path: &Path, access: &Access<'_>) -> anyhow::Result<File> {
 }
 
 fn write_new(path: &Path, access: &Access<'_>) -> std::io::Result<File> {
-    // What lies there was left by one that was killed.
+    // A killed server left this file.
     fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.try_lock()?;

@@ -1,4 +1,4 @@
-//! What a container has written: `pods/NAME/log`.
+//! Logs of containers: `pods/NAME/log`.
 
 use super::answer::{Answer, Body};
 use super::request::Request;

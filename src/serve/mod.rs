@@ -34,7 +34,7 @@ use crate::apiserver::Api;
 use crate::object::{Reason, Status};
 use path::{Named, Place};
 
-/// What an attempt to answer comes to; a refusal becomes an answer, too.
+/// Result of handling a request; an error becomes an answer too.
 pub type Result<T = Answer> = std::result::Result<T, Status>;
 
 /// The Kubernetes that this is the API of.

@@ -1,4 +1,4 @@
-//! What the parameters of a request ask for: `CreateOptions`, `DeleteOptions`, `ListOptions` and so on of `meta.k8s.io`.
+//! Options from request parameters: `CreateOptions`, `DeleteOptions`, `ListOptions` and so on of `meta.k8s.io`.
 
 use super::Result;
 use super::body;
@@ -26,7 +26,7 @@ pub fn forbidden(of: &str, parameter: &str, why: &str) -> Status {
     wrong(of, parameter, "FieldValueForbidden", format!("Forbidden: {why}"))
 }
 
-/// How a write is to be made. `of`: `CreateOptions`.
+/// Parses the options of a write. `of`: `CreateOptions`.
 pub fn of_write(request: &Request, of: &str) -> Result<Options> {
     let field_validation = match request.parameter("fieldValidation") {
         None | Some("Warn") => FieldValidation::Warn,
@@ -40,7 +40,7 @@ pub fn of_write(request: &Request, of: &str) -> Result<Options> {
     Ok(Options { field_validation, dry_run: dry_run(request, of, None)?, manager: manager(request) })
 }
 
-/// Who writes: what `fieldManager` says, else the program that asks.
+/// Returns the field manager: `fieldManager`, else the client's user agent.
 fn manager(request: &Request) -> Option<Manager> {
     let agent = request.agent.split('/').next().filter(|agent| !agent.is_empty());
     let name = request.parameter("fieldManager").or(agent)?;
@@ -59,7 +59,7 @@ fn dry_run(request: &Request, of: &str, in_body: Option<&Value>) -> Result<bool>
     Ok(!asked.is_empty())
 }
 
-/// How to delete, by the parameters and the body, and whether that is only tried.
+/// Parses deletion options from the parameters and the body; the flag says whether it is a dry run.
 pub fn of_deletion(request: &Request) -> Result<(DeleteOptions, bool)> {
     let options = if request.body.is_empty() { json!({}) } else { body::value(request, "DeleteOptions")? };
     deletion(request, &options)
@@ -90,7 +90,7 @@ pub fn deletion(request: &Request, options: &Value) -> Result<(DeleteOptions, bo
     Ok((deletion, dry_run(request, "DeleteOptions", options.get("dryRun"))?))
 }
 
-/// Which moment a list is of.
+/// The revision of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// As things are.

@@ -1,8 +1,8 @@
-//! What a path names: a document about the API, or objects (`apiserver/pkg/endpoints/request`: RequestInfo).
+//! Parses request paths: a document about the API, or objects (`apiserver/pkg/endpoints/request`: RequestInfo).
 
 use percent_encoding::percent_decode_str;
 
-/// What is at a path.
+/// Target of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Place {
     /// Something about the API.
@@ -55,7 +55,7 @@ pub struct Named {
     pub watch: bool,
 }
 
-/// What is at a path; nothing when it has none of the API's forms.
+/// Parses a path; `None` when it has none of the API's forms.
 pub fn parse(path: &str) -> Option<Place> {
     let words = path.strip_prefix('/')?.trim_end_matches('/');
     let words: Vec<String> = match words {

@@ -16,7 +16,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use serde_json::{Value, json};
 
-/// How what a request asks for is to be shown.
+/// Representation of the requested objects.
 pub struct Show {
     kind: &'static Kind,
     api_version: String,
@@ -25,7 +25,7 @@ pub struct Show {
 }
 
 impl Show {
-    /// What the request says of it.
+    /// Reads it from the request.
     pub fn of(request: &Request, asked: &Asked<'_>) -> Result<Show> {
         let (form, include) = (Form::of(request)?, Include::of(request)?);
         Ok(Show { kind: asked.kind, api_version: asked.api_version.clone(), form, include })
@@ -160,7 +160,7 @@ pub fn list(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
 /// As Go reads it, bits that mean nothing are no error.
 const CODE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// Where a list goes on, which clients only pass back.
+/// Position in a list, which clients pass back unchanged.
 struct Token {
     revision: u64,
     namespace: String,

@@ -4,7 +4,7 @@ use super::Result;
 use crate::object::{Reason, Status};
 use percent_encoding::percent_decode_str;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.

@@ -6,7 +6,7 @@ use crate::apiserver::{Api, custom};
 use crate::kinds::{self, Kind};
 use crate::object::Key;
 
-/// What objects a request is about.
+/// The objects that a request addresses.
 pub struct Asked<'a> {
     /// Their kind.
     pub kind: &'static Kind,
@@ -59,7 +59,7 @@ pub fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// What a path of a kind is about.
+/// Resolves the path of a kind.
 pub fn asked<'a>(kind: &'static Kind, named: &'a Named) -> Result<Asked<'a>> {
     // Objects in a namespace are named with it, and others without.
     let fits = match named.name {

@@ -1,4 +1,4 @@
-//! What of an object has a path of its own: its status, its scale, a pod's binding. And requests that are about no object.
+//! Subresources: status, scale, a pod's binding, and so on; and review requests that store no object.
 
 use super::body;
 use super::log;
@@ -97,7 +97,7 @@ fn scaled(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
     Ok(written(&show, 200, crate::apiserver::Reply { object: scaled.into(), ..reply }))
 }
 
-/// What a scale is to be.
+/// Changes to a scale.
 enum Wish {
     /// This.
     Whole(Object),

@@ -9,7 +9,7 @@ use crate::object::{Object, Time};
 use crate::show::table::Table;
 use serde_json::{Value, json};
 
-/// What of its object a row carries.
+/// Part of the object that a table row contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Include {
     /// Nothing.
@@ -22,7 +22,7 @@ pub enum Include {
 }
 
 impl Include {
-    /// What a request asks for.
+    /// Reads it from the request.
     pub fn of(request: &Request) -> Result<Include> {
         match request.parameter("includeObject") {
             None | Some("Metadata") => Ok(Include::Metadata),

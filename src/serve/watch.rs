@@ -19,7 +19,7 @@ use crate::store::LogEntry;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Who asks for bookmarks gets one each so often when nothing else is told.
+/// Interval of bookmarks for clients that ask for them, when nothing else is sent.
 pub const BOOKMARK: Duration = Duration::from_secs(60);
 
 /// Most entries of the log that are read at once.
@@ -33,19 +33,19 @@ pub struct Watching {
     show: Show,
     /// Everything up to this revision is told.
     revision: u64,
-    /// How long it lasts; none for as long as somebody listens.
+    /// Duration; `None` for as long as the client listens.
     pub timeout: Option<Duration>,
     /// Whether bookmarks are wanted.
     pub bookmarks: bool,
     /// A table's columns have been told.
     is_headed: bool,
-    /// What is told at once.
+    /// Lines to send at once.
     pub first: Vec<u8>,
 }
 
 /// From which moment on changes are told.
 enum Start {
-    /// What is there now comes first, as if it had just been added; with a bookmark where that ends.
+    /// Existing objects first, as ADDED events; with a bookmark after them.
     Now { marked: bool },
     /// From this revision on.
     After(u64),
@@ -130,10 +130,10 @@ impl Watching {
         self.revision
     }
 
-    /// What follows from the next entries of the log, and how they are told.
+    /// Encodes the events of the next log entries.
     pub fn tell<'a>(&mut self, entries: impl IntoIterator<Item = &'a LogEntry>) -> Result<Vec<u8>> {
         let mut lines = Vec::new();
-        // What most clients ask for, all of a kind as it is, is passed on as it is stored.
+        // The most common watch, all unchanged objects of a kind, forwards the stored text.
         let is_plain = self.show.is_as_stored() && self.wanted.is_everything();
         for entry in entries {
             let watched = Watched { kind: self.kind, namespace: self.namespace.as_deref(), wanted: &self.wanted };
@@ -168,7 +168,7 @@ impl Watching {
         line(word, &value)
     }
 
-    /// How far it is told, for who goes on from there later.
+    /// Returns a bookmark with the current revision, from which a client can resume.
     pub fn bookmark(&self) -> Vec<u8> {
         self.bookmark_with(json!({}))
     }
@@ -185,7 +185,7 @@ fn line(word: &str, object: &Value) -> Vec<u8> {
     line
 }
 
-/// What the log holds after a revision, a part of it at a time.
+/// Returns log entries after a revision, in batches.
 pub fn entries(api: &Api, revision: u64) -> Result<Vec<LogEntry>> {
     api.read(|snapshot| snapshot.log_after(revision, BATCH))
 }

@@ -15,7 +15,7 @@ use crate::object::patch::is_deeper_than;
 use crate::object::{Object, Reason, Status, yaml};
 use serde_json::Value;
 
-/// What is said of a patch in no language that is spoken here.
+/// Error message for an unknown patch type.
 const LANGUAGES: &str = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
                          application/merge-patch+json, application/strategic-merge-patch+json";
 
@@ -59,7 +59,7 @@ pub fn check_name(object: &Object, name: &str) -> Result<()> {
     let refuse = |text: String| Err(Status::new(Reason::BadRequest, text));
     match object.name() {
         own if own == name => Ok(()),
-        // What is no text is refused when the object is decoded.
+        // A value that is not text is refused when the object is decoded.
         "" if object.at(&["metadata", "name"]).is_some_and(|value| !value.is_string() && !value.is_null()) => Ok(()),
         "" => refuse(format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")),
         own => refuse(format!("the name of the object ({own}) does not match the name on the URL ({name})")),

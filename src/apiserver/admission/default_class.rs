@@ -6,7 +6,7 @@ use crate::apiserver::ledger::Ledger;
 use crate::kinds::default_class;
 use crate::object::Resource;
 
-/// What gets a class.
+/// A resource whose objects get a default class.
 struct Wants {
     resource: &'static str,
     /// The field of its spec that names one.
@@ -15,7 +15,7 @@ struct Wants {
     older: &'static str,
     /// The classes.
     classes: Resource,
-    /// What marks the default one.
+    /// Annotations that mark the default class.
     marks: &'static [&'static str],
 }
 

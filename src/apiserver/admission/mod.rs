@@ -28,7 +28,7 @@ pub struct Request<'a> {
     pub object: &'a mut Object,
     /// The object as it stands; none on create.
     pub old: Option<&'a Object>,
-    /// What the writer will be told.
+    /// Warnings for the client.
     pub warnings: &'a mut Vec<String>,
     /// Whether nothing will be kept.
     pub dry_run: bool,

@@ -45,7 +45,7 @@ pub fn admit(ledger: &mut dyn Ledger, request: &mut Request<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a quota limits that objects of this resource use.
+/// Returns the resources of a quota that objects of this resource use.
 fn limited(quota: &Object, resource: Resource) -> Vec<String> {
     let hard = quota.at(&["spec", "hard"]).and_then(Value::as_object);
     let storage = |name: &str| name.ends_with("requests.storage");
@@ -83,7 +83,7 @@ fn unspecified(names: &[String], quota: &str, object: &Object) -> Option<String>
     (!missing.is_empty()).then(|| format!("failed quota: {quota}: must specify {}", missing.join("; ")))
 }
 
-/// What would be above its limit, with how much was requested and used.
+/// Returns the resources that would exceed their limit, with the requested and used amounts.
 fn exceeded(
     names: &[String],
     quota: &Object,

@@ -7,7 +7,7 @@ use crate::apiserver::rules::names;
 use crate::object::{Key, MIRROR, Object, Resource, Status};
 use serde_json::{Value, json};
 
-/// Where programs look for the token.
+/// Folder in which clients look for the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Admits a write.

@@ -9,7 +9,7 @@ use crate::object::{Key, Object};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// Where load balancers ask whether a node has pods of a Service that keeps traffic local.
+/// Port at which load balancers check whether a node has local endpoints of a Service (`externalTrafficPolicy: Local`).
 const HEALTH_PORT: [&str; 2] = ["spec", "healthCheckNodePort"];
 
 /// Admits a write.

@@ -19,7 +19,7 @@ const BEFORE: &str = "before-first-apply";
 /// The name of kubectl when it applies: it takes over what it has applied on the client's side.
 pub const KUBECTL: &str = "kubectl";
 
-/// Who applies, and how.
+/// The field manager of a server-side apply, and its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Applier<'a> {
     /// Its name.
@@ -109,7 +109,7 @@ fn merged(
     own.time = last.as_ref().and_then(|last| last.time.clone());
     let mut object = live.map_or_else(|| config.0.clone(), |live| typed::merge(&live.0, &config.0, of));
     if let Some(last) = last.filter(|last| !last.fields.is_empty()) {
-        // What nobody can own, the name for one, stays with the rest.
+        // Fields without owners, such as the name, stay in the configuration.
         let all = typed::fields(&config.0, of).unwrap_or_default();
         let all = entries.iter().fold(all, |all, entry| all.union(&entry.fields));
         object = pruned(object, of, &last.fields, &all);
@@ -139,7 +139,7 @@ fn merged(
     Ok(object)
 }
 
-/// Who owns what of an object. What is there although nobody has kept account has one owner.
+/// Returns the managers of an object. Fields of an object without recorded managers get a single owner.
 fn before(kind: &Kind, live: &Object, now: Time) -> Vec<Entry> {
     let entries = entries::read(live);
     if !entries.is_empty() {

@@ -6,7 +6,7 @@ use super::fields::Set;
 use crate::object::Object;
 use serde_json::{Value, json};
 
-/// How a manager writes.
+/// Operation of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// It applies all that it wants on the server's side.
@@ -20,7 +20,7 @@ pub enum Operation {
 pub struct Entry {
     /// Its name.
     pub manager: String,
-    /// How it writes.
+    /// The operation.
     pub operation: Operation,
     /// The version that its fields are those of.
     pub api_version: String,
@@ -28,7 +28,7 @@ pub struct Entry {
     pub subresource: String,
     /// When it last changed something.
     pub time: Option<String>,
-    /// What it has set.
+    /// Fields that it has set.
     pub fields: Set,
 }
 

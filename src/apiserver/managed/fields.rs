@@ -31,7 +31,7 @@ impl Set {
         !self.member && self.below.is_empty()
     }
 
-    /// What is below one step.
+    /// Returns the fields below one step.
     pub fn at(&self, step: &str) -> Option<&Set> {
         self.below.get(step)
     }
@@ -73,7 +73,7 @@ impl Set {
         only
     }
 
-    /// What is in either.
+    /// Returns the union.
     pub fn union(mut self, other: &Set) -> Set {
         self.member |= other.member;
         for (step, theirs) in &other.below {
@@ -83,7 +83,7 @@ impl Set {
         self
     }
 
-    /// What is in this one alone.
+    /// Returns the fields that are only in this set.
     pub fn difference(&self, other: &Set) -> Set {
         let mut rest = self.clone();
         rest.subtract(other);
@@ -103,7 +103,7 @@ impl Set {
         }
     }
 
-    /// What is in both.
+    /// Returns the intersection.
     pub fn intersection(&self, other: &Set) -> Set {
         let mut both = Set { member: self.member && other.member, below: BTreeMap::new() };
         for (step, own) in &self.below {

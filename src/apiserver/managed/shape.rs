@@ -1,9 +1,9 @@
-//! Which fields of an object have an owner of their own: which lists are maps by which keys or sets, which maps and structs are one value.
+//! Ownership granularity of fields: which lists are maps or sets, and which maps and structs are atomic.
 //!
-//! Knows: the built-in kinds, in tables by type, and custom kinds, whose schemas say it.
-//! What is not listed is one value when it is a list, and has an owner for each field when it is a map. The source is the API reference of
-//! Kubernetes (1.36): `x-kubernetes-list-type`, `-list-map-keys` and `-map-type` of its OpenAPI. Strategic merging has other keys
-//! (`object::merge::schema`).
+//! Knows: the built-in kinds, in tables by type, and custom kinds, by their schemas. A list that is not listed is
+//! atomic; a map that is not listed has an owner for each field. Source: the API reference of Kubernetes (1.36):
+//! `x-kubernetes-list-type`, `-list-map-keys` and `-map-type` of its OpenAPI. Strategic merge patches have different
+//! keys (`object::merge::schema`).
 
 use crate::kinds::Kind;
 use serde_json::Value;
@@ -36,18 +36,18 @@ enum Form {
     Owners,
 }
 
-/// What is known of a value's type.
+/// Type information of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Type {
-    /// Of a built-in kind.
+    /// A built-in kind.
     BuiltIn(Field),
-    /// Of a custom kind: its schema, and whether it is the whole object.
+    /// A custom kind: its schema, and whether the value is the whole object.
     Custom(&'static Value, bool),
     /// Nothing: lists are one value, maps have an owner for each field.
     Unknown,
 }
 
-/// How the items of a list are told apart.
+/// Identity of a list's items.
 pub enum List {
     /// They are not.
     Atomic,
@@ -107,7 +107,7 @@ impl Type {
         }
     }
 
-    /// How the items of a list of this type are told apart.
+    /// Returns how items of a list of this type are identified.
     pub fn list(self) -> List {
         match self {
             Type::BuiltIn(Field { form: Form::Set, .. }) => List::Set,

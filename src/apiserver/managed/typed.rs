@@ -7,17 +7,17 @@ use super::shape::{List, Type};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is wrong with a body, with the path to it.
+/// Description of a type error, with the path.
 pub type Wrong = String;
 
-/// How two versions of an object differ.
+/// Differences between two versions of an object.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// What the new one has and the old one has not.
+    /// Fields only in the new version.
     pub added: Set,
-    /// What is in both and not the same.
+    /// Fields in both, with different values.
     pub modified: Set,
-    /// What the new one has no longer.
+    /// Fields only in the old version.
     pub removed: Set,
 }
 
@@ -126,7 +126,7 @@ fn whole(value: &Value, of: Type) -> Set {
     set
 }
 
-/// What is in a new object. What Go holds in place was there before: the object in which nothing is set has it.
+/// Returns the fields of a new object. Structs that Go holds by value count as present before.
 pub fn created(value: &Value, of: Type) -> Changes {
     Changes { added: created_at(value, of).with_member(false), ..Changes::default() }
 }
@@ -145,7 +145,7 @@ fn created_at(value: &Value, of: Type) -> Set {
     set
 }
 
-/// How a new version differs from the old one.
+/// Compares two versions.
 pub fn changes(old: &Value, new: &Value, of: Type) -> Changes {
     let mut changes = Changes::default();
     if old == new {
@@ -231,7 +231,7 @@ fn merge_lists(live: &[Value], applied: &[Value], of: Type) -> Vec<Value> {
             list.push((*item).clone());
             continue;
         }
-        // What is shared waits for its turn in the order of what is applied.
+        // Common items are emitted in the order of the applied list.
         let next = rest.iter().position(|(step, _)| standing.contains_key(step));
         if let Some(next) = next.filter(|next| rest[*next].0 == *step) {
             list.extend(rest[..=next].iter().map(merged));

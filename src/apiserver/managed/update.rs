@@ -1,4 +1,4 @@
-//! What an ordinary write changes of who owns what: the writer owns what it has changed, and nobody else does.
+//! Ownership after an ordinary write: the writer owns the fields that it changed, and the previous owners lose them.
 
 use super::entries::{self, Entry, Operation};
 use super::fields::Set;

@@ -1,4 +1,4 @@
-//! Which addresses and ports Services are given.
+//! Allocation of addresses and ports for Services.
 
 use crate::object::{Key, Object};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ pub const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 /// Third octets of the Service addresses in the cluster's 127.N.0.0/16.
 const SERVICES: std::ops::RangeInclusive<u8> = 128..=191;
 
-/// What Services hold that no two may: their addresses, and ports of the nodes.
+/// Exclusive allocations of all Services: cluster addresses and node ports.
 #[derive(Clone, Default)]
 pub struct Holdings {
     services: HashMap<Key, Held>,
@@ -18,7 +18,7 @@ pub struct Holdings {
     ports: HashMap<u16, Key>,
 }
 
-/// What one of them holds, read out of its text without reading the rest.
+/// Allocations of one Service, parsed from its text without decoding the rest.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Held {
@@ -41,7 +41,7 @@ struct HeldPort {
 }
 
 impl Held {
-    /// What a Service holds by its object.
+    /// Reads a Service's allocations from its object.
     pub fn by(service: &Object) -> Held {
         Held::deserialize(&service.0).unwrap_or_default()
     }

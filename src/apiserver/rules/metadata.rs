@@ -1,4 +1,4 @@
-//! What the server does with metadata: it owns some of the fields, whoever writes.
+//! Metadata rules: fields that the server owns, whatever a client sends.
 
 use crate::apiserver::managed;
 use crate::object::Object;

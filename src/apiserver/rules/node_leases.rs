@@ -11,7 +11,7 @@ pub const LEASES: Resource = Resource("leases.coordination.k8s.io");
 /// The namespace of nodes' leases.
 pub const NAMESPACE: &str = "kube-node-lease";
 
-/// What a node's kubelet says of it although nothing has changed, it says so often (kubelet: `nodeStatusReportFrequency`).
+/// Interval at which a kubelet reports an unchanged node (kubelet: `nodeStatusReportFrequency`).
 const REPORT_SECONDS: i64 = 300;
 
 /// The conditions that kubelets report.
@@ -24,7 +24,7 @@ fn last_heard(node: &Object, heard: Time) -> Option<Time> {
     if !simulated && !runtime.starts_with("kloop://") {
         return None;
     }
-    // Of a node that is stopped nobody has heard since.
+    // A stopped node has sent no heartbeat since it was stopped.
     Some(stopped(node).map_or(heard, |stopped| heard.min(stopped)))
 }
 

@@ -87,6 +87,24 @@ enum After {
 struct Source {
     file: File,
     inode: u64,
+    /// Bytes still to be read: without `follow`, the file's length when its reading began, so that a container that writes faster than
+    /// the client reads cannot keep the command going.
+    unread: u64,
+}
+
+impl Source {
+    fn new(mut file: File, follow: bool) -> io::Result<Source> {
+        let unread = if follow { u64::MAX } else { file.metadata()?.len().saturating_sub(file.stream_position()?) };
+        Ok(Source { inode: inode(&file), file, unread })
+    }
+
+    /// Reads at most one block; 0 at the end.
+    fn read(&mut self, block: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.unread).map_or(block.len(), |unread| unread.min(block.len()));
+        let read = self.file.read(&mut block[..most])?;
+        self.unread -= read as u64;
+        Ok(read)
+    }
 }
 
 /// Opens the log of a pod's container.
@@ -225,11 +243,11 @@ impl Logs {
             let Some(file) = self.files.pop_front().or_else(|| File::open(self.path()).ok()) else {
                 return Ok(if has_ended { self.end() } else { Step::Wait });
             };
-            self.current = Some(Source { inode: inode(&file), file });
+            self.current = Some(Source::new(file, self.options.follow)?);
         }
         let Some(source) = &mut self.current else { return Ok(Step::End) };
         let mut block = vec![0; BLOCK];
-        let read = source.file.read(&mut block)?;
+        let read = source.read(&mut block)?;
         if read > 0 {
             return Ok(Step::Text(self.digest(&block[..read])));
         }
@@ -237,7 +255,7 @@ impl Logs {
             self.current = None;
             return Ok(Step::Text(Vec::new()));
         }
-        Ok(if self.move_on()? {
+        Ok(if self.options.follow && self.move_on()? {
             Step::Text(Vec::new())
         } else if has_ended {
             self.end()
@@ -444,6 +462,20 @@ mod tests {
         for (options, expected) in table {
             assert_eq!(read(&state, options.clone()), expected, "{options:?}");
         }
+    }
+
+    #[test]
+    fn reading_without_follow_ends_although_the_container_writes_on() {
+        let state = pod(&[OLD]);
+        let file = state.path().join("pods/u/c/1.log");
+        let mut logs = open(state.path(), "u", "c", Options::default()).expect("a log");
+        let mut writer = fs::OpenOptions::new().append(true).open(&file).expect("opened");
+        let pieces = std::iter::from_fn(|| {
+            let piece = logs.next()?.expect("readable");
+            io::Write::write_all(&mut writer, OLD.as_bytes()).expect("written");
+            Some(text(piece))
+        });
+        assert_eq!(pieces.take(10).collect::<Vec<_>>(), ["one\ntwo\n"]);
     }
 
     #[test]

@@ -32,9 +32,9 @@ pub struct Served {
     categories: Vec<&'static str>,
 }
 
-/// What can be done with objects.
+/// Verbs of objects.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-/// What can be done with a part of one.
+/// Verbs of a subresource.
 const PART: [&str; 3] = ["get", "patch", "update"];
 
 /// Kubernetes' order of its groups; others follow by name.
@@ -61,7 +61,7 @@ const ORDER: [&str; 20] = [
     "flowcontrol.apiserver.k8s.io",
 ];
 
-/// Whose subresources are: resource, name, kind, its group and version when they are another's, verbs.
+/// A row of the table of subresources: resource, name, kind, its group and version when different, verbs.
 type Below = (&'static str, &'static str, &'static str, Option<(&'static str, &'static str)>, &'static [&'static str]);
 
 const BELOW: [Below; 6] = [

@@ -55,7 +55,7 @@ pub fn answer(api: &Api, request: &Request, document: &Document) -> Result {
     }
 }
 
-/// What kind of server this is.
+/// Returns the version document.
 fn version() -> VersionDocument {
     VersionDocument {
         major: "1",

@@ -1,7 +1,9 @@
-//! Who is let in: whoever shows the token, or without one whoever speaks to this machine by its own name.
+//! Access control: admits clients with the token, or without a token those that address this machine by one of its own
+//! names.
 //!
-//! Other users of the machine reach its loopback addresses too, and who may write objects may start processes: so there is a token. A
-//! browser that was led here by a foreign name (DNS rebinding) or page knows none; without a token its headers give it away.
+//! Other users of the machine can reach its loopback addresses too, and a client that can write objects can start
+//! processes: hence the token. A browser that was misled by a foreign name (DNS rebinding) or page has no token;
+//! without one, its headers reveal it.
 
 use crate::object::{Reason, Status};
 use hyper::HeaderMap;
@@ -10,11 +12,11 @@ use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 /// The names of this machine that a client may use.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Who is let in.
+/// Condition for access.
 pub enum Guard {
-    /// Who shows this token.
+    /// The client sends this token.
     Token(String),
-    /// Who asks for this machine by one of its own names.
+    /// The client addresses this machine by one of its own names.
     Names,
 }
 
@@ -48,7 +50,7 @@ impl Guard {
     }
 }
 
-/// Whom the client wants to be taken for, when it is not itself.
+/// Returns the user that the client wants to impersonate.
 pub fn impersonated(headers: &HeaderMap) -> Option<&str> {
     let is_wanted = headers.keys().any(|name| name.as_str().starts_with("impersonate-"));
     is_wanted.then(|| headers.get("impersonate-user").and_then(|value| value.to_str().ok()).unwrap_or_default())

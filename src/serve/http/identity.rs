@@ -1,6 +1,7 @@
-//! What the server proves who it is with: a certificate of an authority that is made with it and known from the kubeconfig.
+//! The server's TLS identity: a certificate of an authority that is created with it and published in the kubeconfig.
 //!
-//! Kubernetes' clients send a kubeconfig's token over TLS only, also to the machine they are on (client-go: `IsConfigTransportTLS`).
+//! Kubernetes' clients send a kubeconfig's token over TLS only, even on the same machine (client-go:
+//! `IsConfigTransportTLS`).
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,

@@ -34,11 +34,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// How long a client may take for its first byte, a handshake, the head of a request, or a body.
+/// Time limit for a client's first byte, a handshake, the head of a request, or a body.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Requests that are worked on at the same time.
 const HANDS: usize = 16;
-/// How long those under way may take when the server ends.
+/// Time that running requests get when the server ends.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// The largest body, in bytes, as Kubernetes takes it.
 const LARGEST: usize = yaml::MAX_BYTES;
@@ -53,16 +53,16 @@ pub struct Server {
     pub listener: std::net::TcpListener,
     /// The file that leads clients here, which is its own until it ends.
     pub entry: std::fs::File,
-    /// Who is let in.
+    /// Access control.
     pub guard: Guard,
-    /// What it speaks TLS with; none where it does not.
+    /// TLS; `None` for plain HTTP.
     pub acceptor: Option<TlsAcceptor>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
     state: PathBuf,
-    /// Which file that is.
+    /// Device and inode of the state file.
     place: Option<(u64, u64)>,
     guard: Guard,
     acceptor: Option<TlsAcceptor>,
@@ -95,7 +95,7 @@ impl Server {
             clients.abort();
             Ok(())
         });
-        // What was being written is written to its end.
+        // Running writes finish.
         runtime.shutdown_timeout(FAREWELL);
         drop(entry);
         ended

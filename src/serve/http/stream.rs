@@ -134,7 +134,7 @@ impl Telling {
         let _ = tokio::time::timeout(left, self.news.changed()).await;
     }
 
-    /// What is to be told of the news.
+    /// Returns the next lines of the watch.
     async fn look(&mut self) -> Result<Vec<u8>, Status> {
         loop {
             // Marked as seen before it is looked at: what comes in between wakes again.

@@ -43,7 +43,7 @@ impl Tail {
         self.head.subscribe()
     }
 
-    /// What comes after a revision; nothing where that is not kept here any more.
+    /// Returns the entries after a revision; `None` when they are no longer kept here.
     pub fn after(&self, revision: u64) -> Option<Vec<Arc<LogEntry>>> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if revision >= *self.head.borrow() {
