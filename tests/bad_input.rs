@@ -172,6 +172,47 @@ fn text_that_is_no_manifest() {
 
 /// The largest text that is read, in the shapes that take most memory. A limit on memory ends a program that takes more.
 #[test]
+fn what_never_ends_is_refused() {
+    let cluster = cluster();
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.yaml");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let folder_name = folder.path().to_str().unwrap();
+    let rows: [(&[&str], &str); 4] = [
+        (&["create", "configmap", "c", "--from-file=/dev/zero"], "error reading /dev/zero: it is larger than 16 MiB"),
+        (
+            &["create", "configmap", "c", "--from-env-file=/dev/zero"],
+            "error reading /dev/zero: it is larger than 16 MiB",
+        ),
+        (&["apply", "-f", "/dev/zero"], "error reading /dev/zero: it is larger than 256 MiB, or never ends"),
+        (&["apply", "-f", folder_name], "pipe.yaml is a pipe or a device: use -f "),
+    ];
+    for (words, expected) in rows {
+        let said = cluster.run(words, "");
+        assert_eq!(said.code, 1, "{words:?}");
+        assert!(said.err.contains(expected), "{words:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn a_kustomization_that_doubles_comes_to_an_end() {
+    let cluster = cluster();
+    let folder = tempfile::tempdir().unwrap();
+    for level in 0..30 {
+        let here = folder.path().join(level.to_string());
+        std::fs::create_dir(&here).unwrap();
+        let below = format!("[../{0}, ../{0}]", level + 1);
+        let kind = if level == 0 { "" } else { "kind: Component\napiVersion: kustomize.config.k8s.io/v1alpha1\n" };
+        let below = if level == 29 { "[]".to_owned() } else { below };
+        std::fs::write(here.join("kustomization.yaml"), format!("{kind}components: {below}\n")).unwrap();
+    }
+    let top = folder.path().join("0");
+    let said = cluster.run(&["kustomize", top.to_str().unwrap()], "");
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("the kustomization reads more than 10000 files"), "{}", said.err);
+}
+
+#[test]
 fn a_large_text_takes_little_memory() {
     let within = |open: &str, part: &str, close: &str| {
         let room = 3 * 1024 * 1024 - 100 - open.len() - close.len();

@@ -40,7 +40,7 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
     admission::mutate(ledger, &mut request)?;
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
-    check(kind, &object, None)?;
+    check(kind, body.api_version(), &object, None)?;
     check_free(ledger, kind, &key)?;
     let mut request =
         Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
@@ -141,10 +141,10 @@ pub fn decode(kind: &Kind, body: &Object, options: &Options, warnings: &mut Vec<
     Ok(object)
 }
 
-/// Metadata and the kind's own rules; all errors at once.
-pub fn check(kind: &Kind, object: &Object, old: Option<&Object>) -> Result<()> {
+/// Checks metadata and the kind's own rules, by the version that the object was written in; all errors at once.
+pub fn check(kind: &Kind, api_version: &str, object: &Object, old: Option<&Object>) -> Result<()> {
     let mut errors = kinds::metadata::validate_metadata(object, old, kind);
-    errors.extend(kind.wrongs(object, old));
+    errors.extend(kind.wrongs(api_version, object, old));
     refuse(kind, object, &errors)
 }
 

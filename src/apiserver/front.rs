@@ -9,7 +9,7 @@ use crate::kinds;
 use crate::kinds::custom::DEFINITIONS;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::runtime;
-use crate::store::{Access, OpenError, Read, Store, StoreError, Stored, Txn};
+use crate::store::{Access, OpenError, Read, Retention, Store, StoreError, Stored, Txn};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +22,11 @@ const TRIES: usize = 32;
 
 /// Approximate time that a command with many objects holds the write lock before it lets others write.
 const HOLD: Duration = Duration::from_millis(20);
+
+/// One in so many commands compacts the log of the store,
+const TIDIED: u64 = 8;
+/// over so many entries at most: a few milliseconds.
+const COMPACTED: usize = 400;
 
 /// N of the cluster's 127.N.0.0/16, in the store's metadata.
 pub const NETWORK: &str = "network";
@@ -37,12 +42,15 @@ pub struct Api {
     store: Store,
     actor: String,
     outside: Outside,
+    /// Whether anything was written.
+    wrote: bool,
 }
 
 impl Api {
     /// Opens the cluster's state, and fills it with what every cluster has when it is new. `actor` is who writes, for the log.
     pub fn open(path: &Path, access: Access, actor: &str) -> std::result::Result<Api, OpenError> {
-        let mut api = Api { store: Store::open(path, access)?, actor: actor.into(), outside: Outside::System };
+        let mut api =
+            Api { store: Store::open(path, access)?, actor: actor.into(), outside: Outside::System, wrote: false };
         api.fill_when_new(path)?;
         custom::learn_later(path);
         Ok(api)
@@ -55,14 +63,15 @@ impl Api {
 
     /// A cluster in memory whose time and chance may be pretended.
     pub fn rehearsed(actor: &str, outside: Outside) -> std::result::Result<Api, OpenError> {
-        let mut api = Api { store: Store::in_memory()?, actor: actor.into(), outside };
+        let mut api = Api { store: Store::in_memory()?, actor: actor.into(), outside, wrote: false };
         api.fill_when_new(Path::new(":memory:"))?;
         Ok(api)
     }
 
     /// A copy in memory of what a store holds. Nothing that is done to it reaches the store.
     pub fn copy_of(read: &dyn Read, actor: &str, outside: Outside) -> Result<Api> {
-        let mut api = Api { store: Store::in_memory().map_err(of_opening)?, actor: actor.into(), outside };
+        let mut api =
+            Api { store: Store::in_memory().map_err(of_opening)?, actor: actor.into(), outside, wrote: false };
         let now = api.outside.now();
         let wrong = |error: StoreError| refused(&error);
         let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
@@ -140,6 +149,7 @@ impl Api {
         let done = write(&mut ledger)?;
         if !dry_run {
             ledger.keep()?;
+            self.wrote = true;
         }
         Ok(done)
     }
@@ -172,6 +182,7 @@ impl Api {
             }
             if dry_run { Ok(()) } else { ledger.keep() }
         });
+        self.wrote |= !dry_run;
         if let Err(status) = kept {
             // Whoever asks again and again comes to an end.
             if done.is_empty() {
@@ -180,6 +191,14 @@ impl Api {
             done.iter_mut().for_each(|(_, outcome)| *outcome = Err(status.clone().into()));
         }
         done
+    }
+
+    /// After a command that wrote: compacts the log of the store a little now and then, since a control plane that would do it may not run.
+    pub fn tidy(&mut self) {
+        if self.wrote && self.outside.random().is_multiple_of(TIDIED) {
+            // Where others write at the moment, the next command does it.
+            let _ = self.store.compact(&Retention::usual(self.outside.now()), COMPACTED);
+        }
     }
 
     fn begin(&mut self) -> Result<Writing<'_>> {

@@ -59,7 +59,7 @@ pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, o
             if kind.custom.is_some() {
                 let mut object = Object::clone(&old);
                 object.set(&["status"], status.clone().unwrap_or_default());
-                check(kind, &object, Some(&old))?;
+                check(kind, body.api_version(), &object, Some(&old))?;
             }
             let noted = match part.written_by(options.manager.as_ref()) {
                 Some(manager) => Noted::By(manager),
@@ -155,7 +155,7 @@ fn with_ephemeral(
 fn resized(kind: &Kind, body: &Object, old: &Object, options: &Options, warnings: &mut Vec<String>) -> Result<Object> {
     let decoded = decode(kind, body, options, warnings)?;
     let (object, mut errors) = resize::resized(&decoded, old);
-    errors.extend(kind.wrongs(&object, Some(&object)));
+    errors.extend(kind.wrongs(&kind.api_version(), &object, Some(&object)));
     if errors.is_empty() {
         return Ok(object);
     }
@@ -178,7 +178,7 @@ fn whole(
     (kind.prepare)(&mut object, Some(old));
     let mut request = Request { kind, object: &mut object, old: Some(old), warnings, dry_run: options.dry_run };
     admission::mutate(ledger, &mut request)?;
-    check(kind, request.object, Some(old))?;
+    check(kind, body.api_version(), request.object, Some(old))?;
     admission::validate(ledger, &mut request)?;
     if part == Part::Main {
         warn(kind, &object, warnings);

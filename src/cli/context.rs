@@ -257,6 +257,11 @@ impl Context {
         ExitCode::from(failure.code())
     }
 
+    /// Does what is left to do once the user was answered.
+    pub fn tidy(&mut self) {
+        self.api.iter_mut().for_each(Api::tidy);
+    }
+
     /// `configmap/settings`, `deployment.apps/web`.
     pub fn name_of(&self, kind: &Kind, object: &Object) -> String {
         format!("{}/{}", kind.qualified_singular(), object.name())

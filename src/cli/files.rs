@@ -1,13 +1,11 @@
 //! `-f` and `-k`: from files, folders, standard input and kustomizations to documents that know where they stand.
 
-use super::kustomize;
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, input, kustomize};
 use crate::kinds::{self, custom_resource_definition as definition};
 use crate::object::yaml::{self, Document};
 use crate::object::{Object, Resource, Status, cause};
 use clap::Args;
 use serde_json::Value;
-use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -168,16 +166,18 @@ pub fn read(flags: &FileFlags) -> Outcome<(Vec<Manifest>, Vec<Failure>)> {
             if std::mem::replace(&mut stdin_read, true) {
                 return Err(Failure::plain("standard input cannot be used for multiple arguments"));
             }
-            let mut bytes = Vec::new();
-            std::io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes)?;
-            parse(&bytes, "STDIN", None, &mut manifests, &mut failures);
+            match input::bounded(std::io::stdin().lock(), MAX_BYTES) {
+                Ok(bytes) => parse(&bytes, "STDIN", None, &mut manifests, &mut failures),
+                Err(error) => failures.push(Failure::plain(format!("error reading STDIN: {}", cause(error)))),
+            }
         } else if name.starts_with("http://") || name.starts_with("https://") {
             return Err(Failure::plain(format!(
                 "{name}: kloop reads no manifests over the network; download it first"
             )));
         } else {
             for path in expand(name, flags.recursive)? {
-                read_file(&path, &mut manifests, &mut failures);
+                let is_named = path == Path::new(name);
+                read_file(&path, is_named, &mut manifests, &mut failures);
             }
         }
     }
@@ -242,7 +242,8 @@ fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Outcome {
     Ok(())
 }
 
-fn read_file(path: &Path, manifests: &mut Vec<Manifest>, failures: &mut Vec<Failure>) {
+/// Reads a file. A pipe that only stands in a folder is not opened: nobody may ever write to it.
+fn read_file(path: &Path, is_named: bool, manifests: &mut Vec<Manifest>, failures: &mut Vec<Failure>) {
     let source = path.display().to_string();
     let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
     let is_stream = |kind: std::fs::FileType| kind.is_fifo() || kind.is_char_device();
@@ -251,9 +252,12 @@ fn read_file(path: &Path, manifests: &mut Vec<Manifest>, failures: &mut Vec<Fail
         failures.push(Failure::plain(format!("{source} is neither a file nor a pipe")));
         return;
     }
-    let mut bytes = Vec::new();
-    match std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes)) {
-        Ok(_) => {
+    if is_pipe && !is_named {
+        failures.push(Failure::plain(format!("{source} is a pipe or a device: use -f {source} to read from it")));
+        return;
+    }
+    match std::fs::File::open(path).and_then(|file| input::bounded(file, MAX_BYTES)) {
+        Ok(bytes) => {
             let folder = path.parent().and_then(|folder| {
                 std::path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }).ok()
             });

@@ -1,6 +1,6 @@
 //! Flags that several verbs share.
 
-use super::{Context, Failure, Outcome};
+use super::{Context, Failure, Outcome, input};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::apply::with_last_applied;
 use crate::kinds::Kind;
@@ -140,7 +140,7 @@ impl PrintFlags {
         };
         let flags = Flags { template: self.template.as_deref(), missing_keys, no_headers, tables };
         let mut read = |path: &str| {
-            std::fs::read_to_string(path)
+            input::read_to_string(path)
                 .map_err(|error| format!("error reading --template {path}, {error}", error = cause(error)))
         };
         Ok(Some(Format::parse(self.output.as_deref().unwrap_or_default(), flags, &mut read)?))

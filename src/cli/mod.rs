@@ -33,6 +33,7 @@ mod get;
 mod grammar;
 mod help;
 mod image;
+mod input;
 mod kustomize;
 mod logs;
 mod mark;
@@ -233,5 +234,7 @@ pub fn main() -> ExitCode {
     // Whoever opens a cluster learns of its custom kinds, which the words may name. What is wrong with it the verb tells.
     let _ = context.existing();
     let outcome = cli.verb.run(&mut context);
-    context.finish(outcome)
+    let code = context.finish(outcome);
+    context.tidy();
+    code
 }

@@ -2,7 +2,7 @@
 
 use super::flags::{ChangeFlags, DryRun};
 use super::targets::{self, Scope, ScopeFlags, Target};
-use super::{Context, Failure, Outcome};
+use super::{Context, Failure, Outcome, input};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::Reply;
 use crate::apiserver::create::key_of;
@@ -82,7 +82,7 @@ fn text(args: &Args) -> Outcome<String> {
     match (&args.patch, &args.patch_file) {
         (Some(_), Some(_)) => Err(Failure::plain("cannot specify --patch and --patch-file together")),
         (Some(text), None) if !text.is_empty() => Ok(text.clone()),
-        (None, Some(path)) => std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        (None, Some(path)) => input::read_to_string(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
                 Failure::plain(format!("unable to read patch file: open {path}: no such file or directory"))
             }

@@ -1,6 +1,6 @@
 //! `kloop reconcile`: runs the control plane, until converged or until stopped.
 
-use super::{Context, Failure, Outcome, serve};
+use super::{Context, Failure, Outcome, input, serve};
 use crate::apiserver::Api;
 use crate::object::{Time, cause, time, yaml};
 use crate::reconcile::convergence::{Unmet, unmet_in};
@@ -122,8 +122,7 @@ fn variables(wanted: &[String]) -> Outcome<Vec<(String, String)>> {
 /// The scheduler's configuration as JSON, once it is known to be in order.
 fn configuration(path: &Path) -> Outcome<String> {
     let refuse = |what: String| Failure::plain(format!("{}: {what}", path.display()));
-    let bytes =
-        std::fs::read(path).map_err(|error| refuse(format!("cannot be read: {error}", error = cause(error))))?;
+    let bytes = input::read(path).map_err(|error| refuse(format!("cannot be read: {error}", error = cause(error))))?;
     let text = yaml::decode_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
     let documents = yaml::documents(&text).map_err(|error| refuse(error.to_string()))?;
     let [document] = &documents[..] else {
@@ -183,6 +182,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         )?,
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
     };
+    crate::runtime::descriptors::raise();
     if let Some(port) = args.serve {
         let server = serve::open(serve::Args::at(port), context)?;
         // It ends with this process, at any moment: what was answered is written.

@@ -2,6 +2,7 @@
 
 use super::{Context, Failure, Outcome};
 use crate::object::cause;
+use crate::runtime::descriptors;
 use crate::serve::http::guard::Guard;
 use crate::serve::http::{Server, identity};
 use crate::serve::kubeconfig::{self, Access};
@@ -53,6 +54,7 @@ impl Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let interrupt = interrupt()?;
+    descriptors::raise();
     Ok(open(args, context)?.run(told(interrupt))?)
 }
 

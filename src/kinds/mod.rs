@@ -184,10 +184,10 @@ impl Kind {
         }
     }
 
-    /// What is wrong with an object, against its old form on update.
-    pub fn wrongs(&self, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
+    /// What is wrong with an object that was written in this version, against its old form on update.
+    pub fn wrongs(&self, api_version: &str, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
         match self.custom {
-            Some(custom) => custom.validate(object),
+            Some(custom) => custom.validate(api_version, object),
             None => (self.validate)(object, old),
         }
     }

@@ -361,7 +361,7 @@ impl Control {
         }
         // Step by step, beside the beats.
         if due.heartbeat || self.compacting {
-            self.compacting = self.api.store_mut().compact(&retention(now), COMPACTED)? == COMPACTED;
+            self.compacting = self.api.store_mut().compact(&Retention::usual(now), COMPACTED)? == COMPACTED;
         }
         Ok(())
     }
@@ -475,9 +475,4 @@ pub fn identity(path: &Path) -> Option<(u64, u64)> {
 
 fn say(narrator: &mut Narrator<'_>, text: String) {
     narrator(&Line { at: Time::now(), by: "reconcile", about: None, text, weight: Weight::Deed });
-}
-
-/// How much of the log is kept: an hour, at least the last 10,000 and at most the last 100,000 writes.
-fn retention(now: Time) -> Retention {
-    Retention { at_least: 10_000, at_most: 100_000, since: now - SignedDuration::from_hours(1) }
 }

@@ -14,6 +14,7 @@ mod build;
 pub mod bury;
 pub mod capacity;
 pub mod copy;
+pub mod descriptors;
 pub mod folder;
 pub mod image;
 mod interpreter;

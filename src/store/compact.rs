@@ -7,8 +7,9 @@
 
 use super::record::unsigned;
 use super::snapshot::source::Source;
-use super::{Result, Store, Txn, record};
+use super::{Read, Result, Store, Txn, record};
 use crate::object::Time;
+use jiff::SignedDuration;
 use rusqlite::params;
 use std::time::Duration;
 
@@ -21,6 +22,15 @@ pub struct Retention {
     pub at_most: u64,
     /// Between the two, what was written since stays.
     pub since: Time,
+    /// Of all these, the latest that have so many bytes together; the last revision always stays.
+    pub bytes: u64,
+}
+
+impl Retention {
+    /// What a cluster keeps: an hour, at least the last 10,000 and at most the last 100,000 writes, in at most 64 MiB.
+    pub fn usual(now: Time) -> Retention {
+        Retention { at_least: 10_000, at_most: 100_000, since: now - SignedDuration::from_hours(1), bytes: 64 << 20 }
+    }
 }
 
 /// Rows in one transaction: a commit of a millisecond or two, so that writers hardly notice.
@@ -37,10 +47,11 @@ impl Store {
     /// left to do. Also returns free pages to the file system.
     pub fn compact(&mut self, keep: &Retention, budget_rows: usize) -> Result<usize> {
         let mut passed = 0;
+        let too_old = self.beyond(keep.bytes)?;
         while passed < budget_rows {
             let want = STEP.min(budget_rows - passed);
             let mut txn = self.write(PATIENCE)?;
-            let step = txn.raise_floor(keep, want)?;
+            let step = txn.raise_floor(keep, too_old, want)?;
             if txn.give_back()? || step > 0 {
                 // A power loss may undo this; the next compaction repeats it.
                 txn.commit_unsynced()?;
@@ -52,12 +63,33 @@ impl Store {
         }
         Ok(passed)
     }
+
+    /// The last revision after which the log has more than so many bytes; 0 where all of it has fewer. Only lengths are read, from the end.
+    fn beyond(&self, most: u64) -> Result<u64> {
+        let floor = self.read().and_then(|snapshot| snapshot.floor())?;
+        self.ask(|connection| {
+            let mut question = connection.prepare_cached(
+                "SELECT revision, coalesce(octet_length(body), 0) FROM log WHERE revision > ?1 ORDER BY revision DESC",
+            )?;
+            let mut rows = question.query([floor as i64])?;
+            let mut bytes = 0;
+            let mut is_last = true;
+            while let Some(row) = rows.next()? {
+                bytes += unsigned(row, 1)?;
+                if bytes > most && !is_last {
+                    return unsigned(row, 0);
+                }
+                is_last = false;
+            }
+            Ok(0)
+        })
+    }
 }
 
 impl Txn<'_> {
-    fn raise_floor(&mut self, keep: &Retention, want: usize) -> Result<usize> {
+    fn raise_floor(&mut self, keep: &Retention, too_old: u64, want: usize) -> Result<usize> {
         let (floor, head) = (self.counter.floor, self.counter.revision);
-        let below = self.passing(floor, head, keep, want)?;
+        let below = self.passing(floor, head, (keep, too_old), want)?;
         let Some(last) = below.last() else { return Ok(0) };
         for passed in &below {
             self.run("DELETE FROM log WHERE revision = ?1", [passed.previous as i64])?;
@@ -70,8 +102,8 @@ impl Txn<'_> {
     }
 
     /// Returns the next entries above the floor that need not be kept.
-    fn passing(&self, floor: u64, head: u64, keep: &Retention, want: usize) -> Result<Vec<Passed>> {
-        let oldest_due = head.saturating_sub(keep.at_most);
+    fn passing(&self, floor: u64, head: u64, (keep, too_old): (&Retention, u64), want: usize) -> Result<Vec<Passed>> {
+        let oldest_due = head.saturating_sub(keep.at_most).max(too_old);
         let newest_free = head.saturating_sub(keep.at_least);
         let since = record::micros(keep.since);
         self.store().ask(|connection| {

@@ -66,6 +66,13 @@ pub struct LogEntry {
     pub at: Time,
 }
 
+impl LogEntry {
+    /// What its bodies take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.change.stored().body.len() + self.previous.as_ref().map_or(0, |body| body.len())
+    }
+}
+
 /// The last attempt at running a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {

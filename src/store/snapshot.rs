@@ -39,6 +39,9 @@ impl Drop for Snapshot<'_> {
     }
 }
 
+/// Bytes of bodies that are read from the log at once, 16 MiB; one entry is always read.
+const AT_ONCE: u64 = 16 << 20;
+
 /// Origin of a snapshot. Private, so that no other module can implement [`Read`].
 pub(super) mod source {
     /// Has a store with an open transaction.
@@ -147,15 +150,34 @@ pub trait Read: source::Source {
         if revision > head {
             return Err(StoreError::Future { revision, head });
         }
-        let rows = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rest = "WHERE l.revision > ?1 ORDER BY l.revision LIMIT ?2";
-        let entries = log(self.store(), rest, params![revision as i64, rows])?;
+        let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+        let last = self.end_of_batch(revision, head.min(revision.saturating_add(limit)))?;
+        let rest = "WHERE l.revision > ?1 AND l.revision <= ?2 ORDER BY l.revision";
+        let entries = log(self.store(), rest, params![revision as i64, last as i64])?;
         // One writer at a time assigns revisions, so none is missing above the floor.
-        let expected = revision + 1..=head;
-        if !entries.iter().map(|entry| entry.revision).eq(expected.take(limit)) {
+        if !entries.iter().map(|entry| entry.revision).eq(revision + 1..=last) {
             return Err(StoreError::damaged(self.store().path(), format!("the log has a gap after {revision}")));
         }
         Ok(entries)
+    }
+
+    /// Returns the last entry that is read at once after a revision: at most `last`, earlier where the bodies are large.
+    fn end_of_batch(&self, revision: u64, last: u64) -> Result<u64> {
+        self.store().ask(|connection| {
+            let mut question = connection.prepare_cached(
+                "SELECT revision, coalesce(octet_length(body), 0) FROM log WHERE revision > ?1 AND revision <= ?2 ORDER BY revision",
+            )?;
+            let mut rows = question.query([revision as i64, last as i64])?;
+            let (mut bytes, mut fits) = (0, revision);
+            while let Some(row) = rows.next()? {
+                bytes += unsigned(row, 1)?;
+                if bytes > AT_ONCE && fits > revision {
+                    return Ok(fits);
+                }
+                fits = unsigned(row, 0)?;
+            }
+            Ok(last)
+        })
     }
 
     /// Returns the retained log entries of a key, oldest first, across all objects that had the name.

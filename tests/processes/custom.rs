@@ -69,6 +69,59 @@ fn what_is_not_as_the_schema_says_is_refused_and_changes_nothing() {
     assert_eq!(cluster.ok("get bk nightly -o yaml"), before);
 }
 
+/// A definition of things with these versions: name, whether stored, whether with a status subresource, schema of `spec`.
+fn things(versions: &[(&str, bool, bool, &str)]) -> String {
+    let version = |(name, stored, status, spec): &(&str, bool, bool, &str)| {
+        let subresources = if *status { "{status: {}}" } else { "{}" };
+        format!(
+            "  - {{name: {name}, served: true, storage: {stored}, subresources: {subresources}, schema: {{openAPIV3Schema: {{type: object, \
+             properties: {{spec: {spec}, status: {{type: object, properties: {{n: {{type: integer}}}}}}}}}}}}}}\n"
+        )
+    };
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: things.example.dev}}\nspec:\n  \
+         group: example.dev\n  scope: Namespaced\n  names: {{plural: things, kind: Thing}}\n  versions:\n{}",
+        versions.iter().map(version).collect::<String>()
+    )
+}
+
+fn thing(version: &str, rest: &str) -> String {
+    format!("{{apiVersion: example.dev/{version}, kind: Thing, metadata: {{name: t}}, {rest}}}")
+}
+
+#[test]
+fn what_a_schema_preserves_is_stored_whole_and_strays_go() {
+    let cluster = Cluster::new();
+    let spec = "{type: object, properties: {volumes: {x-kubernetes-preserve-unknown-fields: true}, plain: {type: string}, \
+                maybe: {type: string, nullable: true}, some: {type: string, default: d}}}";
+    cluster.apply(&things(&[("v1", true, true, spec)]));
+    // As an Argo Rollout has them: a list where the schema names no type.
+    let rest =
+        "spec: {volumes: [{name: n, emptyDir: {}}, {name: m}], plain: null, maybe: null, some: null}, status: {n: 3}";
+    let said = cluster.run(&["create", "-f", "-"], &thing("v1", rest));
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert_eq!(
+        cluster.read("thing/t", "{.spec}"),
+        r#"{"maybe":null,"some":"d","volumes":[{"emptyDir":{},"name":"n"},{"name":"m"}]}"#
+    );
+    assert_eq!(cluster.read("thing/t", "{.status}"), "", "status is for /status to write");
+    let patch = r#"{"status":{"n":4},"spec":{"plain":"x"}}"#;
+    cluster.ok(&format!("patch thing t --subresource=status --type=merge -p {patch}"));
+    assert_eq!(cluster.read("thing/t", "{.status.n}/{.spec.plain}"), "4/");
+}
+
+#[test]
+fn each_version_is_checked_by_its_own_schema() {
+    let cluster = Cluster::new();
+    let count = |more: &str| format!("{{type: object, properties: {{count: {{type: integer{more}}}}}}}");
+    let (new, old) = (count(""), count(", maximum: 5"));
+    cluster.apply(&things(&[("v1", true, false, &new), ("v1beta1", false, false, &old)]));
+    let said = cluster.run(&["create", "-f", "-"], &thing("v1beta1", "spec: {count: 9}"));
+    assert!(said.err.contains("spec.count in body should be less than or equal to 5"), "{}", said.err);
+    let said = cluster.run(&["create", "-f", "-"], &thing("v1", "spec: {count: 9}"));
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+}
+
 #[test]
 fn a_version_that_objects_were_kept_in_stays_in_its_definition() {
     let cluster = Cluster::new();

@@ -84,7 +84,7 @@ fn write(store: &mut Store, model: &mut Model, changes: &[(u8, Option<u8>)], com
 }
 
 fn compact(store: &mut Store, model: &mut Model, at_most: u64, budget: usize) {
-    let keep = Retention { at_least: 0, at_most, since: at(0) };
+    let keep = Retention { at_least: 0, at_most, since: at(0), bytes: u64::MAX };
     let due = model.head().saturating_sub(at_most).saturating_sub(model.floor);
     let passed = store.compact(&keep, budget).unwrap();
     assert_eq!(passed as u64, due.min(budget as u64));

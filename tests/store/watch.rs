@@ -4,7 +4,7 @@ use super::*;
 use kloop::store::{Change, Hint, Read, Retention, StoreError, watch_hint};
 use std::sync::mpsc::channel;
 
-const KEEP_NOTHING: Retention = Retention { at_least: 0, at_most: 0, since: Time::UNIX_EPOCH };
+const KEEP_NOTHING: Retention = Retention { at_least: 0, at_most: 0, since: Time::UNIX_EPOCH, bytes: u64::MAX };
 
 #[test]
 fn a_watcher_beside_writers_sees_each_entry_once_in_order() {
@@ -112,15 +112,50 @@ fn retention_keeps_the_young_and_the_last() {
         txn.commit().unwrap();
     }
     let cases = [
-        (Retention { at_least: 10, at_most: 100, since: at(100) }, 0),
-        (Retention { at_least: 0, at_most: 100, since: at(3) }, 2),
-        (Retention { at_least: 6, at_most: 100, since: at(100) }, 4),
-        (Retention { at_least: 0, at_most: 5, since: at(0) }, 5),
+        (Retention { at_least: 10, at_most: 100, since: at(100), bytes: u64::MAX }, 0),
+        (Retention { at_least: 0, at_most: 100, since: at(3), bytes: u64::MAX }, 2),
+        (Retention { at_least: 6, at_most: 100, since: at(100), bytes: u64::MAX }, 4),
+        (Retention { at_least: 0, at_most: 5, since: at(0), bytes: u64::MAX }, 5),
     ];
     for (keep, floor) in cases {
         while store.compact(&keep, 1).unwrap() > 0 {}
         assert_eq!(store.read().unwrap().floor().unwrap(), floor, "{keep:?}");
     }
+}
+
+#[test]
+fn retention_is_by_bytes_too() {
+    let (_dir, mut store) = scratch();
+    let large = "x".repeat(1 << 20);
+    for _ in 0..20 {
+        put(&mut store, "a", &large);
+    }
+    let keep = Retention { at_least: 100, at_most: 100, since: Time::UNIX_EPOCH, bytes: 5 << 20 };
+    while store.compact(&keep, 3).unwrap() > 0 {}
+    let floor = store.read().unwrap().floor().unwrap();
+    assert_eq!(floor, 16, "four entries have less than 5 MiB");
+    let nothing = Retention { bytes: 0, ..keep };
+    while store.compact(&nothing, 100).unwrap() > 0 {}
+    assert_eq!(store.read().unwrap().floor().unwrap(), 19, "the last one stays");
+}
+
+#[test]
+fn of_large_entries_few_are_read_at_once_and_none_is_left_out() {
+    let (_dir, mut store) = scratch();
+    let large = "x".repeat(3 << 20);
+    for _ in 0..9 {
+        put(&mut store, "a", &large);
+    }
+    let snapshot = store.read().unwrap();
+    let (mut seen, mut parts) = (0, Vec::new());
+    loop {
+        let entries = snapshot.log_after(seen, 1000).unwrap();
+        let Some(last) = entries.last() else { break };
+        assert_eq!(entries[0].revision, seen + 1);
+        seen = last.revision;
+        parts.push(entries.len());
+    }
+    assert_eq!((seen, parts), (9, vec![5, 4]));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::generate::Generate;
 use super::sources::Sources;
-use crate::cli::{Context, Failure, Outcome};
+use crate::cli::{Context, Failure, Outcome, input};
+use crate::object::cause;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Subcommand;
@@ -157,8 +158,12 @@ fn docker_registry(args: DockerRegistry, context: &mut Context) -> Outcome {
 
 fn tls(args: Tls, context: &mut Context) -> Outcome {
     let name = args.generate.name("create secret tls")?;
-    let read =
-        |path: &str| std::fs::read(path).map_err(|_| Failure::plain(format!("open {path}: no such file or directory")));
+    let read = |path: &str| {
+        input::read(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Failure::plain(format!("open {path}: no such file or directory")),
+            _ => Failure::plain(format!("open {path}: {}", cause(error))),
+        })
+    };
     let (cert, key) = (read(&args.cert)?, read(&args.key)?);
     for (what, bytes, word) in [("certificate", &cert, "CERTIFICATE"), ("key", &key, "PRIVATE KEY")] {
         let text = String::from_utf8_lossy(bytes);

@@ -1,6 +1,6 @@
 //! Where the data of config maps and secrets comes from: literals, files, folders, files of variables.
 
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Outcome, input};
 use crate::object::cause;
 use std::path::Path;
 
@@ -81,7 +81,7 @@ fn from_file(source: &str, data: &mut Data) -> Outcome {
     let meta = std::fs::metadata(path).map_err(reading(path))?;
     if !meta.is_dir() {
         let own = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        data.push((key.unwrap_or(own).into(), std::fs::read(path).map_err(reading(path))?));
+        data.push((key.unwrap_or(own).into(), input::read(path).map_err(reading(path))?));
         return Ok(());
     }
     if key.is_some() {
@@ -92,14 +92,14 @@ fn from_file(source: &str, data: &mut Data) -> Outcome {
     files.sort();
     for file in files.iter().filter(|file| file.symlink_metadata().is_ok_and(|meta| meta.is_file())) {
         let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        data.push((name.into(), std::fs::read(file).map_err(reading(path))?));
+        data.push((name.into(), input::read(file).map_err(reading(path))?));
     }
     Ok(())
 }
 
 /// `KEY=VALUE` lines; `KEY` alone takes the value of this process's environment.
 fn from_env_file(path: &str, data: &mut Data) -> Outcome {
-    let text = std::fs::read_to_string(path).map_err(reading(path))?;
+    let text = input::read_to_string(path).map_err(reading(path))?;
     for line in text.trim_start_matches('\u{feff}').lines() {
         let line = line.trim_start();
         if line.is_empty() || line.starts_with('#') {

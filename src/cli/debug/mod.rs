@@ -7,7 +7,7 @@ mod shape;
 
 use super::one_pod::{self, Wish};
 use super::patience::Patience;
-use super::{Context, Failure, Outcome, attach, pairs};
+use super::{Context, Failure, Outcome, attach, input, pairs};
 use crate::apiserver::create::{create, key_of};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::patch::{PatchType, patch, patched};
@@ -232,7 +232,7 @@ fn customize(args: &Args, pods: &Kind, pod: &mut Object, container: &str, list: 
         ))
     };
     let text =
-        std::fs::read_to_string(path).map_err(|error| unread(format!("open {path}: {error}", error = cause(error))))?;
+        input::read_to_string(path).map_err(|error| unread(format!("open {path}: {error}", error = cause(error))))?;
     let invalid = |why: String| Failure::plain(format!("{path} does not contain a valid container spec: {why}"));
     let documents = yaml::documents(&text).map_err(|error| invalid(error.to_string()))?;
     let mut custom: Map<String, Value> = match documents.into_iter().next().map(|document| document.value) {

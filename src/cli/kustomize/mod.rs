@@ -7,13 +7,17 @@ use super::{Context, Failure, Outcome};
 use crate::object::{cause, yaml};
 use build::{Files, Found, Resource};
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Most bytes read from one file.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// So many files are read for one kustomization, each as often as it is named.
+const MOST_READS: usize = 10_000;
+/// So many bytes of them, 64 MiB.
+const MOST_READ: u64 = 64 << 20;
 
 /// Build a kustomization target from a directory.
 ///
@@ -49,11 +53,13 @@ pub struct Args {
 struct Disk {
     unrestricted: bool,
     folders: RefCell<BTreeSet<PathBuf>>,
+    /// Files and bytes that may still be read: kustomizations that each name two others double with every level.
+    left: Cell<(usize, u64)>,
 }
 
 impl Disk {
     fn new(unrestricted: bool) -> Disk {
-        Disk { unrestricted, folders: RefCell::default() }
+        Disk { unrestricted, folders: RefCell::default(), left: Cell::new((MOST_READS, MOST_READ)) }
     }
 }
 
@@ -80,6 +86,14 @@ impl Files for Disk {
         if meta.len() > MAX_BYTES {
             return Err(format!("{} is larger than {MAX_BYTES} bytes", path.display()));
         }
+        let (files, bytes) = self.left.get();
+        let left = files.checked_sub(1).zip(bytes.checked_sub(meta.len()));
+        self.left.set(left.ok_or_else(|| {
+            format!(
+                "the kustomization reads more than {MOST_READS} files or {} MiB, each as often as it is named",
+                MOST_READ >> 20
+            )
+        })?);
         std::fs::read(path).map_err(failed)
     }
 

@@ -1,9 +1,9 @@
 //! Whether an object is as its schema says, in the words of Kubernetes' validator (kube-openapi/pkg/validation).
 
+use super::pattern;
 use super::schema::is;
 use crate::kinds::{Errors, FieldError, Path};
 use crate::object::Object;
-use regex::Regex;
 use serde_json::Value;
 
 /// What is wrong with an object.
@@ -102,10 +102,9 @@ fn of_text(schema: &Value, text: &str, path: &Path, errors: &mut Errors) {
     if let Some(least) = schema["minLength"].as_u64().filter(|least| length < *least) {
         errors.invalid(path, text, &format!("{path} in body should be at least {least} chars long"));
     }
-    // A pattern that this engine does not know (looking ahead or back) was refused with its definition by Kubernetes, too.
     if let Some(pattern) = schema["pattern"].as_str()
-        && Regex::new(pattern).is_ok_and(|known| !known.is_match(text))
         && schema["maxLength"].as_u64().is_none_or(|most| length <= most)
+        && !pattern::matches(pattern, text)
     {
         errors.invalid(path, text, &format!("{path} in body should match '{pattern}'"));
     }
@@ -121,8 +120,7 @@ fn has_format(format: &str, text: &str) -> bool {
         "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
         "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
-        "uuid" => Regex::new("^(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$")
-            .is_ok_and(|known| known.is_match(text)),
+        "uuid" => pattern::matches("^(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$", text),
         "email" => text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty()),
         _ => true,
     }
@@ -233,17 +231,6 @@ fn combined(schema: &Value, value: &Value, path: &Path, errors: &mut Errors) {
     }
     if schema.get("not").is_some_and(holds) {
         refuse("not validate the schema (not)");
-    }
-}
-
-/// Whether a default is as its schema says: what is wrong with it, told of where the default stands.
-pub fn check_default(schema: &Value, path: &Path, errors: &mut Errors) {
-    let Some(default) = schema.get("default").filter(|default| !default.is_null()) else { return };
-    let mut inner = Errors::default();
-    value_at(schema, default, &Path::default(), &mut inner);
-    for error in inner.0 {
-        let at = if error.field.is_empty() { path.clone() } else { path.child(&error.field) };
-        errors.0.push(FieldError { field: at.to_string(), ..error });
     }
 }
 

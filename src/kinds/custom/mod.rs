@@ -6,15 +6,16 @@
 //! be large, and few commands name a custom kind. Who writes asks first whether it still stands as it was learnt (`apiserver::custom`). Start reading at [`learn`]; what a body has to look like is [`schema`] and [`check`].
 
 pub mod check;
+mod open_api;
+mod pattern;
 pub mod schema;
 mod structural;
 
 pub use check::has_rules;
-pub use structural::check as check_structure;
 
 use super::typed::DecodeError;
 use super::view::custom::CustomColumns;
-use super::{FieldError, Kind, NameRule, UnknownField, omit};
+use super::{Errors, FieldError, Kind, NameRule, Path, UnknownField, omit};
 use crate::object::{Object, Resource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
@@ -224,10 +225,39 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         deprecated,
         warnings: |_| Vec::new(),
         normalize: |body, _| Ok(body.clone()),
-        prepare: |_, _| {},
+        prepare: if is_set("status") { drop_new_status } else { |_, _| {} },
         validate: |_, _| Vec::new(),
         custom: Some(Box::leak(Box::new(custom))),
     })
+}
+
+/// The status of a new object is for `/status` to write (registry/customresource/strategy.go).
+fn drop_new_status(object: &mut Object, old: Option<&Object>) {
+    if old.is_none() {
+        object.unset(&["status"]);
+    }
+}
+
+/// Adds what is wrong with the schema of a definition's version; its defaults are looked at where it is structural.
+pub fn check_schema(schema: &Value, path: &Path, errors: &mut Errors) {
+    let known = errors.0.len();
+    structural::check(schema, path, errors);
+    if errors.0.len() == known {
+        open_api::check_defaults(schema, path, errors);
+    }
+    open_api::check(schema, path, errors);
+}
+
+/// The type of the field that a path like `.spec.colour` leads to; none when the schema declares no such field.
+pub fn type_at<'s>(schema: &'s Value, path: &str) -> Option<&'s str> {
+    let steps = path.strip_prefix('.')?.split('.');
+    let mut found = schema;
+    for step in steps {
+        found = found["properties"]
+            .get(step)
+            .or_else(|| Some(&found["additionalProperties"]).filter(|any| any.is_object()))?;
+    }
+    Some(structural::type_of(found))
 }
 
 fn keep(text: String) -> &'static str {
@@ -303,8 +333,8 @@ impl Custom {
         self.schemas.get()?.get(version)
     }
 
-    /// What is stored of a body: metadata in canonical form, fields that the schema does not know dropped and told, defaults filled
-    /// in, in the version that the kind is shown in (the conversion `None` changes nothing but the version's name).
+    /// What is stored of a body: metadata in canonical form, defaults filled in, fields that the schema of the body's version does not
+    /// know dropped and told, in the version that the kind is shown in (the conversion `None` changes nothing but the version's name).
     pub fn normalize(
         &'static self,
         kind: &Kind,
@@ -318,8 +348,9 @@ impl Custom {
             let mut head: Head = super::typed::read(&Value::Object(head), unknown)?;
             omit::metadata(&mut head.metadata);
             if let Some(schema) = self.schema(&head.api_version) {
-                schema::prune(schema, &mut new, unknown);
+                schema::drop_nulls(schema, &mut new);
                 schema::fill_in(schema, &mut new);
+                schema::prune(schema, &mut new, unknown);
             }
             head.api_version = kind.api_version();
             let head = serde_json::to_value(&head);
@@ -331,9 +362,9 @@ impl Custom {
         Ok(new)
     }
 
-    /// What is wrong with an object by its schema.
-    pub fn validate(&'static self, object: &Object) -> Vec<FieldError> {
-        self.schema(object.api_version()).map(|schema| check::check(schema, object)).unwrap_or_default()
+    /// What is wrong with an object by the schema of the version that it was written in.
+    pub fn validate(&'static self, api_version: &str, object: &Object) -> Vec<FieldError> {
+        self.schema(api_version).map(|schema| check::check(schema, object)).unwrap_or_default()
     }
 }
 

@@ -15,41 +15,58 @@ pub fn is(schema: &Value, word: &str) -> bool {
 
 /// Drops the fields that a schema does not know; each is told by its path.
 pub fn prune(schema: &'static Value, value: &mut Value, unknown: &mut dyn FnMut(UnknownField)) {
-    prune_at(schema, value, "", unknown);
+    prune_at(schema, value, "", false, &mut |path, nearest| unknown(UnknownField { path, nearest }));
 }
 
-fn prune_at(schema: &'static Value, value: &mut Value, path: &str, unknown: &mut dyn FnMut(UnknownField)) {
+/// Whether a schema knows every field of a value.
+pub fn is_pruned(schema: &Value, value: &Value) -> bool {
+    let mut is_pruned = true;
+    prune_at(schema, &mut value.clone(), "", false, &mut |_, _| is_pruned = false);
+    is_pruned
+}
+
+/// Hears of a field that goes: its path, and the name of a known field that it may have meant.
+type Dropped<'s, 'c> = dyn FnMut(String, Option<&'s str>) + 'c;
+
+/// Prunes by a schema; where there is none, every field of an object goes. `preserves` is whether the list that holds the value preserves
+/// what its schema does not know.
+fn prune_at<'s>(schema: &'s Value, value: &mut Value, path: &str, preserves: bool, unknown: &mut Dropped<'s, '_>) {
+    let preserves = preserves || is(schema, "x-kubernetes-preserve-unknown-fields");
+    if preserves && schema.is_null() {
+        return;
+    }
     match value {
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                prune_at(&schema["items"], item, &format!("{path}[{index}]"), unknown);
+                prune_at(&schema["items"], item, &format!("{path}[{index}]"), preserves, unknown);
             }
         }
-        Value::Object(fields) => prune_fields(schema, fields, path, unknown),
+        Value::Object(fields) => prune_fields(schema, fields, path, preserves, unknown),
         _ => {}
     }
 }
 
-fn prune_fields(
-    schema: &'static Value,
+fn prune_fields<'s>(
+    schema: &'s Value,
     fields: &mut Map<String, Value>,
     path: &str,
-    unknown: &mut dyn FnMut(UnknownField),
+    preserves: bool,
+    unknown: &mut Dropped<'s, '_>,
 ) {
-    let keeps_all = is(schema, "x-kubernetes-preserve-unknown-fields");
-    let is_object = is(schema, "x-kubernetes-embedded-resource");
+    let is_resource = is(schema, "x-kubernetes-embedded-resource");
     let others = &schema["additionalProperties"];
     let known = schema["properties"].as_object();
     fields.retain(|name, value| {
         let inside = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         match known.and_then(|known| known.get(name)) {
-            Some(schema) => prune_at(schema, value, &inside, unknown),
-            None if is_object && HEAD.contains(&name.as_str()) => {}
-            None if others.is_object() => prune_at(others, value, &inside, unknown),
-            None if keeps_all || *others == true => {}
+            _ if is_resource && HEAD.contains(&name.as_str()) => {}
+            Some(schema) => prune_at(schema, value, &inside, false, unknown),
+            // `additionalProperties: true` knows the field and nothing below it.
+            None if !others.is_null() => prune_at(others, value, &inside, false, unknown),
+            None if preserves => {}
             None => {
-                let names: Vec<&'static str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
-                unknown(UnknownField { nearest: nearest(name, &names), path: inside });
+                let names: Vec<&'s str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+                unknown(inside, nearest(name, &names));
                 return false;
             }
         }
@@ -57,30 +74,49 @@ fn prune_fields(
     });
 }
 
-/// Fills in defaults. A `null` where none may be is as good as nothing.
-pub fn fill_in(schema: &Value, value: &mut Value) {
+/// The schema of a field.
+fn of_field<'s>(schema: &'s Value, name: &str) -> &'s Value {
+    schema["properties"].get(name).unwrap_or(&schema["additionalProperties"])
+}
+
+/// Whether a value is a `null` where its schema allows none.
+fn is_stray_null(schema: &Value, value: &Value) -> bool {
+    value.is_null() && schema.is_object() && !is(schema, "nullable")
+}
+
+/// Drops fields that are `null`, may not be, and have no default (defaulting/prunenulls.go).
+pub fn drop_nulls(schema: &Value, value: &mut Value) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| fill_in(&schema["items"], item)),
+        Value::Array(items) => items.iter_mut().for_each(|item| drop_nulls(&schema["items"], item)),
+        Value::Object(fields) => fields.retain(|name, value| {
+            let schema = of_field(schema, name);
+            let goes = is_stray_null(schema, value) && schema["default"].is_null();
+            if !goes {
+                drop_nulls(schema, value);
+            }
+            !goes
+        }),
+        _ => {}
+    }
+}
+
+/// Fills in defaults, also in the place of a `null` that may not be (defaulting/algorithm.go).
+pub fn fill_in(schema: &Value, value: &mut Value) {
+    let fill_null = |schema: &Value, value: &mut Value| {
+        if is_stray_null(schema, value) {
+            *value = schema["default"].clone();
+        }
+        fill_in(schema, value);
+    };
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| fill_null(&schema["items"], item)),
         Value::Object(fields) => {
-            let known = schema["properties"].as_object();
-            for (name, schema) in known.into_iter().flatten() {
-                let Some(default) = schema.get("default").filter(|default| !default.is_null()) else { continue };
-                let is_missing = match fields.get(name) {
-                    None => true,
-                    Some(value) => value.is_null() && !is(schema, "nullable"),
-                };
-                if is_missing {
-                    fields.insert(name.clone(), default.clone());
+            for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+                if !schema["default"].is_null() && !fields.contains_key(name) {
+                    fields.insert(name.clone(), schema["default"].clone());
                 }
             }
-            let others = &schema["additionalProperties"];
-            for (name, value) in fields.iter_mut() {
-                match known.and_then(|known| known.get(name)) {
-                    Some(schema) => fill_in(schema, value),
-                    None if others.is_object() => fill_in(others, value),
-                    None => {}
-                }
-            }
+            fields.iter_mut().for_each(|(name, value)| fill_null(of_field(schema, name), value));
         }
         _ => {}
     }
@@ -126,6 +162,88 @@ mod tests {
                 ("spec.sial", Some("sail")),
             ]
         );
+    }
+
+    #[test]
+    fn pruning_preserves_what_a_schema_says_to_preserve() {
+        const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
+        // The schema of a field, its value, and what is left of it.
+        let cases = [
+            (
+                json!({PRESERVE: true}),
+                json!([{"name": "n", "deep": [{"a": 1}]}]),
+                json!([{"name": "n", "deep": [{"a": 1}]}]),
+            ),
+            (json!({PRESERVE: true}), json!([[{"a": 1}], 2, "x"]), json!([[{"a": 1}], 2, "x"])),
+            (
+                json!({"type": "array", PRESERVE: true, "items": {"type": "object", "properties": {"k": {"type": "object"}}}}),
+                json!([{"k": {"gone": 1}, "kept": {"a": 1}}]),
+                json!([{"k": {}, "kept": {"a": 1}}]),
+            ),
+            (
+                json!({"type": "array", "items": {PRESERVE: true}}),
+                json!([{"a": {"b": 1}}, [{"c": 1}]]),
+                json!([{"a": {"b": 1}}, [{"c": 1}]]),
+            ),
+            (
+                json!({"type": "object", PRESERVE: true, "properties": {"known": {"type": "object", "properties": {"x": {}}}}}),
+                json!({"known": {"x": 1, "gone": 1}, "other": {"known": {"gone": 1}}}),
+                json!({"known": {"x": 1}, "other": {"known": {"gone": 1}}}),
+            ),
+            (
+                json!({"type": "object", PRESERVE: true, "properties": {"list": {"type": "array", "items": {"type": "object"}}}}),
+                json!({"list": [{"gone": 1}]}),
+                json!({"list": [{}]}),
+            ),
+            (
+                json!({"type": "object", "additionalProperties": {PRESERVE: true}}),
+                json!({"a": [{"b": 1}], "c": {"d": 1}}),
+                json!({"a": [{"b": 1}], "c": {"d": 1}}),
+            ),
+            (
+                json!({"type": "object", "additionalProperties": true}),
+                json!({"a": 1, "b": {"c": 1}}),
+                json!({"a": 1, "b": {}}),
+            ),
+            (json!({"x-kubernetes-int-or-string": true}), json!("80%"), json!("80%")),
+            (json!({"x-kubernetes-int-or-string": true}), json!({"a": 1}), json!({})),
+            (
+                json!({"type": "object", "x-kubernetes-embedded-resource": true, PRESERVE: true, "properties": {"spec": {"type": "object"}}}),
+                json!({"kind": "Pod", "metadata": {"name": "x"}, "spec": {"gone": 1}, "data": {"a": 1}}),
+                json!({"kind": "Pod", "metadata": {"name": "x"}, "spec": {}, "data": {"a": 1}}),
+            ),
+            (
+                json!({"type": "array", "items": {"type": "object"}}),
+                json!([{"gone": 1}, [{"gone": 1}]]),
+                json!([{}, [{}]]),
+            ),
+        ];
+        for (schema, value, left) in cases {
+            let schema: &'static Value = Box::leak(Box::new(json!({"properties": {"v": schema}})));
+            let mut body = json!({"v": value});
+            let mut told = 0;
+            prune(schema, &mut body, &mut |_| told += 1);
+            assert_eq!(body["v"], left, "{schema}");
+            assert_eq!(told > 0, value != left, "{schema}: whatever goes is told");
+        }
+    }
+
+    #[test]
+    fn a_null_that_may_not_be_is_dropped_or_replaced_by_the_default() {
+        let schema = json!({"properties": {
+            "plain": {"type": "string"}, "nullable": {"type": "string", "nullable": true}, "default": {"type": "string", "default": "d"},
+            "list": {"type": "array", "items": {"type": "object", "properties": {"plain": {"type": "integer"}}}},
+            "items": {"type": "array", "items": {"type": "integer", "default": 7}},
+            "map": {"type": "object", "additionalProperties": {"type": "string"}},
+            "free": {"x-kubernetes-preserve-unknown-fields": true},
+        }});
+        let mut body = json!({"plain": null, "nullable": null, "default": null, "list": [{"plain": null}, null], "items": [null, 1],
+            "map": {"a": null, "b": "c"}, "free": {"any": null}, "unknown": null});
+        drop_nulls(&schema, &mut body);
+        fill_in(&schema, &mut body);
+        let expected = json!({"nullable": null, "default": "d", "list": [{}, null], "items": [7, 1], "map": {"b": "c"}, "free": {"any": null},
+            "unknown": null});
+        assert_eq!(body, expected);
     }
 
     #[test]

@@ -1,92 +1,314 @@
-//! Whether a definition's schema is structural: every node says its type, so that pruning and defaults are well defined
-//! (k8s.io/apiextensions-apiserver/pkg/apiserver/schema/validation.go).
+//! Whether a definition's schema is structural: every node says its type, and logic only narrows what is said outside of it, so that pruning
+//! and defaults are well defined (k8s.io/apiextensions-apiserver/pkg/apiserver/schema: validation.go, complete.go).
 
-use super::check::check_default;
+use super::pattern::{self, MOST_STATES, MOST_STATES_OF_A_SCHEMA};
 use super::schema::is;
 use crate::kinds::{Errors, Path};
-use regex::Regex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// What is wrong with a version's schema.
+/// Keywords that hold a list of schemas.
+const LISTS: [&str; 3] = ["anyOf", "allOf", "oneOf"];
+
+/// Where a schema stands.
+#[derive(Clone, Copy, PartialEq)]
+enum Level {
+    Root,
+    Item,
+    Field,
+}
+
+/// Adds what is wrong with a version's schema, sorted as Kubernetes sorts it.
 pub fn check(schema: &Value, path: &Path, errors: &mut Errors) {
-    let root = schema["type"].as_str().unwrap_or_default();
-    if root.is_empty() {
-        errors.required(&path.child("type"), "must not be empty at the root");
-    } else if root != "object" {
-        errors.invalid(&path.child("type"), root, "must be object at the root");
+    let mut found = Errors::default();
+    let mut states = 0;
+    node(schema, Level::Root, path, &mut states, &mut found);
+    complete(schema, schema, path, path, &mut found);
+    if states > MOST_STATES_OF_A_SCHEMA {
+        let detail = format!(
+            "its patterns are too large together (about {states} states, at most {MOST_STATES_OF_A_SCHEMA}): repeat less, or use maxLength"
+        );
+        found.forbidden(path, &detail);
     }
-    fields(schema, path, errors);
+    found.0.sort_by_cached_key(ToString::to_string);
+    errors.0.extend(found.0);
 }
 
-fn node(schema: &Value, path: &Path, what: &str, errors: &mut Errors) {
-    let is_free = is(schema, "x-kubernetes-int-or-string") || is(schema, "x-kubernetes-preserve-unknown-fields");
-    if schema["type"].as_str().unwrap_or_default().is_empty() && !is_free {
-        errors.required(&path.child("type"), &format!("must not be empty for specified {what}"));
+/// Whether a keyword is set.
+pub fn has(schema: &Value, word: &str) -> bool {
+    match &schema[word] {
+        Value::Null => false,
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty() || matches!(word, "items" | "not" | "additionalProperties"),
+        _ => true,
     }
-    check_default(schema, &path.child("default"), errors);
-    if let Some(pattern) = schema["pattern"].as_str()
-        && let Err(error) = Regex::new(pattern)
-    {
-        let why = error.to_string();
-        let detail =
-            format!("must be a valid regular expression, but isn't: {}", why.lines().last().unwrap_or_default());
-        errors.invalid(&path.child("pattern"), pattern, &detail);
-    }
-    fields(schema, path, errors);
 }
 
-fn fields(schema: &Value, path: &Path, errors: &mut Errors) {
-    let has = |word: &str| schema.get(word).is_some_and(|value| !value.is_null());
-    if has("properties") && has("additionalProperties") {
-        errors
-            .forbidden(&path.child("additionalProperties"), "additionalProperties and properties are mutual exclusive");
-    }
-    for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
-        node(schema, &path.child("properties").key(name), "object fields", errors);
-    }
-    if has("items") {
-        node(&schema["items"], &path.child("items"), "array items", errors);
-    }
-    if schema["additionalProperties"].is_object() {
-        node(&schema["additionalProperties"], &path.child("additionalProperties"), "additionalProperties", errors);
-    }
-    if schema["type"] == "array" && !has("items") {
+/// The declared fields of a schema.
+pub fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    schema["properties"].as_object().into_iter().flatten()
+}
+
+/// The type that a schema declares; empty without one.
+pub fn type_of(schema: &Value) -> &str {
+    schema["type"].as_str().unwrap_or_default()
+}
+
+/// A schema that stands outside of logic.
+fn node(schema: &Value, level: Level, path: &Path, states: &mut usize, errors: &mut Errors) {
+    let declared = type_of(schema);
+    if declared == "array" && !has(schema, "items") {
         errors.required(&path.child("items"), "must be specified");
     }
-    if is(schema, "uniqueItems") {
-        let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-        errors.forbidden(&path.child("uniqueItems"), detail);
+    if schema["items"].is_object() {
+        node(&schema["items"], Level::Item, &path.child("items"), states, errors);
+    }
+    for (name, schema) in properties(schema) {
+        node(schema, Level::Field, &path.child("properties").key(name), states, errors);
+    }
+    let others = &path.child("additionalProperties");
+    if has(schema, "additionalProperties") && level == Level::Root {
+        errors.forbidden(others, "must not be used at the root");
+    }
+    if schema["additionalProperties"].is_object() {
+        node(&schema["additionalProperties"], Level::Field, others, states, errors);
+    }
+    let whole_or_text = json!([{"type": "integer"}, {"type": "string"}]);
+    let skips_any = schema["anyOf"] == whole_or_text;
+    let skips_first = schema["allOf"][0]["anyOf"] == whole_or_text;
+    values(schema, skips_any, skips_first, path, states, errors);
+    typed(schema, level, path, errors);
+    let is_resource = is(schema, "x-kubernetes-embedded-resource");
+    if is_resource && has(schema, "additionalProperties") {
+        errors.forbidden(others, "must not be used if x-kubernetes-embedded-resource is set");
+    }
+    metadata(schema, level, path, errors);
+    if is_resource && !is(schema, "x-kubernetes-preserve-unknown-fields") && !has(schema, "properties") {
+        let detail =
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+        errors.required(&path.child("properties"), detail);
+    }
+}
+
+/// Every schema says a type, but for those that may hold several.
+fn typed(schema: &Value, level: Level, path: &Path, errors: &mut Errors) {
+    let declared = type_of(schema);
+    let is_mixed = is(schema, "x-kubernetes-int-or-string");
+    for word in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
+        if is_mixed && is(schema, word) {
+            errors.invalid(&path.child(word), true, "must be false if x-kubernetes-int-or-string is true");
+        }
+    }
+    let path = &path.child("type");
+    let is_resource = is(schema, "x-kubernetes-embedded-resource");
+    let of_resource = "must be object if x-kubernetes-embedded-resource is true";
+    match (declared, is_resource) {
+        ("", true) => errors.required(path, of_resource),
+        ("", false) if !is_mixed && !is(schema, "x-kubernetes-preserve-unknown-fields") => {
+            let place = match level {
+                Level::Root => "at the root",
+                Level::Item => "for specified array items",
+                Level::Field => "for specified object fields",
+            };
+            errors.required(path, &format!("must not be empty {place}"));
+        }
+        (other, true) if other != "object" => errors.invalid(path, other, of_resource),
+        _ => {}
+    }
+    if level == Level::Root && !matches!(declared, "" | "object") {
+        errors.invalid(path, declared, "must be object at the root");
+    }
+}
+
+/// What every object has may only be narrowed a little.
+fn metadata(schema: &Value, level: Level, path: &Path, errors: &mut Errors) {
+    let path = path.child("properties");
+    let is_resource = level == Level::Root || is(schema, "x-kubernetes-embedded-resource");
+    let declared = |name: &str| schema["properties"].get(name);
+    for name in ["kind", "apiVersion"] {
+        if let Some(found) = declared(name).map(type_of).filter(|found| is_resource && *found != "string") {
+            errors.invalid(&path.key(name).child("type"), found, "must be string");
+        }
+    }
+    let Some(metadata) = declared("metadata") else { return };
+    let path = path.key("metadata");
+    if is_resource && type_of(metadata) != "object" {
+        errors.invalid(&path.child("type"), type_of(metadata), "must be object");
+    }
+    let extras = metadata.as_object().into_iter().flatten().filter(|(word, value)| match word.as_str() {
+        "properties" => properties(metadata).any(|(name, _)| !matches!(name.as_str(), "name" | "generateName")),
+        "type" | "default" => false,
+        _ => !value.is_null() && **value != false && **value != json!({}) && **value != json!([]),
+    });
+    if level == Level::Root && extras.count() > 0 {
+        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+        errors.forbidden(&path, detail);
+    }
+}
+
+/// The values that a schema allows, with the schemas in its logic.
+fn values(schema: &Value, skips_any: bool, skips_first: bool, path: &Path, states: &mut usize, errors: &mut Errors) {
+    for word in LISTS {
+        let list = schema[word].as_array().into_iter().flatten().enumerate();
+        for (index, schema) in list.filter(|_| !(word == "anyOf" && skips_any)) {
+            let skips = word == "allOf" && index == 0 && skips_first;
+            nested(schema, skips, &path.child(word).index(index), states, errors);
+        }
+    }
+    if schema["not"].is_object() {
+        nested(&schema["not"], false, &path.child("not"), states, errors);
+    }
+    if let Some(text) = schema["pattern"].as_str() {
+        let path = path.child("pattern");
+        match pattern::translate(text) {
+            Err(why) => {
+                errors.invalid(&path, text, &format!("must be a valid regular expression, but isn't: {why}"));
+            }
+            Ok(known) if known.states > MOST_STATES => {
+                let detail = format!(
+                    "is too large to be matched (about {} states, at most {MOST_STATES}): repeat less, or use maxLength",
+                    known.states
+                );
+                errors.invalid(&path, text, &detail);
+            }
+            Ok(known) => *states = states.saturating_add(known.states),
+        }
+    }
+}
+
+/// A schema inside of logic: it may say nothing of what a value is, only which values are allowed.
+fn nested(schema: &Value, skips_any: bool, path: &Path, states: &mut usize, errors: &mut Errors) {
+    values(schema, skips_any, false, path, states, errors);
+    if schema["items"].is_object() {
+        nested(&schema["items"], false, &path.child("items"), states, errors);
+    }
+    for (name, schema) in properties(schema) {
+        nested(schema, false, &path.child("properties").key(name), states, errors);
+    }
+    const FORBIDDEN: [(&str, &str); 12] = [
+        ("type", "must be empty"),
+        ("additionalProperties", "must be undefined"),
+        ("default", "must be undefined"),
+        ("title", "must be empty"),
+        ("description", "must be empty"),
+        ("nullable", "must be false"),
+        ("x-kubernetes-preserve-unknown-fields", "must be false"),
+        ("x-kubernetes-embedded-resource", "must be false"),
+        ("x-kubernetes-int-or-string", "must be false"),
+        ("x-kubernetes-list-map-keys", "must be empty"),
+        ("x-kubernetes-list-type", "must be undefined"),
+        ("x-kubernetes-map-type", "must be undefined"),
+    ];
+    let is_set = |word: &str| has(schema, word) && schema[word] != false && schema[word] != "";
+    for (word, detail) in FORBIDDEN.into_iter().filter(|(word, _)| is_set(word)) {
+        errors.forbidden(&path.child(word), &format!("{detail} to be structural"));
+    }
+    if has(schema, "x-kubernetes-validations") {
+        errors.forbidden(&path.child("x-kubernetes-validations"), "must be empty to be structural");
+    }
+    if schema["properties"].get("metadata").is_some() {
+        let path = path.child("properties").key("metadata");
+        errors.forbidden(&path, "must not be specified in a nested context");
+    }
+}
+
+/// Whatever the logic of the root speaks of is declared outside of it.
+fn complete(logic: &Value, schema: &Value, at: &Path, told: &Path, errors: &mut Errors) {
+    let lists = LISTS.iter().flat_map(|word| {
+        let list = logic[*word].as_array().into_iter().flatten().enumerate();
+        list.map(move |(index, inner)| (inner, told.child(word).index(index)))
+    });
+    let not = logic["not"].is_object().then(|| (&logic["not"], told.child("not")));
+    for (inner, told) in lists.chain(not) {
+        complete(inner, schema, at, &told, errors);
+        let items = [("items", &inner["items"], &schema["items"], at.child("items"), told.child("items"))];
+        let items = items.into_iter().filter(|(_, inner, ..)| inner.is_object());
+        let fields = properties(inner).map(|(name, inner)| {
+            let declared = &schema["properties"][name.as_str()];
+            let path = |path: &Path| path.child("properties").key(name);
+            ("properties", inner, declared, path(at), path(&told))
+        });
+        for (_, inner, declared, at, told) in items.chain(fields) {
+            match declared.is_null() {
+                true => errors.required(&at, &format!("because it is defined in {told}")),
+                false => complete(&json!({"allOf": [inner]}), declared, &at, &told, errors),
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+
+    /// What is wrong with a schema of an object with one field `a`.
+    fn wrong_with(field: Value) -> Vec<String> {
+        let mut errors = Errors::default();
+        check(&json!({"type": "object", "properties": {"a": field}}), &Path::root("s"), &mut errors);
+        errors.0.iter().map(ToString::to_string).collect()
+    }
 
     #[test]
-    fn every_node_says_its_type() {
+    fn a_schema_that_is_not_structural_is_refused() {
         let cases = [
+            (json!({"properties": {}}), "type: Required value: must not be empty for specified object fields"),
             (
-                json!({"type": "object", "properties": {"spec": {"properties": {}}}}),
-                "s.properties[spec].type: Required value: must not be empty for specified object fields",
+                json!({"type": "array", "items": {}}),
+                "items.type: Required value: must not be empty for specified array items",
+            ),
+            (json!({"type": "array"}), "items: Required value: must be specified"),
+            (
+                json!({"type": "string", "pattern": "["}),
+                "pattern: Invalid value: \"[\": must be a valid regular expression, but isn't: error parsing regexp: missing closing ]: `[`",
             ),
             (
-                json!({"type": "object", "properties": {"a": {"type": "array", "items": {}}}}),
-                "s.properties[a].items.type: Required value: must not be empty for specified array items",
+                json!({"type": "string", "anyOf": [{"type": "string"}]}),
+                "anyOf[0].type: Forbidden: must be empty to be structural",
             ),
             (
-                json!({"type": "object", "properties": {"a": {"type": "string", "default": 1}}}),
-                "s.properties[a].default: Invalid value: \"integer\":  in body must be of type string: \"integer\"",
+                json!({"type": "string", "not": {"default": "x"}}),
+                "not.default: Forbidden: must be undefined to be structural",
             ),
             (
-                json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "["}}}),
-                "s.properties[a].pattern: Invalid value: \"[\": must be a valid regular expression, but isn't: error: unclosed character class",
+                json!({"type": "object", "anyOf": [{"properties": {"metadata": {}}}], "properties": {"metadata": {"type": "object"}}}),
+                "anyOf[0].properties[metadata]: Forbidden: must not be specified in a nested context",
             ),
+            (
+                json!({"x-kubernetes-int-or-string": true, "x-kubernetes-preserve-unknown-fields": true}),
+                "x-kubernetes-preserve-unknown-fields: Invalid value: true: must be false if x-kubernetes-int-or-string is true",
+            ),
+            (
+                json!({"type": "object", "x-kubernetes-embedded-resource": true}),
+                "properties: Required value: must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields",
+            ),
+            (
+                json!({"x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
+                "type: Required value: must be object if x-kubernetes-embedded-resource is true",
+            ),
+        ];
+        for (field, expected) in cases {
+            assert_eq!(wrong_with(field.clone()), [format!("s.properties[a].{expected}")], "{field}");
+        }
+    }
+
+    #[test]
+    fn the_root_of_a_schema_is_an_object_with_its_own_metadata() {
+        let cases = [
             (json!({"type": "string"}), "s.type: Invalid value: \"string\": must be object at the root"),
             (
-                json!({"type": "object", "properties": {"a": {"type": "object", "properties": {}, "additionalProperties": true}}}),
-                "s.properties[a].additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
+                json!({"type": "object", "additionalProperties": true}),
+                "s.additionalProperties: Forbidden: must not be used at the root",
+            ),
+            (
+                json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}}),
+                "s.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified",
+            ),
+            (
+                json!({"type": "object", "properties": {"b": {"type": "string"}}, "oneOf": [{"properties": {"c": {"minLength": 1}}}]}),
+                "s.properties[c]: Required value: because it is defined in s.oneOf[0].properties[c]",
+            ),
+            (
+                json!({"type": "object", "properties": {"kind": {"type": "integer"}}}),
+                "s.properties[kind].type: Invalid value: \"integer\": must be string",
             ),
         ];
         for (schema, expected) in cases {
@@ -94,12 +316,41 @@ mod tests {
             check(&schema, &Path::root("s"), &mut errors);
             assert_eq!(errors.0.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
         }
+    }
+
+    #[test]
+    fn a_structural_schema_is_not_complained_of() {
+        let int_or_string = json!([{"type": "integer"}, {"type": "string"}]);
+        let cases = [
+            json!({"x-kubernetes-int-or-string": true, "anyOf": int_or_string}),
+            json!({"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": int_or_string}, {"pattern": "^a"}]}),
+            json!({"x-kubernetes-preserve-unknown-fields": true}),
+            json!({"type": "object", "properties": {"b": {"type": "array", "items": {"type": "string"}}},
+                "oneOf": [{"required": ["b"]}, {"properties": {"b": {"items": {"enum": ["x"]}}}}]}),
+            json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}}),
+        ];
+        for field in cases {
+            assert_eq!(wrong_with(field.clone()), [] as [String; 0], "{field}");
+        }
+        let schema = json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string"}}}}});
         let mut errors = Errors::default();
-        check(
-            &json!({"type": "object", "properties": {"a": {"x-kubernetes-int-or-string": true}, "b": {"x-kubernetes-preserve-unknown-fields": true}}}),
-            &Path::root("s"),
-            &mut errors,
-        );
+        check(&schema, &Path::root("s"), &mut errors);
         assert_eq!(errors.0, []);
+    }
+
+    #[test]
+    fn patterns_that_take_long_to_compile_are_refused() {
+        let one = wrong_with(json!({"type": "string", "pattern": r"^\pL{1000}$"}));
+        assert!(
+            one[0].contains("s.properties[a].pattern: Invalid value") && one[0].contains("is too large"),
+            "{one:?}"
+        );
+        let pattern = json!({"type": "string", "pattern": r"^\pL{100}$"});
+        let fields: serde_json::Map<String, Value> = (0..20).map(|n| (format!("f{n}"), pattern.clone())).collect();
+        let all = wrong_with(json!({"type": "object", "properties": fields}));
+        assert!(all.len() == 1 && all[0].starts_with("s: Forbidden: its patterns are too large together"), "{all:?}");
+        let pattern = json!({"type": "string", "pattern": r"^(\w{100})$"});
+        let fields: serde_json::Map<String, Value> = (0..500).map(|n| (format!("f{n}"), pattern.clone())).collect();
+        assert_eq!(wrong_with(json!({"type": "object", "properties": fields})), [] as [String; 0]);
     }
 }

@@ -87,7 +87,7 @@ impl<'u> Unknown<'u> {
 }
 
 /// The known name that is closest to one that is not, if any is close enough to be meant.
-pub fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let lower = name.to_ascii_lowercase();
     let distance = |known: &str| strsim::damerau_levenshtein(&lower, &known.to_ascii_lowercase());
     let close = known.iter().map(|known| (distance(known), *known));

@@ -3,6 +3,7 @@
 //! One thread carries all connections; what reads or writes the state is done on others, a few at a time. TLS and plain HTTP are spoken
 //! at the same port: a client's first byte tells which it wants.
 
+mod connections;
 pub mod guard;
 pub mod identity;
 mod stream;
@@ -10,11 +11,13 @@ mod tail;
 
 use super::{Answer, Body, Request};
 use crate::apiserver::Api;
-use crate::object::{Reason, Status, yaml};
+use crate::object::{Reason, Status, Time, yaml};
 use crate::reconcile::watch::identity;
+use crate::runtime::descriptors;
 use crate::runtime::relay::accept;
-use crate::store::Access;
+use crate::store::{Access, Retention};
 use bytes::Bytes;
+use connections::{Connection, Connections};
 use guard::Guard;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
@@ -34,8 +37,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// Time limit for a client's first byte, a handshake, the head of a request, or a body.
+/// Time limit for the head of a request, or a body.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client may take for its first byte, and for a handshake.
+const GREETING: Duration = Duration::from_secs(10);
+/// Connections are at most so many, and at most one for every four descriptors of this process: pods need some, too.
+const MOST_CONNECTIONS: usize = 4096;
+/// How often the log of the store is compacted a little.
+const COMPACTION: Duration = Duration::from_secs(10);
+/// Log entries that are passed at once then: a few milliseconds.
+const COMPACTED: usize = 400;
 /// Requests that are worked on at the same time.
 const HANDS: usize = 16;
 /// Time that running requests get when the server ends.
@@ -87,12 +98,18 @@ impl Server {
         let ended = runtime.block_on(async move {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
+            let compaction = tokio::spawn(compact(shared.clone()));
+            let connections = Connections::new(MOST_CONNECTIONS.min(descriptors::most() / 4));
             let clients = tokio::spawn(accept(listener, move |client, _| {
                 let _ = client.set_nodelay(true);
-                drop(tokio::spawn(meet(client, shared.clone())));
+                let Some(connection) = connections.open() else { return };
+                let id = connection.id();
+                let talk = tokio::spawn(meet(client, shared.clone(), connection));
+                connections.can_end(id, talk.abort_handle());
             }));
             stop.await;
             clients.abort();
+            compaction.abort();
             Ok(())
         });
         // Running writes finish.
@@ -102,25 +119,40 @@ impl Server {
     }
 }
 
-async fn meet(client: TcpStream, shared: Arc<Shared>) {
-    let Some(acceptor) = shared.acceptor.clone() else { return talk(client, shared).await };
+/// Keeps the log of the store small, a little at a time, also where no control plane runs.
+async fn compact(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(COMPACTION).await;
+        // Where others write at the moment, it is done the next time.
+        let work = |api: &mut Api| api.store_mut().compact(&Retention::usual(Time::now()), COMPACTED);
+        while let Ok(Ok(COMPACTED)) = shared.work(work).await {}
+    }
+}
+
+async fn meet(client: TcpStream, shared: Arc<Shared>, connection: Connection) {
+    let Some(acceptor) = shared.acceptor.clone() else { return talk(client, shared, connection).await };
     let mut first = [0];
-    match tokio::time::timeout(PATIENCE, client.peek(&mut first)).await {
+    match tokio::time::timeout(GREETING, client.peek(&mut first)).await {
         Ok(Ok(1)) if first[0] == HANDSHAKE => {
-            if let Ok(Ok(client)) = tokio::time::timeout(PATIENCE, acceptor.accept(client)).await {
-                talk(client, shared).await;
+            if let Ok(Ok(client)) = tokio::time::timeout(GREETING, acceptor.accept(client)).await {
+                talk(client, shared, connection).await;
             }
         }
-        Ok(Ok(1)) => talk(client, shared).await,
+        Ok(Ok(1)) => talk(client, shared, connection).await,
         _ => {}
     }
 }
 
 /// Answers one client until it goes.
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, shared: Arc<Shared>) {
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    shared: Arc<Shared>,
+    connection: Connection,
+) {
+    let connection = Arc::new(connection);
     let service = service_fn(move |request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(respond(request, shared).await) }
+        let (shared, connection) = (shared.clone(), connection.clone());
+        async move { Ok::<_, Infallible>(respond(request, shared, &connection).await) }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
@@ -130,8 +162,8 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, shar
 
 type Reply = Response<Stream>;
 
-async fn respond(request: hyper::Request<Incoming>, shared: Arc<Shared>) -> Reply {
-    match listen(request, &shared).await {
+async fn respond(request: hyper::Request<Incoming>, shared: Arc<Shared>, connection: &Connection) -> Reply {
+    match listen(request, &shared, connection).await {
         Ok(request) => {
             let answer = shared.work(move |api| super::answer(api, &request)).await;
             carried(answer.unwrap_or_else(|status| Answer::refusal(&status, false)), shared)
@@ -141,9 +173,14 @@ async fn respond(request: hyper::Request<Incoming>, shared: Arc<Shared>) -> Repl
 }
 
 /// The request of who is let in, whole.
-async fn listen(request: hyper::Request<Incoming>, shared: &Shared) -> Result<Request, Status> {
+async fn listen(
+    request: hyper::Request<Incoming>,
+    shared: &Shared,
+    connection: &Connection,
+) -> Result<Request, Status> {
     let (head, body) = request.into_parts();
     shared.guard.check(&head.headers)?;
+    connection.is_known();
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let text = |name: HeaderName| text(&head.headers, &name);
     let mut request = Request {

@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
-/// So many entries are kept.
+/// So many entries are kept,
 const KEPT: usize = 4096;
+/// and of those the last that have so many bytes together: 32 MiB.
+const KEPT_BYTES: usize = 32 << 20;
 /// So many are read at once.
 const BATCH: usize = 1000;
 /// The longest wait for one hint: hints can be lost.
@@ -23,8 +25,25 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The end of the log.
 pub struct Tail {
-    recent: Mutex<VecDeque<Arc<LogEntry>>>,
+    recent: Mutex<Recent>,
     head: Sender<u64>,
+}
+
+/// The last entries, and how many bytes their bodies have.
+#[derive(Default)]
+struct Recent {
+    entries: VecDeque<Arc<LogEntry>>,
+    bytes: usize,
+}
+
+impl Recent {
+    fn add(&mut self, entry: LogEntry) {
+        self.bytes += entry.bytes();
+        self.entries.push_back(Arc::new(entry));
+        while self.entries.len() > KEPT || self.bytes > KEPT_BYTES && self.entries.len() > 1 {
+            self.bytes -= self.entries.pop_front().map_or(0, |entry| entry.bytes());
+        }
+    }
 }
 
 impl Tail {
@@ -49,25 +68,23 @@ impl Tail {
         if revision >= *self.head.borrow() {
             return Some(Vec::new());
         }
-        let first = recent.front()?.revision;
+        let first = recent.entries.front()?.revision;
         // Revisions follow each other without a gap.
         let at = (revision + 1).checked_sub(first)?;
-        Some(recent.iter().skip(at as usize).take(BATCH).cloned().collect())
+        Some(recent.entries.iter().skip(at as usize).take(BATCH).cloned().collect())
     }
 
     fn add(&self, entries: Vec<LogEntry>) {
         let Some(head) = entries.last().map(|entry| entry.revision) else { return };
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.extend(entries.into_iter().map(Arc::new));
-        let surplus = recent.len().saturating_sub(KEPT);
-        recent.drain(..surplus);
+        entries.into_iter().for_each(|entry| recent.add(entry));
         self.head.send_replace(head);
     }
 
     /// The log goes on from here, and what was before is not known.
     fn skip_to(&self, head: u64) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.clear();
+        *recent = Recent::default();
         self.head.send_replace(head);
     }
 }
@@ -82,7 +99,7 @@ fn follow(api: &Api, tail: &Weak<Tail>, mut last: u64, place: Option<(u64, u64)>
         }
         match api.read(|snapshot| snapshot.log_after(last, BATCH)) {
             Ok(entries) => {
-                let is_more = entries.len() == BATCH;
+                let is_more = !entries.is_empty();
                 last = entries.last().map_or(last, |entry| entry.revision);
                 tail.add(entries);
                 if is_more {
@@ -111,11 +128,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_given_and_what_is_not_is_not() {
-        let entry = |revision: u64| {
+        let sized = |revision: u64, size: usize| {
             let key = Key::new(Resource("pods"), "default", "a");
-            let stored = Stored { key, uid: "u".into(), revision, body: "{}".into() };
+            let stored = Stored { key, uid: "u".into(), revision, body: "x".repeat(size).into() };
             LogEntry { revision, change: Change::Put(stored), previous: None, actor: "t".into(), at: Time::UNIX_EPOCH }
         };
+        let entry = |revision: u64| sized(revision, 2);
         let tail = Tail { recent: Mutex::default(), head: channel(10).0 };
         assert_eq!(tail.after(10).map(|entries| entries.len()), Some(0));
         assert!(tail.after(9).is_none(), "it was before");
@@ -129,5 +147,10 @@ mod tests {
         assert_eq!(given(12), None);
         tail.skip_to(9000);
         assert_eq!((given(8999), given(9000)), (None, Some(vec![])));
+        // Large ones are kept as far as they have room together, and the last one always.
+        tail.add((9001..=9040).map(|revision| sized(revision, 1 << 20)).collect());
+        assert_eq!((given(9007), given(9009).map(|kept| kept.len())), (None, Some(31)));
+        tail.add(vec![sized(9041, KEPT_BYTES + 1)]);
+        assert_eq!((given(9039), given(9040)), (None, Some(vec![9041])));
     }
 }

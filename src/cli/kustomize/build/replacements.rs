@@ -7,6 +7,7 @@ use super::place::{Files, Root};
 use super::resource::Resource;
 use super::target::Wanted;
 use crate::kinds::typed;
+use crate::object::yaml::MAX_BYTES;
 use serde_json::Value;
 
 /// The field that is meant where none is named.
@@ -52,6 +53,10 @@ fn replace(resources: &mut [Resource], entry: &Replacement) -> Built {
     };
     if entry.targets.is_empty() {
         return Err("replacements must specify a source and at least one target".to_owned());
+    }
+    // Copied into itself again and again, a value would double every time.
+    if value.to_string().len() > MAX_BYTES {
+        return Err(format!("the value of a replacement is larger than {MAX_BYTES} bytes"));
     }
     entry.targets.iter().try_for_each(|aim| put(resources, &value, aim))
 }

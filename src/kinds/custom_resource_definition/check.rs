@@ -1,0 +1,473 @@
+//! What Kubernetes refuses of a definition (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go).
+//!
+//! Kubernetes looks at a form of the definition in which whatever all versions have in common stands once, for the whole of it: paths in
+//! its messages are of that form.
+
+use crate::kinds::custom::{check_schema, type_at};
+use crate::kinds::go::{self, Field, Shape};
+use crate::kinds::names::{label_1035, of_rule};
+use crate::kinds::{Errors, NameRule, Path};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as api;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+const MOST_SELECTABLE: usize = 8;
+
+/// Adds all that is wrong with a definition.
+pub fn check(
+    definition: &api::CustomResourceDefinition,
+    old: Option<&api::CustomResourceDefinition>,
+    errors: &mut Errors,
+) {
+    let (spec, path) = (&definition.spec, Path::root("spec"));
+    let name = definition.metadata.name.as_deref().unwrap_or_default();
+    if name != format!("{}.{}", spec.names.plural, spec.group) {
+        errors.invalid(&Path::root("metadata").child("name"), name, "must be spec.names.plural+\".\"+spec.group");
+    }
+    group_and_scope(spec, &path, errors);
+    versions(spec, &path, errors);
+    names(&spec.names, &path.child("names"), errors);
+    parts(spec, &path, errors);
+    conversion(spec, &path.child("conversion"), errors);
+    stored_versions(definition, errors);
+    approval(definition, errors);
+    if spec.preserve_unknown_fields == Some(true) {
+        let detail =
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        errors.invalid(&path.child("preserveUnknownFields"), true, detail);
+    }
+    if let Some(old) = old {
+        errors.immutable(&path.child("group"), &spec.group, &old.spec.group);
+        errors.immutable(&path.child("scope"), &spec.scope, &old.spec.scope);
+        errors.immutable(&path.child("names").child("kind"), &spec.names.kind, &old.spec.names.kind);
+        errors.immutable(&path.child("names").child("plural"), &spec.names.plural, &old.spec.names.plural);
+    }
+}
+
+fn group_and_scope(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mut Errors) {
+    let problems = of_rule(NameRule::Subdomain, &spec.group);
+    match spec.group.as_str() {
+        "" => errors.required(&path.child("group"), ""),
+        group if !problems.is_empty() => errors.invalid(&path.child("group"), group, &problems.join(",")),
+        group if !group.contains('.') => {
+            errors.invalid(&path.child("group"), group, "should be a domain with at least one dot");
+        }
+        _ => {}
+    }
+    match spec.scope.as_str() {
+        "" => errors.required(&path.child("scope"), ""),
+        "Cluster" | "Namespaced" => {}
+        other => errors.unsupported(&path.child("scope"), other, &["Cluster", "Namespaced"]),
+    }
+}
+
+/// Versions as Kubernetes prints them: by the names of Go's fields, without what stands once for the whole definition.
+fn printed(spec: &api::CustomResourceDefinitionSpec) -> String {
+    const HOISTED: &str = "";
+    const VERSION: &[Field] = &[
+        ("Name", "name", Shape::Text),
+        ("Served", "served", Shape::Bool),
+        ("Storage", "storage", Shape::Bool),
+        ("Deprecated", "deprecated", Shape::Bool),
+        ("DeprecationWarning", "deprecationWarning", Shape::Pointer),
+        ("Schema", HOISTED, Shape::Pointer),
+        ("Subresources", HOISTED, Shape::Pointer),
+        ("AdditionalPrinterColumns", HOISTED, Shape::Pointer),
+        ("SelectableFields", HOISTED, Shape::Pointer),
+    ];
+    let each = spec.versions.iter().map(|version| go::lay_out(&json!(version), VERSION).compact());
+    format!("[{}]", each.collect::<Vec<_>>().join(","))
+}
+
+fn versions(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mut Errors) {
+    let path = path.child("versions");
+    for (index, version) in spec.versions.iter().enumerate() {
+        let path = path.index(index);
+        if version.schema.as_ref().is_none_or(|schema| schema.open_api_v3_schema.is_none()) {
+            errors.required(&path.child("schema").child("openAPIV3Schema"), "");
+        }
+        joined(&path.child("name"), &version.name, label_1035(&version.name), "", errors);
+        if let Some(warning) = &version.deprecation_warning {
+            let path = path.child("deprecationWarning");
+            if version.deprecated != Some(true) {
+                errors.invalid(&path, warning.as_str(), "can only be set for deprecated versions");
+            } else if warning.len() > 256 {
+                errors.invalid(&path, warning.as_str(), "must be <= 256 characters long");
+            } else if warning.is_empty() {
+                errors.invalid(&path, "", "must not be an empty string");
+            } else if let Some(at) = warning.char_indices().find(|(_, letter)| letter.is_control()).map(|(at, _)| at) {
+                let detail = format!(
+                    "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+                );
+                errors.invalid(&path, warning.as_str(), &detail);
+            }
+        }
+    }
+    let is_repeated = |(index, version): (usize, &api::CustomResourceDefinitionVersion)| {
+        spec.versions[..index].iter().any(|other| other.name == version.name)
+    };
+    if spec.versions.iter().enumerate().any(is_repeated) {
+        errors.invalid_text(&path, &printed(spec), "must contain unique version names");
+    }
+    if spec.versions.iter().filter(|version| version.storage).count() != 1 {
+        errors.invalid_text(&path, &printed(spec), "must have exactly one version marked as storage version");
+    }
+}
+
+/// Several problems of one text, which Kubernetes joins.
+fn joined(path: &Path, text: &str, problems: Vec<String>, before: &str, errors: &mut Errors) {
+    if !problems.is_empty() {
+        errors.invalid(path, text, &format!("{before}{}", problems.join(",")));
+    }
+}
+
+fn names(names: &api::CustomResourceDefinitionNames, path: &Path, errors: &mut Errors) {
+    let list_kind = names.list_kind.as_deref().unwrap_or_default();
+    let singular = names.singular.as_deref().unwrap_or_default();
+    let all =
+        [("plural", names.plural.as_str()), ("singular", singular), ("kind", &names.kind), ("listKind", list_kind)];
+    for (field, name) in all {
+        let is_kind = matches!(field, "kind" | "listKind");
+        let before = if is_kind { "may have mixed case, but should otherwise match: " } else { "" };
+        let lower = if is_kind { name.to_lowercase() } else { name.to_owned() };
+        match name {
+            "" => errors.required(&path.child(field), ""),
+            _ => joined(&path.child(field), name, label_1035(&lower), before, errors),
+        }
+    }
+    let lists = [("shortNames", &names.short_names), ("categories", &names.categories)];
+    for (field, list) in lists {
+        for (index, name) in list.iter().flatten().enumerate() {
+            joined(&path.child(field).index(index), name, label_1035(name), "", errors);
+        }
+    }
+    if !names.kind.is_empty() && names.kind == list_kind {
+        errors.invalid(&path.child("listKind"), list_kind, "kind and listKind may not be the same");
+    }
+}
+
+/// A part of each version with its path: once for the whole definition where all versions have the same.
+fn hoisted<'s, T: Serialize>(
+    spec: &'s api::CustomResourceDefinitionSpec,
+    path: &Path,
+    (whole, field): (&str, &str),
+    part: impl Fn(&'s api::CustomResourceDefinitionVersion) -> Option<&'s T>,
+) -> Vec<(Path, &'s api::CustomResourceDefinitionVersion, &'s T)> {
+    let all: Vec<Option<&T>> = spec.versions.iter().map(part).collect();
+    let text = |part: &Option<&T>| part.and_then(|part| serde_json::to_value(part).ok());
+    let first = all.first().and_then(text);
+    if all.iter().skip(1).all(|part| text(part) == first) {
+        let only = spec.versions.first().zip(all.first().copied().flatten());
+        return only.map(|(version, part)| (path.child(whole), version, part)).into_iter().collect();
+    }
+    let each = spec.versions.iter().zip(all).enumerate();
+    let each = each.filter_map(|(index, (version, part))| {
+        Some((path.child("versions").index(index).child(field), version, part?))
+    });
+    each.collect()
+}
+
+/// Schemas, subresources, columns and selectable fields.
+fn parts(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mut Errors) {
+    for (path, version, validation) in hoisted(spec, path, ("validation", "schema"), |version| version.schema.as_ref())
+    {
+        let schema = validation.open_api_v3_schema.as_ref().and_then(|schema| serde_json::to_value(schema).ok());
+        let Some(schema) = schema else { continue };
+        let path = path.child("openAPIV3Schema");
+        let has_status = version.subresources.as_ref().is_some_and(|known| known.status.is_some());
+        if schema["nullable"] == true {
+            errors.forbidden(&path.child("nullable"), "nullable cannot be true at the root");
+        }
+        if has_status && !matches!(schema["type"].as_str(), None | Some("object")) {
+            let detail =
+                "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+            errors.invalid(&path.child("type"), schema["type"].clone(), detail);
+        }
+        check_schema(&schema, &path, errors);
+    }
+    let subresources = hoisted(spec, path, ("subresources", "subresources"), |version| version.subresources.as_ref());
+    for (path, _, subresources) in subresources {
+        subresources.scale.iter().for_each(|declared| scale(declared, &path.child("scale"), errors));
+    }
+    const COLUMNS: &str = "additionalPrinterColumns";
+    for (path, _, list) in
+        hoisted(spec, path, (COLUMNS, COLUMNS), |version| version.additional_printer_columns.as_ref())
+    {
+        list.iter().enumerate().for_each(|(index, declared)| column(declared, &path.index(index), errors));
+    }
+    const SELECTABLE: &str = "selectableFields";
+    for (path, version, list) in
+        hoisted(spec, path, (SELECTABLE, SELECTABLE), |version| version.selectable_fields.as_ref())
+    {
+        let schema = version.schema.as_ref().and_then(|schema| serde_json::to_value(&schema.open_api_v3_schema).ok());
+        selectable(list, &schema.unwrap_or_default(), &path, errors);
+    }
+}
+
+fn simple_path(text: &str, path: &Path, errors: &mut Errors) -> bool {
+    let is_simple = text.starts_with('.');
+    match text {
+        "" => errors.required(path, ""),
+        _ if !is_simple => errors.invalid(path, text, "must be a simple json path starting with ."),
+        _ => {}
+    }
+    is_simple
+}
+
+fn scale(scale: &api::CustomResourceSubresourceScale, path: &Path, errors: &mut Errors) {
+    let label = scale.label_selector_path.as_deref().unwrap_or_default();
+    let all: [(&str, &str, &[&str], &str); 3] = [
+        ("specReplicasPath", &scale.spec_replicas_path, &[".spec."], ".spec"),
+        ("statusReplicasPath", &scale.status_replicas_path, &[".status."], ".status"),
+        ("labelSelectorPath", label, &[".spec.", ".status."], "either .spec or .status"),
+    ];
+    for (field, text, starts, place) in all {
+        if field == "labelSelectorPath" && text.is_empty() {
+            continue;
+        }
+        let path = path.child(field);
+        if simple_path(text, &path, errors) && !starts.iter().any(|start| text.starts_with(start)) {
+            errors.invalid(&path, text, &format!("should be a json path under {place}"));
+        }
+    }
+}
+
+fn column(column: &api::CustomResourceColumnDefinition, path: &Path, errors: &mut Errors) {
+    if column.name.is_empty() {
+        errors.required(&path.child("name"), "");
+    }
+    let detail = |known: &[&str]| format!("must be one of {}", known.join(","));
+    match column.type_.as_str() {
+        "" => errors.required(&path.child("type"), &detail(&COLUMN_TYPES)),
+        other if !COLUMN_TYPES.contains(&other) => errors.invalid(&path.child("type"), other, &detail(&COLUMN_TYPES)),
+        _ => {}
+    }
+    let format = column.format.as_deref().unwrap_or_default();
+    if !format.is_empty() && !COLUMN_FORMATS.contains(&format) {
+        errors.invalid(&path.child("format"), format, &detail(&COLUMN_FORMATS));
+    }
+    simple_path(&column.json_path, &path.child("JSONPath"), errors);
+}
+
+fn selectable(list: &[api::SelectableField], schema: &Value, path: &Path, errors: &mut Errors) {
+    let mut known: Vec<&str> = Vec::new();
+    for (index, field) in list.iter().enumerate() {
+        let (path, text) = (path.index(index).child("jsonPath"), field.json_path.as_str());
+        if text.is_empty() {
+            errors.required(&path, "");
+            continue;
+        }
+        if text.contains(['[', ']']) {
+            errors.invalid(&path, text, "is an invalid path: array notation is not allowed");
+            continue;
+        }
+        let Some(found) = type_at(schema, text) else {
+            errors.invalid(&path, text, "is an invalid path: does not refer to a valid field");
+            continue;
+        };
+        if text == ".metadata" || text.starts_with(".metadata.") {
+            errors.invalid(&path, text, "must not point to fields in metadata");
+        }
+        if !matches!(found, "string" | "boolean" | "integer") {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+            errors.invalid(&path, text, detail);
+        }
+        match known.contains(&text) {
+            true => errors.duplicate(&path, text),
+            false => known.push(text),
+        }
+    }
+    if known.len() > MOST_SELECTABLE {
+        errors.too_many(path, known.len(), MOST_SELECTABLE);
+    }
+}
+
+fn conversion(spec: &api::CustomResourceDefinitionSpec, path: &Path, errors: &mut Errors) {
+    let Some(conversion) = &spec.conversion else { return };
+    let (client, versions) = (path.child("webhookClientConfig"), path.child("conversionReviewVersions"));
+    let webhook = conversion.webhook.as_ref();
+    let config = webhook.and_then(|webhook| webhook.client_config.as_ref());
+    let reviewed = webhook.map(|webhook| webhook.conversion_review_versions.as_slice()).unwrap_or_default();
+    match conversion.strategy.as_str() {
+        "Webhook" => {
+            match config {
+                None => errors.required(&client, "required when strategy is set to Webhook"),
+                Some(config) if config.url.is_none() == config.service.is_none() => {
+                    errors.required(&client, "exactly one of url or service is required");
+                }
+                Some(_) => {}
+            }
+            if reviewed.is_empty() {
+                errors.required(&versions, "");
+            } else if !reviewed.iter().any(|version| matches!(version.as_str(), "v1" | "v1beta1")) {
+                errors.invalid(&versions, json!(reviewed), "must include at least one of v1, v1beta1");
+            }
+        }
+        "None" => {
+            let detail = "should not be set when strategy is not set to Webhook";
+            if config.is_some() {
+                errors.forbidden(&client, detail);
+            }
+            if !reviewed.is_empty() {
+                errors.forbidden(&versions, detail);
+            }
+        }
+        other => errors.unsupported(&path.child("strategy"), other, &["None", "Webhook"]),
+    }
+}
+
+fn stored_versions(definition: &api::CustomResourceDefinition, errors: &mut Errors) {
+    let stored = definition.status.as_ref().and_then(|status| status.stored_versions.as_deref()).unwrap_or_default();
+    if stored.is_empty() {
+        let path = Path::root("status").child("storedVersions");
+        errors.invalid(&path, Value::Null, "must have at least one stored version");
+    }
+    for (index, name) in stored.iter().enumerate() {
+        if !definition.spec.versions.iter().any(|version| version.name == *name) {
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage \
+                 migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            errors.invalid(&Path::root("status").child("storedVersions").index(index), name.as_str(), &detail);
+        }
+    }
+}
+
+fn approval(definition: &api::CustomResourceDefinition, errors: &mut Errors) {
+    let group = &definition.spec.group;
+    let is_protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|known| group == known || group.strip_suffix(known).is_some_and(|start| start.ends_with('.')));
+    let annotations = definition.metadata.annotations.as_ref();
+    if is_protected && !annotations.is_some_and(|known| known.contains_key("api-approved.kubernetes.io")) {
+        let path = Path::root("metadata").child("annotations").key("api-approved.kubernetes.io");
+        let detail = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
+        errors.required(&path, detail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::custom_resource_definition::KIND;
+    use crate::object::Object;
+    use serde_json::{Value, json};
+
+    /// What is wrong with a definition whose fields at these pointers are replaced; `null` takes a field away.
+    fn wrong_with(edits: &[(&str, Value)]) -> Vec<String> {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}});
+        let mut definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.a.dev"},
+            "spec": {"group": "a.dev", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"}, "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+        });
+        for (pointer, value) in edits {
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            let parent = definition.pointer_mut(parent).unwrap();
+            match parent {
+                Value::Array(list) if field == "-" => list.push(value.clone()),
+                _ => parent[field] = value.clone(),
+            }
+        }
+        let mut object = Object(KIND.normalized(&definition, &mut |_| {}).unwrap());
+        (KIND.prepare)(&mut object, None);
+        KIND.wrongs("apiextensions.k8s.io/v1", &object, None).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_definition_that_kubernetes_refuses_is_refused() {
+        const V1: &str = "/spec/versions/0";
+        let at = |field: &str| format!("{V1}/{field}");
+        let column = |path: &str| json!([{"name": "A", "type": "string", "jsonPath": path}]);
+        let cases: Vec<(String, Value, &str)> = vec![
+            (at("subresources"), json!({"scale": {}}), "spec.subresources.scale.specReplicasPath: Required value"),
+            (
+                at("subresources"),
+                json!({"scale": {"specReplicasPath": ".status.a", "statusReplicasPath": ".status.a"}}),
+                "spec.subresources.scale.specReplicasPath: Invalid value: \".status.a\": should be a json path under .spec",
+            ),
+            (
+                at("additionalPrinterColumns"),
+                column("x["),
+                "spec.additionalPrinterColumns[0].JSONPath: Invalid value: \"x[\": must be a simple json path starting with .",
+            ),
+            (
+                at("selectableFields"),
+                json!([{"jsonPath": ".spec.nowhere"}]),
+                "spec.selectableFields[0].jsonPath: Invalid value: \".spec.nowhere\": is an invalid path: does not refer to a valid field",
+            ),
+            (
+                at("selectableFields"),
+                json!([{"jsonPath": ".spec"}]),
+                "spec.selectableFields[0].jsonPath: Invalid value: \".spec\": must point to a field of type string",
+            ),
+            (
+                "/spec/conversion".into(),
+                json!({"strategy": "Webhook"}),
+                "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
+            ),
+            (
+                "/spec/conversion".into(),
+                json!({"strategy": "Odd"}),
+                "spec.conversion.strategy: Unsupported value: \"Odd\": supported values: \"None\", \"Webhook\"",
+            ),
+            (
+                at("name"),
+                json!("1"),
+                "spec.versions[0].name: Invalid value: \"1\": a DNS-1035 label must consist of lower case alphanumeric characters",
+            ),
+            (
+                "/spec/names/kind".into(),
+                json!("1Thing"),
+                "spec.names.kind: Invalid value: \"1Thing\": may have mixed case, but should otherwise match: a DNS-1035 label",
+            ),
+            (
+                "/spec/names/listKind".into(),
+                json!("Thing"),
+                "spec.names.listKind: Invalid value: \"Thing\": kind and listKind may not be the same",
+            ),
+            (
+                at("deprecationWarning"),
+                json!("old"),
+                "spec.versions[0].deprecationWarning: Invalid value: \"old\": can only be set for deprecated versions",
+            ),
+            (
+                at("schema/openAPIV3Schema/properties/spec/type"),
+                json!("foo"),
+                "spec.validation.openAPIV3Schema.properties[spec].type: Unsupported value: \"foo\": supported values: \"array\"",
+            ),
+            (
+                at("schema/openAPIV3Schema/properties/spec/$ref"),
+                json!("#/x"),
+                "spec.validation.openAPIV3Schema.properties[spec].$ref: Forbidden: $ref is not supported",
+            ),
+            (
+                at("schema/openAPIV3Schema/nullable"),
+                json!(true),
+                "spec.validation.openAPIV3Schema.nullable: Forbidden: nullable cannot be true at the root",
+            ),
+        ];
+        for (pointer, value, expected) in cases {
+            let errors = wrong_with(&[(&pointer, value)]);
+            assert!(errors.iter().any(|error| error.starts_with(expected)), "{pointer}: {errors:?}");
+        }
+        assert_eq!(wrong_with(&[]), [] as [String; 0]);
+    }
+
+    #[test]
+    fn each_version_has_its_own_schema_and_one_is_stored() {
+        let version = |name: &str, storage: bool, schema: Value| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema}});
+        let other = json!({"type": "object", "properties": {"spec": {}}});
+        let errors = wrong_with(&[("/spec/versions/-", version("v2", false, other))]);
+        assert_eq!(
+            errors,
+            [
+                "spec.versions[1].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields"
+            ]
+        );
+        let errors = wrong_with(&[("/spec/versions/-", version("v1", true, json!({"type": "object"})))]);
+        assert!(errors[0].ends_with("must contain unique version names"), "{errors:?}");
+        assert!(errors[1].ends_with("must have exactly one version marked as storage version"), "{errors:?}");
+    }
+}

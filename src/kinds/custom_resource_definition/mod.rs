@@ -1,0 +1,100 @@
+//! CustomResourceDefinition (apiextensions.k8s.io/v1).
+
+mod check;
+
+use super::custom::has_rules;
+use super::{DecodeError, Errors, Kind, Typed, UnknownField, omit, typed};
+use crate::object::Object;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
+
+/// The catalogue's entry.
+pub const KIND: Kind = Kind {
+    short: &["crd", "crds"],
+    namespaced: false,
+    categories: &["api-extensions"],
+    unconditional_update: false,
+    warnings,
+    normalize,
+    ..Kind::of::<CustomResourceDefinition>(
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+    )
+};
+
+/// Numbers of a schema are floats to the typed form; Go writes whole ones without a fraction.
+fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
+    fn make_whole(value: &mut Value) {
+        match value {
+            Value::Number(number) => {
+                let whole =
+                    number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
+                if let Some(whole) = whole {
+                    *number = (whole as i64).into();
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(make_whole),
+            Value::Object(fields) => fields.values_mut().for_each(make_whole),
+            _ => {}
+        }
+    }
+    let mut definition = typed::normalize::<CustomResourceDefinition>(body, unknown)?;
+    make_whole(&mut definition["spec"]);
+    Ok(definition)
+}
+
+/// What of a definition means nothing here.
+fn warnings(definition: &Object) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if definition.text(&["spec", "conversion", "strategy"]) == Some("Webhook") {
+        warnings
+            .push("spec.conversion: no webhook is called: the versions of an object differ in their name alone".into());
+    }
+    for (index, version) in definition.items(&["spec", "versions"]).iter().enumerate() {
+        if has_rules(&version["schema"]) {
+            warnings.push(format!(
+                "spec.versions[{index}].schema.openAPIV3Schema: rules in CEL (x-kubernetes-validations) are kept but not checked"
+            ));
+        }
+    }
+    warnings
+}
+
+impl Typed for CustomResourceDefinition {
+    fn default(&mut self) {
+        omit::metadata(&mut self.metadata);
+        let names = &mut self.spec.names;
+        omit::empty(&mut names.singular);
+        omit::empty(&mut names.list_kind);
+        omit::empty(&mut names.short_names);
+        omit::empty(&mut names.categories);
+        names.singular.get_or_insert_with(|| names.kind.to_lowercase());
+        names.list_kind.get_or_insert_with(|| format!("{}List", names.kind));
+        omit::empty(&mut self.spec.preserve_unknown_fields);
+        let conversion = self.spec.conversion.get_or_insert_default();
+        if conversion.strategy.is_empty() {
+            conversion.strategy = "None".to_owned();
+        }
+        self.status.get_or_insert_default();
+    }
+
+    fn prepare(new: &mut Object, old: Option<&Object>) {
+        let versions = new.items(&["spec", "versions"]).iter();
+        let stored = versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone());
+        let stored: Vec<_> = stored.collect();
+        if let Some(old) = old {
+            let mut known = old.items(&["status", "storedVersions"]).to_vec();
+            known.extend(
+                stored.into_iter().filter(|version| !old.items(&["status", "storedVersions"]).contains(version)),
+            );
+            new.set(&["status", "storedVersions"], known);
+        } else {
+            new.set(&["status"], json!({"acceptedNames": {"kind": "", "plural": ""}, "storedVersions": stored}));
+        }
+    }
+
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
+        check::check(self, old, errors);
+    }
+}

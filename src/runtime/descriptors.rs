@@ -1,0 +1,61 @@
+//! Descriptors: a server takes as many as the system lets it have; the processes it starts get as many as its user gave it.
+//!
+//! Many programs walk all descriptors that they may have when they start, or keep a table of that size, so a raised limit is not passed on.
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+use std::sync::OnceLock;
+
+/// More are of no use to anything here.
+const MOST: u64 = 1 << 20;
+
+/// The limit that this process was started with, once it was raised.
+static ORIGINAL: OnceLock<Rlimit> = OnceLock::new();
+
+/// Raises the soft limit of this process to the hard one.
+pub fn raise() {
+    let original = getrlimit(Resource::Nofile);
+    let current = Some(original.maximum.map_or(MOST, |hard| hard.min(MOST)));
+    if original.current < current && setrlimit(Resource::Nofile, Rlimit { current, maximum: original.maximum }).is_ok()
+    {
+        let _ = ORIGINAL.set(original);
+    }
+}
+
+/// How many descriptors this process may have.
+pub fn most() -> usize {
+    getrlimit(Resource::Nofile).current.map_or(MOST as usize, |most| most.min(MOST) as usize)
+}
+
+/// Gives a process that was just started the limit that this one was started with.
+pub fn give_back(pid: Pid) {
+    if let Some(original) = ORIGINAL.get() {
+        // Where that is not allowed, the process has more than it needs.
+        let _ = prlimit(Some(pid), Resource::Nofile, original.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// The soft limit of a process.
+    fn soft(pid: u32) -> String {
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        line.split_whitespace().nth(3).unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_raised_limit_is_not_passed_on() {
+        let before = soft(std::process::id());
+        raise();
+        let hard = getrlimit(Resource::Nofile).maximum.map_or(MOST, |hard| hard.min(MOST));
+        assert!(most() as u64 >= hard, "{} of {hard}", most());
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        give_back(Pid::from_child(&child));
+        assert_eq!(soft(child.id()), before);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,115 @@
+//! Connections: how many there may be, and which one goes when there are too many.
+//!
+//! Every user of the machine can connect, so a connection that has not shown yet who it is counts as nobody's: of these there are few, and
+//! the oldest goes for a new one. So nobody can take all descriptors, and a client that says at once who it is gets in.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::AbortHandle;
+
+/// Connections of clients that have not shown yet who they are.
+const MOST_UNKNOWN: usize = 128;
+
+/// All connections of a server.
+pub struct Connections {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    open: usize,
+    /// Those that are nobody's yet, the oldest first.
+    unknown: VecDeque<(u64, Option<AbortHandle>)>,
+}
+
+/// One open connection.
+pub struct Connection {
+    all: Arc<Connections>,
+    id: u64,
+}
+
+impl Connections {
+    /// At most so many, known and unknown.
+    pub fn new(most: usize) -> Arc<Connections> {
+        Arc::new(Connections { most, state: Mutex::default() })
+    }
+
+    /// Takes in a connection; none when there are too many of known clients.
+    pub fn open(self: &Arc<Connections>) -> Option<Connection> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.unknown.len() >= MOST_UNKNOWN || state.open >= self.most {
+            let (_, oldest) = state.unknown.pop_front()?;
+            oldest.inspect(AbortHandle::abort);
+        }
+        state.open += 1;
+        state.next += 1;
+        let id = state.next;
+        state.unknown.push_back((id, None));
+        Some(Connection { all: self.clone(), id })
+    }
+
+    /// How a connection that is nobody's yet can be ended.
+    pub fn can_end(&self, id: u64, handle: AbortHandle) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = state.unknown.iter_mut().find(|(known, _)| *known == id) {
+            entry.1 = Some(handle);
+        }
+    }
+}
+
+impl Connection {
+    /// Tells it from the others.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its client has shown that it may be here.
+    pub fn is_known(&self) {
+        let mut state = self.all.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.unknown.retain(|(id, _)| *id != self.id);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.is_known();
+        self.all.state.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_connections_the_oldest_that_is_nobodys_goes() {
+        let all = Connections::new(1000);
+        let mut kept: Vec<Connection> = (0..MOST_UNKNOWN).filter_map(|_| all.open()).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let waiting = |id: u64| {
+            let task = runtime.spawn(std::future::pending::<()>());
+            all.can_end(id, task.abort_handle());
+            task
+        };
+        kept[0].is_known();
+        let (known, first, second) = (waiting(kept[0].id()), waiting(kept[1].id()), waiting(kept[2].id()));
+        kept.extend(all.open());
+        kept.extend(all.open());
+        assert!(runtime.block_on(first).is_err_and(|error| error.is_cancelled()));
+        assert!(!known.is_finished() && !second.is_finished());
+        assert_eq!(kept.len(), MOST_UNKNOWN + 2);
+    }
+
+    #[test]
+    fn known_clients_are_not_pushed_out() {
+        let all = Connections::new(2);
+        let (one, two) = (all.open().unwrap(), all.open().unwrap());
+        one.is_known();
+        two.is_known();
+        assert!(all.open().is_none());
+        drop(one);
+        assert!(all.open().is_some());
+    }
+}
