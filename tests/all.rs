@@ -7,6 +7,7 @@ mod completion;
 mod config;
 mod conversations;
 mod corpus;
+mod documentation;
 mod explain;
 mod golden;
 mod house;

@@ -1,4 +1,4 @@
-//! Conversations that never change: each `.trycmd` file, and the README's, with a state of its own.
+//! Transcripts that never change: those of each `.trycmd` file, of README and of the help topics, each with a state of its own.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,24 @@ fn play(file: &Path) {
     cases.case(file).run();
 }
 
+/// The files of a folder with this extension.
+fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("entry").path());
+    let files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == extension)).collect();
+    assert!(!files.is_empty());
+    files
+}
+
 #[test]
 fn conversations_go_as_written() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conversations");
-    let entries = std::fs::read_dir(folder).expect("conversations").map(|entry| entry.expect("entry").path());
-    let files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "trycmd")).collect();
-    assert!(!files.is_empty());
-    files.iter().for_each(|file| play(file));
+    files("tests/conversations", "trycmd").iter().for_each(|file| play(file));
+}
+
+#[test]
+fn help_topics_are_true() {
+    let has_transcript = |file: &&PathBuf| std::fs::read_to_string(file).expect("topic").contains("```console");
+    files("src/help", "md").iter().filter(has_transcript).for_each(|file| play(file));
 }
 
 #[test]

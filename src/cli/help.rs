@@ -1,7 +1,13 @@
 //! Pages of help, laid out as kubectl lays out its own: what the verb is for, examples, verbs below it, flags, usage.
 //!
 //! Every text stands with its verb: the doc comment of its `Args`, the usage and the examples beside it, the doc comments of its
-//! flags. Start reading at [`page`].
+//! flags. Start reading at [`page`]. Topics are Markdown files, listed in [`topics`].
+
+mod pager;
+pub mod topics;
+mod verb;
+
+pub use verb::{Args, run};
 
 use crate::show::print;
 use clap::{Arg, ArgAction, Command};
@@ -108,7 +114,9 @@ fn verbs(path: &[String], verb: &Command) -> String {
     }
     let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
     let others = below(verb).filter(|inner| !grouped(inner.get_name()));
-    text + &section("Other Commands", others.map(line).collect())
+    text.push_str(&section("Other Commands", others.map(line).collect()));
+    let topic = |topic: &topics::Topic| format!("  {:width$}{}\n", topic.name, topic.summary());
+    text + &section("Topics (kloop help TOPIC)", topics::ALL.iter().map(topic).collect())
 }
 
 /// The flags of a verb by their names.

@@ -68,7 +68,7 @@ use std::process::ExitCode;
 
 /// Kubernetes' control plane as one binary over one SQLite file, running your manifests as local processes.
 #[derive(Parser)]
-#[command(name = "kloop", disable_version_flag = true, infer_long_args = false)]
+#[command(name = "kloop", disable_version_flag = true, disable_help_subcommand = true, infer_long_args = false)]
 pub struct Cli {
     #[command(flatten)]
     globals: Globals,
@@ -153,6 +153,7 @@ kloop uncordon foo"
     Backup(backup::Args),
     Plan(plan::Args),
     Version(version::Args),
+    Help(help::Args),
     /// Print the list of flags inherited by all commands.
     #[command(
         override_usage = "",
@@ -211,6 +212,7 @@ impl Verb {
             Verb::Backup(args) => backup::run(args, context),
             Verb::Plan(args) => plan::run(args, context),
             Verb::Version(args) => version::run(args, context),
+            Verb::Help(args) => help::run(args, context),
             Verb::Options => context.print(&help::options(&grammar::command())),
         }
     }

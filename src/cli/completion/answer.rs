@@ -6,7 +6,7 @@
 
 use super::SCRIPTS;
 use super::state::State;
-use crate::cli::grammar;
+use crate::cli::{grammar, help};
 use crate::show::print;
 use clap::builder::StyledStr;
 use clap::{Arg, ArgMatches, Command};
@@ -122,6 +122,7 @@ fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueC
         ("validate", _) => texts(&["strict", "warn", "ignore"]),
         ("cascade", _) => texts(&["background", "orphan", "foreground"]),
         ("shells", _) => listed(SCRIPTS.iter().map(|(shell, _)| (*shell).to_owned()).collect()),
+        ("words", "help") => listed(help_words()),
         ("words", "explain") => ask(|state, _| state.types()),
         ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => ask(State::pods),
         ("names", "cordon" | "uncordon" | "drain") => ask(|state, _| state.names("nodes")),
@@ -129,6 +130,12 @@ fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueC
         ("words", _) => ask(State::targets),
         _ => None,
     }
+}
+
+/// The commands and topics that `kloop help` knows.
+fn help_words() -> Vec<String> {
+    let verbs: Vec<String> = grammar::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    verbs.into_iter().chain(help::topics::ALL.iter().map(|topic| topic.name.to_owned())).collect()
 }
 
 fn offer(word: &OsStr, all: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
@@ -156,6 +163,8 @@ mod tests {
             (&["kloop", "apply", "--dry-run=s"], "--dry-run=server "),
             (&["kloop", "apply", "--dry-"], "--dry-run "),
             (&["kloop", "completion", "z"], "zsh "),
+            (&["kloop", "help", "ima"], "image images "),
+            (&["kloop", "help", "polic"], "policies "),
             (&["kloop", "rollout", "res"], "restart resume "),
             (&["kloop"], ""),
             (&[], ""),

@@ -1,0 +1,55 @@
+//! `kloop help`: the page of a command or of a topic.
+
+use super::topics::{ALL, Topic, similar};
+use super::{below, page, pager};
+use crate::cli::{Context, Failure, Outcome, grammar};
+use clap::Command;
+
+/// Show the help of a command, or a topic of the documentation.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "[COMMAND | TOPIC]",
+    after_help = "\
+# List all commands and topics
+kloop help
+
+# Show the help of a command
+kloop help rollout undo
+
+# Read about images
+kloop help images"
+)]
+pub struct Args {
+    /// A command with its subcommands, or a topic.
+    words: Vec<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let mut grammar = grammar::command();
+    grammar.build();
+    if let [name] = &args.words[..]
+        && let Some(topic) = Topic::find(name)
+    {
+        return if pager::show(topic.text) { Ok(()) } else { context.print(topic.text) };
+    }
+    let (mut path, mut verb) = (Vec::new(), &grammar);
+    for word in &args.words {
+        let found = verb.find_subcommand(word).ok_or_else(|| unknown(&args.words, word, verb, path.is_empty()))?;
+        if found.get_name() != "help" {
+            path.push(found.get_name().to_owned());
+            verb = found;
+        }
+    }
+    context.print(&page(&path, verb))
+}
+
+/// The error about a word that names neither a command nor a topic, with the names that resemble it.
+fn unknown(words: &[String], word: &str, verb: &Command, is_first: bool) -> Failure {
+    let topics = ALL.iter().map(|topic| topic.name).filter(|_| is_first);
+    let near = similar(word, below(verb).map(Command::get_name).chain(topics));
+    let near: String = near.iter().map(|name| format!("\n\t{name}")).collect();
+    let near = if near.is_empty() { near } else { format!("\n\nDid you mean this?{near}\n") };
+    let list = "See 'kloop help' for all commands and topics.";
+    Failure::plain(format!("unknown help topic {:?}{near}\n{list}", words.join(" ")))
+}
