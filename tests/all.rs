@@ -1,5 +1,6 @@
 //! all tests
 
+mod architecture;
 mod bad_input;
 mod campaign;
 mod cluster;
@@ -10,7 +11,6 @@ mod corpus;
 mod documentation;
 mod explain;
 mod golden;
-mod house;
 mod kinds;
 mod processes;
 mod replay;

@@ -115,3 +115,17 @@ fn bash_completes_with_the_script() {
     }
     assert!(!folder.path().join("harm").exists());
 }
+
+#[test]
+fn manual_pages_are_printed_or_written() {
+    let folder = tempfile::tempdir().expect("folder");
+    let man = folder.path().join("man1");
+    let printed = kloop(Path::new("/nowhere")).args(["completion", "man"]).output().expect("kloop");
+    assert!(String::from_utf8_lossy(&printed.stdout).contains(".TH kloop 1"), "{printed:?}");
+    let written = kloop(Path::new("/nowhere")).args(["completion", "man"]).arg(&man).output().expect("kloop");
+    assert!(written.status.success() && written.stderr.is_empty(), "{written:?}");
+    for page in ["kloop.1", "kloop-get.1", "kloop-rollout-undo.1"] {
+        let text = std::fs::read_to_string(man.join(page)).expect("a page");
+        assert!(text.contains(".SH SYNOPSIS"), "{page}");
+    }
+}

@@ -5,10 +5,10 @@ use crate::apiserver::front;
 use crate::store::OpenError;
 use std::path::PathBuf;
 
-/// Write a copy of the cluster's state to a new file, while it is in use.
+/// Copy the cluster's state to a new file, while it is in use.
 ///
-/// The copy holds every object and the log of changes, as of one revision; processes and what their containers wrote are not in it. It can
-/// be looked at where it is (kloop --state FILE get pods), and put in the place of a state that was lost or damaged.
+/// The copy holds every object and the log of changes at one revision, without processes and their files. It can be read where it is
+/// (kloop --state FILE get pods), and can replace a state that was lost or damaged.
 #[derive(clap::Args)]
 #[command(
     override_usage = "FILE",
@@ -20,7 +20,7 @@ kloop backup monday.db
 kloop --state monday.db get all -A"
 )]
 pub struct Args {
-    /// The file to write, which must not be there yet.
+    /// The file to write. It must not exist.
     #[arg(value_name = "FILE", required = true)]
     file: PathBuf,
 }

@@ -5,10 +5,10 @@ use crate::object::{Object, Resource};
 use crate::runtime;
 use std::collections::BTreeMap;
 
-/// Tell how this machine can know the names of the cluster: lines for its hosts file, and how to ask kloop's resolver.
+/// Make the cluster's names known to this machine: print lines for its hosts file, and how to use kloop's resolver.
 ///
 /// The output can be appended to /etc/hosts as it is: Services with an address, members of headless Services that have a name, and
-/// the hosts of Ingresses. Pods need none of it.
+/// the hosts of Ingresses. Pods do not need this.
 #[derive(clap::Args)]
 #[command(after_help = "\
 # Show the lines, and the commands for systemd-resolved

@@ -14,15 +14,15 @@ use colored::Colorize;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-/// Show what would happen if manifests were applied, without doing any of it.
+/// Show what would happen if manifests were applied, without applying them.
 ///
-/// The manifests are applied to a copy of the state in memory, and the real loops run forward on a machine that pretends, under a
-/// clock that needs no waiting. Each thing that happens is a line: when, which loop, what about, and why; then what would have been
-/// created, changed and deleted. Programs are taken to start and to answer their probes; images that this machine cannot run, pods
-/// that fit no node, quotas and missing objects are found.
+/// The manifests are applied to a copy of the state in memory, and the real loops run forward on a simulated machine with a simulated
+/// clock. Each step is a line: the time, the loop, the object and the reason. A summary lists the objects that would be created,
+/// changed and deleted. Programs are assumed to start and to pass their probes; images that this machine cannot run, pods that fit
+/// no node, quotas and missing objects are found.
 ///
-/// The exit code is 0 when all of it would become as it was asked for, 1 when it would get stuck (then the place is shown), and 2 when
-/// it is still on its way after --until.
+/// Exit codes: 0 when everything would converge, 1 when it would be stuck (the place is shown), and 2 when it is still converging
+/// after --until.
 #[derive(clap::Args)]
 #[command(
     override_usage = "-f FILENAME",
@@ -39,7 +39,7 @@ kloop plan -f web.yaml --until 10s"
 pub struct Args {
     #[command(flatten)]
     files: FileFlags,
-    /// How far the clock is moved at most. Progress deadlines are ten minutes unless the manifest says otherwise.
+    /// Maximum simulated time. Progress deadlines are ten minutes unless the manifest says otherwise.
     #[arg(long, default_value = "15m", value_name = "DURATION")]
     until: String,
     #[command(flatten)]

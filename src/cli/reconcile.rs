@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Run the controllers, the scheduler and the kubelet: make this machine match the state.
 ///
-/// Without --watch it ends when nothing is left to do, and leaves the processes running.
+/// Without --watch it ends when nothing is left to do and leaves the processes running.
 #[derive(clap::Args)]
 #[command(
     override_usage = "[--watch]",
@@ -35,7 +35,7 @@ pub struct Args {
     /// Run until stopped, and keep the machine matching the state.
     #[arg(short, long)]
     watch: bool,
-    /// Without --watch: how long it may take to converge.
+    /// Without --watch: maximum time to converge.
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     timeout: String,
     /// End all processes of this machine's pods when the run ends.
@@ -44,16 +44,16 @@ pub struct Args {
     /// Run the loops without registering this machine as a node.
     #[arg(long)]
     no_local_node: bool,
-    /// Controllers to run, by the names that --verbose shows: '*' for all, 'foo' for the controller foo, '-foo' for all but it.
+    /// Controllers to run, by the names that --verbose shows: '*' for all, 'foo' for the controller foo, '-foo' to exclude it.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
     /// Name of this machine's node [default: the host's name].
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
-    /// Folder of manifests of static pods, which run on this machine's node as long as their files are there.
+    /// Folder of manifests of static pods, which run on this machine's node as long as their files exist.
     #[arg(long, value_name = "DIR", conflicts_with = "no_local_node")]
     manifests: Option<std::path::PathBuf>,
-    /// File with a KubeSchedulerConfiguration: the profiles that pods are placed by, by their spec.schedulerName.
+    /// File with a KubeSchedulerConfiguration: the profiles that pods select with spec.schedulerName.
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<std::path::PathBuf>,
     /// First pause before a crashed container is started again; doubled each time.
@@ -62,43 +62,43 @@ pub struct Args {
     /// Longest pause before a crashed container is started again.
     #[arg(long, default_value = "5m", value_name = "DURATION")]
     restart_backoff_max: String,
-    /// A variable that every container gets, beside PATH, HOME, TZ and the locale: NAME=VALUE, or NAME as it is here.
+    /// A variable that every container gets, besides PATH, HOME, TZ and the locale: NAME=VALUE, or NAME for its value here.
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
-    /// Most processes and threads that one pod may have; -1 for as many as the machine has.
+    /// Maximum number of processes and threads in a pod; -1 for no limit.
     #[arg(long, value_name = "NUMBER", default_value_t = crate::world::PIDS, allow_negative_numbers = true)]
     pod_max_pids: i64,
-    /// Below what pods are ended at once, as the kubelet has it: memory.available, nodefs.available, nodefs.inodesFree or
-    /// pid.available, each with a quantity or a part of all there is, as in nodefs.available<5%; empty for never.
+    /// Thresholds that evict pods immediately: memory.available, nodefs.available, nodefs.inodesFree or pid.available, each
+    /// with a quantity or a percentage, such as nodefs.available<5%; empty for none.
     #[arg(long, value_name = "LIST", default_value = "memory.available<100Mi")]
     eviction_hard: String,
-    /// The same, where it has to stay so for a while: see --eviction-soft-grace-period.
+    /// Thresholds that evict pods when they are met for the time in --eviction-soft-grace-period.
     #[arg(long, value_name = "LIST", default_value = "")]
     eviction_soft: String,
-    /// For how long, as in memory.available=1m30s.
+    /// Grace period of each soft eviction threshold, such as memory.available=1m30s.
     #[arg(long, value_name = "LIST", default_value = "")]
     eviction_soft_grace_period: String,
-    /// How much more has to be free again before nobody has to go any more, as in memory.available=100Mi.
+    /// Minimum amount to reclaim before eviction stops, such as memory.available=100Mi.
     #[arg(long, value_name = "LIST", default_value = "")]
     eviction_minimum_reclaim: String,
-    /// How long a node's condition outlasts what it was for.
+    /// Time to wait before a node's pressure condition is cleared.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     eviction_pressure_transition_period: String,
-    /// Blocks of this machine's addresses, beside localhost, at which node ports answer too, as in 192.168.0.0/16; 0.0.0.0/0 for all.
-    /// Whoever reaches the machine there then reaches these Services.
+    /// Address blocks, besides localhost, where node ports are opened, such as 192.168.0.0/16; 0.0.0.0/0 for all addresses of
+    /// this machine. Other machines can then reach these Services.
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     nodeport_addresses: Vec<String>,
-    /// Say nothing but errors.
+    /// Print errors only.
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Tell of every write and event, bookkeeping included.
+    /// Print every write and event, including bookkeeping.
     #[arg(short, long)]
     verbose: bool,
     /// Print `idle REVISION MILLISECONDS` whenever nothing is left to do: up to which revision, and how long until a loop
     /// looks again by itself (-1 for never).
     #[arg(long, hide = true)]
     tell_idle: bool,
-    /// Serve the REST API as well, as `kloop serve` does, at this port of the machine.
+    /// Also serve the REST API, as `kloop serve` does, at this port.
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "8001", require_equals = true)]
     serve: Option<u16>,
 }

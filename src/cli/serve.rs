@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 /// Serve the Kubernetes REST API.
 ///
-/// Clients find the server, and the token that lets them in, in a kubeconfig file that is written beside the state. The control plane is
-/// not part of it: run `kloop reconcile --watch` beside it.
+/// The address of the server and the token for clients are written to a kubeconfig file beside the state. This does not run the
+/// control plane: run `kloop reconcile --watch` as well.
 #[derive(clap::Args)]
 #[command(
     override_usage = "[--port=PORT] [--address=ADDRESS]",
@@ -36,10 +36,10 @@ pub struct Args {
     /// The IP address on which to serve on.
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     address: IpAddr,
-    /// The file that tells clients where the server is, and the token [default: `kubeconfig` beside the state].
+    /// File to write the server's address and token to [default: `kubeconfig` beside the state].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Ask nobody for a token: every user of this machine may do everything then, by plain HTTP to localhost.
+    /// Require no token: every user of this machine gets full access, over plain HTTP to localhost.
     #[arg(long)]
     no_token: bool,
 }

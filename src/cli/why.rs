@@ -21,14 +21,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tell why an object is not as it was asked for: where it is stuck, which loop owns that, and what to do next.
+/// Explain why an object has not converged: where it is stuck, which loop is responsible, and what to do next.
 ///
-/// The chain from the object's owners to its containers, a line each: what is wanted, what is seen, what was refused, when the
-/// loop looks again, and the loop. The line on which the others wait is marked with ">". For a pod without a node every node is
-/// listed with the plugin that refused it, or its scores. Works with no control plane running. Without arguments: everything that
-/// is not as it was asked for.
+/// Prints a line for each object from the owners to the containers: the desired and the observed state, errors, the time of the next
+/// attempt, and the responsible loop. The line that the others wait for is marked with ">". For a pod without a node, every node is
+/// listed with the plugin that refused it, or its scores. Works without a running control plane. Without arguments: everything that
+/// has not converged.
 ///
-/// The exit code says how it stands: 0 converged, 1 stuck, 2 converging.
+/// Exit codes: 0 converged, 1 stuck, 2 converging.
 #[derive(clap::Args)]
 #[command(
     override_usage = "[-f FILENAME | TYPE [NAME | -l label] | TYPE/NAME ...]",

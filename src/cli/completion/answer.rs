@@ -4,7 +4,6 @@
 //! shell in the middle of a line has no place for errors. Words are only offered when no shell would read anything into
 //! them: the names of roles may be `$(reboot)`.
 
-use super::SCRIPTS;
 use super::state::State;
 use crate::cli::{grammar, help};
 use crate::show::print;
@@ -121,7 +120,7 @@ fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueC
         ("dry_run", _) => texts(&["none", "server", "client"]),
         ("validate", _) => texts(&["strict", "warn", "ignore"]),
         ("cascade", _) => texts(&["background", "orphan", "foreground"]),
-        ("shells", _) => listed(SCRIPTS.iter().map(|(shell, _)| (*shell).to_owned()).collect()),
+        ("shells", _) => texts(&["bash", "zsh", "fish", "man"]),
         ("words", "help") => listed(help_words()),
         ("words", "explain") => ask(|state, _| state.types()),
         ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => ask(State::pods),
@@ -179,7 +178,7 @@ mod tests {
             ("kloop get deploy", "deploy", "deployments "),
             ("kloop apply --dry-run=s", "s", "server "),
             ("kloop apply --dry-run=", "", "none server client "),
-            ("kloop   completion ", "", "bash zsh fish "),
+            ("kloop   completion ", "", "bash zsh fish man "),
             ("kloop \"", "\"", ""),
             ("", "", ""),
         ] {

@@ -1,13 +1,16 @@
 //! `kloop completion`: what a shell needs to complete kloop's command lines.
 //!
 //! The scripts in `completions/` only ask: [`mod@answer`] tells them the words, some of which stand in the cluster's file.
+//! `kloop completion man` makes manual pages from the same grammar.
 
 mod answer;
+mod man;
 mod state;
 
 pub use answer::answer;
 
 use super::{Context, Failure, Outcome};
+use std::path::Path;
 
 /// The shells and their scripts.
 const SCRIPTS: [(&str, &str); 3] = [
@@ -17,9 +20,11 @@ const SCRIPTS: [(&str, &str); 3] = [
 ];
 
 /// Output shell completion code for the specified shell (bash, zsh or fish).
+///
+/// With `man` instead of a shell it prints the manual page kloop.1, or writes the pages of all commands into a folder.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "SHELL",
+    override_usage = "(SHELL | man [FOLDER])",
     after_help = "\
 # Load the kloop completion code for bash into the current shell
 source <(kloop completion bash)
@@ -28,10 +33,13 @@ source <(kloop completion bash)
 source <(kloop completion zsh)
 
 # Load the kloop completion code for fish into the current shell
-kloop completion fish | source"
+kloop completion fish | source
+
+# Write manual pages where man finds them
+kloop completion man ~/.local/share/man/man1"
 )]
 pub struct Args {
-    /// bash, zsh or fish.
+    /// bash, zsh or fish; or man and a folder.
     shells: Vec<String>,
 }
 
@@ -39,6 +47,8 @@ pub struct Args {
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let wrong = |text: String| Failure::Usage("completion".into(), text);
     let shell = match &args.shells[..] {
+        [word] if word == "man" => return man::write(None, context),
+        [word, folder] if word == "man" => return man::write(Some(Path::new(folder)), context),
         [shell] => shell,
         [] => return Err(wrong("Shell not specified.".into())),
         _ => return Err(wrong("Too many arguments. Expected only the shell type.".into())),

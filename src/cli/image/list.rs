@@ -15,7 +15,7 @@ const LABEL: &str = "kloop.dev/built-in";
 
 /// List Image objects and the images that kloop knows by itself.
 ///
-/// The built-in ones come last and have no age. They stand back behind every Image object.
+/// The built-in ones come last and have no age. Image objects take precedence over them.
 #[derive(clap::Args)]
 #[command(
     override_usage = "",

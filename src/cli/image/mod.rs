@@ -9,9 +9,9 @@ mod set;
 use super::{Context, Outcome};
 use clap::Subcommand;
 
-/// Say what the images of containers are on this machine.
+/// Manage which programs the images of containers are on this machine.
 ///
-/// Nothing is pulled here. An image is looked for in this order: the Image object with the most specific pattern that fits it; the
+/// Nothing is pulled. An image is looked for in this order: the Image object with the most specific pattern that fits it; the
 /// images that kloop knows by itself, base images such as busybox among them; a path such as ./server or /usr/bin/server; and the
 /// program on PATH that is named like the last part of the image's repository.
 #[derive(clap::Args)]

@@ -8,9 +8,9 @@ use crate::kubelet::image;
 use crate::runtime::image::{Asked, Environment, find};
 use crate::show::describe::render;
 
-/// Show what an image is on this machine, by which rule, and what else was tried.
+/// Show which program an image is on this machine, by which rule, and what else was tried.
 ///
-/// Programs are looked for on the PATH of this command; for pods it is the one of kloop reconcile. Relative paths are relative to the
+/// Programs are searched on the PATH of this command; for pods, on that of kloop reconcile. Relative paths are relative to the
 /// current folder, as they are to the folder of a manifest.
 #[derive(clap::Args)]
 #[command(

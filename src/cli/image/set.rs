@@ -10,9 +10,9 @@ use crate::kinds::image::{KIND, pattern};
 use crate::object::{Key, Object};
 use serde_json::{Value, json};
 
-/// Say what an image is on this machine.
+/// Set which program an image is on this machine.
 ///
-/// Writes the Image object of that name, or changes what the flags name when it is there already. An empty text takes a field away.
+/// Writes the Image object of that name, or changes what the flags name when it is there already. An empty value removes a field.
 /// Words are split as a shell splits them.
 #[derive(clap::Args)]
 #[command(
@@ -34,7 +34,7 @@ pub struct Args {
     /// PATTERN: an image, with * for any text.
     #[arg(value_name = "PATTERN")]
     pattern: String,
-    /// The object's name; when left out the last part of the pattern, with as many before it as other objects leave no room for.
+    /// Name of the object. The default is the last part of the pattern, with preceding parts where that name is taken.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The program and its first arguments.
@@ -49,13 +49,13 @@ pub struct Args {
     /// The folder to start in.
     #[arg(long, value_name = "FOLDER")]
     working_dir: Option<String>,
-    /// Who it runs as when kloop is root.
+    /// The user that containers run as, when kloop runs as root.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// A port that it listens on; may be given several times.
+    /// A port that the program listens on; may be given several times.
     #[arg(long, value_name = "PORT")]
     port: Vec<i32>,
-    /// host for a container that sees and changes the machine's files, or private.
+    /// host for containers that read and change the machine's files, or private.
     #[arg(long, value_name = "WHICH")]
     filesystem: Option<String>,
     /// The command that is run once before the first start; a line with operators of a shell is given to sh -c.

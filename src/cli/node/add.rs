@@ -10,11 +10,10 @@ use crate::reconcile::node::{LOCAL, SIMULATED, additional};
 use crate::runtime::capacity;
 use serde_json::Value;
 
-/// Add a node that runs its pods on this machine, or pretends to.
+/// Add a node that runs its pods on this machine, or simulates them.
 ///
-/// What it offers is what the scheduler goes by; nobody checks that the machine has as much. Without --cpu and --memory it is what
-/// the machine has. A simulated node starts nothing: its pods are Running at once, or as their annotations kloop.dev/simulate-exit,
-/// -ready and -crash ask.
+/// The scheduler uses the given capacity, which may be more than this machine has; the default is the machine's. A simulated node
+/// starts no processes: its pods are Running immediately, or as their annotations kloop.dev/simulate-exit, -ready and -crash say.
 #[derive(clap::Args)]
 #[command(
     override_usage = "NODE [--cpu=4] [--memory=8Gi] [--simulated]",
@@ -29,22 +28,22 @@ pub struct Args {
     /// NODE.
     #[arg(value_name = "NODE")]
     name: String,
-    /// The CPU that it offers.
+    /// CPU capacity of the node.
     #[arg(long, value_name = "QUANTITY")]
     cpu: Option<String>,
-    /// The memory that it offers.
+    /// Memory capacity of the node.
     #[arg(long, value_name = "QUANTITY")]
     memory: Option<String>,
-    /// Most pods that it takes.
+    /// Maximum number of pods on the node.
     #[arg(long, default_value_t = 110, value_name = "N")]
     pods: i64,
-    /// A label of it, KEY=VALUE; may be given several times.
+    /// Label of the node, KEY=VALUE; may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<String>,
-    /// A taint of it, KEY=VALUE:EFFECT; may be given several times.
+    /// Taint of the node, KEY=VALUE:EFFECT; may be given several times.
     #[arg(long, value_name = "KEY=VALUE:EFFECT")]
     taint: Vec<String>,
-    /// It only pretends to run its pods.
+    /// Simulate the node: its pods start no processes.
     #[arg(long)]
     simulated: bool,
     #[command(flatten)]

@@ -20,7 +20,7 @@ use clap::Subcommand;
 
 /// Add nodes, stop and start them, remove them.
 ///
-/// This machine is a node by itself while reconcile runs. Nodes that are added run their pods on this machine too, or pretend to.
+/// This machine is a node while reconcile runs. Added nodes run their pods on this machine as well, or simulate them.
 #[derive(clap::Args)]
 #[command(
     override_usage = "SUBCOMMAND",
@@ -40,7 +40,7 @@ pub struct Args {
 enum Verb {
     Add(add::Args),
     Stop(stop::Args),
-    /// Start a stopped node: its heartbeats are back, and its pods run again.
+    /// Start a stopped node: it sends heartbeats and runs its pods again.
     #[command(
         override_usage = "NODE",
         after_help = "\

@@ -6,9 +6,9 @@ use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::cli::flags::WriteFlags;
 use crate::cli::{Context, Failure, Outcome};
 
-/// Remove a node from the cluster. Its pods are deleted as soon as their loss is noticed; drain it before to move them away.
+/// Remove a node from the cluster. Its pods are deleted when the loss is noticed; drain the node first to move them.
 ///
-/// The node that this machine is comes back with the next reconcile, unless that is told --no-local-node.
+/// This machine's own node is registered again by the next reconcile, unless --no-local-node is set.
 #[derive(clap::Args)]
 #[command(
     override_usage = "NODE",

@@ -10,10 +10,10 @@ use crate::object::{Reason, Status, time};
 use crate::reconcile::node::STOPPED;
 use crate::runtime::{bury, folder};
 
-/// Stop a node: its heartbeats end, and nobody looks after its pods.
+/// Stop a node: it sends no heartbeats, and its pods are not managed.
 ///
 /// The cluster notices as it would notice a machine that was cut off: after 50 seconds the node is NotReady, after five minutes its
-/// pods are evicted. Their processes go on running unless --kill says otherwise.
+/// pods are evicted. Their processes keep running unless --kill is set.
 #[derive(clap::Args)]
 #[command(
     override_usage = "NODE",
@@ -28,7 +28,7 @@ pub struct Args {
     /// NODE.
     #[arg(value_name = "NODE")]
     names: Vec<String>,
-    /// Its processes die with it.
+    /// Also kill the processes of its pods.
     #[arg(long)]
     kill: bool,
     #[command(flatten)]

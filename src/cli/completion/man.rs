@@ -1,0 +1,20 @@
+//! Manual pages, made from the grammar of the command line: `kloop.1` and one page for each command.
+
+use crate::cli::{Context, Failure, Outcome, grammar};
+use anyhow::Context as _;
+use clap_mangen::Man;
+use std::path::Path;
+
+/// Prints `kloop.1`, or writes all pages into a folder and names it. Fails when the folder cannot be made or written.
+pub fn write(folder: Option<&Path>, context: &mut Context) -> Outcome {
+    let Some(folder) = folder else {
+        let mut page = Vec::new();
+        Man::new(grammar::command()).render(&mut page).context("cannot render the manual page")?;
+        let page = String::from_utf8(page).map_err(|error| Failure::plain(error.to_string()))?;
+        return context.print(&page);
+    };
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let written = clap_mangen::generate_to(grammar::command(), folder);
+    written.with_context(|| format!("cannot write manual pages into {}", folder.display()))?;
+    context.print(&format!("manual pages written to {}\n", folder.display()))
+}

@@ -1,0 +1,243 @@
+//! The architecture, read from the sources: a module names only modules of lower layers, pure modules have no side effects,
+//! and the words that are to disappear from comments and names become fewer.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The layers, lowest first. Modules of one layer do not name each other.
+const LAYERS: [&[&str]; 9] = [
+    &["object"],
+    &["kinds"],
+    &["world"],
+    &["controllers", "scheduler", "kubelet", "network", "show"],
+    &["store", "runtime"],
+    &["apiserver"],
+    &["reconcile"],
+    &["serve"],
+    &["cli"],
+];
+
+/// The modules that use no file, network, process, thread, environment, clock, random number or database.
+const PURE: [&str; 11] = [
+    "object",
+    "kinds",
+    "world",
+    "controllers",
+    "scheduler",
+    "kubelet",
+    "network",
+    "show",
+    "apiserver/rules",
+    "apiserver/managed",
+    "cli/kustomize/build",
+];
+
+/// Names that a pure module may not contain.
+const IMPURE: [&str; 16] = [
+    "std::fs",
+    "std::net::T",
+    "std::net::U",
+    "std::net::ToSocketAddrs",
+    "std::process",
+    "std::thread",
+    "std::env",
+    "std::io::std",
+    "SystemTime",
+    "Instant::now",
+    "Timestamp::now",
+    "Time::now",
+    "getrandom",
+    "rusqlite",
+    "println!",
+    "eprintln!",
+];
+
+fn sources(below: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(below);
+    let (mut folders, mut found) = (vec![root], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push((path.clone(), fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no sources in src/{below}");
+    found
+}
+
+/// The code of a file without its tests and comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let end = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
+    let lines = text[..end].lines().enumerate().map(|(index, line)| (index + 1, line));
+    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+fn is_test(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("test") || path.components().any(|part| part.as_os_str() == "tests")
+}
+
+#[test]
+fn modules_name_only_lower_layers() {
+    let layers: BTreeMap<&str, usize> =
+        LAYERS.iter().enumerate().flat_map(|(layer, modules)| modules.iter().map(move |name| (*name, layer))).collect();
+    let mut wrong = Vec::new();
+    for (module, own) in &layers {
+        for (path, text) in sources(module).iter().filter(|(path, _)| !is_test(path)) {
+            for (number, line) in code(text) {
+                for (other, layer) in &layers {
+                    let named =
+                        line.contains(&format!("crate::{other}::")) || line.contains(&format!("crate::{other};"));
+                    if named && other != module && layer >= own {
+                        wrong.push(format!("{}:{number}: {module} names {other}", path.display()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "modules that name a module of the same or a higher layer:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn pure_modules_have_no_side_effects() {
+    let mut wrong = Vec::new();
+    for module in PURE {
+        for (path, text) in sources(module).iter().filter(|(path, _)| !is_test(path)) {
+            for (number, line) in code(text) {
+                for name in IMPURE.iter().filter(|name| line.contains(**name)) {
+                    wrong.push(format!("{}:{number}: {name}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "side effects in pure modules:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn unsafe_code_is_only_in_runtime() {
+    let wrong: Vec<String> = sources("")
+        .iter()
+        .filter(|(path, _)| !path.components().any(|part| part.as_os_str() == "runtime"))
+        .flat_map(|(path, text)| {
+            let unsafe_lines = code(text).filter(|(_, line)| line.contains("unsafe {") || line.contains("unsafe fn"));
+            unsafe_lines.map(|(number, _)| format!("{}:{number}", path.display())).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(wrong.is_empty(), "unsafe outside runtime:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_module_has_documentation() {
+    let undocumented: Vec<String> = sources("")
+        .iter()
+        .filter(|(path, text)| !is_test(path) && !text.starts_with("//!"))
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    assert!(undocumented.is_empty(), "modules without documentation:\n{}", undocumented.join("\n"));
+}
+
+#[test]
+fn files_have_at_most_700_lines() {
+    let long: Vec<String> = sources("")
+        .iter()
+        .filter(|(_, text)| text.lines().count() > 700)
+        .map(|(path, text)| format!("{}: {} lines", path.display(), text.lines().count()))
+        .collect();
+    assert!(long.is_empty(), "files that should be folders:\n{}", long.join("\n"));
+}
+
+/// Doc comments that open with one of these words are to be reworded: start with a verb or a noun phrase.
+const OPENINGS: [&str; 6] = ["What ", "Who ", "Whom ", "Where ", "How ", "Of "];
+
+/// Doc comments that open with such a word, for each module. Lower a number when you reword some; never raise one.
+const OPENINGS_LEFT: [(&str, usize); 14] = [
+    ("apiserver", 75),
+    ("cli", 143),
+    ("controllers", 1),
+    ("kinds", 99),
+    ("kubelet", 91),
+    ("network", 0),
+    ("object", 0),
+    ("reconcile", 157),
+    ("runtime", 341),
+    ("scheduler", 0),
+    ("serve", 56),
+    ("show", 0),
+    ("store", 0),
+    ("world", 0),
+];
+
+/// Words that do not name a function.
+const PREPOSITIONS: [&str; 24] = [
+    "about", "above", "after", "along", "among", "around", "at", "before", "behind", "below", "beside", "between",
+    "by", "for", "in", "into", "of", "on", "over", "through", "to", "under", "with", "without",
+];
+
+/// Functions that are named by a preposition, for each module. Lower a number when you rename some; never raise one.
+const PREPOSITIONS_LEFT: [(&str, usize); 14] = [
+    ("apiserver", 14),
+    ("cli", 15),
+    ("controllers", 12),
+    ("kinds", 15),
+    ("kubelet", 17),
+    ("network", 0),
+    ("object", 9),
+    ("reconcile", 11),
+    ("runtime", 30),
+    ("scheduler", 13),
+    ("serve", 10),
+    ("show", 2),
+    ("store", 3),
+    ("world", 12),
+];
+
+/// Counts the lines of each module that are wrong, given the line before and the line, and compares with the counts that are allowed.
+#[track_caller]
+fn assert_none_new(left: &[(&str, usize)], is_wrong: impl Fn(&str, &str) -> bool) {
+    let mut grown = Vec::new();
+    for (module, most) in left {
+        let places: Vec<String> = sources(module)
+            .iter()
+            .flat_map(|(path, text)| {
+                let lines: Vec<&str> = std::iter::once("").chain(text.lines().map(str::trim_start)).collect();
+                let pairs = lines.windows(2).enumerate().filter(|(_, pair)| is_wrong(pair[0], pair[1]));
+                pairs.map(|(index, _)| format!("{}:{}", path.display(), index + 1)).collect::<Vec<_>>()
+            })
+            .collect();
+        if places.len() > *most {
+            grown.push(format!("{module} has {}, at most {most} are allowed:\n{}", places.len(), places.join("\n")));
+        }
+    }
+    assert!(grown.is_empty(), "see tests/architecture.rs:\n{}", grown.join("\n"));
+}
+
+#[test]
+fn doc_comments_open_with_a_verb_or_a_noun() {
+    let is_doc = |line: &str| line.starts_with("///") || line.starts_with("//!");
+    assert_none_new(&OPENINGS_LEFT, |before, line| {
+        let opens = is_doc(line) && !is_doc(before);
+        opens && OPENINGS.iter().any(|word| line[3..].trim_start().starts_with(word))
+    });
+}
+
+#[test]
+fn functions_are_not_named_by_a_preposition() {
+    assert_none_new(&PREPOSITIONS_LEFT, |_, line| {
+        let name = line.split_once("fn ").map(|(_, rest)| rest.split(['(', '<']).next().unwrap_or_default());
+        !line.starts_with("//") && name.is_some_and(|name| PREPOSITIONS.contains(&name))
+    });
+}
+
+#[test]
+fn modules_of_the_counts_are_those_of_the_layers() {
+    let mut all: Vec<&str> = LAYERS.concat();
+    all.sort_unstable();
+    for left in [&OPENINGS_LEFT, &PREPOSITIONS_LEFT] {
+        assert_eq!(left.iter().map(|(module, _)| *module).collect::<Vec<_>>(), all);
+    }
+}
