@@ -2,6 +2,7 @@
 
 use crate::cli::{Context, Failure, Outcome, grammar};
 use anyhow::Context as _;
+use clap::Command;
 use clap_mangen::Man;
 use std::path::Path;
 
@@ -14,7 +15,12 @@ pub fn write(folder: Option<&Path>, context: &mut Context) -> Outcome {
         return context.print(&page);
     };
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let written = clap_mangen::generate_to(grammar::command(), folder);
+    let written = clap_mangen::generate_to(without_help(grammar::command()), folder);
     written.with_context(|| format!("cannot write manual pages into {}", folder.display()))?;
     context.print(&format!("manual pages written to {}\n", folder.display()))
+}
+
+/// The grammar without the `help` that clap adds to each command with subcommands: it needs no pages.
+fn without_help(command: Command) -> Command {
+    command.disable_help_subcommand(true).mut_subcommands(without_help)
 }
