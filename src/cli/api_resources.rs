@@ -43,7 +43,7 @@ pub struct Args {
     /// If non-empty, sort list of resources using specified field. One of (name, kind).
     #[arg(long, value_name = "FIELD")]
     sort_by: Option<String>,
-    /// Accepted for kubectl's sake: nothing is cached here.
+    /// Accepted for compatibility with kubectl; nothing is cached.
     #[arg(long)]
     cached: bool,
 }

@@ -63,7 +63,7 @@ pub struct Args {
     /// modified configuration.
     #[arg(long, default_value_t = true)]
     overwrite: bool,
-    /// If true, delete and create anew what cannot be changed into what the manifest says.
+    /// If true, delete and create again objects that cannot be changed to match the manifest.
     #[arg(long)]
     force: bool,
     #[command(flatten)]

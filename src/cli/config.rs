@@ -48,7 +48,7 @@ struct GetContexts {
     output: String,
 }
 
-/// Set the namespace that commands use when none is asked for.
+/// Set the namespace that commands use by default.
 #[derive(clap::Args)]
 #[command(
     override_usage = "[NAME | --current] [--namespace=namespace]",
@@ -77,7 +77,7 @@ struct UseContext {
     contexts: Vec<String>,
 }
 
-/// Display the context as a kubeconfig would have it.
+/// Display the context in the form of a kubeconfig.
 #[derive(clap::Args)]
 #[command(after_help = "\
 # Show the context
@@ -88,13 +88,13 @@ kloop config view --minify -o jsonpath='{..namespace}'")]
 struct View {
     #[command(flatten)]
     print: PrintFlags,
-    /// Accepted for kubectl's sake: there is only the current context.
+    /// Accepted for compatibility with kubectl; there is only the current context.
     #[arg(long)]
     minify: bool,
-    /// Accepted for kubectl's sake: there is nothing secret.
+    /// Accepted for compatibility with kubectl; there is nothing secret.
     #[arg(long)]
     raw: bool,
-    /// Accepted for kubectl's sake: there is nothing to embed.
+    /// Accepted for compatibility with kubectl; there is nothing to embed.
     #[arg(long)]
     flatten: bool,
 }

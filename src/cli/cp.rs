@@ -28,10 +28,10 @@ pub struct Args {
     /// Container name. If omitted, the first container in the pod will be chosen.
     #[arg(short, long, value_name = "CONTAINER")]
     container: Option<String>,
-    /// Accepted for kubectl's sake: ownership is the container's user's, and modes are kept.
+    /// Accepted for compatibility with kubectl; files belong to the container's user, and modes are kept.
     #[arg(long)]
     no_preserve: bool,
-    /// Accepted for kubectl's sake: nothing goes over a network here.
+    /// Accepted for compatibility with kubectl; no network is involved.
     #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
     retries: i32,
 }

@@ -51,7 +51,7 @@ pub struct Args {
     /// If true, display events related to the described object [default: true when it is one].
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     show_events: Option<bool>,
-    /// Accepted for kubectl's sake: lists are never cut into chunks here.
+    /// Accepted for compatibility with kubectl; lists are always returned whole.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
 }

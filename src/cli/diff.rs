@@ -38,7 +38,7 @@ kloop diff --server-side -f pod.json"
 pub struct Args {
     #[command(flatten)]
     files: FileFlags,
-    /// Accepted for kubectl's sake: objects are compared one after another here.
+    /// Accepted for compatibility with kubectl; objects are compared one after another.
     #[arg(long, default_value_t = 1, value_name = "N")]
     concurrency: u32,
     /// Name of the manager used to track field ownership.

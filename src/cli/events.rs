@@ -54,7 +54,7 @@ pub struct Args {
     /// When using the default output format, don't print headers.
     #[arg(long)]
     no_headers: bool,
-    /// Accepted for kubectl's sake: lists are never cut into chunks here.
+    /// Accepted for compatibility with kubectl; lists are always returned whole.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
 }

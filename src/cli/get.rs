@@ -108,7 +108,7 @@ pub struct Args {
     /// events.
     #[arg(long)]
     output_watch_events: bool,
-    /// Accepted for kubectl's sake: lists are never cut into chunks here.
+    /// Accepted for compatibility with kubectl; lists are always returned whole.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
     /// If true, have the server return the appropriate table output.
@@ -117,7 +117,7 @@ pub struct Args {
     /// If specified, gets the subresource of the requested object: status or scale.
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
-    /// Raw URI to request from the API: no server needs to run for that.
+    /// Raw URI to request from the API; no server needs to run.
     #[arg(long, value_name = "PATH")]
     raw: Option<String>,
 }

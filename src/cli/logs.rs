@@ -96,7 +96,7 @@ pub struct Args {
     /// The length of time to wait until at least one pod is running.
     #[arg(long, default_value = "20s", value_name = "DURATION")]
     pod_running_timeout: String,
-    /// Accepted for kubectl's sake: there is no backend to verify here.
+    /// Accepted for compatibility with kubectl; there is no backend to verify.
     #[arg(long)]
     insecure_skip_tls_verify_backend: bool,
 }

@@ -53,7 +53,7 @@ pub struct Args {
     /// If specified, patch will operate on the subresource of the requested object: status, scale or resize.
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
-    /// If true, the patch is applied to the objects of the files and printed, nothing else is looked at.
+    /// If true, patch will operate on the content of the file, not the server-side resource.
     #[arg(long)]
     local: bool,
 }

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 /// Flags of following.
 #[derive(clap::Args)]
 pub struct Following {
-    /// Keep watching the files, and apply them again when they change: a checkout of a repository is followed as it is pulled. With
-    /// --prune, what is taken out of them goes.
+    /// Watch the files, such as a checkout of a repository, and apply them again when they change. With --prune, objects that are taken
+    /// out of them are deleted.
     #[arg(long)]
     pub watch: bool,
-    /// With --watch: how often everything is applied again although no file has changed, so that what was changed by hand goes back; zero
+    /// With --watch: time between complete applies, which undo manual changes even when no file has changed; zero
     /// for never.
     #[arg(long, default_value = "3m", value_name = "DURATION")]
     interval: String,

@@ -13,7 +13,7 @@ pub struct Args {
     /// ClusterRole this binding should reference.
     #[arg(long, default_value = "", value_name = "NAME")]
     clusterrole: String,
-    /// Of a role binding: Role it should reference.
+    /// Role this binding should reference (role bindings only).
     #[arg(long, default_value = "", value_name = "NAME")]
     role: String,
     #[command(flatten)]

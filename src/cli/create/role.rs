@@ -18,10 +18,10 @@ pub struct Args {
     /// Resource in the white list that the rule applies to, repeat this flag for multiple items.
     #[arg(long, value_name = "NAME")]
     resource_name: Vec<String>,
-    /// Of a cluster role: a partial url that user should have access to.
+    /// A partial url that user should have access to (cluster roles only).
     #[arg(long, value_delimiter = ',', value_name = "URL")]
     non_resource_url: Vec<String>,
-    /// Of a cluster role: an aggregation label selector for combining ClusterRoles.
+    /// An aggregation label selector for combining ClusterRoles (cluster roles only).
     #[arg(long, value_delimiter = ',', value_name = "KEY=VALUE")]
     aggregation_rule: Vec<String>,
 }

@@ -59,13 +59,13 @@ struct Common {
     /// Port pairs can be specified as 'PORT:TARGETPORT'.
     #[arg(long, value_delimiter = ',', value_name = "PORT[:TARGET]")]
     tcp: Vec<String>,
-    /// Of a ClusterIP service: assign your own ClusterIP or set to 'None' for a 'headless' service.
+    /// Assign your own ClusterIP (ClusterIP services only) or set to 'None' for a 'headless' service.
     #[arg(long, value_name = "ADDRESS")]
     clusterip: Option<String>,
-    /// Of an ExternalName service: external name of service.
+    /// External name of service (ExternalName services only).
     #[arg(long, value_name = "NAME")]
     external_name: Option<String>,
-    /// Of a NodePort service: port used to expose the service on each node in a cluster.
+    /// Port used to expose the service on each node in a cluster (NodePort services only).
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     node_port: u16,
 }

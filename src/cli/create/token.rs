@@ -4,7 +4,7 @@ use crate::apiserver::read;
 use crate::cli::{Context, Failure, Outcome};
 use crate::object::{Key, Resource};
 
-/// Request a service account token: refused, because kloop's API asks for none.
+/// Request a service account token: refused, because kloop's API does not use them.
 #[derive(clap::Args)]
 #[command(
     override_usage = "SERVICE_ACCOUNT_NAME",

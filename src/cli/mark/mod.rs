@@ -29,7 +29,7 @@ struct Flags {
     /// If true, display what a given resource has.
     #[arg(long)]
     list: bool,
-    /// If true, the change is made to the objects of the files and printed, nothing else is looked at.
+    /// If true, will NOT contact the api-server but run locally.
     #[arg(long)]
     local: bool,
     /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified

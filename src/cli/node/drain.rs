@@ -64,7 +64,7 @@ pub struct Args {
     /// If a pod has been marked for deletion for longer than this many seconds, skip waiting for it.
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     skip_wait_for_delete_timeout: i64,
-    /// Accepted for kubectl's sake: lists are never cut into chunks here.
+    /// Accepted for compatibility with kubectl; lists are always returned whole.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
 }

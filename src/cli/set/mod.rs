@@ -18,7 +18,7 @@ use crate::object::Object;
 use clap::Subcommand;
 use serde_json::Value;
 
-/// Configure application resources: single features of objects that are there.
+/// Configure application resources: set specific features on objects.
 ///
 /// These commands help you make changes to existing application resources.
 #[derive(clap::Args)]
@@ -58,7 +58,7 @@ struct Setting {
     scope: ScopeFlags,
     #[command(flatten)]
     change: ChangeFlags,
-    /// If true, the change is made to the objects of the files and printed, nothing else is looked at.
+    /// If true, set will NOT contact the api-server but run locally.
     #[arg(long)]
     local: bool,
 }

@@ -6,7 +6,7 @@ use crate::object::Selector;
 use crate::object::selector::Op;
 use serde_json::{Map, Value};
 
-/// Set the selector on a resource: only on Services.
+/// Set the selector on a resource (Services only).
 #[derive(clap::Args)]
 #[command(
     override_usage = "(-f FILENAME | TYPE NAME) EXPRESSIONS",

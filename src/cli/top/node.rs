@@ -45,7 +45,7 @@ pub struct Args {
     /// Print node resources related to swap memory.
     #[arg(long)]
     show_swap: bool,
-    /// Accepted for kubectl's sake.
+    /// Accepted for compatibility with kubectl; has no effect.
     #[arg(long, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true)]
     use_protocol_buffers: bool,
 }
