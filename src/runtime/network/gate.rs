@@ -1,7 +1,10 @@
 //! How the end of a filter comes from the child that installs it to the shim that serves it.
 
+use super::super::trial;
 use super::{Affinity, Guard, filter, notice};
+use crate::object::cause;
 use crate::world::start::Names;
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -11,7 +14,7 @@ use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::rc::Rc;
 
 /// A way from a child to its parent.
@@ -26,20 +29,20 @@ pub const TRY: &str = "try-network";
 /// Whether pods can have a network of their own here: not where the kernel is too old for it, nor where a sandbox around us forbids it
 /// or has a filter of this kind itself. `program` is this binary.
 pub fn is_possible(program: &Path) -> bool {
-    let mut command = Command::new(program);
-    command.args(["shim", TRY]).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    trial::is_possible(program, TRY)
 }
 
 /// The process that [`is_possible`] starts.
 pub fn attempt() -> ExitCode {
-    // As the processes of an ordinary user have it.
-    let promised = rustix::process::geteuid().is_root() || rustix::thread::set_no_new_privs(true).is_ok();
-    if promised && notice::may_look_into_others() && filter::install().is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    let filter = || {
+        // As the processes of an ordinary user have it.
+        if !rustix::process::geteuid().is_root() {
+            rustix::thread::set_no_new_privs(true)?;
+        }
+        notice::look_into_another()?;
+        filter::install().map(drop)
+    };
+    trial::exit_code(filter().map_err(Into::into))
 }
 
 impl Gate {
@@ -50,15 +53,16 @@ impl Gate {
         Ok(Gate { ours, theirs })
     }
 
-    /// In the child: from here on its calls are told of. Where that is not to be had, it stays on the host's network.
-    pub fn enter(&self) {
-        let Ok(listener) = filter::install() else { return };
+    /// In the child: from here on its calls are told of. One that fails must not go on: it would be on the machine's network.
+    pub fn enter(&self) -> Result<(), String> {
+        let failed = |error: Errno| format!("cannot join the pod's network: {error}", error = cause(error));
+        let listener = filter::install().map_err(failed)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let fds = [listener.as_fd()];
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         // Into an empty queue of our own it always goes.
-        let _ = sendmsg(&self.theirs, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::NOSIGNAL);
+        sendmsg(&self.theirs, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::NOSIGNAL).map(drop).map_err(failed)
     }
 
     /// In the parent, once the child runs its program: the guard of a pod of this address, in a cluster with this folder; `affinity` is the pod's. None when there is no filter.

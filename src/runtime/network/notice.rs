@@ -54,9 +54,9 @@ fn of_group(thread: i32) -> Result<OwnedFd, Errno> {
     pidfd_open(group.and_then(Pid::from_raw).ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }
 
-/// Whether we get at the memory and the descriptors of a child, as answers need it: a sandbox without ptrace's rights forbids it. Only
+/// Gets at the memory and the descriptors of a child, as answers need it: a sandbox without ptrace's rights forbids it. Only
 /// for a process of one thread.
-pub fn may_look_into_others() -> bool {
+pub fn look_into_another() -> Result<(), Errno> {
     // Where the child has the same.
     let word = [0x6b; 4];
     // SAFETY: this process has one thread; the child only waits to be killed.
@@ -67,12 +67,13 @@ pub fn may_look_into_others() -> bool {
         },
         child => child,
     };
-    let Some(pid) = Pid::from_raw(child).filter(|_| child > 0) else { return false };
+    let Some(pid) = Pid::from_raw(child).filter(|_| child > 0) else { return Err(Errno::AGAIN) };
     let found = Callers::default().descriptor(child, 0);
     let read = memory(child, word.as_ptr().addr() as u64, word.len());
     let _ = kill_process(pid, Signal::KILL);
     let _ = waitpid(Some(pid), WaitOptions::empty());
-    found.is_ok() && read.as_deref() == Ok(&word[..])
+    found?;
+    if read?[..] == word { Ok(()) } else { Err(Errno::FAULT) }
 }
 
 /// A call that waits for its answer.

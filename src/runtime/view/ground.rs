@@ -193,7 +193,7 @@ fn table() -> Result<OwnedFd, String> {
 fn has_spaces() -> bool {
     let Ok(child) = Space::New.fork() else { return false };
     if child == 0 {
-        let shows = separate().and_then(|()| show_processes()).is_ok();
+        let shows = separate().is_ok() && show_processes().is_ok();
         // SAFETY: ends the child without running anything that belongs to the parent.
         unsafe { libc::_exit(if shows { 0 } else { 1 }) }
     }

@@ -24,8 +24,9 @@ pub use name::call_it;
 pub use own::{SHM, is_within as is_in_own};
 pub use shm::Shm;
 
-use super::folder;
+use super::file_tree::path_of;
 use super::wire::View;
+use super::{folder, trial};
 use crate::object::cause;
 use crate::world::volume::Volume;
 use mounted::Mounted;
@@ -35,9 +36,10 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, moun
 use rustix::process::{chdir, chroot, fchdir, getegid, geteuid};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::ExitCode;
 
 /// The namespaces that a container may have of its own, by their names in `/proc`, in the order in which they are entered: the first
 /// gives the right to the others.
@@ -214,52 +216,60 @@ pub fn join(other: &Other) -> Result<(), String> {
 
 /// Whether this machine lets us do all this. Tried in a process of its own, because namespaces are entered for good.
 pub fn is_possible(program: &Path) -> bool {
-    let mut command = Command::new(program);
-    command.args(["shim", TRY]).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    trial::is_possible(program, TRY)
 }
 
 /// The process that [`is_possible`] starts.
 pub fn attempt() -> ExitCode {
     let _ = rustix::thread::set_no_new_privs(true);
     let overlay = || {
-        separate()?;
+        separate().map_err(|failure| failure.error)?;
         // A sandbox may let namespaces be made and none be entered.
-        space_of_ours("mnt").and_then(|own| move_into_link_name_space(own.as_fd(), None)).map_err(said("enter"))?;
-        mount("tmpfs", "/proc", "tmpfs", MountFlags::empty(), None).map_err(said("tmpfs"))
+        space_of_ours("mnt").and_then(|own| move_into_link_name_space(own.as_fd(), None))?;
+        Ok(mount("tmpfs", "/proc", "tmpfs", MountFlags::empty(), None)?)
     };
-    if overlay().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    trial::exit_code(overlay())
+}
+
+/// What could not be done, and why.
+struct Failure {
+    what: &'static str,
+    error: io::Error,
+}
+
+impl From<Failure> for String {
+    fn from(failure: Failure) -> String {
+        said(failure.what)(failure.error)
+    }
+}
+
+fn failed<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Failure {
+    move |error| Failure { what, error: error.into() }
 }
 
 /// Mounts of its own for this process; the machine's keep coming in and none goes out.
-fn separate() -> Result<(), String> {
+fn separate() -> Result<(), Failure> {
     // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
     if unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_err() {
         among_own_users()?;
     }
     let quietly = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    mount_change("/", quietly).map_err(said("part from the machine's mounts"))
+    mount_change("/", quietly).map_err(failed("part from the machine's mounts"))
 }
 
 /// A user namespace for this process that maps the user to itself, and mounts that belong to it.
-fn among_own_users() -> Result<(), String> {
+fn among_own_users() -> Result<(), Failure> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     // SAFETY: neither flag touches the table of descriptors, which is what makes this call unsafe.
-    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }.map_err(said("make a user namespace"))?;
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }.map_err(failed("make a user namespace"))?;
     let write = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
     let map = |id: u32| format!("{id} {id} 1\n");
     write("setgroups", "deny".into())
         .and_then(|()| write("uid_map", map(user)))
         .and_then(|()| write("gid_map", map(group)))
-        .map_err(|error| format!("cannot map the user to itself: {error}", error = cause(error)))
+        .map_err(failed("map the user to itself"))
 }
 
 fn said<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> String {
     move |error| format!("cannot {what}: {error}", error = cause(error))
-}
-
-/// The path of an open file, for calls that take no descriptor.
-fn path_of(fd: &OwnedFd) -> PathBuf {
-    use std::os::fd::AsRawFd;
-    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

@@ -1,0 +1,122 @@
+//! Trials of what the kernel lets kloop do, each in a process of its own because namespaces and filters are entered for good.
+//!
+//! Only a refusal that will not change counts as one. A lack that may pass, as of descriptors or memory (a pod can bring it about), is
+//! tried again, and in the end taken for a yes: then a pod that cannot have its own files or network is not started and says why. It
+//! never runs on the machine's.
+
+use rustix::io::Errno;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+/// The exit code of a trial that the kernel has refused.
+const REFUSED: u8 = 3;
+/// The exit code of a trial that has failed in any other way.
+const UNCLEAR: u8 = 4;
+/// Between two trials.
+const PAUSE: Duration = Duration::from_millis(100);
+const TRIES: u32 = 20;
+
+/// Whether the kernel lets a trial of this binary, `kloop shim <word>`, do what it tries.
+pub fn is_possible(program: &Path, word: &str) -> bool {
+    for number in 0..TRIES {
+        if number > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        let mut command = Command::new(program);
+        command.args(["shim", word]).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let code = command.status().ok().and_then(|status| status.code());
+        match code {
+            Some(0) => return true,
+            Some(code) if code == i32::from(REFUSED) => return false,
+            _ => {}
+        }
+    }
+    true
+}
+
+/// The exit code of a trial.
+pub fn exit_code(tried: io::Result<()>) -> ExitCode {
+    match tried {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let refused = Errno::from_io_error(&error).is_some_and(|errno| is_refusal(errno, most_namespaces()));
+            ExitCode::from(if refused { REFUSED } else { UNCLEAR })
+        }
+    }
+}
+
+/// Whether an error of the kernel says that this can never be had here. `most_namespaces`: the fewest that the machine allows of a kind.
+fn is_refusal(error: Errno, most_namespaces: u64) -> bool {
+    match error {
+        // Too many: for good when none are allowed, else until others have ended (namespaces(7)).
+        Errno::NOSPC | Errno::USERS => most_namespaces == 0,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::INTR | Errno::NOBUFS => false,
+        // EPERM, ENOSYS, EINVAL; of sandboxes also others.
+        _ => true,
+    }
+}
+
+/// The fewest namespaces that a user may have of the kinds that pods need.
+fn most_namespaces() -> u64 {
+    let limit =
+        |kind: &str| fs::read_to_string(format!("/proc/sys/user/max_{kind}_namespaces")).ok()?.trim().parse().ok();
+    ["user", "mnt"].into_iter().filter_map(limit).min().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_definite_refusals_count() {
+        let table = [
+            (Errno::PERM, 100, true),
+            (Errno::NOSYS, 100, true),
+            (Errno::INVAL, 100, true),
+            (Errno::NOSPC, 0, true),
+            (Errno::NOSPC, 100, false),
+            (Errno::MFILE, 0, false),
+            (Errno::NFILE, 0, false),
+            (Errno::NOMEM, 0, false),
+            (Errno::AGAIN, 0, false),
+        ];
+        for (error, most, refused) in table {
+            assert_eq!(is_refusal(error, most), refused, "{error} of {most}");
+        }
+    }
+
+    /// A program that exits with each of these codes in turn, and with the last one from then on.
+    fn exits(folder: &Path, codes: &[u8]) -> std::path::PathBuf {
+        let (program, count) = (folder.join("program"), folder.join("count"));
+        let codes: Vec<String> = codes.iter().map(u8::to_string).collect();
+        let script = format!(
+            "#!/bin/sh\necho >> {count}\nset -- {codes}\nat=$(/usr/bin/wc -l < {count})\n[ $at -lt $# ] || at=$#\neval exit \\$$at\n",
+            count = count.display(),
+            codes = codes.join(" ")
+        );
+        fs::write(&program, script).expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set");
+        program
+    }
+
+    #[test]
+    fn a_trial_that_is_unclear_is_made_again() {
+        for (codes, possible, runs) in
+            [(&[0][..], true, 1), (&[REFUSED], false, 1), (&[UNCLEAR, 101, REFUSED], false, 3)]
+        {
+            let folder = tempfile::tempdir().expect("a folder");
+            assert_eq!(is_possible(&exits(folder.path(), codes), "try"), possible, "{codes:?}");
+            let count = fs::read_to_string(folder.path().join("count")).expect("it ran");
+            assert_eq!(count.lines().count(), runs, "{codes:?}");
+        }
+    }
+
+    #[test]
+    fn what_stays_unclear_is_no_refusal() {
+        assert!(is_possible(Path::new("/no/such/program"), "try"));
+    }
+}
