@@ -6,5 +6,5 @@ fn main() -> ExitCode {
     if let Some(code) = kloop::runtime::shim_main() {
         return code;
     }
-    kloop::cli::main()
+    kloop::runtime::with_large_stack(kloop::cli::main)
 }

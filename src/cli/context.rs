@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use colored::Colorize;
 use std::cell::OnceCell;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -94,7 +95,10 @@ impl Context {
         self.api()?;
         let path = namespace_path(&self.state());
         let new = path.with_added_extension("new");
-        let written = std::fs::write(&new, format!("{namespace}\n")).and_then(|()| std::fs::rename(&new, &path));
+        let mut options = std::fs::OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&new);
+        let written = opened.and_then(|mut file| file.write_all(format!("{namespace}\n").as_bytes()));
+        let written = written.and_then(|()| std::fs::rename(&new, &path));
         written.with_context(|| format!("cannot write {}", path.display()))?;
         self.default_namespace = OnceCell::new();
         Ok(())

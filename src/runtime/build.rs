@@ -288,7 +288,7 @@ impl Telling {
             )?;
         }
         folder::private_folder(&pod.join(&*start.container))?;
-        fs::write(pod.join(folder::built(&start.container, start.attempt)), "")?;
+        folder::make_file(&pod.join(folder::built(&start.container, start.attempt)), 0o600)?;
         let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
         let path = pod.join(folder::log(&start.container, start.attempt));
         // What an earlier try of this attempt has left is replaced.

@@ -35,6 +35,9 @@ pub const SOCKET: &str = "shim.sock";
 /// The variable that tells a container where its termination message goes; it also marks every process of its tree.
 pub const TERMINATION_LOG: &str = "KLOOP_TERMINATION_LOG";
 
+/// The variable that marks everything that a probe or a hook starts.
+pub const EXEC: &str = "KLOOP_EXEC";
+
 /// Makes the state folder ready. It may be one that the user reads with others (the database's); what is below is ours alone.
 pub fn prepare(state: &Path) -> Result<PathBuf> {
     match fs::DirBuilder::new().mode(0o700).create(state) {
@@ -209,14 +212,21 @@ pub fn write_epoch(state: &Path, epoch: u64) -> io::Result<()> {
     replace(&state.join("epoch"), epoch.to_string().as_bytes())
 }
 
+/// Makes an empty file of this mode (whatever the umask), or empties the one that is there. Never goes through a link.
+pub fn make_file(path: &Path, mode: u32) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(CWD, path, flags, Mode::from_raw_mode(mode))?;
+    Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+}
+
 /// Puts content in place of what was there, whole or not at all. No fsync: a killed process loses nothing that it wrote, and what a machine that lost power left behind is void anyway.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(write_beside(path, content)?, path)
 }
 
-/// Writes what is to take a file's place into another one.
+/// Writes what is to take a file's place into another one, which nobody else can read.
 fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
-    let fresh = path.with_extension("new");
+    let fresh = path.with_added_extension("new");
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(&fresh)?;

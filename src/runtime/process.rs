@@ -42,6 +42,13 @@ pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// Whether a process was stopped by a signal, or a debugger has it.
+pub fn is_stopped(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let end = line.iter().rposition(|byte| *byte == b')').unwrap_or(0);
+    matches!(line.get(end + 2), Some(b'T' | b't'))
+}
+
 /// The program's name stands in parentheses and may itself hold blanks and parentheses: count from the last one.
 fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
     let rest = &line[line.iter().rposition(|byte| *byte == b')')? + 1..];

@@ -7,6 +7,7 @@ use super::{Branch, Tree};
 use crate::object::cause;
 use rustix::fs::{Access, access};
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The controllers that limits need.
@@ -141,7 +142,7 @@ fn divide(folder: &Path) -> Result<Vec<&'static str>, String> {
 }
 
 fn make(folder: &Path) -> std::io::Result<()> {
-    match fs::create_dir(folder) {
+    match fs::DirBuilder::new().mode(0o755).create(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }

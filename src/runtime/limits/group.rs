@@ -7,6 +7,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -102,9 +103,12 @@ const TRIES: usize = 10;
 fn make_folder(folder: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
-        let made = match fs::create_dir(folder) {
+        // Whoever may write in the folder of a group may make groups in it.
+        let mut builder = fs::DirBuilder::new();
+        builder.mode(0o755);
+        let made = match builder.create(folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(folder),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => builder.recursive(true).create(folder),
             other => return other,
         };
         tries += 1;

@@ -2,6 +2,7 @@
 //! is about, with their names. They outlive the control plane. What they say together is [`table`]'s matter. A write that failed is to be
 //! tried again.
 
+use super::super::folder;
 use super::tables::{self, Tables};
 use crate::network::policy::table::{self, Direction, Flow};
 use crate::object::Key;
@@ -42,8 +43,8 @@ impl Written {
     fn write_all(&mut self, folder: &Path, policy: &Key, rules: Option<&Policy>) -> io::Result<()> {
         let name = format!("{}{BETWEEN}{}", policy.namespace, policy.name);
         if let Some(rules) = rules {
-            fs::create_dir_all(folder)?;
-            put(folder, &name, &table::text(rules))?;
+            folder::private_folder(folder).map_err(io::Error::other)?;
+            folder::replace(&folder.join(&name), table::text(rules).as_bytes())?;
         }
         let now = rules.map(|rules| rules.subjects.clone()).unwrap_or_default();
         let before = self.subjects.insert(name.clone(), now.clone()).unwrap_or_default();
@@ -72,7 +73,7 @@ impl Written {
             self.pods.remove(&address);
             return remove(&folder.join(address.to_string()));
         }
-        put(folder, &address.to_string(), &names)
+        folder::replace(&folder.join(address.to_string()), names.as_bytes())
     }
 
     /// Removes what was written by an earlier control plane and is known no more: call it once all policies have been written.
@@ -87,12 +88,6 @@ impl Written {
         }
         let _ = tables::renew(state);
     }
-}
-
-fn put(folder: &Path, name: &str, text: &str) -> io::Result<()> {
-    let new = folder.join(format!("{name}.new"));
-    fs::write(&new, text)?;
-    fs::rename(&new, folder.join(name))
 }
 
 fn remove(file: &Path) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! `10800@127.9.128.7/http`. A node port has a line of its own, `tcp-node 30080 any ...`: it leads on while the Service's port becomes
 //! another.
 
+use super::super::folder;
 use super::affinity::{Affinity, Session};
 use super::tables;
 use crate::object::Str;
@@ -62,7 +63,7 @@ impl Written {
 pub fn write(state: &Path, route: &Route) -> io::Result<()> {
     let folder = state.join(FOLDER);
     if !route.ports.is_empty() {
-        fs::create_dir_all(&folder)?;
+        folder::private_folder(&folder).map_err(io::Error::other)?;
     }
     let text = text(route);
     let written = route.addresses().try_for_each(|address| {
@@ -71,9 +72,7 @@ pub fn write(state: &Path, route: &Route) -> io::Result<()> {
             let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
             return fs::remove_file(&file).or_else(|error| if gone(&error) { Ok(()) } else { Err(error) });
         }
-        let new = folder.join(format!("{address}.new"));
-        fs::write(&new, &text)?;
-        fs::rename(&new, &file)
+        folder::replace(&file, text.as_bytes())
     });
     written.and(tables::renew(state))
 }

@@ -9,10 +9,11 @@
 mod copying;
 mod terminal;
 
-use super::wire::{self, Answer, Attach, Envelope, ExecOutcome, Request, Size};
+use super::process::{self, Identity};
+use super::wire::{self, Answer, Attach, Envelope, ExecOutcome, Record, Request, Size};
 use super::{folder, pty, spawn};
 use copying::Copy;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
@@ -24,9 +25,15 @@ use rustix::termios::isatty;
 use signal_hook::consts::SIGPIPE;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 use terminal::Terminal;
+
+/// A shim that has not read a request after this was stopped or frozen.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks whether it has, at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Which of our streams the command gets.
 #[derive(Clone, Copy)]
@@ -153,6 +160,7 @@ fn duplicate(fd: BorrowedFd) -> io::Result<OwnedFd> {
 /// A connection to the shim of a pod.
 struct Shim {
     socket: OwnedFd,
+    process: Option<Identity>,
     inbox: Vec<u8>,
 }
 
@@ -163,21 +171,54 @@ impl Shim {
     /// None when the container does not run.
     fn of(state: &Path, uid: &str, container: &str) -> io::Result<Option<Shim>> {
         let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
-        if record.is_none_or(|record| record.containers.get(container).and_then(|known| known.process()).is_none()) {
-            return Ok(None);
-        }
-        match folder::dial(&folder::pod(state, uid)) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-                Ok(None)
+        let runs = |record: &Record| record.containers.get(container).and_then(|known| known.process()).is_some();
+        let Some(record) = record.filter(runs) else { return Ok(None) };
+        let shim = |socket| Shim { socket, process: record.shim, inbox: Vec::new() };
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match folder::dial(&folder::pod(state, uid)).map(shim) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                    return Ok(None);
+                }
+                // As many wait already as may wait.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                    std::thread::sleep(LONGEST_PAUSE);
+                }
+                shim => return shim.map(Some),
             }
-            socket => Ok(Some(Shim { socket: socket?, inbox: Vec::new() })),
         }
     }
 
-    /// From here on the shim alone has the descriptors: when it closes them they end.
+    /// From here on the shim alone has the descriptors: when it closes them they end. `ETIMEDOUT` when it does not take the request.
     fn ask<const N: usize>(&mut self, request: Request, descriptors: [OwnedFd; N]) -> io::Result<()> {
         rustix::io::ioctl_fionbio(&self.socket, false)?;
-        send(&self.socket, request, &descriptors.each_ref().map(|fd| fd.as_fd()))
+        send(&self.socket, request, &descriptors.each_ref().map(|fd| fd.as_fd()))?;
+        let until = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_micros(100);
+        while is_unread(&self.socket) {
+            if Instant::now() >= until {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, self.silence()));
+            }
+            let timeout = Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                // It has answered, or gone: that is seen where its answers are.
+                found => return found.map(|_| ()).map_err(io::Error::from),
+            }
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+        Ok(())
+    }
+
+    /// Says that the shim does not answer, and why if that can be seen.
+    fn silence(&self) -> String {
+        let pid = self.process.map_or(String::new(), |process| format!(" (pid {})", process.pid));
+        let is_stopped = self.process.is_some_and(|process| process::is_stopped(process.pid));
+        let help = match (is_stopped, self.process) {
+            (true, Some(process)) => format!(": it is stopped; run `kill -CONT {}`", process.pid),
+            _ => ": it is frozen, or the machine is very busy".to_owned(),
+        };
+        format!("timed out: the pod's shim{pid} has not answered for {} s{help}", PATIENCE.as_secs())
     }
 
     /// Waits for what it says next; that it has gone is an answer, too.
@@ -248,6 +289,14 @@ impl Shim {
             }
         }
     }
+}
+
+/// Whether the other side has not read all that was sent to it. Where that cannot be asked, it has.
+fn is_unread(socket: &OwnedFd) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one number into a live variable.
+    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    asked == 0 && bytes > 0
 }
 
 /// Sends a request. It is small: a fresh socket takes it whole, or hardly less.

@@ -7,7 +7,7 @@ use super::super::spaces::Space;
 use super::super::wire::{
     Answer, Container, Envelope, Exec, ExecOutcome, Group, Launch, Request, Session, SoftBounds, State, Stopping, now,
 };
-use super::super::{pty, spawn, view, volumes};
+use super::super::{folder, pty, spawn, view, volumes};
 use super::launch::{self, Prepared, Refused, Started, Surroundings};
 use super::successor::Expected;
 use super::{Live, Shim, tree};
@@ -40,6 +40,10 @@ pub struct Running {
     output: Vec<u8>,
     deadline: Option<Instant>,
     timed_out: bool,
+    /// By which everything that it starts is known; none for a session.
+    mark: Option<String>,
+    /// Whether that may go on when the command has ended by itself.
+    keeps_leftovers: bool,
 }
 
 impl Shim {
@@ -110,7 +114,7 @@ impl Shim {
             return self.remind(client, &launch.container);
         }
         let still_runs = self.live.iter().any(|live| live.name == launch.container);
-        if self.removing || still_runs || !super::folder::is_plain_name(&launch.container) {
+        if self.removing || still_runs || !folder::is_plain_name(&launch.container) {
             let why =
                 format!("container {:?} cannot start now: it still runs or its pod is being removed", launch.container);
             let start = Some((launch.container, launch.attempt));
@@ -163,7 +167,7 @@ impl Shim {
             return Ok((started, next));
         }
         volumes::lay_out(&self.pod, &launch.volumes).map_err(|message| Refused { reason: "FailedMount", message })?;
-        let gate = self.gate();
+        let gate = self.gate()?;
         let prepared = self.prepare(launch, gate)?;
         Ok((prepared.go()?, next))
     }
@@ -218,9 +222,10 @@ impl Shim {
         Some(done.err())
     }
 
-    /// For a pod that has an address of its own.
-    pub(super) fn gate(&self) -> Option<Gate> {
-        self.address().and_then(|_| Gate::new().ok())
+    /// For a pod that has an address of its own; none for one that is on the machine's network.
+    pub(super) fn gate(&self) -> Result<Option<Gate>, String> {
+        let gate = self.address().map(|_| Gate::new()).transpose();
+        gate.map_err(|error| format!("cannot join the pod's network: {error}", error = cause(error)))
     }
 
     fn keep_guard(&mut self, gate: Option<Gate>, names: Names) {
@@ -252,11 +257,17 @@ impl Shim {
         let is_it = |at: &usize| self.live[*at].launch.attempt == exec.attempt;
         let running = self.running(&exec.container).filter(is_it);
         let missing = || format!("container {:?} does not run attempt {}", exec.container, exec.attempt);
-        let process = self.run_beside(running.ok_or_else(missing)?, &exec.argv, [&nothing, &output, &output], None)?;
+        self.next_mark += 1;
+        let mark = format!("{}.{}", std::process::id(), self.next_mark);
+        let variables = &[(folder::EXEC, mark.as_str())];
+        let stdio = [&nothing, &output, &output];
+        let process = self.run_beside(running.ok_or_else(missing)?, &exec.argv, variables, stdio, None)?;
         let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(LONGEST)));
         self.execs.push(Running {
             pipe: Some(pipe),
             deadline,
+            mark: Some(mark),
+            keeps_leftovers: exec.keeps_leftovers,
             ..Running::new(exec.id, &exec.container, client, process)
         });
         Ok(())
@@ -279,7 +290,7 @@ impl Shim {
         };
         let running = self.running(&session.container);
         let missing = || format!("container not found ({:?})", session.container);
-        let process = self.run_beside(running.ok_or_else(missing)?, &session.argv, stdio, terminal)?;
+        let process = self.run_beside(running.ok_or_else(missing)?, &session.argv, &[], stdio, terminal)?;
         let running = Running { is_session: true, ..Running::new(0, &session.container, client, process) };
         self.execs.push(running);
         Ok(())
@@ -294,15 +305,19 @@ impl Shim {
         &mut self,
         at: usize,
         argv: &[String],
+        variables: &[(&str, &str)],
         stdio: [&OwnedFd; 3],
         terminal: Option<pty::Asked>,
     ) -> Result<Identity, String> {
         let (process, launch) = (self.live[at].process, &self.live[at].launch);
-        let gate = self.gate();
+        let gate = self.gate()?;
         let cwd = launch::folder_of(launch);
         let mut env = Cow::Borrowed(&launch.env);
         if terminal.is_some() {
             launch::add_term(env.to_mut());
+        }
+        if !variables.is_empty() {
+            env.to_mut().extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         }
         let groups = &group::make(&launch.groups)?;
         let surroundings = Surroundings { launch, env: &env, cwd, stdio, terminal, groups };
@@ -321,6 +336,9 @@ impl Shim {
 
     pub(super) fn exec_done(&mut self, mut exec: Running, status: WaitStatus) {
         exec.read();
+        if let Some(mark) = exec.mark.as_deref().filter(|_| exec.timed_out || !exec.keeps_leftovers) {
+            tree::kill_marked(exec.process, mark);
+        }
         let code = status.terminating_signal().map(|signal| 128 + signal).or(status.exit_status()).unwrap_or(137);
         let outcome = if exec.timed_out { ExecOutcome::TimedOut } else { ExecOutcome::Exited(code) };
         let output = String::from_utf8_lossy(&exec.output).into_owned();
@@ -341,6 +359,8 @@ impl Running {
             output,
             deadline: None,
             timed_out: false,
+            mark: None,
+            keeps_leftovers: true,
         }
     }
 

@@ -124,8 +124,8 @@ impl Shim {
 
     fn add_successor(&mut self, expected: Box<Expected>, until: Option<Instant>) -> bool {
         let seen = self.seen(&expected);
-        let gate = self.gate();
         // What fails now will fail again when the start comes, and is told then.
+        let Ok(gate) = self.gate() else { return false };
         let prepared = self.prepare(expected.launch.clone(), gate).ok();
         let process = |prepared: &Prepared| prepared.pid().and_then(Identity::of);
         let Some((prepared, process)) = prepared.and_then(|one| process(&one).map(|process| (one, process))) else {

@@ -251,6 +251,9 @@ pub struct Exec {
     pub argv: Vec<String>,
     /// Milliseconds after which it is killed.
     pub timeout: u64,
+    /// Whether what it has started may go on when it has ended by itself: a postStart hook may start what the container needs.
+    #[serde(default)]
+    pub keeps_leftovers: bool,
 }
 
 /// A command that somebody runs beside a container.
