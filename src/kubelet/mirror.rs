@@ -55,7 +55,8 @@ fn create(world: &World, key: &Key, pod: &StaticPod, plan: &mut Plan) {
     let mut others = world.facts.pods.named(key).filter(|(uid, facts)| **uid != pod.hash || facts.removing.is_some());
     if let Some((uid, facts)) = others.next() {
         plan.wait("its processes of before are being ended");
-        return remove(world, uid, facts, plan);
+        remove(world, uid, facts, plan);
+        return;
     }
     write_mirror(world, pod, plan);
 }

@@ -5,7 +5,7 @@ use super::containers::{Order, Step, restarts};
 use super::pod::{LocalPod, Member, Role};
 use super::{deadlines, eviction, hooks};
 use crate::object::Time;
-use crate::world::{Effect, Plan, PodFacts, ProbeKind, Propagation, Verb, World};
+use crate::world::{Effect, EventType, Plan, PodFacts, ProbeKind, Propagation, Verb, World};
 use jiff::SignedDuration;
 
 /// Containers always get so many seconds to end (Kubernetes: minimumGracePeriodInSeconds).
@@ -109,7 +109,15 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
     let Some(end) = deadline(pod) else { return };
     let facts = pod.facts.as_deref().filter(|_| !pod.simulated);
     match facts {
-        Some(facts) if !pod.lives() || pod.world.now >= end + OVERDUE => remove(pod.world, &pod.row.uid, facts, plan),
+        Some(facts) if !pod.lives() || pod.world.now >= end + OVERDUE => {
+            let is_asked = remove(pod.world, &pod.row.uid, facts, plan);
+            if let Some(why) = &facts.not_removed {
+                plan.wait(format!("its folder cannot be removed: {why}"));
+                if is_asked {
+                    plan.event(pod.row, EventType::Warning, "FailedKillPod", format!("error killing pod: {why}"));
+                }
+            }
+        }
         Some(_) => {
             plan.wait("its containers are ending");
             plan.wake_at(end + OVERDUE);
@@ -134,13 +142,17 @@ fn is_held(pod: &LocalPod) -> bool {
     granted(pod) == 0 && !pod.row.finalizers.is_empty()
 }
 
-/// Has whatever is left of a pod ended and forgotten; asked again when no answer comes.
-pub fn remove(world: &World, uid: &str, facts: &PodFacts, plan: &mut Plan) {
-    let again = facts.removing.map(|asked| asked + UNANSWERED);
-    match again {
-        Some(again) if again > world.now => plan.wake_at(again),
-        _ => plan.effects.push(Effect::Remove { pod_uid: uid.into() }),
+/// Has whatever is left of a pod ended and forgotten; asked again when no answer comes, or it cannot be done yet. Whether that is asked now.
+pub fn remove(world: &World, uid: &str, facts: &PodFacts, plan: &mut Plan) -> bool {
+    match facts.removing.map(|asked| asked + UNANSWERED).filter(|again| *again > world.now) {
+        Some(again) => plan.wake_at(again),
+        None => {
+            plan.effects.push(Effect::Remove { pod_uid: uid.into() });
+            plan.wake_at(world.now + UNANSWERED);
+            return true;
+        }
     }
+    false
 }
 
 /// Whole seconds, a begun one for a whole one.

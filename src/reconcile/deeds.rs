@@ -282,7 +282,12 @@ fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
 /// What is told of a report, by what was known before it. `None` for what says nothing new to people.
 pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
     match report {
+        Report::NotRemoved { pod_uid, why } => {
+            let is_known = facts.pods.get(pod_uid)?.not_removed.as_ref() == Some(why);
+            (!is_known).then(|| format!("has ended, but its folder stays for now: {why}"))
+        }
         Report::Removed { .. }
+        | Report::NotDiscarded { .. }
         | Report::Sources { .. }
         | Report::Doors(_)
         | Report::SharedNetwork(_)

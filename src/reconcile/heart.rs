@@ -179,6 +179,9 @@ impl Heart {
                 &format!("addresses 127.{network}.0.0/16: {text} address; make one of the two clusters anew"),
             );
         }
+        if let Report::NotDiscarded { why } = report {
+            return self.say(now, &format!("{why}; kloop tries again"));
+        }
         let is_about_doors = matches!(report, Report::Doors(_));
         if let Report::Blocked { about, .. } = &report {
             let by = if about.resource == "pods" { &crate::network::HOST_PORTS } else { &crate::network::LOOP };

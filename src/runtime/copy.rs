@@ -4,11 +4,12 @@
 //! itself would, and what is walked through is opened by name below an open folder: no link and no `..` leads out, on neither side.
 //! Start reading at [`Place::of`].
 
+use super::file_tree::{Found, Mounts, open_file, walk};
 use super::folder;
 use crate::object::cause;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, fchmod, fchown, mkdirat, openat, openat2, stat,
-    statat, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, fchmod, fchown, mkdirat, openat, openat2, stat,
+    symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr};
@@ -62,7 +63,7 @@ impl Place {
             self.open(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|error| said("Cannot open", path, error))?;
         let mut links = Vec::new();
         match kind(&from)? {
-            FileType::Directory => take_folder(&from, to, &mut links)?,
+            FileType::Directory => take_folder(from, to, &mut links)?,
             FileType::RegularFile if to.is_dir() => take_file(from, &to.join(name))?,
             FileType::RegularFile => {
                 // As kubectl does: folders of ours on the way are made.
@@ -149,27 +150,38 @@ fn link_of(folder: &OwnedFd, name: &CStr) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(text.to_bytes()))
 }
 
-fn take_folder(from: &OwnedFd, to: &Path, links: &mut Vec<Link>) -> io::Result<()> {
+fn take_folder(from: OwnedFd, to: &Path, links: &mut Vec<Link>) -> io::Result<()> {
     fs::create_dir_all(to)?;
-    for entry in Dir::read_from(from)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if [c".", c".."].contains(&name) {
-            continue;
-        }
-        let target = to.join(OsStr::from_bytes(name.to_bytes()));
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        match FileType::from_raw_mode(statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode) {
-            FileType::Directory => {
-                let inner = openat(from, name, flags | OFlags::DIRECTORY, Mode::empty())?;
-                take_folder(&inner, &target, links)?;
+    let mut to = to.to_owned();
+    let mut failed = None;
+    let mut take = |found: Found| -> io::Result<()> {
+        let below = |to: &Path, name: &CStr| to.join(OsStr::from_bytes(name.to_bytes()));
+        match found {
+            Found::Folder { name, .. } => {
+                to = below(&to, name);
+                fs::create_dir_all(&to)?;
             }
-            FileType::RegularFile => take_file(openat(from, name, flags, Mode::empty())?, &target)?,
-            FileType::Symlink => links.push(Link { at: target, to: link_of(from, name) }),
-            _ => {}
+            Found::Left => drop(to.pop()),
+            Found::Closed { error } => return Err(error.into()),
+            Found::Other { folder, name, kind: FileType::Symlink } => {
+                links.push(Link { at: below(&to, name), to: link_of(folder, name) })
+            }
+            Found::Other { folder, name, kind: FileType::RegularFile } => match open_file(folder, name) {
+                // It has gone, or is something else by now.
+                Err(Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NXIO) => {}
+                file => take_file(file?.into(), &below(&to, name))?,
+            },
+            Found::Other { .. } => {}
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    let walked = walk(from, Mounts::Entered, &mut |found| {
+        take(found).map_err(|error| {
+            failed = Some(error);
+            Errno::CANCELED
+        })
+    });
+    failed.map_or(walked.map_err(io::Error::from), Err)
 }
 
 fn take_file(from: OwnedFd, to: &Path) -> io::Result<()> {

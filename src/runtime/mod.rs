@@ -3,7 +3,7 @@
 //! Knows: how an image becomes a command, how a process is started, watched, logged and ended with all that it started.
 //! Five kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
 //! the gateway (`network/gateway/`), which does too; a container's pause (`shim/pause.rs`); and the containers' own. Shims are forked from a nursery, this same binary run as `kloop shim`.
-//! Files and volumes are [`volumes`] on disk and a container's [`view`] of them.
+//! Files and volumes are [`volumes`] on disk and a container's [`view`] of them; whatever pods can write in is reached through [`file_tree`] alone.
 //! The only room that touches processes, and the only one in which `unsafe` may stand.
 //! Never: decides what should run; that comes as an [`Effect`](crate::world::Effect), and what became of it goes back as a
 //! [`Report`](crate::world::Report).
@@ -15,6 +15,7 @@ pub mod bury;
 pub mod capacity;
 pub mod copy;
 pub mod descriptors;
+mod file_tree;
 pub mod folder;
 pub mod image;
 mod interpreter;
@@ -37,6 +38,7 @@ mod sources;
 mod spaces;
 mod spawn;
 pub mod touched;
+mod trial;
 pub mod usage;
 mod user;
 pub mod view;
@@ -51,9 +53,32 @@ pub use network::{
 
 use std::process::ExitCode;
 
+/// Has a write that goes over the limit of a file's size (`ulimit -f`) fail with `EFBIG`, and not end this process. What it starts has the
+/// default again: exec takes handlers away.
+fn heed_file_limit() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler does nothing.
+    unsafe { libc::signal(libc::SIGXFSZ, nothing as *const () as libc::sighandler_t) };
+}
+
+/// Runs the command line on a stack that is large enough also where `ulimit -s` allows this process's first thread little.
+pub fn with_large_stack(run: fn() -> ExitCode) -> ExitCode {
+    const ENOUGH: usize = 8 << 20;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    if limit.is_none_or(|limit| limit >= ENOUGH as u64) {
+        return run();
+    }
+    match std::thread::Builder::new().stack_size(ENOUGH).spawn(run) {
+        // What it had to say of a panic was said.
+        Ok(thread) => thread.join().unwrap_or(ExitCode::from(101)),
+        Err(_) => run(),
+    }
+}
+
 /// Runs this process as the one that shims come from, as a shim or as a gateway, when it was started as that.
 /// First thing in `main`: it must stay small.
 pub fn shim_main() -> Option<ExitCode> {
+    heed_file_limit();
     let mut words = std::env::args_os().skip(1);
     let word = words.next()?;
     if word == network::gateway::WORD {

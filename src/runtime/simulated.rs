@@ -446,7 +446,9 @@ mod tests {
             | Report::Denied { .. }
             | Report::Unbound { .. }
             | Report::Blocked { .. }
+            | Report::NotDiscarded { .. }
             | Report::SharedNetwork(_) => "measured".into(),
+            Report::NotRemoved { .. } => "not removed".into(),
             Report::Removed { .. } => "removed".into(),
             Report::Build { .. } | Report::Sources { .. } => "sources".into(),
             Report::Doors(_) => "doors".into(),

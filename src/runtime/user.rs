@@ -1,15 +1,19 @@
 //! Another user than the shim's: who that is on this machine, and what has to be theirs before they start.
 
+use super::file_tree::{self, Found, Mounts, set_mode, set_owner, walk};
 use super::spawn::Identity;
-use super::volumes;
+use super::{folder, volumes};
 use crate::object::cause;
 use crate::world::User;
 use crate::world::volume::{Source, Volume};
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RawDir, Uid, chmodat, chownat, openat, statat};
+use rustix::fs::{CWD, FileType, fstat};
+use rustix::io::Errno;
 use std::fs;
-use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+
+/// Walks through a volume, for `fsGroup`, until one is not disturbed.
+const TRIES: u32 = 3;
 
 /// Who it is: a user of whom no group is said has the one that the machine knows, else 0, as in a container.
 pub fn identity(wanted: &User) -> Identity {
@@ -89,59 +93,96 @@ fn primary_group(passwd: &str, user: u32) -> Option<u32> {
 /// Gives them their scratch folder, lets them write their termination message, and gives the volumes to the group of `fsGroup`.
 pub fn own(wanted: &User, message: &Path, scratch: Option<&Path>, pod: &Path, all: &[Volume]) -> Result<(), String> {
     let who = identity(wanted);
-    let said = |path: &Path, error: std::io::Error| {
+    let said = |path: &Path, error: Errno| {
         format!("cannot give {} to user {}: {error}", path.display(), who.user, error = cause(error))
     };
-    if let Some(scratch) = scratch {
-        std::os::unix::fs::chown(scratch, Some(who.user), Some(who.group)).map_err(|error| said(scratch, error))?;
+    folder::make_file(message, 0o644)
+        .map_err(|error| format!("cannot make {}: {}", message.display(), cause(error)))?;
+    for path in scratch.into_iter().chain([message]) {
+        let given = file_tree::hold(CWD, path).and_then(|held| set_owner(held, Some(who.user), Some(who.group)));
+        given.map_err(|error| said(path, error))?;
     }
-    fs::write(message, "").map_err(|error| said(message, error))?;
-    std::os::unix::fs::chown(message, Some(who.user), Some(who.group)).map_err(|error| said(message, error))?;
     let Some(group) = wanted.files else { return Ok(()) };
     let is_given = |volume: &&Volume| !matches!(volume.source, Source::Host { .. });
     for volume in all.iter().filter(is_given) {
         let root = volumes::root_of(pod, &volume.name, all);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = openat(CWD, &root, flags, Mode::empty()).map_err(|error| said(&root, error.into()))?;
-        give(&opened, group).map_err(|error| said(&root, error.into()))?;
+        give_all(&root, group).map_err(|error| said(&root, error))?;
     }
     Ok(())
 }
 
-/// Kubernetes: the group owns everything, may do what the owner may, and what is made in folders is the group's too.
-fn give(folder: impl AsFd, group: u32) -> rustix::io::Result<()> {
-    give_one(&folder, c".", 0o2000, group)?;
-    let mut space = [MaybeUninit::uninit(); 4096];
-    let mut entries = RawDir::new(&folder, &mut space);
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let name = entry.file_name();
-        if [c".", c".."].contains(&name) {
-            continue;
-        }
-        match entry.file_type() {
-            FileType::Directory => {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                give(openat(&folder, name, flags, Mode::empty())?, group)?;
-            }
-            FileType::RegularFile => give_one(&folder, name, 0, group)?,
-            _ => {}
-        }
-    }
-    Ok(())
+/// Gives a volume to a group, again when containers of the pod that run moved folders of it meanwhile.
+fn give_all(root: &Path, group: u32) -> rustix::io::Result<()> {
+    let attempt = || {
+        let root = file_tree::open_folder(CWD, root)?;
+        give(&root, group)?;
+        walk(root, Mounts::Skipped, &mut |found| match found {
+            Found::Folder { folder, .. } => give(folder, group),
+            Found::Other { folder, name, kind: FileType::RegularFile } => match file_tree::hold(folder, name) {
+                Err(Errno::NOENT) => Ok(()),
+                held => give(&held?, group),
+            },
+            Found::Closed { error } => Err(error),
+            Found::Other { .. } | Found::Left => Ok(()),
+        })
+    };
+    (1..TRIES).find_map(|_| attempt().ok()).map_or_else(attempt, Ok)
 }
 
-fn give_one(folder: &impl AsFd, name: &std::ffi::CStr, more: u32, group: u32) -> rustix::io::Result<()> {
-    let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    chownat(folder, name, None::<Uid>, Some(Gid::from_raw(group)), AtFlags::SYMLINK_NOFOLLOW)?;
-    let mode = found.st_mode & 0o7777;
-    let wanted = mode | ((mode & 0o600) >> 3) | more | if more > 0 { 0o070 } else { 0 };
-    chmodat(folder, name, Mode::from_raw_mode(wanted), AtFlags::empty())
+/// Kubernetes: the group owns every file and folder, may do what the owner may, and what is made in folders is the group's too. What is
+/// changed is what the descriptor holds, whatever has its name by now.
+fn give(held: &OwnedFd, group: u32) -> rustix::io::Result<()> {
+    let before = fstat(held)?.st_mode;
+    let more = match FileType::from_raw_mode(before) {
+        FileType::RegularFile => 0,
+        FileType::Directory => 0o2070,
+        _ => return Ok(()),
+    };
+    set_owner(held, None, Some(group))?;
+    let mode = before & 0o7777;
+    set_mode(held, mode | ((mode & 0o600) >> 3) | more)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn a_volume_is_given_to_its_group_whatever_is_swapped_meanwhile() {
+        let base = tempfile::tempdir().unwrap();
+        let (volume, secret) = (base.path().join("volume"), base.path().join("secret"));
+        fs::create_dir_all(volume.join("sub")).unwrap();
+        fs::write(&secret, "").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let group = rustix::process::getegid().as_raw();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // As a hostile pod: one name is a file and a link to the machine's file in turns.
+            scope.spawn(|| {
+                let (file, link, name) = (volume.join("file"), volume.join("link"), volume.join("name"));
+                while !over.load(Ordering::Relaxed) {
+                    fs::write(&file, "").unwrap();
+                    fs::rename(&file, &name).unwrap();
+                    symlink(&secret, &link).unwrap();
+                    fs::rename(&link, &name).unwrap();
+                }
+            });
+            for _ in 0..2_000 {
+                give_all(&volume, group).unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(mode(&secret), 0o600);
+        assert_eq!((mode(&volume) & 0o2070, mode(&volume.join("sub")) & 0o2070), (0o2070, 0o2070));
+        fs::remove_file(volume.join("name")).unwrap();
+        fs::write(volume.join("name"), "").unwrap();
+        fs::set_permissions(volume.join("name"), fs::Permissions::from_mode(0o600)).unwrap();
+        give_all(&volume, group).unwrap();
+        assert_eq!((mode(&volume.join("name")), fs::metadata(volume.join("name")).unwrap().gid()), (0o660, group));
+    }
 
     #[test]
     fn a_user_has_the_group_that_the_machine_knows() {

@@ -200,6 +200,8 @@ pub struct PodFacts {
     pub usage: BTreeMap<Str, Measured>,
     /// When that was.
     pub measured: Option<Time>,
+    /// Why its folder could not be removed when that was last tried.
+    pub not_removed: Option<String>,
     /// Connections that network policies denied and that no event has reported yet.
     pub denied: Vec<Denial>,
     /// Ports that the pod's programs failed to bind and that no event has reported yet.

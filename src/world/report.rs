@@ -121,6 +121,18 @@ pub enum Report {
         /// The pod.
         pod_uid: Str,
     },
+    /// Nothing of a pod runs, but its folder could not be removed.
+    NotRemoved {
+        /// The pod.
+        pod_uid: Str,
+        /// What is left, and why.
+        why: String,
+    },
+    /// What is left of a persistent volume that was deleted could not be removed; that is tried again.
+    NotDiscarded {
+        /// Which, what, and why.
+        why: String,
+    },
 }
 
 impl Facts {
@@ -131,7 +143,12 @@ impl Facts {
                 let gone = self.pods.remove(&pod_uid)?;
                 Some(gone.key())
             }
-            Report::SharedNetwork(_) => None,
+            Report::NotRemoved { pod_uid, why } => {
+                let pod = self.pods.get_mut(&pod_uid)?;
+                let is_new = pod.not_removed.replace(why.clone()) != Some(why);
+                is_new.then(|| pod.key())
+            }
+            Report::SharedNetwork(_) | Report::NotDiscarded { .. } => None,
             Report::Doors(doors) => {
                 self.doors = doors;
                 None

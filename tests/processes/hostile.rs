@@ -1,6 +1,6 @@
 //! Workloads and machines at their worst: what they do stays theirs, and nobody else is touched.
 
-use super::{on_host_files, pod};
+use super::{ONCE, on_host_files, pod, pod_with};
 use crate::cluster::{Cluster, Said, is_alive, signal};
 use std::fs;
 use std::path::Path;
@@ -238,4 +238,192 @@ plane.wait()
 "#;
     let Some(said) = in_namespaces(&cluster, &["-m"], script) else { return };
     assert_eq!(said.out, "always Running 1\nnever Failed 0\n137\n", "{}", said.err);
+}
+
+/// A Pod with an emptyDir at `/data` that runs a script of Python, and then sleeps.
+fn digger(name: &str, script: &str) -> String {
+    let script = serde_json::Value::from(format!("{script}\nprint('done', flush=True)\nimport time\ntime.sleep(1000)"));
+    format!(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, labels: {{app: {name}}}}}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes:
+  - {{name: data, emptyDir: {{}}}}
+  containers:
+  - name: main
+    image: python
+    command: [python3, -c, {script}]
+    volumeMounts: [{{name: data, mountPath: /data}}]
+"#
+    )
+}
+
+const DEEP: &str = "import os\nos.chdir('/data')\nfor _ in range(8000):\n  os.mkdir('d')\n  os.chdir('d')";
+
+#[test]
+fn a_deep_folder_is_removed_and_ends_no_control_plane() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&digger("deep", DEEP));
+    cluster.apply(&digger("deserted", DEEP));
+    let is_done = |pod: &str| cluster.log(pod, "main") == "done\n";
+    cluster.until("the folders are there", || is_done("deep") && is_done("deserted"));
+    cluster.ok("delete pod deep");
+    // Without its shim it is for the control plane to remove it.
+    let shim = stat(cluster.pid("deserted"))[1];
+    cluster.ok("delete pod deserted --wait=false");
+    signal(shim, "KILL");
+    cluster.nothing_is_left();
+    assert!(is_alive(plane.pid()));
+}
+
+#[test]
+fn a_folder_that_cannot_be_removed_is_told_and_removed_later() {
+    let cluster = Cluster::new();
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: only root can mount something in the way");
+    }
+    let _plane = cluster.watch();
+    cluster.apply(&digger("stuck", "import os\nos.mkdir('/data/way')"));
+    cluster.until("the folder is there", || cluster.log("stuck", "main") == "done\n");
+    let pod = cluster.pods_folder().join(cluster.read("pod/stuck", "{.metadata.uid}"));
+    let way = Mounted::below(&pod, "volumes.d/data/way");
+    cluster.ok("delete pod stuck --wait=false");
+    cluster.until("it is told", || {
+        cluster.read("events", "{.items[*].message}").contains("error killing pod: cannot remove \"way\"")
+    });
+    assert!(!cluster.read("pod/stuck", "{.metadata.deletionTimestamp}").is_empty(), "it is not gone");
+    drop(way);
+    cluster.nothing_is_left();
+}
+
+/// A file system of memory somewhere below a folder; it goes with this, wherever it was moved to.
+struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    fn below(top: &Path, folder: &str) -> Mounted {
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", top.join(folder), "tmpfs", flags, None).expect("mounted");
+        Mounted(top.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let all = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(Path::new);
+        for mount in all.filter(|mount| mount.starts_with(&self.0)) {
+            let _ = rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+#[test]
+fn a_command_for_a_stopped_shim_is_refused_after_a_while() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&pod("calm", "Always", 0, "exec sleep 1000"));
+    cluster.ready_pods("app=calm", 1);
+    let shim = stat(cluster.pid("calm"))[1];
+    signal(shim, "STOP");
+    for line in ["exec calm -- true", "attach calm"] {
+        let said = cluster.kloop(line);
+        assert_ne!(said.code, 0, "{line}: {}", said.out);
+        assert!(said.err.contains(&format!("it is stopped; run `kill -CONT {shim}`")), "{line}: {}", said.err);
+    }
+    signal(shim, "CONT");
+    cluster.ok("exec calm -- true");
+    cluster.ok("delete pod calm");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn processes_that_a_probe_leaves_behind_end_with_it() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let probe = "setsid sleep 86421 >/dev/null 2>&1 & echo >> /tmp/probes";
+    let probe = serde_json::Value::from(probe);
+    let probe = format!("readinessProbe: {{exec: {{command: [sh, -c, {probe}]}}, periodSeconds: 1}}");
+    cluster.apply(&pod_with("probed", ONCE, &probe, "exec sleep 1000"));
+    cluster.ready_pods("app=probed", 1);
+    let count = || cluster.kloop("exec probed -- wc -l /tmp/probes").out;
+    cluster.until("it was probed some times", || count().starts_with('3'));
+    let main = cluster.pid("probed");
+    let shim = stat(main)[1];
+    let is_left = |pid: &u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\086421\0");
+    let below = |top: u32| children(top).into_iter().flat_map(|pid| [vec![pid], children(pid)].concat());
+    cluster.until("nothing is left of the probes", || !below(shim).chain(below(main)).any(|pid| is_left(&pid)));
+    cluster.ok("delete pod probed");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn small_limits_of_the_shell_end_no_command_by_a_signal() {
+    let cluster = Cluster::new();
+    fs::write(cluster.home().join("pod.yaml"), pod("small", "Always", 0, "exec sleep 1000")).expect("written");
+    let kloop = env!("CARGO_BIN_EXE_kloop");
+    let limited = |limit: &str, line: &str| {
+        let script = format!("ulimit {limit}; cd {}; {kloop} {line}", cluster.home().display());
+        cluster.run_program(cluster.program("sh").args(["-c", &script]), "")
+    };
+    for line in ["apply -f pod.yaml", "get pods -A", "plan -f pod.yaml", "explain pod.spec.containers", "help"] {
+        let said = limited("-s 256", line);
+        assert_eq!(said.code, 0, "{line}: {}{}", said.out, said.err);
+    }
+    let said = limited("-f 1", "create configmap big --from-literal=a=b");
+    assert!(said.code != 0 && said.code < 128, "{} {}", said.code, said.err);
+    assert!(said.err.starts_with("error: "), "{}", said.err);
+    // The control plane, shims and all, where stacks are small.
+    let mut plane = cluster.program("sh");
+    plane.args(["-c", &format!("ulimit -s 256; exec {kloop} reconcile --watch")]);
+    let _plane = cluster.background_program(plane);
+    cluster.ready_pods("app=small", 1);
+    cluster.ok("exec small -- true");
+    cluster.ok("delete pod small");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn nothing_is_open_to_others_under_a_umask_of_zero() {
+    use std::os::unix::fs::PermissionsExt;
+    let cluster = Cluster::new();
+    let mut plane = cluster.program("sh");
+    plane.args(["-c", &format!("umask 0; exec {} reconcile --watch", env!("CARGO_BIN_EXE_kloop"))]);
+    let _plane = cluster.background_program(plane);
+    let policy = r#"
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: closed}
+spec: {podSelector: {}, policyTypes: [Egress]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+"#;
+    cluster.apply(&(pod("web", "Always", 0, "umask > /tmp/umask; exec sleep 1000") + policy));
+    cluster.ready_pods("app=web", 1);
+    cluster.until("the routes are written", || cluster.home().join("routes").exists());
+    cluster.until("its mask is the usual one", || cluster.kloop("exec web -- cat /tmp/umask").out == "0022\n");
+    let mut folders = vec![cluster.home()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("readable").flatten() {
+            let Ok(found) = entry.metadata() else { continue };
+            // What the test itself has made for the output of a command.
+            if entry.file_name().to_string_lossy().starts_with("background-") || found.is_symlink() {
+                continue;
+            }
+            let mode = found.permissions().mode() & 0o7777;
+            assert_eq!(mode & 0o022, 0, "{mode:o} {}", entry.path().display());
+            if found.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    cluster.ok("delete pod web");
+    cluster.nothing_is_left();
 }

@@ -1,9 +1,11 @@
 //! How much room pods take on the disk: looked at every ten seconds, and only of those that are bounded.
 
+use super::super::file_tree::{self, Found, Mounts, walk};
 use super::super::{folder, volumes};
 use crate::object::Str;
 use crate::world::Report;
 use crate::world::limits::{Bound, Storage};
+use rustix::fs::{AtFlags, CWD, Stat, fstat, statat};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -98,20 +100,21 @@ fn layer(pod: &Path, container: &str) -> u64 {
     used().unwrap_or(0)
 }
 
-/// What the files below a folder take; no link is followed, and nothing that is mounted is entered.
+/// What the files below a folder take; no link is followed, and nothing that is mounted is entered. What a walk finds before it is
+/// disturbed counts.
 fn below(folder: &Path) -> u64 {
-    let Some(top) = fs::symlink_metadata(folder).ok().filter(fs::Metadata::is_dir) else { return 0 };
-    let mut sum = 0;
-    let mut left = vec![folder.to_owned()];
-    while let Some(folder) = left.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let Ok(found) = entry.metadata() else { continue };
-            sum += found.blocks() * 512;
-            if found.is_dir() && found.dev() == top.dev() {
-                left.push(entry.path());
-            }
-        }
-    }
+    let Ok(top) = file_tree::open_folder(CWD, folder) else { return 0 };
+    let bytes = |found: Stat| u64::try_from(found.st_blocks).unwrap_or(0).saturating_mul(512);
+    let mut sum: u64 = 0;
+    let _ = walk(top, Mounts::Skipped, &mut |found| {
+        let taken = match found {
+            Found::Folder { folder, .. } => fstat(folder).map_or(0, bytes),
+            Found::Other { folder, name, .. } => statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, bytes),
+            Found::Closed { .. } | Found::Left => 0,
+        };
+        sum = sum.saturating_add(taken);
+        Ok(())
+    });
     sum
 }
 

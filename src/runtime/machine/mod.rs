@@ -7,6 +7,7 @@
 mod facts;
 mod link;
 mod nursery;
+mod removal;
 mod shard;
 
 use super::network::gateway::{Order as Telling, link::Link};
@@ -20,6 +21,7 @@ use crate::world::policy::Cidr;
 use crate::world::start::Image;
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
+use removal::Remover;
 use shard::{Inbox, Order, Shard};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -47,9 +49,10 @@ struct Context {
     program: PathBuf,
     environment: image::Environment,
     builds: build::Builds,
+    remover: Remover,
     /// Where limits are enforced, or why they are not.
     limits: Result<limits::Tree, String>,
-    report: Box<dyn Fn(Report) + Send + Sync>,
+    report: Arc<dyn Fn(Report) + Send + Sync>,
 }
 
 impl Context {
@@ -110,6 +113,10 @@ impl Machine {
         anyhow::ensure!(epoch >= last, "epoch {epoch} is over: {last} has used {} since", state.display());
         folder::write_epoch(&state, epoch).with_context(|| format!("cannot write in {}", state.display()))?;
         let limits = limits::Tree::find(&state);
+        let report: Arc<dyn Fn(Report) + Send + Sync> = report.into();
+        let told = report.clone();
+        let remover = Remover::start(&state, move |why| told(Report::NotDiscarded { why }))
+            .context("cannot start the threads that remove folders")?;
         let context = Arc::new(Context {
             limits,
             state,
@@ -117,6 +124,7 @@ impl Machine {
             program: program.to_owned(),
             environment,
             builds: build::Builds::default(),
+            remover,
             report,
         });
         let told = context.clone();

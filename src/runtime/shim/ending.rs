@@ -9,9 +9,8 @@ use super::bounds::Over;
 use super::log::Flow;
 use super::{Live, Shim, attach, tree};
 use crate::world::Ended;
+use rustix::fs::Stat;
 use rustix::process::{Signal, WaitStatus};
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -106,7 +105,7 @@ impl Live {
 
     /// What the container left in its termination log, or the end of its log when it failed and asked for that.
     fn message(&self, end: &End) -> String {
-        let own = tree::read_capped(&folder::message(&self.name, self.launch.attempt), 4096);
+        let own = tree::read_capped(&folder::message(&self.name, self.launch.attempt), 4096, |_| true);
         let written = if own.is_empty() { self.left_outside() } else { own };
         if written.is_empty() && end.code != 0 && self.launch.message_from_logs { self.log.tail() } else { written }
     }
@@ -114,11 +113,16 @@ impl Live {
     /// What a container that sees the machine's files has left where it was to: a file of whoever it runs as, written while it ran.
     fn left_outside(&self) -> String {
         let path = Path::new(&self.launch.message_path);
-        let found = std::fs::symlink_metadata(path).ok().filter(|_| self.launch.view.is_none() && path.is_absolute());
+        if self.launch.view.is_some() || !path.is_absolute() {
+            return String::new();
+        }
         let me = self.launch.user.as_ref().and_then(|user| user.user).unwrap_or(rustix::process::geteuid().as_raw());
-        let written = |found: &Metadata| found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
+        let written = |found: &Stat| {
+            let (seconds, nanos) = (found.st_mtime as i64, found.st_mtime_nsec as i64);
+            seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+        };
         // File systems stamp with a clock that stands still for a tick of the kernel, so a file may seem older than it is.
-        let is_its = |found: &Metadata| found.uid() == me && written(found) >= self.since - TICK;
-        found.filter(is_its).map(|_| tree::read_capped(path, 4096)).unwrap_or_default()
+        let is_its = |found: &Stat| found.st_uid == me && written(found) >= self.since - TICK;
+        tree::read_capped(path, 4096, is_its)
     }
 }

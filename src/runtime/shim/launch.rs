@@ -150,7 +150,7 @@ pub fn prepare(
         Some(view) => {
             view::check_mounts(pod, view, &launch.volumes)
                 .map_err(|message| Refused { reason: "CreateContainerConfigError", message })?;
-            fs::write(&message, "")
+            folder::make_file(&message, 0o644)
                 .map_err(|error| format!("cannot make {}: {error}", message.display(), error = cause(error)))?;
             let message = (&*message, &*launch.message_path);
             let has_volume = view.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == view::SHM);
@@ -303,7 +303,7 @@ fn fork(
         // Found now, it need not be when the program is executed.
         let file = Path::new(OsStr::from_bytes(program.path.to_bytes()));
         let _ = interpreter::of(file).map(fs::File::open);
-        gate.into_iter().for_each(Gate::enter);
+        gate.map_or(Ok(()), Gate::enter)?;
         Ok(program)
     };
     spawn::fork(space, enter, not_executed)

@@ -128,6 +128,8 @@ struct Shim {
     told_to_leave: Arc<AtomicBool>,
     desk: Desk,
     next_client: u64,
+    /// Number of the last command that was marked.
+    next_mark: u64,
     removing: bool,
     /// How long it waits for what was killed until it looks again by itself.
     kill_pause: Duration,
@@ -185,6 +187,7 @@ impl Shim {
             told_to_leave,
             desk: Desk::new(),
             next_client: 1,
+            next_mark: 0,
             removing: false,
             kill_pause: KILL_PAUSE,
             spent: Vec::new(),
@@ -218,8 +221,10 @@ impl Shim {
             if self.removing && self.is_empty() {
                 self.spent.clear();
                 self.pause.take().into_iter().for_each(Pause::end);
-                volumes::remove(&self.pod);
-                self.tell_all(&Answer::Removed);
+                // Whoever leads sees that this shim has gone without a word, removes what is left itself, or tells why it cannot.
+                if volumes::remove(&self.pod).is_ok() {
+                    self.tell_all(&Answer::Removed);
+                }
                 return Ok(());
             }
             if self.may_leave() {

@@ -2,11 +2,11 @@
 
 use super::super::limits::group;
 use super::super::process::{self, Identity, Stat};
-use super::super::{bury, folder};
+use super::super::{bury, file_tree, folder};
 use super::pause::Pause;
 use super::{Live, Shim};
 use crate::world::Processes;
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, fstat};
 use std::path::Path;
 
 /// Kills a process and everything below it.
@@ -19,6 +19,30 @@ pub fn kill_from(top: Identity) {
 /// Kills everything below this process. Whoever forks meanwhile is met the next time: a killed process cannot fork any more.
 pub fn kill_all() {
     kill(&process::descendants(std::process::id() as i32));
+}
+
+/// Looks for what a command has left, at most.
+const SWEEPS: usize = 64;
+
+/// Kills what a command that has ended has left: everything below this process that began after it and carries its mark or is of its
+/// session, whatever its parent is by now. What takes the mark off and leaves the session goes with its container.
+pub fn kill_marked(command: Identity, mark: &str) {
+    let is_its = |stat: &Stat| {
+        let marked = || process::environment(stat.identity.pid, folder::EXEC).as_deref() == Some(mark);
+        stat.identity.start >= command.start && !stat.zombie && (stat.session == command.pid || marked())
+    };
+    let mut killed: Vec<Identity> = Vec::new();
+    for _ in 0..SWEEPS {
+        // Who was killed cannot fork any more, so this ends once a look finds nobody else.
+        let found = process::descendants(std::process::id() as i32);
+        let fresh: Vec<Stat> =
+            found.into_iter().filter(|stat| !killed.contains(&stat.identity) && is_its(stat)).collect();
+        if fresh.is_empty() {
+            return;
+        }
+        kill(&fresh);
+        killed.extend(fresh.iter().map(|stat| stat.identity));
+    }
 }
 
 fn kill(found: &[Stat]) {
@@ -83,10 +107,13 @@ impl Shim {
     }
 }
 
-/// The beginning of a small file that the container wrote; empty for anything that is no plain file.
-pub fn read_capped(path: &Path, limit: usize) -> String {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let Ok(file) = openat(CWD, path, flags, Mode::empty()) else { return String::new() };
+/// The beginning of a small file that the container wrote, if `is_its` says so of the file that was opened; empty for anything that is no
+/// regular file.
+pub fn read_capped(path: &Path, limit: usize, is_its: impl Fn(&rustix::fs::Stat) -> bool) -> String {
+    let Ok(file) = file_tree::open_file(CWD, path) else { return String::new() };
+    if !fstat(&file).is_ok_and(|found| is_its(&found)) {
+        return String::new();
+    }
     let mut bytes = vec![0; limit];
     let read = rustix::io::read(file, &mut bytes[..]).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..read]).into_owned()

@@ -3,16 +3,14 @@
 //! Until here a mark stands for each value, also where other variables and the command refer to it. Never: reads anything but a file of
 //! an emptyDir of the pod.
 
-use super::super::volumes;
 use super::super::wire::Launch;
+use super::super::{file_tree, volumes};
 use crate::object::cause;
 use crate::world::start::FileKey;
 use crate::world::volume::Source;
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::CWD;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// The longest file, in bytes (Kubernetes).
@@ -53,12 +51,8 @@ fn value(pod: &Path, launch: &Launch, wanted: &FileKey) -> Result<Option<String>
 }
 
 fn read(volume: &Path, path: &str) -> std::io::Result<String> {
-    let root = openat(CWD, volume, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let found: OwnedFd = volumes::inside(&root, path)?;
-    let file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
-    if !file.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is no file"));
-    }
+    let root = file_tree::open_folder(CWD, volume)?;
+    let file = file_tree::open_inside(&root, path)?;
     let mut text = String::new();
     file.take(LONGEST + 1).read_to_string(&mut text)?;
     match text.len() as u64 > LONGEST {

@@ -1,8 +1,9 @@
 //! Volumes, and folders that are seen as they are, put in their places below the new root.
 
 use super::compose::Wanted;
-use super::{path_of, said};
+use super::said;
 use crate::object::cause;
+use crate::runtime::file_tree::{self, path_of};
 use crate::runtime::volumes;
 use crate::runtime::wire::View;
 use crate::world::volume::{Mount, Volume};
@@ -68,10 +69,10 @@ fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
         Errno::XDEV | Errno::INVAL => format!("subPath {path:?} not within volume path"),
         error => format!("subPath {path:?}: {error}", error = cause(error)),
     };
-    match volumes::inside(root, path) {
+    match file_tree::inside(root, path) {
         Err(Errno::NOENT) => {
             let mode = fstat(root).map_err(failed)?.st_mode & 0o2777;
-            volumes::make_folders(root, path, mode).map_err(failed)
+            file_tree::make_folders(root, path, mode).map_err(failed)
         }
         other => other.map_err(failed),
     }

@@ -1,14 +1,12 @@
 //! The content of a volume of files, changed all at once: a folder `..<time>` holds it, the link `..data` names the folder, and
 //! beside it a link for each name leads through `..data`. Whoever reads sees all of the old or all of the new.
 
-use super::safely;
-use crate::runtime::wire;
+use crate::runtime::{file_tree, wire};
 use crate::world::volume::File;
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, mkdirat, openat, readlinkat, renameat, symlinkat, unlinkat};
 use rustix::io::{Errno, Result};
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 
 const DATA: &str = "..data";
 const FRESH: &str = "..data_new";
@@ -16,7 +14,7 @@ const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 
 /// Makes the content of an open volume what it should be; does nothing when it is.
 pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
-    if files.iter().any(|file| !safely::is_plain(&file.path)) {
+    if files.iter().any(|file| !file_tree::is_plain(&file.path)) {
         return Err(Errno::INVAL);
     }
     let before = readlinkat(volume, DATA, Vec::new()).ok().and_then(|name| name.into_string().ok());
@@ -26,7 +24,7 @@ pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
     }
     let fresh = fresh_name();
     mkdirat(volume, &fresh, FOLDER_MODE)?;
-    let folder = super::folder(volume.as_fd(), Path::new(&fresh))?;
+    let folder = file_tree::open_folder(volume, &*fresh)?;
     // Whatever the umask of the control plane says.
     fchmod(&folder, FOLDER_MODE)?;
     write_all(&folder, files)?;
@@ -35,7 +33,8 @@ pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
     renameat(volume, FRESH, volume, DATA)?;
     link_names(volume, files)?;
     if let Some(before) = before {
-        safely::remove_all(volume, &before);
+        // Readers of the old content are done with; what is left of it goes with the volume.
+        let _ = file_tree::remove(volume, &before);
     }
     Ok(())
 }
@@ -43,10 +42,10 @@ pub fn replace(volume: &OwnedFd, files: &[File]) -> Result<()> {
 /// Makes the files of an open volume of kloop's own what they should be. Nobody sees the folder itself, only these files are mounted, so
 /// they need not change all at once.
 pub fn keep(volume: &OwnedFd, files: &[File]) -> Result<()> {
-    if files.iter().any(|file| !safely::is_plain(&file.path) || file.path.contains('/')) {
+    if files.iter().any(|file| !file_tree::is_plain(&file.path) || file.path.contains('/')) {
         return Err(Errno::INVAL);
     }
-    for file in files.iter().filter(|file| !safely::reads(volume, &file.path, file.mode, &file.content)) {
+    for file in files.iter().filter(|file| !file_tree::reads(volume, &file.path, file.mode, &file.content)) {
         let _ = unlinkat(volume, &file.path, AtFlags::empty());
         write_all(volume, std::slice::from_ref(file))?;
     }
@@ -62,7 +61,7 @@ fn fresh_name() -> String {
 fn write_all(folder: &OwnedFd, files: &[File]) -> Result<()> {
     for file in files {
         let (parent, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
-        let parent = safely::make_folders(folder, parent, 0o755)?;
+        let parent = file_tree::make_folders(folder, parent, 0o755)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = openat(&parent, name, flags, Mode::from_raw_mode(0o600))?;
         let mut rest = &file.content[..];
@@ -88,7 +87,7 @@ fn link_names(volume: &OwnedFd, files: &[File]) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
-    for name in safely::names(volume)? {
+    for name in file_tree::names(volume)? {
         if !name.starts_with("..") && !tops.contains(name.as_str()) {
             let _ = unlinkat(volume, &name, AtFlags::empty());
         }
@@ -98,10 +97,10 @@ fn link_names(volume: &OwnedFd, files: &[File]) -> Result<()> {
 
 /// Whether exactly this is there already, in a folder that was finished.
 fn holds(volume: &OwnedFd, before: &str, files: &[File]) -> bool {
-    let Ok(folder) = super::folder(volume.as_fd(), Path::new(before)) else { return false };
-    let Ok(names) = safely::names(volume) else { return false };
+    let Ok(folder) = file_tree::open_folder(volume, before) else { return false };
+    let Ok(names) = file_tree::names(volume) else { return false };
     let there: BTreeSet<&str> = names.iter().map(String::as_str).filter(|name| !name.starts_with("..")).collect();
     there == tops(files)
-        && safely::count(&folder) == Some(files.len())
-        && files.iter().all(|file| safely::reads(&folder, &file.path, file.mode, &file.content))
+        && file_tree::count_files(&folder, files.len()) == Some(files.len())
+        && files.iter().all(|file| file_tree::reads(&folder, &file.path, file.mode, &file.content))
 }

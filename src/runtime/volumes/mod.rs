@@ -5,16 +5,14 @@
 
 mod content;
 mod memory;
-mod safely;
 
-pub use safely::{inside, make_folders};
-
+use super::file_tree::{self, make_folder, open_folder};
 use crate::object::cause;
 use crate::world::volume::{Source, Volume};
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::fs::CWD;
 use rustix::io::Errno;
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -24,12 +22,15 @@ pub const FOLDER: &str = "volumes.d";
 /// Where the cluster's own persistent volumes are in the state folder.
 pub const KEPT: &str = "volumes";
 
+/// Where those of them are that were deleted, until they are removed.
+const DISCARDED: &str = "volumes.gone";
+
 /// Makes a pod's volumes what they should be. The error says which one cannot, as the kubelet says it.
 pub fn lay_out(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
     if volumes.is_empty() {
         return Ok(());
     }
-    let root = folder(CWD, pod).and_then(|pod| make_folder(&pod, FOLDER)).map_err(cause)?;
+    let root = open_folder(CWD, pod).and_then(|pod| make_folder(&pod, FOLDER, 0o755)).map_err(cause)?;
     for volume in volumes {
         lay_out_one(pod, &root, volume)
             .map_err(|why| format!("MountVolume.SetUp failed for volume {:?} : {why}", &*volume.name))?;
@@ -46,14 +47,14 @@ fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String
             memory::mount_at(&pod.join(FOLDER).join(&*volume.name), *most)
         }
         Source::Files(files) => {
-            let folder = make_folder(root, &volume.name).map_err(failed)?;
+            let folder = make_folder(root, &volume.name, 0o755).map_err(failed)?;
             let lay = if volume.name.contains('.') { content::keep } else { content::replace };
             lay(&folder, files).map_err(failed)
         }
         Source::Host { path, kind } => check_host(Path::new(path), kind),
         Source::Kept(name) => {
-            let state = folder(CWD, state_of(pod)).map_err(failed)?;
-            let all = make_folder(&state, KEPT).map_err(failed)?;
+            let state = open_folder(CWD, state_of(pod)).map_err(failed)?;
+            let all = make_folder(&state, KEPT, 0o755).map_err(failed)?;
             empty(&all, name).map_err(failed)
         }
     }
@@ -61,26 +62,7 @@ fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String
 
 /// A folder that anybody may write in, as an emptyDir is; one that is there stays as it is.
 fn empty(root: &OwnedFd, name: &str) -> rustix::io::Result<()> {
-    match mkdirat(root, name, Mode::from_raw_mode(0o777)) {
-        Ok(()) => {
-            let made = folder(root.as_fd(), Path::new(name))?;
-            rustix::fs::fchmod(made, Mode::from_raw_mode(0o777))
-        }
-        Err(Errno::EXIST) => folder(root.as_fd(), Path::new(name)).map(drop),
-        Err(error) => Err(error),
-    }
-}
-
-fn make_folder(parent: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
-    match mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
-        Ok(()) | Err(Errno::EXIST) => folder(parent.as_fd(), Path::new(name)),
-        Err(error) => Err(error),
-    }
-}
-
-/// Opens a folder that is no link.
-fn folder(parent: impl AsFd, name: &Path) -> rustix::io::Result<OwnedFd> {
-    openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    make_folder(root, name, 0o777).map(drop)
 }
 
 /// Whether a volume of a pod that is in memory holds anything.
@@ -89,22 +71,53 @@ pub fn hold_in_memory(pod: &Path) -> bool {
         .any(|volume| fs::read_dir(volume).is_ok_and(|mut entries| entries.next().is_some()))
 }
 
-/// Removes a pod's folder with everything in it; folders that were closed to their owner are opened first.
-pub fn remove(pod: &Path) {
+/// Removes a pod's folder with everything in it. The error says what is left, and why; the removal can be repeated.
+pub fn remove(pod: &Path) -> Result<(), String> {
     memory::unmount_all(&pod.join(FOLDER));
-    let (Some(parent), Some(name)) = (pod.parent(), pod.file_name().and_then(|name| name.to_str())) else { return };
-    if let Ok(parent) = folder(CWD, parent) {
-        safely::remove_all(&parent, name);
+    let (Some(parent), Some(name)) = (pod.parent(), pod.file_name().and_then(|name| name.to_str())) else {
+        return Err(format!("{} is no pod's folder", pod.display()));
+    };
+    remove_below(parent, name)
+}
+
+/// Takes the folder of a persistent volume away from the others; [`clear_discarded`] removes what is in it. One that is not there is gone.
+pub fn discard(state: &Path, volume: &str) -> Result<(), String> {
+    if !super::folder::is_plain_name(volume) {
+        return Err(format!("{volume:?} cannot be a volume's folder"));
+    }
+    let failed = |error: Errno| format!("cannot remove volume {volume:?}: {}", cause(error));
+    let state = open_folder(CWD, state).map_err(failed)?;
+    let all = match open_folder(&state, KEPT) {
+        Err(Errno::NOENT) => return Ok(()),
+        all => all.map_err(failed)?,
+    };
+    let away = make_folder(&state, DISCARDED, 0o700).map_err(failed)?;
+    match file_tree::move_folder((&all, volume), (&away, volume)) {
+        Err(Errno::NOENT) => Ok(()),
+        moved => moved.map_err(failed),
     }
 }
 
-/// Removes the folder of a persistent volume of the cluster.
-pub fn discard(state: &Path, volume: &str) {
-    if !super::folder::is_plain_name(volume) {
-        return;
-    }
-    if let Ok(all) = folder(CWD, &state.join(KEPT)) {
-        safely::remove_all(&all, volume);
+/// Removes what is left of persistent volumes that were [discarded](discard). The error tells of the first that cannot be removed.
+pub fn clear_discarded(state: &Path) -> Result<(), String> {
+    let away = match open_folder(CWD, &state.join(DISCARDED)) {
+        Err(Errno::NOENT) => return Ok(()),
+        away => away.map_err(|error| format!("cannot open {DISCARDED}: {}", cause(error)))?,
+    };
+    let names = file_tree::names(&away).map_err(|error| format!("cannot read {DISCARDED}: {}", cause(error)))?;
+    let failed = |name: &String| {
+        file_tree::remove(&away, name).err().map(|why| format!("volume {name:?} was deleted, its files are not: {why}"))
+    };
+    // Every one of them, whatever becomes of the others.
+    let errors: Vec<String> = names.iter().filter_map(failed).collect();
+    errors.into_iter().next().map_or(Ok(()), Err)
+}
+
+fn remove_below(parent: &Path, name: &str) -> Result<(), String> {
+    match open_folder(CWD, parent) {
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(format!("cannot open {}: {error}", parent.display(), error = cause(error))),
+        Ok(parent) => file_tree::remove(&parent, name),
     }
 }
 

@@ -10,7 +10,7 @@ use reach::end_shim;
 
 use super::super::probe::Finding;
 use super::super::wire::{Exec, Launch, PodName, Record, Request};
-use super::super::{build, folder, image, probe, usage, volumes, wire};
+use super::super::{build, folder, image, probe, usage, wire};
 use super::Context;
 use super::link::Link;
 use super::nursery::Nursery;
@@ -19,7 +19,7 @@ use crate::world::limits::Limits;
 use crate::world::plan::Probe;
 use crate::world::start::Start;
 use crate::world::volume::Volume;
-use crate::world::{ContainerState, Effect, Report};
+use crate::world::{ContainerState, Effect, ProbeKind, Report};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -49,6 +49,8 @@ pub enum Order {
     Adopt(Str, Sender<(Str, Record)>),
     /// The build that a start waited for has ended.
     Built(Box<Start>, Result<(), image::Refusal>),
+    /// The removal of a pod's folder has ended.
+    Cleared(Str, Result<(), String>),
     /// End the thread. Shims stay.
     Quit,
 }
@@ -94,6 +96,8 @@ struct Pod {
     running: BTreeMap<String, u32>,
     execs: HashMap<u64, Box<Probe>>,
     removing: bool,
+    /// Its folder is being removed; nothing runs in it.
+    clearing: bool,
     /// When its shim is killed for not having answered the removal: it was stopped, or hangs.
     remove_by: Option<Instant>,
     leaving: bool,
@@ -164,6 +168,7 @@ impl Shard {
                     self.pursue(&uid);
                 }
                 Some(Order::Built(start, result)) => self.built(&start, result),
+                Some(Order::Cleared(uid, result)) => self.cleared(&uid, result),
                 Some(Order::Quit) => return,
                 None => {}
             }
@@ -269,7 +274,11 @@ impl Shard {
             | Effect::Watch { .. }
             | Effect::Build { .. }
             | Effect::Confine { .. } => {}
-            Effect::Discard { volume } => volumes::discard(&self.context.state, &volume),
+            Effect::Discard { volume } => {
+                if let Err(why) = self.context.remover.discard_volume(&volume) {
+                    (self.context.report)(Report::NotDiscarded { why });
+                }
+            }
             Effect::Refresh { pod_uid, volumes } => self.refresh(&pod_uid, volumes.to_vec()),
         }
     }
@@ -397,7 +406,9 @@ impl Shard {
         let (container, attempt) = (probe.container.to_string(), probe.attempt);
         let timeout = (probe.timeout_seconds.max(1) as u64).saturating_mul(1000);
         self.next += 1;
-        let exec = Exec { id: self.next, container, attempt, argv: probe::command(&probe.handler), timeout };
+        let keeps_leftovers = probe.kind == ProbeKind::PostStart;
+        let argv = probe::command(&probe.handler);
+        let exec = Exec { id: self.next, container, attempt, argv, timeout, keeps_leftovers };
         pod.execs.insert(exec.id, probe);
         link.send(self.context.epoch, Request::Exec(Box::new(exec)));
     }

@@ -4,10 +4,10 @@
 
 use super::super::super::probe::{self, Finding};
 use super::super::super::wire::{self, Record, Request, State, VERSION};
-use super::super::super::{bury, folder, image, volumes};
+use super::super::super::{bury, folder, image};
 use super::super::facts;
 use super::super::link::Link;
-use super::{BUSY, OVERDUE, SELDOM, Shard, TRIES, pod_mut};
+use super::{BUSY, OVERDUE, Order, SELDOM, Shard, TRIES, pod_mut};
 use crate::object::Str;
 use crate::world::{Ended, Report};
 use rustix::event::epoll;
@@ -46,6 +46,9 @@ impl Shard {
             }
             return;
         }
+        if pod.clearing {
+            return;
+        }
         if pod.unborn && !pod.removing {
             return self.spawn(uid);
         }
@@ -77,9 +80,11 @@ impl Shard {
 
     /// The folder is ours alone now, nothing runs: the record is the truth.
     pub(super) fn without_shim(&mut self, uid: &Str, record: &Record) {
-        if pod_mut(&mut self.pods, uid).removing {
-            volumes::remove(&folder::pod(&self.context.state, uid));
-            return self.removed(uid);
+        let pod = pod_mut(&mut self.pods, uid);
+        if pod.removing {
+            pod.clearing = true;
+            let (inbox, about) = (self.inbox.clone(), uid.clone());
+            return self.context.remover.remove_pod(uid.clone(), move |done| inbox.put(Order::Cleared(about, done)));
         }
         self.settled(uid, record);
         if self.pods.get(uid).is_some_and(|pod| !pod.starts.is_empty()) {
@@ -109,6 +114,17 @@ impl Shard {
         pod.leaving = false;
         if pod.starts.is_empty() {
             self.pods.remove(uid);
+        }
+    }
+
+    /// A folder that could not be removed is there until it can be: the kubelet asks again.
+    pub(super) fn cleared(&mut self, uid: &Str, result: Result<(), String>) {
+        match result {
+            Ok(()) => self.removed(uid),
+            Err(why) => {
+                pod_mut(&mut self.pods, uid).clearing = false;
+                (self.context.report)(Report::NotRemoved { pod_uid: uid.clone(), why });
+            }
         }
     }
 

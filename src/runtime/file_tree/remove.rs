@@ -1,0 +1,209 @@
+//! Removal of a folder with everything in it, however deep and wide it is.
+//!
+//! Nothing recurses: a subfolder that is not empty is moved up, directly below the folder that goes, and emptied there. So two levels are
+//! open at any time, and the list of what is left to do is the folder itself. A removal that is interrupted can be repeated.
+
+use super::{hold, open_folder, set_mode};
+use crate::object::cause;
+use rustix::fs::{AtFlags, Dir, fstat, renameat, unlinkat};
+use rustix::io::{Errno, Result};
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+
+/// Removes a name in a folder and everything below it; one that is not there is removed. The error says what cannot be removed, and why.
+/// All else has been removed then.
+pub fn remove(parent: &OwnedFd, name: &str) -> std::result::Result<(), String> {
+    let said = |name: &str, error: Errno| format!("cannot remove {name:?}: {error}", error = cause(error));
+    let failed = match remove_shallow(parent, name) {
+        Ok(()) => return Ok(()),
+        Err(error) => error,
+    };
+    if failed != Errno::NOTEMPTY {
+        return Err(said(name, failed));
+    }
+    let mut top = Top { folder: open_unlocked(parent, name).map_err(|error| said(name, error))?, moved: 0 };
+    top.empty().map_err(|(name, error)| said(&name, error))?;
+    remove_shallow(parent, name).map_err(|error| said(name, error))
+}
+
+/// Removes a file or an empty folder. `ENOTEMPTY` for a folder that is not empty.
+fn remove_shallow(parent: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Result<()> {
+    match unlinkat(parent, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error),
+    }
+    match unlinkat(parent, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        // Some file systems say so.
+        Err(Errno::EXIST) => Err(Errno::NOTEMPTY),
+        // It was no folder.
+        Err(Errno::NOTDIR) => Err(Errno::PERM),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a folder that may be closed to its owner.
+fn open_unlocked(parent: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Result<OwnedFd> {
+    let folder = match open_folder(parent, name) {
+        Err(Errno::ACCESS) => {
+            set_mode(hold(parent, name)?, 0o700)?;
+            open_folder(parent, name)?
+        }
+        other => other?,
+    };
+    if fstat(&folder)?.st_mode & 0o700 != 0o700 {
+        // Another user's stays as it is, and the error follows.
+        let _ = set_mode(&folder, 0o700);
+    }
+    Ok(folder)
+}
+
+/// Moves a folder, one that its owner may not write in too: that takes the right to change its `..`.
+/// A name that is taken gets a number.
+pub fn move_folder((from, name): (&OwnedFd, &str), (to, wanted): (&OwnedFd, &str)) -> Result<()> {
+    let mut number = 0u64;
+    move_to_free(from, name, to, || {
+        number += 1;
+        if number == 1 { wanted.to_owned() } else { format!("{wanted}.{number}") }
+    })
+}
+
+/// Renames an entry to the first of these names that is free. The name of an empty folder counts as free.
+fn move_to_free(
+    from: &OwnedFd,
+    name: impl rustix::path::Arg + Copy,
+    to: &OwnedFd,
+    mut next_name: impl FnMut() -> String,
+) -> Result<()> {
+    let (mut is_unlocked, mut target) = (false, next_name());
+    loop {
+        match renameat(from, name, to, &target) {
+            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ISDIR) => target = next_name(),
+            Err(Errno::ACCESS) if !is_unlocked => {
+                is_unlocked = true;
+                drop(open_unlocked(from, name)?);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// A folder that is being emptied.
+struct Top {
+    folder: OwnedFd,
+    /// Number of the next name for a subfolder that is moved up.
+    moved: u64,
+}
+
+/// What could not be removed.
+type Failed = (String, Errno);
+
+impl Top {
+    /// Goes through the folder again and again, as long as there is something and something of it goes.
+    fn empty(&mut self) -> std::result::Result<(), Failed> {
+        loop {
+            let (mut removed, mut failed) = (0u64, None);
+            let mut entries = Dir::read_from(&self.folder).map_err(|error| (".".to_owned(), error))?;
+            while let Some(entry) = entries.read() {
+                let entry = entry.map_err(|error| (".".to_owned(), error))?;
+                let name = entry.file_name();
+                if [c".", c".."].contains(&name) {
+                    continue;
+                }
+                match self.remove_entry(name, &mut removed) {
+                    Ok(()) => removed += 1,
+                    Err(error) => drop(failed.get_or_insert(error)),
+                }
+            }
+            match failed {
+                Some(failed) if removed == 0 => return Err(failed),
+                None if removed == 0 => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Removes one entry; subfolders of it that are not empty are moved up, and counted in `removed`.
+    fn remove_entry(&mut self, name: &CStr, removed: &mut u64) -> std::result::Result<(), Failed> {
+        let of = |name: &CStr| {
+            let name = name.to_string_lossy().into_owned();
+            move |error: Errno| (name, error)
+        };
+        match remove_shallow(&self.folder, name) {
+            Err(Errno::NOTEMPTY) => {}
+            other => return other.map_err(of(name)),
+        }
+        let inner = open_unlocked(&self.folder, name).map_err(of(name))?;
+        let mut failed = None;
+        let mut entries = Dir::read_from(&inner).map_err(of(name))?;
+        while let Some(entry) = entries.read() {
+            let entry = entry.map_err(of(name))?;
+            let name = entry.file_name();
+            if [c".", c".."].contains(&name) {
+                continue;
+            }
+            let gone = match remove_shallow(&inner, name) {
+                Err(Errno::NOTEMPTY) => self.move_up(&inner, name),
+                other => other,
+            };
+            match gone {
+                Ok(()) => *removed += 1,
+                Err(error) => drop(failed.get_or_insert(of(name)(error))),
+            }
+        }
+        match (unlinkat(&self.folder, name, AtFlags::REMOVEDIR), failed) {
+            (Err(Errno::NOTEMPTY | Errno::EXIST), Some(failed)) => Err(failed),
+            (other, _) => other.map_err(of(name)),
+        }
+    }
+
+    fn move_up(&mut self, from: &OwnedFd, name: &CStr) -> Result<()> {
+        let Top { folder, moved } = self;
+        // Whatever has such a name already is to be removed, too.
+        move_to_free(from, name, folder, || {
+            *moved += 1;
+            format!(".moved-{moved}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::CWD;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn remove_takes_everything_and_nothing_that_a_link_names() {
+        let (base, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        fs::write(other.path().join("precious"), "").expect("written");
+        let top = base.path().join("top");
+        fs::create_dir_all(top.join("a/b/c/d")).expect("made");
+        fs::create_dir_all(top.join(".moved-0")).expect("made");
+        fs::write(top.join(".moved-1"), "").expect("written");
+        for folder in ["", "a", "a/b/c"] {
+            fs::write(top.join(folder).join("file"), "").expect("written");
+            symlink(other.path(), top.join(folder).join("link")).expect("linked");
+        }
+        for closed in ["a/b/c", "a/b", "a"] {
+            fs::set_permissions(top.join(closed), fs::Permissions::from_mode(0)).expect("closed");
+        }
+        let parent = open_folder(CWD, base.path()).expect("opened");
+        remove(&parent, "top").expect("removed");
+        assert!(!top.exists() && other.path().join("precious").exists());
+        remove(&parent, "top").expect("it is gone");
+        symlink(other.path(), &top).expect("linked");
+        remove(&parent, "top").expect("removed");
+        assert!(fs::symlink_metadata(&top).is_err() && other.path().join("precious").exists());
+    }
+
+    #[test]
+    fn remove_says_what_it_cannot_remove() {
+        // Nothing can be removed from here, not even by root.
+        let parent = open_folder(CWD, "/proc/self").expect("opened");
+        let said = remove(&parent, "fdinfo").expect_err("it stays");
+        assert!(said.starts_with("cannot remove \"fdinfo\": "), "{said}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Removal of the folders of pods and persistent volumes, beside the threads that hold the connections.
+//!
+//! A pod decides how many files there are, so it decides how long their removal takes: nobody may wait for that.
+//! Start reading at [`Remover::remove_pod`].
+
+use super::super::{folder, volumes};
+use crate::object::Str;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// Folders of pods that are removed at the same time.
+const WORKERS: usize = 4;
+/// Until what is left of a volume is removed again; doubled each time, up to [`SELDOM`].
+const RETRY: Duration = Duration::from_secs(5);
+const SELDOM: Duration = Duration::from_secs(300);
+/// A removal does not recurse, so little is enough.
+const STACK: usize = 256 * 1024;
+
+/// Tells how a removal ended; the error says what is left, and why.
+type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// The threads that remove folders. They end with it, once the folder at hand is gone.
+pub struct Remover {
+    pods: Sender<(Str, Done)>,
+    volumes: Sender<()>,
+    state: PathBuf,
+}
+
+impl Remover {
+    /// Starts the threads; what is left of volumes that were deleted before is removed at once. `tell` hears why one cannot be removed.
+    pub fn start(state: &Path, tell: impl Fn(String) + Send + 'static) -> std::io::Result<Remover> {
+        let (pods, orders) = channel();
+        let orders = Arc::new(Mutex::new(orders));
+        for number in 0..WORKERS {
+            let (orders, state) = (orders.clone(), state.to_owned());
+            let builder = Builder::new().name(format!("removal-{number}")).stack_size(STACK);
+            builder.spawn(move || remove_pods(&state, &orders))?;
+        }
+        let (volumes, orders) = channel();
+        let place = state.to_owned();
+        let builder = Builder::new().name("removal-volumes".into()).stack_size(STACK);
+        builder.spawn(move || remove_volumes(&place, &orders, &tell))?;
+        Ok(Remover { pods, volumes, state: state.to_owned() })
+    }
+
+    /// Removes the folder of a pod of which nothing runs.
+    pub fn remove_pod(&self, uid: Str, done: impl FnOnce(Result<(), String>) + Send + 'static) {
+        // The threads live as long as this.
+        let _ = self.pods.send((uid, Box::new(done)));
+    }
+
+    /// Removes the folder of a persistent volume, again and again until it is gone.
+    pub fn discard_volume(&self, name: &str) -> Result<(), String> {
+        volumes::discard(&self.state, name)?;
+        let _ = self.volumes.send(());
+        Ok(())
+    }
+}
+
+fn remove_pods(state: &Path, orders: &Mutex<Receiver<(Str, Done)>>) {
+    let next = || orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok((uid, done)) = next() {
+        done(volumes::remove(&folder::pod(state, &uid)));
+    }
+}
+
+fn remove_volumes(state: &Path, orders: &Receiver<()>, tell: &dyn Fn(String)) {
+    let (mut pause, mut told) = (RETRY, None);
+    loop {
+        let ordered = match volumes::clear_discarded(state) {
+            Ok(()) => {
+                (pause, told) = (RETRY, None);
+                orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            }
+            Err(why) => {
+                if told.as_ref() != Some(&why) {
+                    tell(why.clone());
+                    told = Some(why);
+                }
+                let ordered = orders.recv_timeout(pause);
+                pause = SELDOM.min(pause * 2);
+                ordered
+            }
+        };
+        if ordered == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
+    }
+}
