@@ -125,12 +125,12 @@ pub enum Report {
     NotRemoved {
         /// The pod.
         pod_uid: Str,
-        /// What is left, and why.
+        /// The file that is left, and why.
         why: String,
     },
-    /// What is left of a persistent volume that was deleted could not be removed; that is tried again.
+    /// The files of a persistent volume that was deleted could not be removed; that is tried again.
     NotDiscarded {
-        /// Which, what, and why.
+        /// The volume, the file that is left, and why.
         why: String,
     },
 }

@@ -96,7 +96,7 @@ struct Top {
     moved: u64,
 }
 
-/// What could not be removed.
+/// An entry that could not be removed, by its name, and why.
 type Failed = (String, Errno);
 
 impl Top {

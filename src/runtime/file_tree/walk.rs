@@ -92,7 +92,7 @@ pub enum Found<'a> {
         folder: &'a OwnedFd,
         /// Its name there.
         name: &'a CStr,
-        /// What it was when the folder was read. It can have been replaced since.
+        /// Its kind when the folder was read. It can have been replaced since.
         kind: FileType,
     },
     /// A subfolder that could not be entered.
@@ -104,10 +104,10 @@ pub enum Found<'a> {
     Left,
 }
 
-/// What is left to do in one level.
+/// The rest of the work in one level.
 #[derive(Default)]
 struct Level {
-    /// Where reading goes on (`d_off` of the last entry read).
+    /// The position at which reading goes on (`d_off` of the last entry read).
     position: u64,
     is_read: bool,
     subfolders: Vec<CString>,

@@ -100,8 +100,8 @@ fn layer(pod: &Path, container: &str) -> u64 {
     used().unwrap_or(0)
 }
 
-/// What the files below a folder take; no link is followed, and nothing that is mounted is entered. What a walk finds before it is
-/// disturbed counts.
+/// Bytes on disk of the files below a folder; no link is followed, and nothing that is mounted is entered. If the walk is disturbed, the
+/// bytes that it has found count.
 fn below(folder: &Path) -> u64 {
     let Ok(top) = file_tree::open_folder(CWD, folder) else { return 0 };
     let bytes = |found: Stat| u64::try_from(found.st_blocks).unwrap_or(0).saturating_mul(512);

@@ -231,7 +231,7 @@ pub fn attempt() -> ExitCode {
     trial::exit_code(overlay())
 }
 
-/// What could not be done, and why.
+/// A step that failed, and why.
 struct Failure {
     what: &'static str,
     error: io::Error,

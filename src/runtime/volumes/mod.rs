@@ -22,7 +22,7 @@ pub const FOLDER: &str = "volumes.d";
 /// Where the cluster's own persistent volumes are in the state folder.
 pub const KEPT: &str = "volumes";
 
-/// Where those of them are that were deleted, until they are removed.
+/// The folder of persistent volumes that were deleted, until their files are removed.
 const DISCARDED: &str = "volumes.gone";
 
 /// Makes a pod's volumes what they should be. The error says which one cannot, as the kubelet says it.
