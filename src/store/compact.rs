@@ -22,12 +22,12 @@ pub struct Retention {
     pub at_most: u64,
     /// Between the two, what was written since stays.
     pub since: Time,
-    /// Of all these, the latest that have so many bytes together; the last revision always stays.
+    /// Maximum size of the bodies that stay, latest first, in bytes; the last revision always stays.
     pub bytes: u64,
 }
 
 impl Retention {
-    /// What a cluster keeps: an hour, at least the last 10,000 and at most the last 100,000 writes, in at most 64 MiB.
+    /// The retention of a cluster: an hour, at least the last 10,000 and at most the last 100,000 writes, in at most 64 MiB.
     pub fn usual(now: Time) -> Retention {
         Retention { at_least: 10_000, at_most: 100_000, since: now - SignedDuration::from_hours(1), bytes: 64 << 20 }
     }

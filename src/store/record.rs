@@ -67,7 +67,7 @@ pub struct LogEntry {
 }
 
 impl LogEntry {
-    /// What its bodies take, in bytes.
+    /// The size of its bodies in bytes.
     pub fn bytes(&self) -> usize {
         self.change.stored().body.len() + self.previous.as_ref().map_or(0, |body| body.len())
     }

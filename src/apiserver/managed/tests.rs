@@ -1,4 +1,4 @@
-//! What applies and other writes make of an object and its managers.
+//! Tests of the effect of applies and other writes on an object and its managers.
 
 use super::apply::{Applier, applied};
 use super::update::{created, updated};

@@ -64,7 +64,7 @@ fn pods_come_in_order_with_names_and_claims() {
     }
 }
 
-/// What is applied first is placed first (`golden/pods-replaced`): the first pod does not wait for another look, which would come after
+/// Pods that are applied first are placed first (`golden/pods-replaced`): the first pod does not wait for another look, which would come after
 /// those of everything else that is due.
 #[test]
 fn the_first_look_makes_the_revision_and_the_first_pod() {

@@ -50,7 +50,7 @@ impl Connections {
         Some(Connection { all: self.clone(), id })
     }
 
-    /// How a connection that is nobody's yet can be ended.
+    /// Records the handle that ends a connection whose client is not known yet.
     pub fn can_end(&self, id: u64, handle: AbortHandle) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = state.unknown.iter_mut().find(|(known, _)| *known == id) {

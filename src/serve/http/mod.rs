@@ -39,11 +39,11 @@ use tokio_rustls::TlsAcceptor;
 
 /// Time limit for the head of a request, or a body.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client may take for its first byte, and for a handshake.
+/// Time limit for a client's first byte, and for a handshake.
 const GREETING: Duration = Duration::from_secs(10);
 /// Connections are at most so many, and at most one for every four descriptors of this process: pods need some, too.
 const MOST_CONNECTIONS: usize = 4096;
-/// How often the log of the store is compacted a little.
+/// Interval between compactions of a part of the store's log.
 const COMPACTION: Duration = Duration::from_secs(10);
 /// Log entries that are passed at once then: a few milliseconds.
 const COMPACTED: usize = 400;
@@ -60,7 +60,7 @@ const HANDSHAKE: u8 = 0x16;
 pub struct Server {
     /// The cluster's file.
     pub state: PathBuf,
-    /// Where it listens already.
+    /// The socket, which listens already.
     pub listener: std::net::TcpListener,
     /// The file that leads clients here, which is its own until it ends.
     pub entry: std::fs::File,
