@@ -1,3 +1,4 @@
+//! kloop: Kubernetes' control plane as one binary over one SQLite file, running manifests as local processes.
 #![doc = include_str!("ARCHITECTURE.md")]
 // The documentation is for those who work on the crate: it links private items, too.
 #![allow(rustdoc::private_intra_doc_links)]
