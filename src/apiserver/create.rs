@@ -45,7 +45,7 @@ pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Opt
     let mut request =
         Request { kind, object: &mut object, old: None, warnings: &mut warnings, dry_run: options.dry_run };
     admission::validate(ledger, &mut request)?;
-    warn(kind, &object, &mut warnings);
+    warn(kind, body.api_version(), &object, &mut warnings);
     if let Some(manager) = &options.manager {
         managed::update::created(kind, &mut object, manager, ledger.now());
     }
@@ -109,9 +109,9 @@ fn check_free(ledger: &dyn Ledger, kind: &Kind, key: &Key) -> Result<()> {
 }
 
 /// Adds what the writer should know of the kind and of an object that is in order.
-pub fn warn(kind: &Kind, object: &Object, warnings: &mut Vec<String>) {
+pub fn warn(kind: &Kind, api_version: &str, object: &Object, warnings: &mut Vec<String>) {
     warnings.extend((kind.warnings)(object));
-    warnings.extend(kind.deprecated.map(str::to_owned));
+    warnings.extend(kind.deprecation(api_version).map(str::to_owned));
 }
 
 /// Decodes strictly, defaults, and says what the writer should know about unknown fields.

@@ -59,6 +59,8 @@ pub struct Options {
     pub dry_run: bool,
     /// The field manager, when ownership is tracked.
     pub manager: Option<Manager>,
+    /// The `apiVersion` that a patch is made in; none for the kind's newest.
+    pub api_version: Option<String>,
 }
 
 /// A field manager, as `metadata.managedFields` names it.

@@ -42,6 +42,10 @@ pub fn patch(
             new.set(&[field], own.clone());
         }
     }
+    // The schema of this version checks it.
+    if let (Some(_), Some(version)) = (kind.custom, &options.api_version) {
+        new.set(&["apiVersion"], version.as_str());
+    }
     if new.namespace() != old.namespace() && new.namespace() != "" {
         let text = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Status::new(Reason::BadRequest, text));

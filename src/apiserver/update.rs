@@ -181,7 +181,7 @@ fn whole(
     check(kind, body.api_version(), request.object, Some(old))?;
     admission::validate(ledger, &mut request)?;
     if part == Part::Main {
-        warn(kind, &object, warnings);
+        warn(kind, body.api_version(), &object, warnings);
     }
     Ok(object)
 }

@@ -71,7 +71,7 @@ impl Context {
     /// The options of a write.
     pub fn options(&self, validation: FieldValidation, dry_run: DryRun) -> Options {
         let manager = Some(self.manager.clone());
-        Options { field_validation: validation, dry_run: dry_run != DryRun::None, manager }
+        Options { field_validation: validation, dry_run: dry_run != DryRun::None, manager, api_version: None }
     }
 
     /// The namespace that is asked for, or the one that is used when none is.

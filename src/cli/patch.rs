@@ -3,11 +3,10 @@
 use super::flags::{ChangeFlags, DryRun};
 use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{Context, Failure, Outcome, input};
-use crate::apiserver::FieldValidation;
-use crate::apiserver::Reply;
 use crate::apiserver::create::key_of;
 use crate::apiserver::patch::{self, PatchType};
 use crate::apiserver::update::Part;
+use crate::apiserver::{FieldValidation, Options, Reply};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status, cause, yaml};
 use serde_json::{Value, json};
@@ -105,6 +104,14 @@ fn change(text: &str) -> Outcome<Value> {
     }
 }
 
+/// The version that `gcars.v1beta1.golden.dev` asks for, as an `apiVersion`, when it is served beside the newest one.
+fn asked_version(kind: &Kind, word: &str) -> Option<String> {
+    let (_, rest) = word.split('/').next()?.split_once('.')?;
+    let (version, group) = rest.split_once('.')?;
+    let asked = format!("{group}/{version}");
+    kind.also.contains(&asked.as_str()).then_some(asked)
+}
+
 fn one(
     args: &Args,
     context: &mut Context,
@@ -133,7 +140,8 @@ fn one(
         );
     }
     let key = key_of(kind, object);
-    let options = context.options(FieldValidation::Warn, dry_run);
+    let api_version = args.words.first().and_then(|word| asked_version(kind, word));
+    let options = Options { api_version, ..context.options(FieldValidation::Warn, dry_run) };
     let part = match args.subresource.as_str() {
         "status" => Part::Status,
         "resize" => Part::Resize,

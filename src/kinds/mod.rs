@@ -192,6 +192,11 @@ impl Kind {
         }
     }
 
+    /// Returns what users of a version are told, where it is deprecated.
+    pub fn deprecation(&self, api_version: &str) -> Option<&'static str> {
+        self.custom.map_or(self.deprecated, |custom| custom.deprecations.get(api_version).copied())
+    }
+
     /// `deployment.apps`, as kubectl's messages name it.
     pub fn qualified_singular(&self) -> String {
         match self.resource.group() {

@@ -37,7 +37,7 @@ pub fn of_write(request: &Request, of: &str) -> Result<Options> {
             return Err(wrong(of, "fieldValidation", "FieldValueNotSupported", message));
         }
     };
-    Ok(Options { field_validation, dry_run: dry_run(request, of, None)?, manager: manager(request) })
+    Ok(Options { field_validation, dry_run: dry_run(request, of, None)?, manager: manager(request), api_version: None })
 }
 
 /// Returns the field manager: `fieldManager`, else the client's user agent.

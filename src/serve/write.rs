@@ -10,7 +10,7 @@ use super::{Answer, Result};
 use crate::apiserver::create::create as make;
 use crate::apiserver::patch::{self as edit, PatchType};
 use crate::apiserver::update::{Part, update};
-use crate::apiserver::{Api, Reply};
+use crate::apiserver::{Api, Options, Reply};
 use crate::object::patch::is_deeper_than;
 use crate::object::{Object, Reason, Status, yaml};
 use serde_json::Value;
@@ -77,7 +77,8 @@ pub fn patch_part(api: &mut Api, request: &Request, asked: &Asked<'_>, part: Par
         return apply::apply(api, request, asked, part);
     }
     let show = Show::of(request, asked)?;
-    let options = options::of_write(request, "PatchOptions")?;
+    let api_version = Some(asked.api_version.clone());
+    let options = Options { api_version, ..options::of_write(request, "PatchOptions")? };
     let (language, change) = change(request)?;
     let reply = api.write(options.dry_run, |ledger| {
         edit::patch(ledger, asked.kind, &asked.key(), language, &change, part, &options)

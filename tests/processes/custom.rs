@@ -120,6 +120,12 @@ fn each_version_is_checked_by_its_own_schema() {
     assert!(said.err.contains("spec.count in body should be less than or equal to 5"), "{}", said.err);
     let said = cluster.run(&["create", "-f", "-"], &thing("v1", "spec: {count: 9}"));
     assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let patch =
+        |resource: &str| cluster.run(&["patch", resource, "t", "--type=merge", "-p", r#"{"spec":{"count":8}}"#], "");
+    let said = patch("things.v1beta1.example.dev");
+    assert!(said.err.contains("spec.count in body should be less than or equal to 5"), "{}", said.err);
+    assert_eq!(patch("things.v1.example.dev").code, 0);
+    assert_eq!(cluster.read("thing/t", "{.spec.count}"), "8");
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub struct Custom {
     pub scale: Option<ScalePaths>,
     /// The fields that lists can be narrowed by, besides name and namespace: `spec.colour`.
     pub selectable: Vec<String>,
+    /// The warnings of deprecated versions, by `apiVersion`.
+    pub deprecations: BTreeMap<String, &'static str>,
     /// The schema of each version that is served; filled in by [`Custom::set_schemas`], since few commands need them.
     schemas: OnceLock<BTreeMap<String, Value>>,
 }
@@ -111,6 +113,15 @@ struct Version {
     additional_printer_columns: Vec<Value>,
     #[serde(default)]
     selectable_fields: Vec<Value>,
+}
+
+impl Version {
+    /// Returns the version as an `apiVersion` and the warning that it is deprecated.
+    fn deprecation(&self, group: &str, kind: &str) -> Option<(String, &'static str)> {
+        let usual = || format!("{group}/{} {kind} is deprecated", self.name);
+        let warning = || keep(self.deprecation_warning.clone().unwrap_or_else(usual));
+        self.deprecated.then(|| (format!("{group}/{}", self.name), warning()))
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -191,13 +202,11 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
     served.sort_by_cached_key(|version| std::cmp::Reverse(precedence(&version.name)));
     let also: Vec<&'static str> =
         served.iter().skip(1).map(|version| keep(format!("{group}/{}", version.name))).collect();
+    let deprecations = served.iter().filter_map(|version| version.deprecation(&group, &names.kind)).collect();
     let first = served.into_iter().next()?;
     let is_set = |name: &str| first.subresources.get(name).is_some_and(Value::is_object);
     let singular = if names.singular.is_empty() { names.kind.to_lowercase() } else { names.singular };
-    let deprecated = first.deprecated.then(|| {
-        let usual = || format!("{group}/{} {} is deprecated", first.name, names.kind);
-        keep(first.deprecation_warning.clone().unwrap_or_else(usual))
-    });
+    let deprecated = first.deprecation(&group, &names.kind).map(|(_, warning)| warning);
     let path = |field: &Value| field["jsonPath"].as_str().map(|path| path.trim_start_matches('.').to_owned());
     let custom = Custom {
         definition,
@@ -206,6 +215,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         columns: CustomColumns::of(&first.additional_printer_columns),
         scale: is_set("scale").then(|| ScalePaths::of(&first.subresources["scale"])),
         selectable: first.selectable_fields.iter().filter_map(path).collect(),
+        deprecations,
         schemas: OnceLock::new(),
     };
     Some(Kind {

@@ -72,9 +72,8 @@ fn node(schema: &Value, level: Level, path: &Path, states: &mut usize, errors: &
     if schema["additionalProperties"].is_object() {
         node(&schema["additionalProperties"], Level::Field, others, states, errors);
     }
-    let whole_or_text = json!([{"type": "integer"}, {"type": "string"}]);
-    let skips_any = schema["anyOf"] == whole_or_text;
-    let skips_first = schema["allOf"][0]["anyOf"] == whole_or_text;
+    let skips_any = is_int_or_string(&schema["anyOf"]);
+    let skips_first = is_int_or_string(&schema["allOf"][0]["anyOf"]);
     values(schema, skips_any, skips_first, path, states, errors);
     typed(schema, level, path, errors);
     let is_resource = is(schema, "x-kubernetes-embedded-resource");
@@ -87,6 +86,16 @@ fn node(schema: &Value, level: Level, path: &Path, states: &mut usize, errors: &
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
         errors.required(&path.child("properties"), detail);
     }
+}
+
+/// Whether logic says `integer` or `string` in this order and nothing else; keywords that are empty say nothing.
+fn is_int_or_string(list: &Value) -> bool {
+    let Some([first, second]) = list.as_array().map(Vec::as_slice) else { return false };
+    let says_only = |schema: &Value, wanted: &str| {
+        let mut words = schema.as_object().into_iter().flatten();
+        type_of(schema) == wanted && words.all(|(word, _)| word == "type" || !has(schema, word))
+    };
+    says_only(first, "integer") && says_only(second, "string")
 }
 
 /// Every schema says a type, but for those that may hold several.
@@ -323,6 +332,7 @@ mod tests {
         let int_or_string = json!([{"type": "integer"}, {"type": "string"}]);
         let cases = [
             json!({"x-kubernetes-int-or-string": true, "anyOf": int_or_string}),
+            json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer", "definitions": {}}, {"type": "string", "properties": {}}]}),
             json!({"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": int_or_string}, {"pattern": "^a"}]}),
             json!({"x-kubernetes-preserve-unknown-fields": true}),
             json!({"type": "object", "properties": {"b": {"type": "array", "items": {"type": "string"}}},
