@@ -7,7 +7,7 @@ use crate::apiserver::read::{self, Wanted};
 use crate::kinds::view::Related;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Time};
-use crate::runtime::usage;
+use crate::runtime::{folder, usage};
 use crate::show::describe::{SEPARATOR, describe};
 use std::path::Path;
 
@@ -140,6 +140,10 @@ impl Related for Beside<'_> {
         let samples = usage::of_pod(self.state?, pod.local_uid());
         let throttling = samples.get(container)?.throttling;
         (throttling.throttled > 0).then(|| throttling.to_string())
+    }
+
+    fn process_id(&self, pod: &Object, container: &str) -> Option<i32> {
+        folder::main_process(self.state?, pod.local_uid(), container).map(|process| process.pid)
     }
 
     fn show_events(&self) -> bool {

@@ -53,8 +53,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Plans an event for each blocked listener of a Service or pod, and one when none is blocked any more. Ports that are
-/// reserved for root are not reported for ordinary users.
+/// Plans an event for each blocked listener of a Service or pod, and one when none is blocked any more.
 pub(super) fn tell_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl Fn(&str, &str) -> String) {
     let Some((doors, false)) = world.facts.blocked.get(key) else { return };
     let row = world.get(key);
@@ -68,8 +67,7 @@ pub(super) fn tell_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl
     }
     for door in doors {
         let at = format!("{}/{}", door.at, if door.is_udp { "UDP" } else { "TCP" });
-        let kind = if door.is_reserved { EventType::Normal } else { EventType::Warning };
-        plan.event(row, kind, "PortUnavailable", text(&at, &door.why));
+        plan.event(row, EventType::Warning, "PortUnavailable", text(&at, &door.why));
     }
 }
 

@@ -149,6 +149,12 @@ pub fn read_record(pod: &Path) -> Option<Record> {
     serde_json::from_slice(&text).ok().or_else(|| Record::salvage(&text))
 }
 
+/// The main process of a pod's container, as its shim has recorded it; none when none runs on this machine.
+pub fn main_process(state: &Path, uid: &str, container: &str) -> Option<Identity> {
+    let record = read_record(&pod(state, uid)).filter(|record| record.boot == process::boot_id())?;
+    record.containers.get(container)?.process().filter(|process| process.lives())
+}
+
 /// Who holds a pod's folder, as its record or else the kernel's list of locks tells.
 pub fn holder(pod: &Path) -> Option<Identity> {
     let recorded = read_record(pod).filter(|record| record.boot == process::boot_id()).and_then(|record| record.shim);

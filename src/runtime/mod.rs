@@ -33,6 +33,7 @@ pub mod relay;
 mod rights;
 pub mod session;
 mod shim;
+mod signal_delivery;
 pub mod simulated;
 mod sources;
 mod spaces;

@@ -87,28 +87,6 @@ impl Identity {
         stat(self.pid).is_some_and(|stat| stat.identity == self && stat.parent == getpid().as_raw_nonzero().get())
     }
 
-    /// Whether the kernel keeps a signal from it that would end any other process: it is the first one of its namespace, and neither
-    /// handles, ignores nor blocks the signal (pid_namespaces(7)).
-    pub fn is_deaf_to(self, signal: Signal) -> bool {
-        const HARMLESS: [Signal; 8] = [
-            Signal::CHILD,
-            Signal::CONT,
-            Signal::STOP,
-            Signal::TSTP,
-            Signal::TTIN,
-            Signal::TTOU,
-            Signal::URG,
-            Signal::WINCH,
-        ];
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-        let bit = 1u64 << (signal.as_raw() - 1);
-        let holds = |name: &str| u64::from_str_radix(field(name).trim(), 16).is_ok_and(|set| set & bit != 0);
-        let numbers: Vec<&str> = field("NSpid:").split_whitespace().collect();
-        let is_first = numbers.len() > 1 && numbers.last() == Some(&"1");
-        is_first && !HARMLESS.contains(&signal) && !["SigBlk:", "SigIgn:", "SigCgt:"].into_iter().any(holds)
-    }
-
     /// Sends SIGKILL to exactly this process.
     pub fn kill(self) -> bool {
         self.signal(Signal::KILL)

@@ -1,7 +1,7 @@
 //! What pods and the machine use, measured when somebody asks: nothing is sampled for nobody.
 //!
-//! A pod's memory is that of its containers' control groups where they have one, else what `/proc` tells of their processes: CPU
-//! time by the scheduler's own clock (nanoseconds), memory by proportional share, so that what several share is counted once.
+//! A container's memory and CPU time are those of its control group where it has one, else what `/proc` tells of its processes: CPU time
+//! with that of ended threads and children, memory by proportional share, so that what several share is counted once.
 //! CPU time counts from a process's start: two samples make a rate. Start reading at [`of_pod`].
 
 use super::process::{self, Identity};
@@ -47,26 +47,41 @@ fn of_container(main: Identity, others: impl Iterator<Item = Identity>) -> Optio
     let tops: Vec<Identity> = [main].into_iter().chain(others).collect();
     let below = tops.iter().flat_map(|top| process::descendants(top.pid)).map(|stat| stat.identity);
     let all: Vec<i32> = tops.iter().copied().chain(below).map(|one| one.pid).collect();
-    let cpu_nanos = all.iter().map(|pid| cpu_time(*pid)).sum();
+    let cpu_nanos = cpu_of(main.pid, &all);
     let memory = working_set(main.pid).unwrap_or_else(|| all.iter().map(|pid| memory(*pid)).sum());
     let swap = all.iter().map(|pid| swapped(*pid)).sum();
     Some(Sample { cpu_nanos, memory, swap, throttling: throttling(main.pid).unwrap_or_default() })
 }
 
-/// The time that a process's threads, and the children that it has reaped, have had a CPU.
+/// CPU time of a container so far: what its own control group has counted, else the sum over its processes.
+fn cpu_of(main: i32, all: &[i32]) -> u64 {
+    group_cpu_time(main).unwrap_or_else(|| all.iter().map(|pid| cpu_time(*pid)).sum())
+}
+
+/// CPU time that a container's own group has counted: also that of processes whose parents never asked how they ended.
+fn group_cpu_time(pid: i32) -> Option<u64> {
+    let read = |controller, file| fs::read_to_string(own_group(pid, controller)?.1.join(file)).ok();
+    let unified = || counter(&read("cpu", "cpu.stat")?, "usage_usec ").map(|micros| micros.saturating_mul(1000));
+    let legacy = || read("cpuacct", "cpuacct.usage")?.trim().parse().ok();
+    unified().or_else(legacy)
+}
+
+/// CPU time of a process in nanoseconds: of all its threads, ended ones included, and of the children that it has waited for.
 fn cpu_time(pid: i32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_thread = |text: String| text.split_ascii_whitespace().next()?.parse::<u64>().ok();
-    let own: Option<u64> =
+    let living: Option<u64> =
         threads.map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok().and_then(of_thread)).sum();
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<u64> = stat
-        .rsplit(')')
-        .next()
-        .map(|rest| rest.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
-        .unwrap_or_default();
-    let ticks = |at: usize| fields.get(at).copied().unwrap_or(0).saturating_mul(TICK);
-    own.unwrap_or_else(|| ticks(11) + ticks(12)) + ticks(13) + ticks(14)
+    parse_cpu_time(&fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default(), living.unwrap_or(0))
+}
+
+/// Reads `/proc/PID/stat` (proc(5)): `utime`, `stime`, `cutime` and `cstime`. The first two count ended threads too, but in whole ticks: while
+/// none has ended, the nanoseconds of the `living` threads are the better figure, and the larger one.
+fn parse_cpu_time(stat: &str, living: u64) -> u64 {
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    let nanos = |first: usize| ticks(first).saturating_add(ticks(first + 1)).saturating_mul(TICK);
+    living.max(nanos(11)).saturating_add(nanos(13))
 }
 
 /// Bytes of a process, what it shares counted in part; what others may not see of it in full is told as a whole.
@@ -199,6 +214,29 @@ mod tests {
         let machine = of_machine().unwrap();
         assert!(machine.cpu_nanos > 0 && machine.memory > 0, "{machine:?}");
     }
+
+    #[test]
+    fn cpu_time_of_ended_threads_and_children_counts() {
+        let stat = "7 (a) b) S 3 7 5 0 -1 4194560 1 0 0 0 300 100 20 5 20 0 1 0 4242 99";
+        let (own, children) = (400 * TICK, 25 * TICK);
+        for (living, expected) in [(0, own), (own - 1, own), (own + 7, own + 7)] {
+            assert_eq!(parse_cpu_time(stat, living), expected + children, "{living}");
+        }
+        assert_eq!(parse_cpu_time("", 0), 0);
+    }
+
+    #[test]
+    fn cpu_time_does_not_fall_when_threads_end() {
+        let ticks = |count: u64| move || while cpu_time_of_this_thread() < count * TICK {};
+        std::thread::spawn(ticks(5)).join().expect("it ends");
+        assert!(cpu_time(std::process::id() as i32) >= 4 * TICK, "what the ended thread has used");
+    }
+
+    fn cpu_time_of_this_thread() -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
     #[test]
     fn the_kernel_counts_throttling_in_two_units() {
         let one = "nr_periods 120\nnr_throttled 90\nthrottled_time 4500000000\n";

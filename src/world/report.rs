@@ -411,6 +411,8 @@ impl PodFacts {
                 ContainerState::Running { since, .. } => Some((since, Sample::default())),
                 _ => None,
             });
+            let is_same = earlier.zip(started).is_some_and(|((measured, _), (begun, _))| begun <= measured);
+            let sample = earlier.filter(|_| is_same).map_or(sample, |(_, earlier)| sample.not_before(earlier));
             // A restarted container has lower counters than before.
             let rate = |from: (Time, Sample)| Some((from.0, Usage::between(from, (at, sample))?));
             let Some((since, usage)) = earlier.and_then(rate).or_else(|| started.and_then(rate)) else { continue };
@@ -434,6 +436,22 @@ mod tests {
 
     fn at(second: i64) -> Time {
         Time::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn usage_of_one_attempt_never_goes_back_and_that_of_the_next_begins_anew() {
+        let mut pod = PodFacts::default();
+        let mut use_up = |second, cpu_nanos, since| {
+            let known = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: at(since) });
+            pod.containers.insert("c".into(), known);
+            pod.take_usage(at(second), vec![("c".into(), Sample { cpu_nanos, ..Sample::default() })]);
+            pod.usage.get("c").map(|measured| (measured.usage.cpu_milli, measured.sample.cpu_nanos))
+        };
+        let second = 1_000_000_000;
+        assert_eq!(use_up(10, 5 * second, 0), Some((500, 5 * second)));
+        assert_eq!(use_up(20, 4 * second, 0), Some((0, 5 * second)), "what has ended is not known any more");
+        assert_eq!(use_up(30, 10 * second, 0), Some((500, 10 * second)));
+        assert_eq!(use_up(40, second, 39), Some((1000, second)), "it was started anew");
     }
 
     #[test]

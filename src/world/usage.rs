@@ -66,6 +66,14 @@ impl fmt::Display for Throttling {
     }
 }
 
+impl Sample {
+    /// Returns this sample, with a CPU counter no lower than that of an earlier sample of the same attempt. `/proc` forgets the time of ended
+    /// processes that no parent waited for, and rounds down.
+    pub fn not_before(self, earlier: Sample) -> Sample {
+        Sample { cpu_nanos: self.cpu_nanos.max(earlier.cpu_nanos), ..self }
+    }
+}
+
 /// Usage rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -117,6 +125,14 @@ mod tests {
             assert_eq!(found, expected, "{earlier:?} {later:?}");
         }
     }
+
+    #[test]
+    fn counter_of_an_attempt_does_not_go_back() {
+        let sample = |cpu_nanos, memory| Sample { cpu_nanos, memory, ..Sample::default() };
+        assert_eq!(sample(3, 7).not_before(sample(9, 1)), sample(9, 7));
+        assert_eq!(sample(12, 7).not_before(sample(9, 1)), sample(12, 7));
+    }
+
     #[test]
     fn throttling_is_heavy_when_a_quarter_of_the_periods_are_cut() {
         let count = |periods, throttled| Throttling { periods, throttled, nanos: throttled * 50_000_000 };

@@ -2,6 +2,7 @@
 
 use super::{deployment, on_host_files, pod};
 use crate::cluster::{Cluster, is_alive};
+use std::path::Path;
 
 #[test]
 fn a_pod_is_asked_before_it_is_killed() {
@@ -11,6 +12,8 @@ fn a_pod_is_asked_before_it_is_killed() {
     cluster.apply(&on_host_files(&pod("polite", "Always", 30, script)));
     cluster.until("it is up", || cluster.log("polite", "main") == "up\n");
     let pid = cluster.pid("polite");
+    let told = cluster.ok("describe pod polite");
+    assert!(told.lines().any(|line| line.split_whitespace().eq(["Process", "ID:", &pid.to_string()])), "{told}");
     cluster.ok("delete pod polite");
     assert!(!is_alive(pid));
     assert_eq!(std::fs::read_to_string(cluster.home().join("bye")).unwrap(), "bye\n", "it had time to say goodbye");
@@ -105,4 +108,44 @@ fn cascades_are_background_foreground_or_orphan() {
     cluster.ok("delete deployment orphan --cascade=orphan");
     cluster.until_reads("rs -l app=orphan", "{.items[*].metadata.ownerReferences}", "");
     assert_eq!(cluster.ready_pods("app=orphan", 1).len(), 1);
+}
+
+/// A pod of one Python program that has SIGTERM blocked when it says that it is up, with a folder at `/home`. Its grace period is longer
+/// than any test.
+fn blocking_term(name: &str, home: &Path, then: &str) -> String {
+    let program = format!(
+        "import signal, sys, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {{15}})\nprint('up', flush=True)\n{then}"
+    );
+    let command = serde_json::json!(["python3", "-c", program]);
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{terminationGracePeriodSeconds: 3600, \
+         volumes: [{{name: home, hostPath: {{path: '{}'}}}}], \
+         containers: [{{name: main, image: 'python:3', command: {command}, volumeMounts: [{{name: home, mountPath: /home}}]}}]}}}}",
+        home.display()
+    )
+}
+
+#[test]
+fn stop_signal_that_the_kernel_drops_when_it_is_unblocked_ends_the_container() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    // As C libraries do for a moment while they start a thread or a process.
+    let then = "while not signal.sigpending(): time.sleep(0.01)\nsignal.pthread_sigmask(signal.SIG_UNBLOCK, {15})\ntime.sleep(100000)";
+    cluster.apply(&blocking_term("starting", &cluster.home(), then));
+    cluster.until("it is up", || cluster.log("starting", "main") == "up\n");
+    cluster.ok("delete pod starting");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn stop_signal_reaches_a_container_that_waits_for_it_by_name() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let then = "signal.sigwait({15})\ntime.sleep(1)\nopen('/home/bye', 'w').write('bye')";
+    cluster.apply(&blocking_term("waiting", &cluster.home(), then));
+    cluster.until("it is up", || cluster.log("waiting", "main") == "up\n");
+    cluster.ok("delete pod waiting");
+    let bye = std::fs::read_to_string(cluster.home().join("bye"));
+    assert_eq!(bye.unwrap(), "bye", "it had time to say goodbye");
+    cluster.nothing_is_left();
 }

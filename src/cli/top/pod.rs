@@ -113,7 +113,7 @@ pub(super) fn measure(state: &Path, pods: &[Object]) -> Vec<Pod> {
         let rate = |(name, later): (&String, &Sample)| {
             // One that has begun meanwhile began with nothing.
             let earlier = first.get(name).copied().unwrap_or_default();
-            Some((name.clone(), Usage::between((before, earlier), (after, *later))?))
+            Some((name.clone(), Usage::between((before, earlier), (after, later.not_before(earlier)))?))
         };
         let containers = second.iter().filter_map(rate).collect();
         Pod { namespace: pod.namespace().to_owned(), name: pod.name().to_owned(), containers }

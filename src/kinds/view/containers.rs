@@ -31,7 +31,7 @@ pub fn template(out: &mut Describe, template: &Value) {
     if !spec.text("serviceAccountName").is_empty() {
         out.field(1, "Service Account", spec.text("serviceAccountName"));
     }
-    let within = Place { indent: "  ", pod: None, throttled: &|_| None };
+    let within = Place { indent: "  ", pod: None, throttled: &|_| None, process_id: &|_| None };
     if !spec.list("initContainers").is_empty() {
         within.containers(out, "Init Containers", spec.list("initContainers"), &[]);
     }
@@ -53,6 +53,8 @@ pub struct Place<'a> {
     pub pod: Option<&'a Value>,
     /// How a container is held back by its CPU limit, if it is.
     pub throttled: &'a dyn Fn(&str) -> Option<String>,
+    /// The number of its process on this machine, if it runs here.
+    pub process_id: &'a dyn Fn(&str) -> Option<i32>,
 }
 
 impl Place<'_> {
@@ -85,6 +87,10 @@ impl Place<'_> {
         out.line(1, format_args!("{extra}{}:", container.text("name")));
         if let Some(status) = status {
             out.field(2, "Container ID", status.text("containerID"));
+            if let Some(pid) = status.has("state.running").then(|| (self.process_id)(container.text("name"))).flatten()
+            {
+                out.field(2, "Process ID", pid);
+            }
         }
         out.field(2, "Image", container.text("image"));
         if let Some(status) = status {

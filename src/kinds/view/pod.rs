@@ -258,7 +258,8 @@ fn status(pod: &Object, related: &dyn Related, out: &mut Describe) {
 fn containers(pod: &Object, related: &dyn Related, out: &mut Describe) {
     let body = &pod.0;
     let throttled = |container: &str| related.throttled(pod, container);
-    let place = Place { indent: "", pod: Some(body), throttled: &throttled };
+    let process_id = |container: &str| related.process_id(pod, container);
+    let place = Place { indent: "", pod: Some(body), throttled: &throttled, process_id: &process_id };
     let groups = [
         ("Init Containers", "spec.initContainers", "status.initContainerStatuses"),
         ("Containers", "spec.containers", "status.containerStatuses"),

@@ -21,6 +21,11 @@ pub trait Related {
         None
     }
 
+    /// The number of the process that is a pod's running container, as the machine counts; none when it does not run here.
+    fn process_id(&self, _pod: &Object, _container: &str) -> Option<i32> {
+        None
+    }
+
     /// Whether the description ends with its events: `--show-events`.
     fn show_events(&self) -> bool {
         true

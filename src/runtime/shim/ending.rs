@@ -3,7 +3,6 @@
 
 use super::super::folder;
 use super::super::limits::group;
-use super::super::process::signal_from;
 use super::super::wire::{End, Group, State, now};
 use super::bounds::Over;
 use super::log::Flow;
@@ -83,18 +82,6 @@ impl Shim {
 }
 
 impl Live {
-    /// Sends the stop signal. From the first process of a namespace the kernel keeps signals for which it has no handler, so that most
-    /// containers would have to be killed after their grace: it ends at once, as it would have ended anywhere else.
-    pub(super) fn ask_to_end(&mut self) {
-        let signal = signal_from(self.launch.stop_signal).unwrap_or(Signal::TERM);
-        if self.process.is_deaf_to(signal) {
-            self.ended_for = Some(signal);
-            self.process.kill();
-        } else {
-            self.process.signal(signal);
-        }
-    }
-
     pub(super) fn ended(&self, status: WaitStatus) -> End {
         let signal = status.terminating_signal();
         let meant = self.ended_for.map(Signal::as_raw).filter(|_| signal == Some(Signal::KILL.as_raw()));

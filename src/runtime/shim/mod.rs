@@ -21,6 +21,7 @@ mod nursery;
 pub mod pause;
 mod requests;
 mod sight;
+mod stop_signal;
 mod successor;
 mod tree;
 mod variables;
@@ -53,6 +54,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use stop_signal::BlockedStop;
 use successor::{Expected, Successor};
 
 /// How long a shim without work stays, so that a quick restart need not start a new one.
@@ -89,6 +91,8 @@ struct Live {
     deadline: Option<Instant>,
     /// The signal that was to end it, when it was one that the first process of a namespace does not hear.
     ended_for: Option<Signal>,
+    /// Its stop signal, when it was blocked as it was sent.
+    blocked_stop: Option<BlockedStop>,
     /// How the main process ended.
     end: Option<End>,
     /// What its groups had counted when it began.
@@ -210,6 +214,7 @@ impl Shim {
             self.kill_pause = if self.is_killing() { LONGEST_KILL_PAUSE.min(self.kill_pause * 2) } else { KILL_PAUSE };
             self.reap();
             self.meet_deadlines();
+            self.look_at_blocked_stops();
             self.look_at_bounds();
             self.finish_ended();
             self.prepare_ripe();
@@ -340,7 +345,17 @@ impl Shim {
         let spent = self.spent.iter().map(|(_, until)| *until);
         let waits = self.successors.iter().filter_map(Successor::until);
         let ripe = self.live.iter().filter_map(|live| live.ripe);
-        stops.chain(execs).chain(retry).chain(leave).chain(spent).chain(waits).chain(ripe).chain(self.next_look).min()
+        let blocked = self.live.iter().filter_map(|live| live.blocked_stop.as_ref().map(BlockedStop::next_look));
+        stops
+            .chain(blocked)
+            .chain(execs)
+            .chain(retry)
+            .chain(leave)
+            .chain(spent)
+            .chain(waits)
+            .chain(ripe)
+            .chain(self.next_look)
+            .min()
     }
 
     fn serve(&mut self, source: Source) {
