@@ -14,7 +14,7 @@ const THREADS: usize = 1024;
 const HARMLESS: [Signal; 8] =
     [Signal::CHILD, Signal::CONT, Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU, Signal::URG, Signal::WINCH];
 
-/// What becomes of a signal that would end a process without a handler.
+/// The effect of a signal that would end a process without a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// It has the effect that it has on any process: it is handled, ignored on purpose, or ends it.

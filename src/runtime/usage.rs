@@ -22,12 +22,12 @@ pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, Sample> {
         return BTreeMap::new();
     };
     let orphans: Vec<Identity> = record.shim.map_or(Vec::new(), orphans);
-    let running = record.containers.iter().filter_map(|(name, known)| Some((name, known.process()?)));
-    let sample = |(name, main): (&String, Identity)| {
+    let running = record.containers.iter().filter_map(|(name, known)| Some((name, known.process()?, known.attempt)));
+    let sample = |(name, main, attempt): (&String, Identity, u32)| {
         let mark = pod.join(name);
         let own = |orphan: &&Identity| bury::mark(orphan.pid).is_some_and(|found| found.starts_with(&mark));
         let tops = orphans.iter().filter(|orphan| orphan.pid != main.pid).filter(own).copied();
-        Some((name.clone(), of_container(main, tops)?))
+        Some((name.clone(), of_container(main, tops, attempt == 0)?))
     };
     running.filter_map(sample).collect()
 }
@@ -40,22 +40,19 @@ fn orphans(shim: Identity) -> Vec<Identity> {
     pause::below(shim.pid).into_iter().filter_map(Identity::of).collect()
 }
 
-fn of_container(main: Identity, others: impl Iterator<Item = Identity>) -> Option<Sample> {
+/// `is_first`: no attempt before this one may have left its time in the container's control group.
+fn of_container(main: Identity, others: impl Iterator<Item = Identity>, is_first: bool) -> Option<Sample> {
     if !main.lives() {
         return None;
     }
     let tops: Vec<Identity> = [main].into_iter().chain(others).collect();
     let below = tops.iter().flat_map(|top| process::descendants(top.pid)).map(|stat| stat.identity);
     let all: Vec<i32> = tops.iter().copied().chain(below).map(|one| one.pid).collect();
-    let cpu_nanos = cpu_of(main.pid, &all);
+    let of_group = is_first.then(|| group_cpu_time(main.pid)).flatten();
+    let cpu_nanos = of_group.unwrap_or_else(|| all.iter().map(|pid| cpu_time(*pid)).sum());
     let memory = working_set(main.pid).unwrap_or_else(|| all.iter().map(|pid| memory(*pid)).sum());
     let swap = all.iter().map(|pid| swapped(*pid)).sum();
     Some(Sample { cpu_nanos, memory, swap, throttling: throttling(main.pid).unwrap_or_default() })
-}
-
-/// CPU time of a container so far: what its own control group has counted, else the sum over its processes.
-fn cpu_of(main: i32, all: &[i32]) -> u64 {
-    group_cpu_time(main).unwrap_or_else(|| all.iter().map(|pid| cpu_time(*pid)).sum())
 }
 
 /// CPU time that a container's own group has counted: also that of processes whose parents never asked how they ended.
@@ -207,10 +204,14 @@ mod tests {
     #[test]
     fn this_process_uses_something() {
         let own = Identity::of(std::process::id() as i32).unwrap();
-        let sample = of_container(own, std::iter::empty()).unwrap();
+        let sample = of_container(own, std::iter::empty(), true).unwrap();
         assert!(sample.cpu_nanos > 0 && sample.memory > 0, "{sample:?}");
         let stranger = Identity { start: own.start + 1, ..own };
-        assert_eq!(of_container(stranger, std::iter::empty()), None, "a pid that was handed out again is nobody's");
+        assert_eq!(
+            of_container(stranger, std::iter::empty(), true),
+            None,
+            "a pid that was handed out again is nobody's"
+        );
         let machine = of_machine().unwrap();
         assert!(machine.cpu_nanos > 0 && machine.memory > 0, "{machine:?}");
     }
@@ -228,8 +229,11 @@ mod tests {
     #[test]
     fn cpu_time_does_not_fall_when_threads_end() {
         let ticks = |count: u64| move || while cpu_time_of_this_thread() < count * TICK {};
-        std::thread::spawn(ticks(5)).join().expect("it ends");
-        assert!(cpu_time(std::process::id() as i32) >= 4 * TICK, "what the ended thread has used");
+        let now = || cpu_time(std::process::id() as i32);
+        let before = now();
+        std::thread::spawn(ticks(8)).join().expect("it ends");
+        // User and system time are each told in whole ticks.
+        assert!(now() + 2 * TICK >= before + 8 * TICK, "what the ended thread has used");
     }
 
     fn cpu_time_of_this_thread() -> u64 {
