@@ -7,6 +7,7 @@
 mod error;
 mod json;
 mod read;
+mod repair;
 mod scalar;
 mod split;
 mod write;

@@ -3,10 +3,11 @@
 //! The parser's events are built up on an explicit stack, so depth costs no call frames; aliases are paid for from a
 //! budget, so that a small text cannot become a huge value (CVE-2019-11253).
 
+use super::repair;
 use super::scalar::{Plain, resolve};
 use super::{Words, YamlError};
 use base64::Engine;
-use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StructureStyle, Tag};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
@@ -47,12 +48,15 @@ pub(super) fn roots(text: &str, words: Words) -> Result<(Vec<Root>, String), Yam
     for _ in 0..MAX_REPAIRS {
         let mut reader = Reader::new(&text, words);
         let Err(failure) = reader.run() else { return Ok((reader.roots, text)) };
-        match failure {
-            Failure::Escape { at } => match without_escaped_apostrophes(&text, at) {
-                Some(repaired) => text = repaired,
-                None => break,
-            },
-            Failure::Yaml(error) => return Err(error),
+        let repaired = match &failure {
+            Failure::Escape { at } => repair::without_escaped_apostrophes(&text, *at),
+            Failure::QuotedIndent { line, .. } => repair::indent_quoted(&text, *line),
+            Failure::FlowTab { line, .. } => repair::indent_tabs(&text, *line),
+            Failure::Yaml(_) => None,
+        };
+        match repaired {
+            Some(repaired) => text = repaired,
+            None => return Err(failure.into_error(&text)),
         }
     }
     let mut reader = Reader::new(&text, words);
@@ -67,12 +71,22 @@ enum Failure {
     Escape {
         at: usize,
     },
+    /// A line of a quoted text is indented less than the map around it, or by a tab.
+    QuotedIndent {
+        line: usize,
+        error: YamlError,
+    },
+    /// A line inside a flow collection is indented by a tab.
+    FlowTab {
+        line: usize,
+        error: YamlError,
+    },
 }
 
 impl Failure {
     fn into_error(self, text: &str) -> YamlError {
         match self {
-            Failure::Yaml(error) => error,
+            Failure::Yaml(error) | Failure::QuotedIndent { error, .. } | Failure::FlowTab { error, .. } => error,
             Failure::Escape { at } => {
                 let line = 1 + text[..at].matches('\n').count();
                 YamlError { line, message: "found unknown escape character".into() }
@@ -85,26 +99,6 @@ impl From<YamlError> for Failure {
     fn from(error: YamlError) -> Failure {
         Failure::Yaml(error)
     }
-}
-
-/// libyaml, and so kubectl, takes `\'` in double quotes for an apostrophe, which YAML 1.2 does not.
-fn without_escaped_apostrophes(text: &str, at: usize) -> Option<String> {
-    let quoted = &text[at..];
-    let mut repaired = text[..at].to_owned();
-    let mut rest = quoted.char_indices().skip(1);
-    let (mut copied, mut found) = (0, false);
-    while let Some((index, c)) = rest.next() {
-        match c {
-            '"' => break,
-            '\\' if matches!(rest.next(), Some((_, '\''))) => {
-                repaired.push_str(&quoted[copied..index]);
-                (copied, found) = (index + 1, true);
-            }
-            _ => {}
-        }
-    }
-    repaired.push_str(&quoted[copied..]);
-    found.then_some(repaired)
 }
 
 /// The lines of fields, or of the nearest around each.
@@ -153,6 +147,7 @@ impl Search {
 /// A collection that is not complete yet.
 struct Open {
     items: Items,
+    style: StructureStyle,
     anchor: usize,
     weight: usize,
     line: usize,
@@ -223,8 +218,21 @@ impl<'a> Reader<'a> {
                 let message = format!("unknown anchor '{}' referenced", alias_name(&self.text[at..]));
                 YamlError { line: error.marker().line(), message }.into()
             }
-            _ => YamlError::from_scan(error, self.text).into(),
+            (kind, _) => {
+                let (line, error) = (error.marker().line(), YamlError::from_scan(error, self.text));
+                match kind {
+                    ErrorKind::InvalidQuotedScalarIndent | ErrorKind::TabInIndentation => {
+                        Failure::QuotedIndent { line, error }
+                    }
+                    ErrorKind::TabInBlockIndentation if self.is_in_flow() => Failure::FlowTab { line, error },
+                    _ => error.into(),
+                }
+            }
         }
+    }
+
+    fn is_in_flow(&self) -> bool {
+        self.stack.last().is_some_and(|open| open.style == StructureStyle::Flow)
     }
 
     fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), YamlError> {
@@ -242,9 +250,10 @@ impl<'a> Reader<'a> {
                     scalar(&text, style, tag.as_deref(), self.words).map_err(|message| YamlError { line, message })?;
                 self.finish(value, anchor, weight, line)
             }
-            Event::SequenceStart(_, anchor, _) => self.open(Items::List(Vec::new()), anchor, line),
-            Event::MappingStart(_, anchor, _) => {
-                self.open(Items::Map { entries: Map::new(), key: Key::Wanted, merged: Vec::new() }, anchor, line)
+            Event::SequenceStart(style, anchor, _) => self.open(Items::List(Vec::new()), style, anchor, line),
+            Event::MappingStart(style, anchor, _) => {
+                let items = Items::Map { entries: Map::new(), key: Key::Wanted, merged: Vec::new() };
+                self.open(items, style, anchor, line)
             }
             Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
                 Some(open) => {
@@ -262,7 +271,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn open(&mut self, items: Items, anchor: usize, line: usize) -> Result<(), YamlError> {
+    fn open(&mut self, items: Items, style: StructureStyle, anchor: usize, line: usize) -> Result<(), YamlError> {
         if self.wants_key() {
             let message = "invalid map key: a map or a list cannot be one".into();
             return Err(YamlError { line, message });
@@ -272,7 +281,7 @@ impl<'a> Reader<'a> {
         }
         self.pay(NODE, line)?;
         self.visit_item(line);
-        self.stack.push(Open { items, anchor, weight: NODE, line });
+        self.stack.push(Open { items, style, anchor, weight: NODE, line });
         Ok(())
     }
 

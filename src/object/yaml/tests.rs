@@ -56,6 +56,32 @@ fn plain_words_are_yaml_1_1() {
 }
 
 #[test]
+fn quoted_scalars_may_continue_on_lines_indented_less() {
+    for (text, wanted) in [
+        ("a:\n  b: \"first\n second\n\n   third\"\n", json!({"a": {"b": "first second\nthird"}})),
+        ("a:\n  b: 'it''s\n one'\n  c: |\n    x: \"y\n    z\"\n", json!({"a": {"b": "it's one", "c": "x: \"y\nz\"\n"}})),
+        ("a:\n  - - \"b\nc\"\n    - d\n", json!({"a": [["b c", "d"]]})),
+        ("a:\n  \"k\": !!str \"x\n\ty\"\n", json!({"a": {"k": "x y"}})),
+        ("a:\n  b:\n    \"x\n y\"\n", json!({"a": {"b": "x y"}})),
+        ("a:\n  b: {\n\tc: d, # e\n\tf: [\n\tg]}\n", json!({"a": {"b": {"c": "d", "f": ["g"]}}})),
+        ("a:\n  # b: \"c\n  d: \"e\n f\"\n", json!({"a": {"d": "e f"}})),
+    ] {
+        assert_eq!(one(text), wanted, "{text}");
+    }
+    // Lines are those of the file, before and after.
+    let text = "a:\n  b: \"x\n y\"\n  c: 1\n";
+    assert_eq!(documents(text).unwrap()[0].line_of("a.c"), Some(4));
+    assert_eq!(error("a:\n  b: \"x\n y\"\n  c: @\n"), "yaml: line 4: found character that cannot start any token");
+    assert!(error("a:\n\tb: 1\n").contains("line 2: found character that cannot start any token"));
+}
+
+#[test]
+fn many_quoted_scalars_indented_less_are_repaired_at_once() {
+    let text: String = (0..1000).map(|index| format!("k{index}:\n  v: \"first\n second {index}\"\n")).collect();
+    assert_eq!(one(&text)["k999"]["v"], "first second 999");
+}
+
+#[test]
 fn anchors_and_merge_keys() {
     assert_eq!(one("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\nc: *x")["b"], json!({"p": 1, "q": 3}));
     assert_eq!(one("a: [&x {p: 1}, &y {p: 2, q: 2}]\nb: {q: 9, <<: [*x, *y]}")["b"], json!({"p": 1, "q": 9}));
