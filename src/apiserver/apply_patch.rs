@@ -4,6 +4,7 @@ use super::apply::{Applied, LAST_APPLIED, Outcome};
 use super::create::{create, key_of};
 use super::ledger::Ledger;
 use super::managed::{self, apply::Applier};
+use super::rules::field_manager;
 use super::update::{Part, update};
 use super::{Options, Result};
 use crate::kinds::Kind;
@@ -28,6 +29,7 @@ pub fn apply_patch(
             "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
         );
     }
+    field_manager::check(manager, "PatchOptions")?;
     if config.at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
         return bad("metadata.managedFields must be nil");
     }

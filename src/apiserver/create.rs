@@ -16,8 +16,10 @@ const NAME_ATTEMPTS: usize = 8;
 pub fn create(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, options: &Options) -> Result<Reply> {
     let kind = custom::current(ledger, kind)?;
     custom::check_not_going(ledger, kind)?;
+    options.check_manager("CreateOptions")?;
     let mut warnings = Vec::new();
-    if body.text(&["metadata", "resourceVersion"]).is_some_and(|version| !version.is_empty()) {
+    // As in Kubernetes, it is the storage that refuses, which a dry run does not reach.
+    if !options.dry_run && body.text(&["metadata", "resourceVersion"]).is_some_and(|version| !version.is_empty()) {
         return Err(Status::new(Reason::BadRequest, "resourceVersion should not be set on objects to be created"));
     }
     let mut object = decode(kind, body, options, &mut warnings)?;

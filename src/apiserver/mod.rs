@@ -63,6 +63,13 @@ pub struct Options {
     pub api_version: Option<String>,
 }
 
+impl Options {
+    /// Refuses a manager whose name cannot be one. `of`: `CreateOptions`, what the request calls its options.
+    pub fn check_manager(&self, of: &str) -> Result<()> {
+        self.manager.as_ref().map_or(Ok(()), |manager| rules::field_manager::check(&manager.name, of))
+    }
+}
+
 /// A field manager, as `metadata.managedFields` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manager {

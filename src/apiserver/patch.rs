@@ -34,6 +34,7 @@ pub fn patch(
     part: Part,
     options: &Options,
 ) -> Result<Reply> {
+    options.check_manager("PatchOptions")?;
     let old = read::exact(ledger, key)?;
     let mut new = Object(patched(kind, &old, kind_of_patch, patch)?);
     // A patch cannot change the type of an object.

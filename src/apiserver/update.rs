@@ -44,6 +44,7 @@ impl Part {
 /// Replaces an object, or its status.
 pub fn update(ledger: &mut dyn Ledger, kind: &Kind, body: &Object, part: Part, options: &Options) -> Result<Reply> {
     let kind = custom::current(ledger, kind)?;
+    options.check_manager("UpdateOptions")?;
     let key = key_of(kind, body);
     let Some(old) = ledger.see(&key)? else {
         if kind.create_on_update && part == Part::Main {

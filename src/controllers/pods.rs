@@ -123,6 +123,14 @@ impl Allowance {
         }
     }
 
+    /// The words of the refusal, while it is too soon to try again.
+    pub fn refusal(&self) -> Option<String> {
+        match self {
+            Allowance::None(message) => Some(message.clone()),
+            Allowance::All | Allowance::One => None,
+        }
+    }
+
     /// Reports the refusal.
     pub fn tell(&self, row: &Row, plan: &mut Plan) {
         if let Allowance::None(message) = self {

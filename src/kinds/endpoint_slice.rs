@@ -101,8 +101,8 @@ fn check_ports(ports: &[EndpointPort], errors: &mut Errors) {
             errors.duplicate(&path.child("name"), name);
         }
         address::check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);
-        if let Some(number) = port.port {
-            errors.each_invalid(&path.child("port"), number, names::port(number.into()));
+        if let Some(protocol) = &port.app_protocol {
+            errors.each_invalid(&path.child("appProtocol"), protocol.as_str(), names::qualified(protocol));
         }
     }
 }

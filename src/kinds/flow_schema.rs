@@ -1,6 +1,6 @@
 //! FlowSchema (flowcontrol.apiserver.k8s.io/v1). Kept as written: kloop's one front door needs no fair queues.
 
-use super::{Errors, Kind, NameRule, Typed, omit};
+use super::{Errors, Kind, Path, Typed, flow_control, omit};
 use crate::object::Object;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use serde_json::json;
@@ -8,7 +8,6 @@ use serde_json::json;
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     namespaced: false,
-    name_rule: NameRule::PathSegment,
     ..Kind::of::<FlowSchema>("flowschemas.flowcontrol.apiserver.k8s.io", "v1", "FlowSchema")
 };
 
@@ -25,5 +24,10 @@ impl Typed for FlowSchema {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        if let Some(spec) = &self.spec {
+            let name = self.metadata.name.as_deref().unwrap_or_default();
+            flow_control::check_schema(name, spec, &Path::root("spec"), errors);
+        }
+    }
 }

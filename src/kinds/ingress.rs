@@ -6,9 +6,16 @@ use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, IngressBackend,
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind { short: &["ing"], ..Kind::of::<Ingress>("ingresses.networking.k8s.io", "v1", "Ingress") };
+pub const KIND: Kind =
+    Kind { short: &["ing"], warnings, ..Kind::of::<Ingress>("ingresses.networking.k8s.io", "v1", "Ingress") };
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
+fn warnings(ingress: &Object) -> Vec<String> {
+    let old = ingress.annotation(CLASS_ANNOTATION).is_some() && ingress.text(&["spec", "ingressClassName"]).is_none();
+    let text = format!("annotation {CLASS_ANNOTATION:?} is deprecated, please use 'spec.ingressClassName' instead");
+    old.then_some(text).into_iter().collect()
+}
 
 impl Typed for Ingress {
     fn default(&mut self) {

@@ -1,7 +1,7 @@
 //! LimitRange (core/v1).
 
 use super::amount::quantity;
-use super::{Errors, Kind, Path, Typed, omit, resource_names};
+use super::{Errors, Kind, Path, Typed, names, omit, resource_names};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +39,9 @@ impl Typed for LimitRange {
         let limits = self.spec.as_ref().map(|spec| spec.limits.as_slice()).unwrap_or_default();
         for (index, item) in limits.iter().enumerate() {
             let path = Path::root("spec").child("limits").index(index);
-            if item.type_.is_empty() {
-                errors.required(&path.child("type"), "");
+            match item.type_.as_str() {
+                "" => errors.required(&path.child("type"), ""),
+                name => check_type(name, &path.child("type"), errors),
             }
             if limits[..index].iter().any(|other| other.type_ == item.type_) {
                 errors.duplicate(&path.child("type"), item.type_.as_str());
@@ -61,6 +62,15 @@ fn default_item(item: &mut LimitRangeItem) {
     fill(&mut item.default, &item.max);
     fill(&mut item.default_request, &item.default);
     fill(&mut item.default_request, &item.min);
+}
+
+fn check_type(name: &str, path: &Path, errors: &mut Errors) {
+    let problems = names::qualified(name);
+    let standard = ["Pod", "Container", "PersistentVolumeClaim"].contains(&name);
+    if problems.is_empty() && !name.contains('/') && !standard {
+        errors.invalid(path, name, "must be a standard limit type or fully qualified");
+    }
+    errors.each_invalid(path, name, problems);
 }
 
 fn check_item(item: &LimitRangeItem, path: &Path, errors: &mut Errors) {
@@ -120,5 +130,20 @@ fn check_order(item: &LimitRangeItem, name: &str, path: &Path, errors: &mut Erro
     {
         let path = path.child("maxLimitRequestRatio").key(name);
         errors.invalid(&path, ratio.to_string(), &format!("ratio {ratio} is less than 1"));
+    }
+    if let (Some(ratio), Some(min), Some(max)) = (amount(&item.max_limit_request_ratio), min, max)
+        && min.as_f64() > 0.0
+        && ratio.as_f64() > max.as_f64() / min.as_f64()
+    {
+        let path = path.child("maxLimitRequestRatio").key(name);
+        let most = max.as_f64() / min.as_f64();
+        errors.invalid(&path, ratio.to_string(), &format!("ratio {ratio} is greater than max/min = {most:.6}"));
+    }
+    if let (Some(request), Some(limit)) = (request, limit)
+        && request != limit
+        && !resource_names::may_overcommit(name)
+    {
+        let detail = format!("default value {limit} must equal to defaultRequest value {request} in {name}");
+        errors.invalid(&path.child("defaultRequest").key(name), request.to_string(), &detail);
     }
 }

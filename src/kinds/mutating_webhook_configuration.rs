@@ -1,8 +1,18 @@
 //! MutatingWebhookConfiguration (admissionregistration.k8s.io/v1).
 
-use super::webhook;
+use super::{Errors, Path, webhook};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 
-webhook::configuration!(MutatingWebhookConfiguration, "mutatingwebhookconfigurations", |hook: &mut MutatingWebhook| {
-    hook.reinvocation_policy.get_or_insert_with(|| "Never".to_owned());
-});
+webhook::configuration!(
+    MutatingWebhookConfiguration,
+    "mutatingwebhookconfigurations",
+    |hook: &mut MutatingWebhook| {
+        hook.reinvocation_policy.get_or_insert_with(|| "Never".to_owned());
+    },
+    |hook: &MutatingWebhook, path: &Path, errors: &mut Errors| {
+        let known = ["IfNeeded", "Never"];
+        if let Some(other) = hook.reinvocation_policy.as_deref().filter(|policy| !known.contains(policy)) {
+            errors.unsupported(&path.child("reinvocationPolicy"), other, &known);
+        }
+    }
+);

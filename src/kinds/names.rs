@@ -174,6 +174,27 @@ pub fn ip(text: &str) -> Vec<String> {
     }
 }
 
+/// Whether an address range holds another that is smaller.
+pub fn is_strict_subset(inner: &str, outer: &str) -> bool {
+    let parts = |text: &str| -> Option<(std::net::IpAddr, u32)> {
+        let (address, bits) = text.split_once('/')?;
+        Some((address.parse().ok()?, bits.parse().ok()?))
+    };
+    let (Some((inner, inner_bits)), Some((outer, outer_bits))) = (parts(inner), parts(outer)) else { return false };
+    let leading = |all: u128, width: u32, bits: u32| all.checked_shr(width.saturating_sub(bits)).unwrap_or(0);
+    let same = match (inner, outer) {
+        (std::net::IpAddr::V4(one), std::net::IpAddr::V4(other)) => {
+            let number = |ip: std::net::Ipv4Addr| leading(u128::from(u32::from(ip)), 32, outer_bits);
+            number(one) == number(other)
+        }
+        (std::net::IpAddr::V6(one), std::net::IpAddr::V6(other)) => {
+            leading(one.into(), 128, outer_bits) == leading(other.into(), 128, outer_bits)
+        }
+        _ => false,
+    };
+    same && inner_bits > outer_bits
+}
+
 /// An address range such as `10.0.0.0/8`.
 pub fn cidr(text: &str) -> Vec<String> {
     let valid = text.split_once('/').is_some_and(|(address, bits)| {
@@ -264,6 +285,22 @@ mod tests {
             for name in *names {
                 assert!(!check(name).is_empty(), "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn smaller_ranges_inside_another_are_subsets() {
+        let table = [
+            ("10.1.0.0/16", "10.0.0.0/8", true),
+            ("10.0.0.0/8", "10.0.0.0/8", false),
+            ("10.0.0.0/7", "10.0.0.0/8", false),
+            ("11.0.0.0/16", "10.0.0.0/8", false),
+            ("10.0.0.0/8", "0.0.0.0/0", true),
+            ("fd00::/64", "fd00::/8", true),
+            ("fd00::/64", "10.0.0.0/8", false),
+        ];
+        for (inner, outer, expected) in table {
+            assert_eq!(is_strict_subset(inner, outer), expected, "{inner} in {outer}");
         }
     }
 

@@ -43,11 +43,41 @@ impl Typed for Namespace {
         new.set(&["metadata", "labels", NAME_LABEL], name);
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
         let finalizers = self.spec.as_ref().and_then(|spec| spec.finalizers.as_deref()).unwrap_or_default();
         for (index, name) in finalizers.iter().enumerate() {
             let path = Path::root("spec").child("finalizers").index(index);
             errors.each_invalid(&path, name.as_str(), names::qualified(name));
         }
+        let mut wrong = pod_security(self);
+        // One that was wrong before may be changed in other ways.
+        if old.is_none_or(|old| pod_security(old).0.is_empty()) {
+            errors.0.append(&mut wrong.0);
+        }
     }
+}
+
+/// What is wrong with the labels that say how safe pods have to be (`k8s.io/pod-security-admission/api`).
+fn pod_security(namespace: &Namespace) -> Errors {
+    let mut errors = Errors::default();
+    let path = Path::root("metadata").child("labels");
+    let labels = namespace.metadata.labels.iter().flatten();
+    for (key, value) in labels {
+        let Some(mode) = key.strip_prefix("pod-security.kubernetes.io/") else { continue };
+        match mode.strip_suffix("-version").unwrap_or(mode) {
+            "enforce" | "audit" | "warn" => {}
+            _ => continue,
+        }
+        if mode.ends_with("-version") {
+            let minor = value.strip_prefix("v1.").filter(|text| *text == "0" || !text.starts_with('0'));
+            let numbered = minor.is_some_and(|text| text.parse::<u16>().is_ok());
+            if value != "latest" && !numbered {
+                errors.invalid(&path.key(key), value.as_str(), "must be \"latest\" or \"v1.x\"");
+            }
+        } else if !["privileged", "baseline", "restricted"].contains(&value.as_str()) {
+            let detail = "must be one of privileged, baseline, restricted";
+            errors.invalid(&path.key(key), value.as_str(), detail);
+        }
+    }
+    errors
 }

@@ -127,6 +127,11 @@ fn check_block(block: &IPBlock, path: &Path, errors: &mut Errors) {
     }
     errors.each_invalid(&path.child("cidr"), block.cidr.as_str(), names::cidr(&block.cidr));
     for (index, cidr) in block.except.iter().flatten().enumerate() {
-        errors.each_invalid(&path.child("except").index(index), cidr.as_str(), names::cidr(cidr));
+        let path = path.child("except").index(index);
+        let problems = names::cidr(cidr);
+        if problems.is_empty() && !names::is_strict_subset(cidr, &block.cidr) {
+            errors.invalid(&path, cidr.as_str(), "must be a strict subset of `cidr`");
+        }
+        errors.each_invalid(&path, cidr.as_str(), problems);
     }
 }

@@ -1,7 +1,7 @@
 //! PersistentVolume (core/v1).
 
 use super::amount::quantity;
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::{Errors, Kind, Path, Typed, names, node_labels, omit, persistent_volume_claim, pod, selector};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     short: &["pv"],
+    warnings,
     namespaced: false,
     generation: false,
     ..Kind::of::<PersistentVolume>("persistentvolumes", "v1", "PersistentVolume")
@@ -42,6 +43,26 @@ const SOURCES: &[&str] = &[
     "storageos",
     "csi",
 ];
+
+fn warnings(volume: &Object) -> Vec<String> {
+    let mut warnings = Vec::new();
+    warnings.extend(persistent_volume_claim::class_annotation(volume));
+    if volume.text(&["spec", "persistentVolumeReclaimPolicy"]) == Some("Recycle") {
+        let text = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
+        warnings.push(format!("spec.persistentVolumeReclaimPolicy: {text}"));
+    }
+    let required = volume.items(&["spec", "nodeAffinity", "required", "nodeSelectorTerms"]);
+    for (index, term) in required.iter().enumerate() {
+        let at = format!("spec.nodeAffinity.required.nodeSelectorTerms[{index}]");
+        node_labels::warn_of_term(term, &at, false, &mut warnings);
+    }
+    for (field, shown, message) in pod::warnings::DEAD_VOLUMES {
+        if volume.at(&["spec", field]).is_some_and(|source| !source.is_null()) {
+            warnings.push(format!("spec.{shown}: {message}"));
+        }
+    }
+    warnings
+}
 
 impl Typed for PersistentVolume {
     fn default(&mut self) {
@@ -80,6 +101,13 @@ impl Typed for PersistentVolume {
             errors.unsupported(&path.child("persistentVolumeReclaimPolicy"), other, &policies);
         }
         check_sources(spec, &path, errors);
+        if let Some(affinity) = &spec.node_affinity {
+            let path = path.child("nodeAffinity").child("required");
+            match &affinity.required {
+                Some(required) => selector::check_nodes(required, &path, errors),
+                None => errors.required(&path, "must specify required node constraints"),
+            }
+        }
         if let Some(class) = &spec.storage_class_name {
             errors.each_invalid(&path.child("storageClassName"), class.as_str(), names::subdomain(class));
         }

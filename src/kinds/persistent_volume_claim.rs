@@ -3,17 +3,40 @@
 use super::amount::quantity;
 use super::go::{self, Field, Shape};
 use super::persistent_volume::{check_access_modes, check_volume_mode};
-use super::{Errors, Kind, Path, Typed, names, omit, selector};
-use crate::object::Object;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
+use super::{Errors, Kind, Path, Typed, metadata, names, omit, selector};
+use crate::object::{Object, Quantity};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate};
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     short: &["pvc"],
+    warnings,
     generation: false,
     ..Kind::of::<PersistentVolumeClaim>("persistentvolumeclaims", "v1", "PersistentVolumeClaim")
 };
+
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// The warning of the annotation that named the class of a volume or claim before the field did.
+pub fn class_annotation(object: &Object) -> Option<String> {
+    object.annotation(CLASS_ANNOTATION)?;
+    let text = "deprecated since v1.8; use \"storageClassName\" attribute instead";
+    Some(format!("metadata.annotations[{CLASS_ANNOTATION}]: {text}"))
+}
+
+fn warnings(claim: &Object) -> Vec<String> {
+    let mut warnings = Vec::from_iter(class_annotation(claim));
+    for field in ["requests", "limits"] {
+        let Some(text) = claim.text(&["spec", "resources", field, "storage"]) else { continue };
+        if Quantity::parse(text).is_ok_and(|amount| amount.milli() % 1000 != 0) {
+            let what = format!("fractional byte value {text:?} is invalid, must be an integer");
+            warnings.push(format!("spec.resources.{field}[storage]: {what}"));
+        }
+    }
+    warnings
+}
 
 /// The spec as Go knows it, for the refusal that shows what was changed.
 const SPEC: &[Field] = &[
@@ -87,6 +110,56 @@ pub fn check_spec(spec: &PersistentVolumeClaimSpec, path: &Path, errors: &mut Er
         errors.each_invalid(&path.child("storageClassName"), class, names::subdomain(class));
     }
     check_volume_mode(spec.volume_mode.as_deref(), &path.child("volumeMode"), errors);
+    check_sources(spec, path, errors);
+    if let Some(class) = spec.volume_attributes_class_name.as_deref().filter(|class| !class.is_empty()) {
+        errors.each_invalid(&path.child("volumeAttributesClassName"), class, names::subdomain(class));
+    }
+}
+
+/// Checks the template of a claim that a pod has for itself.
+pub fn check_template(template: &PersistentVolumeClaimTemplate, path: &Path, errors: &mut Errors) {
+    if let Some(meta) = &template.metadata {
+        let path = path.child("metadata");
+        metadata::check_labels(meta.labels.as_ref().unwrap_or(&BTreeMap::new()), &path.child("labels"), errors);
+        let annotations = meta.annotations.clone().unwrap_or_default();
+        metadata::check_annotations(&annotations, &path.child("annotations"), errors);
+    }
+    check_spec(&template.spec, &path.child("spec"), errors);
+}
+
+/// Checks where the data comes from: another claim, a snapshot, or an object of somebody's own kind.
+fn check_sources(spec: &PersistentVolumeClaimSpec, path: &Path, errors: &mut Errors) {
+    let source = spec.data_source.as_ref().map(|from| ("dataSource", &from.api_group, &from.kind, &from.name));
+    let referred = spec.data_source_ref.as_ref();
+    let namespace = referred.and_then(|from| from.namespace.as_deref()).filter(|name| !name.is_empty());
+    let reference = referred.map(|from| ("dataSourceRef", &from.api_group, &from.kind, &from.name));
+    for (field, group, kind, name) in source.into_iter().chain(reference) {
+        let path = path.child(field);
+        for (field, _) in [("name", name), ("kind", kind)].into_iter().filter(|(_, text)| text.is_empty()) {
+            errors.required(&path.child(field), "");
+        }
+        match group.as_deref().unwrap_or_default() {
+            "" if kind != "PersistentVolumeClaim" => {
+                let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+                errors.invalid(&path, kind.as_str(), detail);
+            }
+            "" => {}
+            group => errors.each_invalid(&path.child("apiGroup"), group, names::subdomain(group)),
+        }
+    }
+    if let Some(namespace) = namespace {
+        errors.each_invalid(&path.child("dataSourceRef").child("namespace"), namespace, names::label(namespace));
+    }
+    if let (Some((_, group, kind, name)), Some((_, other_group, other_kind, other_name))) = (source, reference) {
+        let same = (group.as_deref().unwrap_or_default(), kind, name)
+            == (other_group.as_deref().unwrap_or_default(), other_kind, other_name);
+        if namespace.is_some() {
+            let detail = "may not be specified when dataSourceRef.namespace is specified";
+            errors.invalid(path, "dataSource", detail);
+        } else if !same {
+            errors.invalid(path, "dataSource", "must match dataSourceRef");
+        }
+    }
 }
 
 /// What is asked for stays; a claim that is bound may ask for more of it.

@@ -1,6 +1,6 @@
 //! PriorityLevelConfiguration (flowcontrol.apiserver.k8s.io/v1). Kept as written: kloop's one front door needs no fair queues.
 
-use super::{Errors, Kind, NameRule, Typed, omit};
+use super::{Errors, Kind, Path, Typed, flow_control, omit};
 use crate::object::Object;
 use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
 use serde_json::json;
@@ -8,7 +8,6 @@ use serde_json::json;
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     namespaced: false,
-    name_rule: NameRule::PathSegment,
     ..Kind::of::<PriorityLevelConfiguration>(
         "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
         "v1",
@@ -22,6 +21,12 @@ impl Typed for PriorityLevelConfiguration {
         if let Some(limited) = self.spec.as_mut().and_then(|spec| spec.limited.as_mut()) {
             limited.nominal_concurrency_shares.get_or_insert(30);
             limited.lendable_percent.get_or_insert(0);
+            let response = limited.limit_response.as_mut();
+            if let Some(queuing) = response.and_then(|response| response.queuing.as_mut()) {
+                queuing.queues.get_or_insert(64);
+                queuing.hand_size.get_or_insert(8);
+                queuing.queue_length_limit.get_or_insert(50);
+            }
         }
         self.status.get_or_insert_default();
     }
@@ -32,5 +37,10 @@ impl Typed for PriorityLevelConfiguration {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        if let Some(spec) = &self.spec {
+            let name = self.metadata.name.as_deref().unwrap_or_default();
+            flow_control::check_level(name, spec, &Path::root("spec"), errors);
+        }
+    }
 }

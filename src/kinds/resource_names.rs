@@ -50,6 +50,11 @@ pub fn is_extended(name: &str) -> bool {
         && names::qualified(&format!("requests.{name}")).is_empty()
 }
 
+/// Whether pods may together be promised more of it than there is: Kubernetes' own resources, but for huge pages.
+pub fn may_overcommit(name: &str) -> bool {
+    (!name.contains('/') || name.contains("kubernetes.io/")) && !name.starts_with("hugepages-")
+}
+
 /// Whether amounts of it are whole.
 pub fn is_integer(name: &str) -> bool {
     COUNTED.contains(&name) || is_extended(name)

@@ -43,6 +43,7 @@ impl Typed for ResourceQuota {
             }
         }
         check_scopes(spec, &path.child("scopes"), errors);
+        check_selector(spec, &path.child("scopeSelector").child("matchExpressions"), errors);
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
             errors.immutable(&path.child("scopes"), &spec.scopes, &old.scopes);
         }
@@ -52,28 +53,79 @@ impl Typed for ResourceQuota {
 fn check_scopes(spec: &ResourceQuotaSpec, path: &Path, errors: &mut Errors) {
     let scopes = spec.scopes.as_deref().unwrap_or_default();
     for scope in scopes {
-        let fits: fn(&str) -> bool = match scope.as_str() {
-            "BestEffort" => |name| name == "pods",
-            "Terminating" | "NotTerminating" | "NotBestEffort" | "PriorityClass" | "CrossNamespacePodAffinity" => {
-                is_of_pods
+        match fitting(scope) {
+            None => errors.invalid(path, json!(scopes), "unsupported scope"),
+            Some(fits) if !limits_only(spec, fits) => {
+                errors.invalid(path, json!(scopes), "unsupported scope applied to resource");
             }
-            "VolumeAttributesClass" => |name| matches!(name, "requests.storage" | "persistentvolumeclaims"),
-            _ => {
-                errors.invalid(path, json!(scopes), "unsupported scope");
-                continue;
-            }
-        };
-        let limited = spec.hard.iter().flatten().map(|(name, _)| name);
-        if limited.into_iter().any(|name| resource_names::is_quota(name) && !fits(name)) {
-            errors.invalid(path, json!(scopes), "unsupported scope applied to resource");
+            Some(_) => {}
         }
     }
-    for (one, other) in [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")] {
-        let has = |name: &str| scopes.iter().any(|scope| scope == name);
-        if has(one) && has(other) {
-            errors.invalid(path, json!(scopes), "conflicting scopes");
+    if conflict(|name| scopes.iter().any(|scope| scope == name)) {
+        errors.invalid(path, json!(scopes), "conflicting scopes");
+    }
+}
+
+/// Checks the scopes that are compared with values.
+fn check_selector(spec: &ResourceQuotaSpec, path: &Path, errors: &mut Errors) {
+    let all = spec.scope_selector.iter().flat_map(|selector| selector.match_expressions.iter().flatten());
+    for one in all.clone() {
+        let (scope, operator) = (one.scope_name.as_str(), one.operator.as_str());
+        match fitting(scope) {
+            None => errors.invalid(&path.child("scopeName"), scope, "unsupported scope"),
+            Some(fits) if !limits_only(spec, fits) => {
+                errors.invalid(path, json!(spec.scope_selector), "unsupported scope applied to resource");
+            }
+            Some(_) => {}
+        }
+        if !["PriorityClass", "VolumeAttributesClass"].contains(&scope)
+            && fitting(scope).is_some()
+            && operator != "Exists"
+        {
+            errors.invalid(&path.child("operator"), operator, EXISTS);
+        }
+        let values = one.values.as_deref().unwrap_or_default();
+        match operator {
+            "In" | "NotIn" if values.is_empty() => {
+                let detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                errors.required(&path.child("values"), detail);
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+                errors.invalid(&path.child("values"), json!(values), detail);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.invalid(&path.child("operator"), other, "not a valid selector operator"),
         }
     }
+    if conflict(|name| all.clone().any(|one| one.scope_name == name)) {
+        errors.invalid(path, json!(spec.scope_selector), "conflicting scopes");
+    }
+}
+
+const EXISTS: &str = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, \
+                      ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort and ResourceQuotaScopeNotBestEffort";
+
+/// The resources that may be limited in a scope; none for a scope that is not known.
+fn fitting(scope: &str) -> Option<fn(&str) -> bool> {
+    Some(match scope {
+        "BestEffort" => |name| name == "pods",
+        "Terminating" | "NotTerminating" | "NotBestEffort" | "PriorityClass" | "CrossNamespacePodAffinity" => {
+            is_of_pods
+        }
+        "VolumeAttributesClass" => |name| matches!(name, "requests.storage" | "persistentvolumeclaims"),
+        _ => return None,
+    })
+}
+
+/// Whether a quota limits none but fitting resources.
+fn limits_only(spec: &ResourceQuotaSpec, fits: fn(&str) -> bool) -> bool {
+    spec.hard.iter().flatten().all(|(name, _)| fits(name) || !resource_names::is_quota(name))
+}
+
+/// Whether two scopes are there that no pod is in at once.
+fn conflict(has: impl Fn(&str) -> bool) -> bool {
+    has("BestEffort") && has("NotBestEffort") || has("Terminating") && has("NotTerminating")
 }
 
 fn is_of_pods(name: &str) -> bool {

@@ -1,12 +1,17 @@
 //! Secret (core/v1).
 
 use super::config_map::{MAX_BYTES, frozen};
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::{Errors, Kind, Path, Typed, key_pair, names, omit};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind { status: false, generation: false, ..Kind::of::<Secret>("secrets", "v1", "Secret") };
+pub const KIND: Kind = Kind {
+    status: false,
+    generation: false,
+    warnings: key_pair::warnings,
+    ..Kind::of::<Secret>("secrets", "v1", "Secret")
+};
 
 const ACCOUNT: &str = "kubernetes.io/service-account.name";
 

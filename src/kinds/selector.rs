@@ -58,21 +58,30 @@ pub fn check_nodes(selector: &NodeSelector, path: &Path, errors: &mut Errors) {
         errors.required(&path, "must have at least one node selector term");
     }
     for (index, term) in selector.node_selector_terms.iter().enumerate() {
-        check_node_term(term, &path.index(index), errors);
+        check_node_term(term, Values::OfLabels, &path.index(index), errors);
     }
 }
 
+/// The values that node labels are compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// Only those that a label can have.
+    OfLabels,
+    /// Any text: Kubernetes does not check the values of preferred terms.
+    Any,
+}
+
 /// Checks one term: expressions over labels, and over the node's name.
-pub fn check_node_term(term: &NodeSelectorTerm, path: &Path, errors: &mut Errors) {
+pub fn check_node_term(term: &NodeSelectorTerm, values: Values, path: &Path, errors: &mut Errors) {
     for (index, requirement) in term.match_expressions.iter().flatten().enumerate() {
-        check_node_label(requirement, &path.child("matchExpressions").index(index), errors);
+        check_node_label(requirement, values, &path.child("matchExpressions").index(index), errors);
     }
     for (index, requirement) in term.match_fields.iter().flatten().enumerate() {
         check_node_field(requirement, &path.child("matchFields").index(index), errors);
     }
 }
 
-fn check_node_label(requirement: &NodeSelectorRequirement, path: &Path, errors: &mut Errors) {
+fn check_node_label(requirement: &NodeSelectorRequirement, allowed: Values, path: &Path, errors: &mut Errors) {
     let values = requirement.values.as_deref().unwrap_or_default();
     let at = path.child("values");
     match requirement.operator.as_str() {
@@ -85,7 +94,7 @@ fn check_node_label(requirement: &NodeSelectorRequirement, path: &Path, errors: 
         other => errors.invalid(&path.child("operator"), other, NO_OPERATOR),
     }
     errors.each_invalid(&path.child("key"), requirement.key.as_str(), names::qualified(&requirement.key));
-    for (index, value) in values.iter().enumerate() {
+    for (index, value) in values.iter().enumerate().filter(|_| allowed == Values::OfLabels) {
         errors.each_invalid(&at.index(index), value.as_str(), names::label_value(value));
     }
 }

@@ -1,14 +1,14 @@
 //! StatefulSet (apps/v1).
 
-use super::persistent_volume_claim::default_spec;
+use super::persistent_volume_claim::{check_spec, default_spec};
 use super::pod::defaults::{self, text};
 use super::workload::{self, Workload};
-use super::{Errors, Kind, Path, Typed, amount, metadata, names, omit, selector};
+use super::{Errors, Kind, NameRule, Path, Typed, amount, names, omit, pod, selector};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::{
     RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy,
 };
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume};
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
@@ -16,6 +16,7 @@ pub const KIND: Kind = Kind {
     short: &["sts"],
     categories: &["all"],
     scale: true,
+    name_rule: NameRule::Label,
     ..Kind::of::<StatefulSet>("statefulsets.apps", "v1", "StatefulSet")
 };
 
@@ -66,16 +67,18 @@ impl Typed for StatefulSet {
         if let Some(name) = spec.service_name.as_deref().filter(|name| !name.is_empty()) {
             errors.each_invalid(&path.child("serviceName"), name, names::label(name));
         }
-        check_template(spec, &path, errors);
-        if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
-            check_change(spec, old, &path, errors);
+        let before = old.and_then(|old| old.spec.as_ref());
+        check_template(spec, before, &path, errors);
+        match before {
+            Some(old) => check_change(spec, old, &path, errors),
+            None => check_claims(spec, &path.child("volumeClaimTemplates"), errors),
         }
     }
 }
 
-/// The pod spec is not checked here but when pods are made of it, as in Kubernetes: its mounts may name claims that only
-/// then become volumes.
-fn check_template(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
+/// Checks the template, together with the volumes that its pods will have for the claims (Kubernetes 1.34). A template that was
+/// stored before it was checked may stay as it is.
+fn check_template(spec: &StatefulSetSpec, old: Option<&StatefulSetSpec>, path: &Path, errors: &mut Errors) {
     let parts = Workload {
         selects_for: "statefulset",
         runs_as: "StatefulSet",
@@ -87,10 +90,37 @@ fn check_template(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
     };
     let path = path.child("template");
     workload::check_match(&ready, &spec.template, &path, errors);
-    if let Some(labels) = workload::labels(&spec.template) {
-        metadata::check_labels(labels, &path.child("labels"), errors);
+    if old.is_none_or(|old| old.template != spec.template) {
+        pod::spec::check_template(&with_claims(spec), &path, errors);
     }
     workload::check_replaced(&spec.template, "StatefulSet", &path, errors);
+}
+
+/// The template with a volume for each claim, which takes the place of one of the same name.
+fn with_claims(spec: &StatefulSetSpec) -> PodTemplateSpec {
+    let mut template = spec.template.clone();
+    let names = spec.volume_claim_templates.iter().flatten().filter_map(|claim| claim.metadata.name.clone());
+    let claims: Vec<Volume> = names.map(claimed_volume).collect();
+    if let (Some(pod), false) = (&mut template.spec, claims.is_empty()) {
+        let volumes = pod.volumes.get_or_insert_default();
+        volumes.retain(|volume| claims.iter().all(|claim| claim.name != volume.name));
+        volumes.extend(claims);
+    }
+    template
+}
+
+fn claimed_volume(name: String) -> Volume {
+    let source = PersistentVolumeClaimVolumeSource { claim_name: name.clone(), read_only: None };
+    Volume { name, persistent_volume_claim: Some(source), ..Volume::default() }
+}
+
+/// Checks the claims' specs; their names are checked as those of volumes.
+fn check_claims(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
+    for (index, claim) in spec.volume_claim_templates.iter().flatten().enumerate() {
+        if let Some(spec) = &claim.spec {
+            check_spec(spec, &path.index(index).child("spec"), errors);
+        }
+    }
 }
 
 fn check_policies(spec: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
@@ -175,4 +205,37 @@ fn claim(claim: &mut PersistentVolumeClaim) {
     omit::metadata(&mut claim.metadata);
     claim.status.get_or_insert_default().phase.get_or_insert_with(|| "Pending".into());
     default_spec(claim.spec.get_or_insert_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::typed;
+
+    fn told(template: Value, claims: Value) -> Vec<String> {
+        let labels = json!({"app": "a"});
+        let spec = json!({
+            "selector": {"matchLabels": labels}, "volumeClaimTemplates": claims,
+            "template": {"metadata": {"labels": labels}, "spec": template},
+        });
+        let body =
+            typed::normalize::<StatefulSet>(&json!({"metadata": {"name": "s"}, "spec": spec}), &mut |_| {}).unwrap();
+        typed::validate::<StatefulSet>(&Object(body), None).into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn templates_and_claims_are_checked_together() {
+        let container = json!({"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/d"}]});
+        let claim = |modes: Value| {
+            let spec = json!({"accessModes": modes, "resources": {"requests": {"storage": "1Gi"}}});
+            json!([{"metadata": {"name": "data"}, "spec": spec}])
+        };
+        let good = claim(json!(["ReadWriteOnce"]));
+        assert_eq!(told(json!({"containers": [container]}), good), Vec::<String>::new());
+        let mount = "spec.template.spec.containers[0].volumeMounts[0].name";
+        assert_eq!(told(json!({"containers": [container]}), json!([])), [mount]);
+        let modes = "spec.volumeClaimTemplates[0].spec.accessModes";
+        assert_eq!(told(json!({"containers": [container]}), claim(json!([]))), [modes]);
+        assert_eq!(told(json!({"containers": []}), json!([])), ["spec.template.spec.containers"]);
+    }
 }

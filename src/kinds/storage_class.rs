@@ -1,7 +1,9 @@
 //! StorageClass (storage.k8s.io/v1).
 
 use super::{Errors, Kind, Path, Typed, names, omit};
+use k8s_openapi::api::core::v1::TopologySelectorTerm;
 use k8s_openapi::api::storage::v1::StorageClass;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -49,5 +51,39 @@ impl Typed for StorageClass {
         };
         one_of("reclaimPolicy", &self.reclaim_policy, &["Delete", "Retain"]);
         one_of("volumeBindingMode", &self.volume_binding_mode, &["Immediate", "WaitForFirstConsumer"]);
+        let terms = self.allowed_topologies.as_deref().unwrap_or_default();
+        for (index, term) in terms.iter().enumerate() {
+            let path = Path::root("allowedTopologies").index(index).child("matchLabelExpressions");
+            check_topology(term, &path, errors);
+            let alike = |other: &TopologySelectorTerm| values_by_key(other) == values_by_key(term);
+            if terms[..index].iter().any(alike) {
+                errors.duplicate(&path, "");
+            }
+        }
+    }
+}
+
+/// The values that a term allows, by key.
+fn values_by_key(term: &TopologySelectorTerm) -> BTreeMap<&str, BTreeSet<&str>> {
+    let expressions = term.match_label_expressions.iter().flatten();
+    expressions.map(|one| (one.key.as_str(), one.values.iter().map(String::as_str).collect())).collect()
+}
+
+fn check_topology(term: &TopologySelectorTerm, path: &Path, errors: &mut Errors) {
+    let mut keys = BTreeSet::new();
+    for (index, expression) in term.match_label_expressions.iter().flatten().enumerate() {
+        let path = path.index(index);
+        let (values, key) = (path.child("values"), path.child("key"));
+        if expression.values.is_empty() {
+            errors.required(&values, "");
+        }
+        let mut seen = BTreeSet::new();
+        for (index, value) in expression.values.iter().enumerate().filter(|(_, value)| !seen.insert(*value)) {
+            errors.duplicate(&values.index(index), value.as_str());
+        }
+        errors.each_invalid(&key, expression.key.as_str(), names::qualified(&expression.key));
+        if !keys.insert(expression.key.as_str()) {
+            errors.duplicate(&key, expression.key.as_str());
+        }
     }
 }

@@ -1,17 +1,19 @@
 //! What the two webhook configurations and the admission policies share (admissionregistration.k8s.io/v1).
 
-use super::{Errors, Path};
+use super::{Errors, Path, names, selector, webhook_rule};
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchResources, NamedRuleWithOperations, RuleWithOperations, WebhookClientConfig,
+    MatchCondition, MatchResources, NamedRuleWithOperations, RuleWithOperations, WebhookClientConfig,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::json;
 
 /// Port of the Service behind a webhook.
 const HTTPS: i32 = 443;
 
 /// The catalogue's entry of a webhook configuration, and its defaults and checks: the two kinds have no type in common, but
-/// the same fields. `more` sets the defaults that only one of them has.
+/// the same fields. `more` sets the defaults that only one of them has, `check` checks them.
 macro_rules! configuration {
-    ($kind:ident, $resource:literal, $more:expr) => {
+    ($kind:ident, $resource:literal, $more:expr, $check:expr) => {
         /// The catalogue's entry.
         pub const KIND: $crate::kinds::Kind = $crate::kinds::Kind {
             namespaced: false,
@@ -42,15 +44,28 @@ macro_rules! configuration {
             }
 
             fn validate(&self, _old: Option<&Self>, errors: &mut $crate::kinds::Errors) {
+                let mut names = std::collections::BTreeSet::new();
                 for (index, hook) in self.webhooks.iter().flatten().enumerate() {
+                    let path = $crate::kinds::Path::root("webhooks").index(index);
+                    if !hook.name.is_empty() && !names.insert(hook.name.as_str()) {
+                        errors.duplicate(&path.child("name"), hook.name.as_str());
+                    }
+                    $check(hook, &path, errors);
                     let hook = $crate::kinds::webhook::Webhook {
                         name: &hook.name,
                         config: &hook.client_config,
                         side_effects: &hook.side_effects,
                         versions: &hook.admission_review_versions,
                         timeout: hook.timeout_seconds,
+                        rules: hook.rules.as_deref().unwrap_or_default(),
+                        failure_policy: hook.failure_policy.as_deref(),
+                        match_policy: hook.match_policy.as_deref(),
+                        selectors: [
+                            ("namespaceSelector", hook.namespace_selector.as_ref()),
+                            ("objectSelector", hook.object_selector.as_ref()),
+                        ],
+                        conditions: hook.match_conditions.as_deref().unwrap_or_default(),
                     };
-                    let path = $crate::kinds::Path::root("webhooks").index(index);
                     $crate::kinds::webhook::check(&hook, &path, errors);
                 }
             }
@@ -91,8 +106,18 @@ pub struct Webhook<'w> {
     pub side_effects: &'w str,
     /// Versions of the question that it understands.
     pub versions: &'w [String],
-    /// How long to wait.
+    /// How long to wait, in seconds.
     pub timeout: Option<i32>,
+    /// The requests it is asked about.
+    pub rules: &'w [RuleWithOperations],
+    /// What happens when it does not answer.
+    pub failure_policy: Option<&'w str>,
+    /// Whether rules mean other versions of a resource too.
+    pub match_policy: Option<&'w str>,
+    /// The objects and namespaces it is asked about, by the names of the fields.
+    pub selectors: [(&'static str, Option<&'w LabelSelector>); 2],
+    /// Further conditions, written in CEL.
+    pub conditions: &'w [MatchCondition],
 }
 
 /// Checks of one webhook.
@@ -105,10 +130,23 @@ pub fn check(webhook: &Webhook, path: &Path, errors: &mut Errors) {
     } else {
         errors.each_invalid(&name, webhook.name, super::names::subdomain(webhook.name));
     }
-    if webhook.versions.is_empty() {
-        let detail = "must specify one of v1, v1beta1";
-        errors.required(&path.child("admissionReviewVersions"), detail);
+    check_versions(webhook.versions, &path.child("admissionReviewVersions"), errors);
+    for (index, rule) in webhook.rules.iter().enumerate() {
+        webhook_rule::check(rule, &path.child("rules").index(index), errors);
     }
+    let mut one_of = |field: &str, value: Option<&str>, known: &[&str]| {
+        if let Some(other) = value.filter(|value| !known.contains(value)) {
+            errors.unsupported(&path.child(field), other, known);
+        }
+    };
+    one_of("failurePolicy", webhook.failure_policy, &["Fail", "Ignore"]);
+    one_of("matchPolicy", webhook.match_policy, &["Equivalent", "Exact"]);
+    for (field, selector) in webhook.selectors {
+        if let Some(selector) = selector {
+            selector::check(selector, &path.child(field), errors);
+        }
+    }
+    check_conditions(webhook.conditions, &path.child("matchConditions"), errors);
     match webhook.side_effects {
         "" => errors.required(&path.child("sideEffects"), "must specify one of None, NoneOnDryRun"),
         "None" | "NoneOnDryRun" => {}
@@ -118,7 +156,110 @@ pub fn check(webhook: &Webhook, path: &Path, errors: &mut Errors) {
         let detail = "the timeout value must be between 1 and 30 seconds";
         errors.invalid(&path.child("timeoutSeconds"), seconds, detail);
     }
-    if webhook.config.url.is_some() == webhook.config.service.is_some() {
-        errors.required(&path.child("clientConfig"), "exactly one of url or service is required");
+    check_config(webhook.config, &path.child("clientConfig"), errors);
+}
+
+/// Checks the versions of the question; one has to be known here.
+fn check_versions(versions: &[String], path: &Path, errors: &mut Errors) {
+    if versions.is_empty() {
+        return errors.required(path, "must specify one of v1, v1beta1");
+    }
+    for (index, version) in versions.iter().enumerate() {
+        if versions[..index].contains(version) {
+            errors.invalid(&path.index(index), version.as_str(), "duplicate version");
+        } else {
+            errors.each_invalid(&path.index(index), version.as_str(), names::label_1035(version));
+        }
+    }
+    if !versions.iter().any(|version| ["v1", "v1beta1"].contains(&version.as_str())) {
+        errors.invalid(path, json!(versions), "must include at least one of v1, v1beta1");
+    }
+}
+
+/// At most so many conditions.
+const MOST_CONDITIONS: usize = 64;
+
+/// Checks the names of conditions, and that there is an expression.
+fn check_conditions(conditions: &[MatchCondition], path: &Path, errors: &mut Errors) {
+    if conditions.len() > MOST_CONDITIONS {
+        errors.too_many(path, conditions.len(), MOST_CONDITIONS);
+    }
+    for (index, condition) in conditions.iter().enumerate() {
+        let (path, name) = (path.index(index), condition.name.as_str());
+        if condition.expression.trim().is_empty() {
+            errors.required(&path.child("expression"), "");
+        }
+        if name.is_empty() {
+            errors.required(&path.child("name"), "");
+        } else {
+            errors.each_invalid(&path.child("name"), name, names::qualified(name));
+        }
+        if !name.is_empty() && conditions[..index].iter().any(|before| before.name == name) {
+            errors.duplicate(&path.child("name"), name);
+        }
+    }
+}
+
+/// Checks where a webhook is: at a URL or behind a Service (`apiserver/pkg/util/webhook/validation.go`).
+pub fn check_config(config: &WebhookClientConfig, path: &Path, errors: &mut Errors) {
+    match (&config.url, &config.service) {
+        (Some(url), None) => check_url(url, &path.child("url"), errors),
+        (None, Some(service)) => {
+            let path = path.child("service");
+            for (field, name) in [("name", &service.name), ("namespace", &service.namespace)] {
+                if name.is_empty() {
+                    errors.required(&path.child(field), &format!("service {field} is required"));
+                }
+            }
+            if let Some(port) = service.port.filter(|port| !(1..=65535).contains(port)) {
+                let detail = "port is not valid: must be between 1 and 65535, inclusive";
+                errors.invalid(&path.child("port"), port, detail);
+            }
+            if let Some(target) = &service.path {
+                check_path(target, &path.child("path"), errors);
+            }
+        }
+        _ => errors.required(path, "exactly one of url or service is required"),
+    }
+}
+
+fn check_url(url: &str, path: &Path, errors: &mut Errors) {
+    let form = "; desired format: https://host[/path]";
+    let Some((scheme, rest)) = url.split_once("://") else {
+        let detail = format!("'https' is the only allowed URL scheme{form}");
+        return errors.invalid(path, url, &detail);
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (host, tail) = rest.split_at(end);
+    let problems = [
+        (scheme != "https", "'https' is the only allowed URL scheme"),
+        (host.is_empty(), "host must be specified"),
+        (host.contains('@'), "user information is not permitted in the URL"),
+        (tail.contains('?'), "query parameters are not permitted in the URL"),
+        (tail.contains('#'), "fragments are not permitted in the URL"),
+    ];
+    for (_, problem) in problems.into_iter().filter(|(is_so, _)| *is_so) {
+        errors.invalid(path, url, &format!("{problem}{form}"));
+    }
+}
+
+fn check_path(target: &str, path: &Path, errors: &mut Errors) {
+    if target.is_empty() || target == "/" {
+        return;
+    }
+    if target == "//" {
+        return errors.invalid(path, target, "segment[0] may not be empty");
+    }
+    let Some(rest) = target.strip_prefix('/') else {
+        return errors.invalid(path, target, "must start with a '/'");
+    };
+    for (index, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
+        if segment.is_empty() {
+            errors.invalid(path, target, &format!("segment[{index}] may not be empty"));
+            continue;
+        }
+        for problem in names::subdomain(segment) {
+            errors.invalid(path, target, &format!("segment[{index}]: {problem}"));
+        }
     }
 }

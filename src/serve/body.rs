@@ -150,6 +150,10 @@ fn place(object: &mut Object, asked: &Asked<'_>) -> Result<()> {
         if object.at(&["metadata", "namespace"]).is_some() && object.namespace().is_empty() {
             object.unset(&["metadata", "namespace"]);
         }
+        // As in Kubernetes, one that a kind of the whole cluster does not have is dropped.
+        if !asked.kind.namespaced {
+            object.unset(&["metadata", "namespace"]);
+        }
         return match object.namespace() {
             "" => Ok(()),
             _ => Err(bad("the namespace of the provided object does not match the namespace sent on the request")),

@@ -10,7 +10,7 @@ mod tests;
 
 use super::claim::Owner;
 use super::percent;
-use super::pods;
+use super::pods::{self, Allowance};
 use super::revisions::{self, History, REVISION_HASH};
 use crate::object::{Key, Object, Time};
 use crate::world::{EventType, Loop, Phase, Plan, Row, Verb, World};
@@ -39,6 +39,10 @@ struct Set<'w> {
     min_ready: i64,
     /// Its pods by ordinal.
     pods: BTreeMap<i64, &'w Arc<Row>>,
+    /// The number of pods that may still be made in this plan.
+    allowed: usize,
+    /// The server's words, when it refused the last pod and it is too soon to try again.
+    refused: Option<String>,
     plan: Plan,
 }
 
@@ -57,8 +61,11 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     };
     let pods = rows.into_iter().filter_map(|pod| Some((identity::ordinal(row, &pod.key.name)?, pod))).collect();
+    let allowance = Allowance::of(world, LOOP.name, key, &mut plan);
     let set = Set {
         world,
+        allowed: allowance.limit(usize::MAX),
+        refused: allowance.refusal(),
         replicas: object.int(&["spec", "replicas"]).unwrap_or(1),
         start: object.int(&["spec", "ordinals", "start"]).unwrap_or(0),
         ordered: object.text(&["spec", "podManagementPolicy"]) != Some("Parallel"),
@@ -137,7 +144,7 @@ impl<'w> Set<'w> {
     }
 
     fn make(&mut self, ordinal: i64) {
-        if self.awaits_claims(ordinal) {
+        if self.awaits_claims(ordinal) || !self.may_make(ordinal) {
             return;
         }
         let revision = self.revision_for(ordinal);
@@ -153,6 +160,18 @@ impl<'w> Set<'w> {
         let message = format!("Create Pod {name} in StatefulSet {set} successful");
         self.plan.event(self.owner.row, EventType::Normal, "SuccessfulCreate", message);
         self.plan.write(Verb::Create(pod), format!("{name} is wanted"));
+    }
+
+    /// Whether one more pod may be made. Says once what was refused.
+    fn may_make(&mut self, ordinal: i64) -> bool {
+        let may = self.allowed > 0;
+        self.allowed = self.allowed.saturating_sub(1);
+        if let Some(message) = self.refused.take() {
+            let set = &self.owner.row.key.name;
+            let text = format!("create Pod {set}-{ordinal} in StatefulSet {set} failed error: {message}");
+            self.plan.event(self.owner.row, EventType::Warning, "FailedCreate", text);
+        }
+        may
     }
 
     /// Pods below the partition, and those that the rollout has not reached, come back with the revision they had.

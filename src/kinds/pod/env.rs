@@ -112,8 +112,10 @@ pub fn check_from(sources: &[EnvFromSource], path: &Path, errors: &mut Errors) {
         let secret = source.secret_ref.as_ref().map(|of| ("secretRef", of.name.as_str()));
         let named: Vec<_> = map.into_iter().chain(secret).collect();
         for (field, name) in &named {
-            if name.is_empty() {
-                errors.required(&at.child(field).child("name"), "");
+            let path = at.child(field).child("name");
+            match *name {
+                "" => errors.required(&path, ""),
+                name => errors.each_invalid(&path, name, names::subdomain(name)),
             }
         }
         match named.len() {

@@ -116,10 +116,13 @@ pub fn qos_class(spec: &PodSpec) -> &'static str {
     let any = |part: &&ResourceRequirements| {
         ["cpu", "memory"].iter().any(|name| amount(&part.limits, name).or(amount(&part.requests, name)).is_some())
     };
+    // A request of zero is less than the limit; one that is left out is the limit.
+    let said =
+        |list: &Option<BTreeMap<String, Text>>, name: &str| list.as_ref().is_some_and(|all| all.contains_key(name));
     let sure = |part: &&ResourceRequirements| {
         ["cpu", "memory"].iter().all(|name| {
             let limit = amount(&part.limits, name);
-            limit.is_some() && amount(&part.requests, name).is_none_or(|request| Some(request) == limit)
+            limit.is_some() && (!said(&part.requests, name) || amount(&part.requests, name) == limit)
         })
     };
     if !parts.iter().any(any) {
@@ -207,6 +210,8 @@ mod tests {
                 "Burstable",
             ),
             (json!([{"name": "c", "resources": {"requests": {"example.com/gpu": 1}}}]), "BestEffort"),
+            (json!([{"name": "c", "resources": {"limits": both, "requests": {"cpu": 0, "memory": 0}}}]), "Burstable"),
+            (json!([{"name": "c", "resources": {"limits": {"cpu": 0}, "requests": {"cpu": 0}}}]), "BestEffort"),
         ];
         for (containers, class) in table {
             assert_eq!(qos_class(&spec(json!({"containers": containers}))), class, "{containers}");

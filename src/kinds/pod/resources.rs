@@ -31,7 +31,7 @@ fn amounts(list: Option<&BTreeMap<String, Text>>) -> BTreeMap<&str, Quantity> {
 }
 
 fn check_against_limit(name: &str, request: Quantity, limit: Option<&Quantity>, path: &Path, errors: &mut Errors) {
-    let shared = may_overcommit(name);
+    let shared = resource_names::may_overcommit(name);
     match limit {
         Some(limit) if request != *limit && !shared => {
             let detail = format!("must be equal to {name} limit of {limit}");
@@ -67,11 +67,6 @@ fn check_name(name: &str, path: &Path, errors: &mut Errors) {
         }
     }
     errors.each_invalid(path, name, problems);
-}
-
-/// Whether pods may together be promised more of it than there is: Kubernetes' own resources, but for huge pages.
-fn may_overcommit(name: &str) -> bool {
-    (!name.contains('/') || name.contains("kubernetes.io/")) && !name.starts_with("hugepages-")
 }
 
 /// Checks which resources of a container may change without a restart.

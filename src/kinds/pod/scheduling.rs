@@ -34,7 +34,7 @@ fn check_nodes(nodes: &NodeAffinity, path: &Path, errors: &mut Errors) {
     for (index, term) in preferred.enumerate() {
         let path = path.child(PREFERRED).index(index);
         check_weight(term.weight, &path, errors);
-        selector::check_node_term(&term.preference, &path.child("preference"), errors);
+        selector::check_node_term(&term.preference, selector::Values::Any, &path.child("preference"), errors);
     }
 }
 
@@ -139,9 +139,9 @@ fn check_constraint(constraint: &TopologySpreadConstraint, path: &Path, errors: 
     if constraint.max_skew <= 0 {
         errors.invalid(&path.child("maxSkew"), constraint.max_skew, "must be greater than zero");
     }
-    match constraint.topology_key.as_str() {
-        "" => errors.required(&path.child("topologyKey"), "can not be empty"),
-        key => errors.each_invalid(&path.child("topologyKey"), key, names::qualified(key)),
+    // Kubernetes takes any other text here, whether or not it can be a label's key.
+    if constraint.topology_key.is_empty() {
+        errors.required(&path.child("topologyKey"), "can not be empty");
     }
     let (action, known) = (constraint.when_unsatisfiable.as_str(), ["DoNotSchedule", "ScheduleAnyway"]);
     if !known.contains(&action) {

@@ -1,6 +1,6 @@
 //! Checks of a whole pod spec, in the order of Kubernetes (`ValidatePodSpec`).
 
-use super::{containers, dns, scheduling, security, volumes};
+use super::{containers, dns, resource_claims, scheduling, security, volumes};
 use crate::kinds::{Errors, Path, metadata, names};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
@@ -48,6 +48,7 @@ fn check(spec: &PodSpec, path: &Path, errors: &mut Errors) {
     let volumes = volumes::check(spec.volumes.as_deref().unwrap_or_default(), &path.child("volumes"), errors);
     containers::check(spec, &volumes, path, errors);
     containers::check_init(spec, &volumes, path, errors);
+    resource_claims::check(spec, path, errors);
     let policy = spec.restart_policy.as_deref().unwrap_or_default();
     if !RESTART_POLICIES.contains(&policy) {
         errors.unsupported_as_listed(&path.child("restartPolicy"), policy, &RESTART_POLICIES);
@@ -57,11 +58,6 @@ fn check(spec: &PodSpec, path: &Path, errors: &mut Errors) {
         metadata::check_labels(labels, &path.child("nodeSelector"), errors);
     }
     security::check_pod(spec, path, errors);
-    for (index, secret) in spec.image_pull_secrets.iter().flatten().enumerate() {
-        if secret.name.is_empty() {
-            errors.required(&path.child("imagePullSecrets").index(index).child("name"), "");
-        }
-    }
     scheduling::check_affinity(spec.affinity.as_ref(), &path.child("affinity"), errors);
     dns::check_config(spec, path, errors);
     scheduling::check_gates(spec, path, errors);

@@ -1,14 +1,42 @@
 //! What the writer of a pod spec is told although it is in order (Kubernetes: `pkg/api/pod/warnings.go`).
 
-use super::{filesystem, unsupported};
-use crate::kinds::names;
+use super::{filesystem, port_warnings, unsupported};
+use crate::kinds::{names, node_labels};
 use crate::object::Object;
 use crate::object::quantity::Quantity;
 use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Annotations that nothing reads any more, and what to write instead.
+const DEAD_ANNOTATIONS: &[(&str, &str)] = &[
+    (
+        "scheduler.alpha.kubernetes.io/critical-pod",
+        "non-functional in v1.16+; use the \"priorityClassName\" field instead",
+    ),
+    ("security.alpha.kubernetes.io/sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
+    ("security.alpha.kubernetes.io/unsafe-sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
+];
+
+/// Volume sources that Kubernetes has dropped, by their names in a pod and in its messages.
+pub const DEAD_VOLUMES: &[(&str, &str, &str)] = &[
+    ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
+const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+const APP_ARMOR: &str = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
+const NO_POD: &str = "labelSelector: a null labelSelector results in matching no pod";
 
 /// Warnings about a pod.
 pub fn of_pod(pod: &Object) -> Vec<String> {
-    let mut warnings = pod.at(&["spec"]).map(|spec| of_spec(spec, "spec")).unwrap_or_default();
+    let mut warnings = of_template_at(&pod.0, "");
     warnings.extend(filesystem::warnings(pod, &[]));
     let problems = names::label(pod.name());
     if !problems.is_empty() && !pod.name().is_empty() {
@@ -21,28 +49,68 @@ pub fn of_pod(pod: &Object) -> Vec<String> {
 
 /// Warnings about the template of a workload; none for kinds without one.
 pub fn of_template(object: &Object) -> Vec<String> {
-    let spec = object.at(&["spec", "template", "spec"]);
-    let mut warnings = spec.map(|spec| of_spec(spec, "spec.template.spec")).unwrap_or_default();
-    warnings.extend(filesystem::warnings(object, &["spec", "template"]));
+    let path: &[&str] = match object.kind() {
+        "CronJob" => &["spec", "jobTemplate", "spec", "template"],
+        _ => &["spec", "template"],
+    };
+    let template = object.at(path).filter(|template| template["spec"].is_object());
+    let mut warnings = Vec::from_iter(of_name(object));
+    warnings
+        .extend(template.map(|template| of_template_at(template, &format!("{}.", path.join(".")))).unwrap_or_default());
+    warnings.extend(filesystem::warnings(object, path));
     warnings
 }
 
-fn of_spec(spec: &Value, path: &str) -> Vec<String> {
+/// Pods get their host names from that of their workload.
+fn of_name(object: &Object) -> Option<String> {
+    let named = ["Deployment", "ReplicaSet", "ReplicationController", "Job"].contains(&object.kind());
+    let problems = names::label(object.name());
+    let text = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is \
+                recommended";
+    (named && !object.name().is_empty() && !problems.is_empty()).then(|| format!("{text}: [{}]", problems.join(" ")))
+}
+
+/// Warnings about a pod or a template whose fields have this prefix in messages.
+fn of_template_at(template: &Value, prefix: &str) -> Vec<String> {
+    let (spec, path) = (&template["spec"], format!("{prefix}spec"));
     let mut warnings = Vec::new();
-    for (index, spread) in list(&spec["topologySpreadConstraints"]).iter().enumerate() {
-        if spread["labelSelector"].is_null() {
-            let text = "labelSelector: a null labelSelector results in matching no pod";
-            warnings.push(format!("{path}.topologySpreadConstraints[{index}].{text}"));
+    of_nodes(spec, &path, &mut warnings);
+    for (key, message) in DEAD_ANNOTATIONS {
+        if template["metadata"]["annotations"].get(*key).is_some() {
+            warnings.push(format!("{prefix}metadata.annotations[{key}]: {message}"));
         }
     }
-    for field in ["initContainers", "containers"] {
-        for (index, container) in list(&spec[field]).iter().enumerate() {
-            let at = format!("{path}.{field}[{index}]");
-            fractional_bytes(container, &at, &mut warnings);
-            repeated_ports(container, &at, &mut warnings);
+    of_volumes(spec, &path, &mut warnings);
+    repeated(spec, &path, "hostAliases", "ip", &mut warnings);
+    repeated(spec, &path, "imagePullSecrets", "name", &mut warnings);
+    for (index, secret) in list(&spec["imagePullSecrets"]).iter().enumerate() {
+        if secret["name"].as_str().unwrap_or_default().is_empty() {
+            warnings.push(format!("{path}.imagePullSecrets[{index}].name: invalid empty name \"\""));
         }
     }
-    let unsupported = unsupported::fields(spec, path).into_iter();
+    fractional_bytes(&spec["overhead"], &format!("{path}.overhead"), &mut warnings);
+    of_profile(
+        template,
+        ("seccompProfile", SECCOMP),
+        "seccomp.security.alpha.kubernetes.io/pod",
+        prefix,
+        &mut warnings,
+    );
+    let containers = all_containers(spec, &path);
+    for (at, container) in &containers {
+        of_container(template, container, prefix, &mut warnings);
+        for field in ["limits", "requests"] {
+            fractional_bytes(&container["resources"][field], &format!("{at}.resources.{field}"), &mut warnings);
+        }
+        repeated_variables(container, at, &mut warnings);
+    }
+    port_warnings::check(&containers, &mut warnings);
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        let text = "must be >= 0; negative values are invalid and will be treated as 1";
+        warnings.push(format!("{path}.terminationGracePeriodSeconds: {text}"));
+    }
+    of_neighbours(spec, &path, &mut warnings);
+    let unsupported = unsupported::fields(spec, &path).into_iter();
     warnings.extend(unsupported.map(|(field, instead)| format!("{field}: not supported by kloop yet: {instead}")));
     warnings
 }
@@ -51,26 +119,210 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn fractional_bytes(container: &Value, path: &str, warnings: &mut Vec<String>) {
-    for field in ["limits", "requests"] {
-        for resource in ["memory", "ephemeral-storage"] {
-            let Some(text) = container["resources"][field][resource].as_str() else { continue };
-            if Quantity::parse(text).is_ok_and(|amount| amount.milli() % 1000 != 0) {
-                let what = format!("fractional byte value {text:?} is invalid, must be an integer");
-                warnings.push(format!("{path}.resources.{field}[{resource}]: {what}"));
+/// Every container with its path: init containers first, as Kubernetes visits them.
+fn all_containers<'s>(spec: &'s Value, path: &str) -> Vec<(String, &'s Value)> {
+    let mut found = Vec::new();
+    for field in ["initContainers", "containers", "ephemeralContainers"] {
+        let all = list(&spec[field]).iter().enumerate();
+        found.extend(all.map(|(index, container)| (format!("{path}.{field}[{index}]"), container)));
+    }
+    found
+}
+
+/// Labels of nodes that have newer names, and spreading that matches nothing.
+fn of_nodes(spec: &Value, path: &str, warnings: &mut Vec<String>) {
+    for key in spec["nodeSelector"].as_object().into_iter().flatten().map(|(key, _)| key) {
+        if let Some(message) = node_labels::deprecated(key) {
+            warnings.push(format!("{path}.nodeSelector[{key}]: {message}"));
+        }
+    }
+    let (affinity, path_to) = (&spec["affinity"]["nodeAffinity"], format!("{path}.affinity.nodeAffinity"));
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    for (index, term) in list(&affinity[required]["nodeSelectorTerms"]).iter().enumerate() {
+        let at = format!("{path_to}.{required}.nodeSelectorTerms[{index}]");
+        node_labels::warn_of_term(term, &at, false, warnings);
+    }
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    for (index, term) in list(&affinity[preferred]).iter().enumerate() {
+        let at = format!("{path_to}.{preferred}[{index}].preference");
+        node_labels::warn_of_term(&term["preference"], &at, true, warnings);
+    }
+    for (index, spread) in list(&spec["topologySpreadConstraints"]).iter().enumerate() {
+        let at = format!("{path}.topologySpreadConstraints[{index}]");
+        let key = spread["topologyKey"].as_str().unwrap_or_default();
+        if let Some(message) = node_labels::deprecated(key) {
+            warnings.push(format!("{at}.topologyKey: {key} is {message}"));
+        }
+        if spread["labelSelector"].is_null() {
+            warnings.push(format!("{at}.{NO_POD}"));
+        }
+    }
+}
+
+fn of_volumes(spec: &Value, path: &str, warnings: &mut Vec<String>) {
+    let volumes = list(&spec["volumes"]);
+    for (index, volume) in volumes.iter().enumerate() {
+        for (field, shown, message) in DEAD_VOLUMES {
+            if volume.get(*field).is_some_and(|source| !source.is_null()) {
+                warnings.push(format!("{path}.volumes[{index}].{shown}: {message}"));
+            }
+        }
+    }
+    let sources = |volume: &'_ Value| list(&volume["projected"]["sources"]).to_vec();
+    let tokens: BTreeSet<String> = volumes
+        .iter()
+        .flat_map(sources)
+        .filter_map(|source| source["serviceAccountToken"]["path"].as_str().map(str::to_owned))
+        .collect();
+    for (index, volume) in volumes.iter().enumerate().filter(|_| !tokens.is_empty()) {
+        let at = format!("{path}.volumes[{index}].projected.sources");
+        for source in list(&volume["projected"]["sources"]) {
+            for (field, shown) in [("configMap", "configMap"), ("secret", "secrets"), ("downwardAPI", "downwardAPI")] {
+                for (item, file) in list(&source[field]["items"]).iter().enumerate() {
+                    let Some(file) = file["path"].as_str().filter(|file| tokens.contains(*file)) else { continue };
+                    let text = "has duplicated path with ServiceAccountToken";
+                    warnings.push(format!("{at}.{shown}[{item}]: {text} {file:?}"));
+                }
             }
         }
     }
 }
 
-fn repeated_ports(container: &Value, path: &str, warnings: &mut Vec<String>) {
-    let ports = list(&container["ports"]);
-    let same = |one: &Value, other: &Value| {
-        ["containerPort", "protocol", "hostPort", "hostIP"].iter().all(|field| one[field] == other[field])
-    };
-    for (index, port) in ports.iter().enumerate() {
-        if let Some(first) = ports[..index].iter().position(|other| same(port, other)) {
-            warnings.push(format!("{path}.ports[{index}]: duplicate port definition with {path}.ports[{first}]"));
+/// Items of a list that say the same of one field.
+fn repeated(spec: &Value, path: &str, field: &str, key: &str, warnings: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for (index, item) in list(&spec[field]).iter().enumerate() {
+        let value = item[key].as_str().unwrap_or_default();
+        if !seen.insert(value) {
+            warnings.push(format!("{path}.{field}[{index}].{key}: duplicate {key} {value:?}"));
         }
+    }
+}
+
+/// An annotation that has been replaced by a field of the pod's security context, when that is not set.
+fn of_profile(template: &Value, (field, message): (&str, &str), key: &str, prefix: &str, warnings: &mut Vec<String>) {
+    let is_set = template["spec"]["securityContext"][field].is_object();
+    if !is_set && template["metadata"]["annotations"].get(key).is_some() {
+        warnings.push(format!("{prefix}metadata.annotations[{key}]: {message}"));
+    }
+}
+
+/// The same of containers, each of which has annotations and fields of its own.
+fn of_container(template: &Value, container: &Value, prefix: &str, warnings: &mut Vec<String>) {
+    let name = container["name"].as_str().unwrap_or_default();
+    let own = &container["securityContext"];
+    if !own["seccompProfile"].is_object() {
+        let key = format!("container.seccomp.security.alpha.kubernetes.io/{name}");
+        if template["metadata"]["annotations"].get(&key).is_some() {
+            warnings.push(format!("{prefix}metadata.annotations[{key}]: {SECCOMP}"));
+        }
+    }
+    if !own["appArmorProfile"].is_object() {
+        let key = format!("container.apparmor.security.beta.kubernetes.io/{name}");
+        of_profile(template, ("appArmorProfile", APP_ARMOR), &key, prefix, warnings);
+    }
+}
+
+fn fractional_bytes(amounts: &Value, path: &str, warnings: &mut Vec<String>) {
+    for resource in ["memory", "ephemeral-storage"] {
+        let Some(text) = amounts[resource].as_str() else { continue };
+        if Quantity::parse(text).is_ok_and(|amount| amount.milli() % 1000 != 0) {
+            warnings.push(format!("{path}[{resource}]: fractional byte value {text:?} is invalid, must be an integer"));
+        }
+    }
+}
+
+/// A variable that is set again and does not build on its earlier value.
+fn repeated_variables(container: &Value, path: &str, warnings: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for (index, variable) in list(&container["env"]).iter().enumerate() {
+        let text = |field: &str| variable[field].as_str().unwrap_or_default();
+        let (name, value) = (text("name"), text("value"));
+        let earlier = format!("$({name})");
+        let builds_on_it = variable["valueFrom"].is_null() && value != earlier && value.contains(&earlier);
+        if !seen.insert(name) && !builds_on_it {
+            let text = "which may be dropped when using apply";
+            warnings.push(format!("{path}.env[{index}]: hides previous definition of {name:?}, {text}"));
+        }
+    }
+}
+
+/// Affinity to pods that matches none.
+fn of_neighbours(spec: &Value, path: &str, warnings: &mut Vec<String>) {
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let terms = &spec["affinity"][kind];
+        for (field, within) in [
+            ("requiredDuringSchedulingIgnoredDuringExecution", ""),
+            ("preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm."),
+        ] {
+            for (index, term) in list(&terms[field]).iter().enumerate() {
+                let term = if within.is_empty() { term } else { &term["podAffinityTerm"] };
+                if term["labelSelector"].is_null() {
+                    warnings.push(format!("{path}.affinity.{kind}.{field}[{index}].{within}{NO_POD}"));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn pods_are_warned_of_as_kubernetes_does() {
+        let zone = "failure-domain.beta.kubernetes.io/zone";
+        let node = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "preference": {"matchExpressions": [{"key": zone, "operator": "In", "values": ["a b"]}]}}]},
+            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]}});
+        let port = |number: i32| json!({"containerPort": number, "protocol": "TCP"});
+        let pod = Object(json!({
+            "kind": "Pod", "metadata": {"name": "p", "annotations": {
+                "seccomp.security.alpha.kubernetes.io/pod": "x", "container.apparmor.security.beta.kubernetes.io/c": "y"}},
+            "spec": {
+                "affinity": node, "nodeSelector": {"beta.kubernetes.io/os": "linux"},
+                "topologySpreadConstraints": [{"topologyKey": zone, "labelSelector": {}}],
+                "volumes": [{"name": "v", "glusterfs": {}}], "terminationGracePeriodSeconds": -1,
+                "imagePullSecrets": [{"name": "s"}, {"name": "s"}, {"name": ""}],
+                "hostAliases": [{"ip": "1.2.3.4"}, {"ip": "1.2.3.4"}],
+                "initContainers": [{"name": "i", "ports": [port(80)]}],
+                "containers": [{"name": "c", "ports": [port(80), port(81)],
+                    "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}, {"name": "A", "value": "3"}],
+                    "resources": {"limits": {"memory": "100m"}}}],
+            },
+        }));
+        let expected = [
+            "spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
+            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].key",
+            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].values[0]",
+            "spec.topologySpreadConstraints[0].topologyKey: failure-domain.beta.kubernetes.io/zone is deprecated since v1.17",
+            "spec.volumes[0].glusterfs: deprecated in v1.25, non-functional in v1.26+",
+            "spec.hostAliases[1].ip: duplicate ip \"1.2.3.4\"",
+            "spec.imagePullSecrets[1].name: duplicate name \"s\"",
+            "spec.imagePullSecrets[2].name: invalid empty name \"\"",
+            "metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: non-functional in v1.27+",
+            "metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30",
+            "spec.containers[0].resources.limits[memory]: fractional byte value \"100m\" is invalid",
+            "spec.containers[0].env[2]: hides previous definition of \"A\"",
+            "spec.containers[0].ports[0]: duplicate port definition with spec.initContainers[0].ports[0]",
+            "spec.terminationGracePeriodSeconds: must be >= 0",
+            "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null",
+        ];
+        let told = of_pod(&pod);
+        assert_eq!(told.len(), expected.len(), "{told:#?}");
+        for (told, expected) in told.iter().zip(expected) {
+            assert!(told.starts_with(expected), "{told}\n{expected}");
+        }
+    }
+
+    #[test]
+    fn templates_of_templates_are_looked_at() {
+        let pod = json!({"metadata": {}, "spec": {"nodeSelector": {"beta.kubernetes.io/arch": "x"}}});
+        let spec = json!({"jobTemplate": {"spec": {"template": pod}}});
+        let told = of_template(&Object(json!({"kind": "CronJob", "metadata": {"name": "a.b"}, "spec": spec})));
+        assert!(told[0].starts_with("spec.jobTemplate.spec.template.spec.nodeSelector[beta"), "{told:?}");
+        let told = of_template(&Object(json!({"kind": "Job", "metadata": {"name": "a.b"}, "spec": {"template": {}}})));
+        assert!(told[0].starts_with("metadata.name: this is used in Pod names"), "{told:?}");
     }
 }

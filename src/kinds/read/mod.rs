@@ -181,7 +181,11 @@ impl<'r, 'u> Reader<'r, 'u> {
     }
 
     fn integer(&self, go_type: &str) -> Result<i64, ReadError> {
-        self.value.as_i64().ok_or_else(|| self.mismatch(go_type))
+        match self.value {
+            // Go leaves the zero value where an item of a list is null.
+            Value::Null => Ok(0),
+            value => value.as_i64().ok_or_else(|| self.mismatch(go_type)),
+        }
     }
 
     /// The canonical text of a quantity, which may be written as a number.
@@ -257,6 +261,7 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.value {
             Value::Bool(known) => visitor.visit_bool(*known),
+            Value::Null => visitor.visit_bool(false),
             _ => Err(self.mismatch("bool")),
         }
     }
@@ -331,7 +336,7 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        let Value::Array(items) = self.value else {
+        let Some(items) = items_of(self.value) else {
             let guess = Guess { reader: &self, prefix: "[]" };
             return Err(visitor.visit_seq(guess).err().unwrap_or_else(|| self.mismatch("[]")));
         };
@@ -352,11 +357,11 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        let Value::Object(map) = self.value else {
+        let Some(map) = entries_of(self.value) else {
             let guess = Guess { reader: &self, prefix: "map[string]" };
             return Err(visitor.visit_map(guess).err().unwrap_or_else(|| self.mismatch("map[string]")));
         };
-        visitor.visit_map(Entries { entries: map.iter(), value: None, holder: None, reader: &self })
+        visitor.visit_map(Entries { entries: map, value: None, holder: None, reader: &self })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -365,8 +370,8 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
         known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        let Value::Object(map) = self.value else { return Err(self.mismatch(&format!("v1.{name}"))) };
-        visitor.visit_map(Entries { entries: map.iter(), value: None, holder: Some((name, known)), reader: &self })
+        let Some(map) = entries_of(self.value) else { return Err(self.mismatch(&format!("v1.{name}"))) };
+        visitor.visit_map(Entries { entries: map, value: None, holder: Some((name, known)), reader: &self })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -394,9 +399,29 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
     }
 }
 
+/// The items of a list; null is an empty one, as in Go.
+fn items_of(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(items) => Some(items),
+        Value::Null => Some(&[]),
+        _ => None,
+    }
+}
+
+/// The entries of a map or the fields of a struct; null has none, as in Go.
+fn entries_of(value: &Value) -> Option<Fields<'_>> {
+    match value {
+        Value::Object(map) => Some(Some(map.iter()).into_iter().flatten()),
+        Value::Null => Some(None.into_iter().flatten()),
+        _ => None,
+    }
+}
+
+type Fields<'e> = std::iter::Flatten<std::option::IntoIter<serde_json::map::Iter<'e>>>;
+
 /// The fields of a struct, or the entries of a map.
 struct Entries<'e, 'r, 'u> {
-    entries: serde_json::map::Iter<'e>,
+    entries: Fields<'e>,
     value: Option<(&'e str, &'e Value)>,
     /// The struct's name and fields; none for a map.
     holder: Option<(&'static str, &'static [&'static str])>,
@@ -478,6 +503,19 @@ mod tests {
             let error = typed::decode::<Pod>(&body, &mut |_| {}).unwrap_err();
             assert_eq!(error.message, format!("json: cannot unmarshal {said}"));
         }
+    }
+
+    #[test]
+    fn null_items_are_zero_values() {
+        let container = json!({"name": "c", "args": [null], "env": [null], "ports": [null]});
+        let body =
+            json!({"spec": {"containers": [container, null], "securityContext": {"supplementalGroups": [null]}}});
+        let spec = typed::decode::<Pod>(&body, &mut |_| {}).unwrap().spec.unwrap();
+        assert_eq!(spec.containers[1].name, "");
+        assert_eq!(spec.containers[0].args.as_deref(), Some(&[String::new()][..]));
+        assert_eq!(spec.containers[0].env.as_ref().map(|all| all[0].name.as_str()), Some(""));
+        assert_eq!(spec.containers[0].ports.as_ref().map(|all| all[0].container_port), Some(0));
+        assert_eq!(spec.security_context.unwrap().supplemental_groups, Some(vec![0]));
     }
 
     #[test]

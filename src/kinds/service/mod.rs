@@ -37,7 +37,19 @@ fn warnings(service: &Object) -> Vec<String> {
         (says("trafficDistribution"), "spec.trafficDistribution: all endpoints are equally near here, on this machine"),
         (service.items(&["spec", "ports"]).iter().any(is_sctp), "spec.ports: SCTP is not routed here"),
     ];
-    known.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text.to_owned()).collect()
+    let known = known.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text.to_owned());
+    let hints = "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use \
+                 service.kubernetes.io/topology-mode instead";
+    let is_hinted = service.annotation("service.kubernetes.io/topology-aware-hints").is_some();
+    let is_headless = service.text(&["spec", "clusterIP"]) == Some(HEADLESS);
+    let affinity = service.text(&["spec", "sessionAffinity"]).is_some_and(|text| text != "None");
+    let ignored = [
+        (says("loadBalancerIP"), "spec.loadBalancerIP is ignored for headless services"),
+        (has("externalIPs"), "spec.externalIPs is ignored for headless services"),
+        (affinity, "spec.SessionAffinity is ignored for headless services"),
+    ];
+    let ignored = ignored.into_iter().filter(|(is_so, _)| is_headless && *is_so).map(|(_, text)| text.to_owned());
+    is_hinted.then(|| hints.to_owned()).into_iter().chain(known).chain(ignored).collect()
 }
 
 /// `clusterIP: None` asks for a Service without an address.

@@ -59,7 +59,10 @@ fn plain_words_are_yaml_1_1() {
 fn quoted_scalars_may_continue_on_lines_indented_less() {
     for (text, wanted) in [
         ("a:\n  b: \"first\n second\n\n   third\"\n", json!({"a": {"b": "first second\nthird"}})),
-        ("a:\n  b: 'it''s\n one'\n  c: |\n    x: \"y\n    z\"\n", json!({"a": {"b": "it's one", "c": "x: \"y\nz\"\n"}})),
+        (
+            "a:\n  b: 'it''s\n one'\n  c: |\n    x: \"y\n    z\"\n",
+            json!({"a": {"b": "it's one", "c": "x: \"y\nz\"\n"}}),
+        ),
         ("a:\n  - - \"b\nc\"\n    - d\n", json!({"a": [["b c", "d"]]})),
         ("a:\n  \"k\": !!str \"x\n\ty\"\n", json!({"a": {"k": "x y"}})),
         ("a:\n  b:\n    \"x\n y\"\n", json!({"a": {"b": "x y"}})),

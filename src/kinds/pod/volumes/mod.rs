@@ -6,7 +6,7 @@ use super::defaults::{pull_policy, text};
 use super::mounts::Volumes;
 use super::{env, paths};
 use crate::kinds::omit::empty;
-use crate::kinds::{Errors, Path, names};
+use crate::kinds::{Errors, Path, names, persistent_volume_claim};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{
     DownwardAPIVolumeFile, EmptyDirVolumeSource, HostPathVolumeSource, KeyToPath, PersistentVolumeClaimTemplate,
@@ -189,8 +189,10 @@ fn check_source(volume: &Volume, path: &Path, errors: &mut Errors) {
     }
     if let Some(ephemeral) = &volume.ephemeral {
         add("ephemeral", &|path, errors| {
-            if ephemeral.volume_claim_template.is_none() {
-                errors.required(&path.child("volumeClaimTemplate"), "");
+            let path = path.child("volumeClaimTemplate");
+            match &ephemeral.volume_claim_template {
+                Some(template) => persistent_volume_claim::check_template(template, &path, errors),
+                None => errors.required(&path, ""),
             }
         });
     }

@@ -2,14 +2,35 @@
 
 use super::{check_downward_file, check_files, check_mode, check_named};
 use crate::kinds::{Errors, Path};
-use k8s_openapi::api::core::v1::{ProjectedVolumeSource, ServiceAccountTokenProjection, VolumeProjection};
+use k8s_openapi::api::core::v1::{KeyToPath, ProjectedVolumeSource, ServiceAccountTokenProjection, VolumeProjection};
+use std::collections::BTreeSet;
 
 /// Checks every source.
 pub fn check(all: &ProjectedVolumeSource, path: &Path, errors: &mut Errors) {
     check_mode("defaultMode", all.default_mode, path, errors);
+    let mut taken = BTreeSet::new();
     for (index, source) in all.sources.iter().flatten().enumerate() {
         check_source(source, &path.child("sources").index(index), errors);
+        check_paths(source, &mut taken, path, errors);
     }
+}
+
+/// No two files of a volume have the same path. Kubernetes does not count those of tokens.
+fn check_paths<'s>(source: &'s VolumeProjection, taken: &mut BTreeSet<&'s str>, path: &Path, errors: &mut Errors) {
+    let secret = source.secret.iter().flat_map(|from| keys(&from.name, from.items.as_deref()));
+    let map = source.config_map.iter().flat_map(|from| keys(&from.name, from.items.as_deref()));
+    let downward = source.downward_api.iter().flat_map(|from| from.items.iter().flatten());
+    let downward = downward.map(|item| (item.path.as_str(), item.path.as_str()));
+    for (file, named) in secret.chain(map).chain(downward).filter(|(file, _)| !file.is_empty()) {
+        if !taken.insert(file) {
+            errors.invalid(path, named, "conflicting duplicate paths");
+        }
+    }
+}
+
+/// The paths of keys, each with the name of the object that it is in.
+fn keys<'s>(name: &'s str, items: Option<&'s [KeyToPath]>) -> impl Iterator<Item = (&'s str, &'s str)> {
+    items.unwrap_or_default().iter().map(move |item| (item.path.as_str(), name))
 }
 
 fn check_source(source: &VolumeProjection, path: &Path, errors: &mut Errors) {
@@ -43,10 +64,6 @@ fn check_source(source: &VolumeProjection, path: &Path, errors: &mut Errors) {
         && first("serviceAccountToken", errors)
     {
         check_token(token, &path.child("serviceAccountToken"), errors);
-    }
-    let others = [source.cluster_trust_bundle.is_some(), source.pod_certificate.is_some()];
-    if sources == 0 && others == [false, false] {
-        errors.required(path, "must specify a volume type");
     }
 }
 

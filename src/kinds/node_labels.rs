@@ -1,0 +1,36 @@
+//! Labels of nodes that have newer names (`pkg/api/node/util.go`).
+
+use super::names;
+use serde_json::Value;
+
+const DEPRECATED: &[(&str, &str)] = &[
+    ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
+    ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
+    ),
+    ("failure-domain.beta.kubernetes.io/zone", "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"),
+    ("beta.kubernetes.io/instance-type", "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead"),
+];
+
+/// The message about a label that has a newer name.
+pub fn deprecated(key: &str) -> Option<&'static str> {
+    DEPRECATED.iter().find(|(known, _)| *known == key).map(|(_, message)| *message)
+}
+
+/// Warns of old labels in a term of a node selector; of preferred terms, whose values are not checked, also of values that no
+/// label can have.
+pub fn warn_of_term(term: &Value, path: &str, with_values: bool, warnings: &mut Vec<String>) {
+    for (index, expression) in term["matchExpressions"].as_array().into_iter().flatten().enumerate() {
+        let (at, key) = (format!("{path}.matchExpressions[{index}]"), expression["key"].as_str().unwrap_or_default());
+        if let Some(message) = deprecated(key) {
+            warnings.push(format!("{at}.key: {key} is {message}"));
+        }
+        let values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        for (index, value) in values.enumerate().filter(|_| with_values) {
+            let problems = names::label_value(value);
+            warnings.extend(problems.into_iter().map(|problem| format!("{at}.values[{index}]: {problem}")));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Warnings about ports that containers of a pod have in common (`pkg/api/pod/warnings.go`).
+
+use serde_json::Value;
+
+/// A port, and where it stands.
+struct Found<'p> {
+    path: String,
+    port: &'p Value,
+}
+
+/// Compares the ports of all containers, given with their paths.
+pub fn check(containers: &[(String, &Value)], warnings: &mut Vec<String>) {
+    let mut before: Vec<Found<'_>> = Vec::new();
+    for (path, container) in containers {
+        for (index, port) in container["ports"].as_array().into_iter().flatten().enumerate() {
+            let found = Found { path: format!("{path}.ports[{index}]"), port };
+            if !text(port, "hostIP").is_empty() && number(port, "hostPort") == 0 {
+                warnings.push(format!("{}: hostIP set without hostPort: {}", found.path, as_go_prints(port)));
+            }
+            let same = |other: &&Found<'_>| {
+                ["containerPort", "protocol"].iter().all(|field| other.port[*field] == port[*field])
+            };
+            for other in before.iter().filter(same) {
+                if let Some(relation) = relation(port, other.port) {
+                    warnings.push(format!("{}: {relation} port definition with {}", found.path, other.path));
+                }
+            }
+            before.push(found);
+        }
+    }
+}
+
+fn text<'p>(port: &'p Value, field: &str) -> &'p str {
+    port[field].as_str().unwrap_or_default()
+}
+
+fn number(port: &Value, field: &str) -> i64 {
+    port[field].as_i64().unwrap_or(0)
+}
+
+/// How two definitions of one container port disturb each other.
+fn relation(one: &Value, other: &Value) -> Option<&'static str> {
+    let (one_host, other_host) = (number(one, "hostPort"), number(other, "hostPort"));
+    let (one_ip, other_ip) = (text(one, "hostIP"), text(other, "hostIP"));
+    if one_ip == other_ip && one_host == other_host {
+        return Some("duplicate");
+    }
+    if one_host == 0 || other_host == 0 {
+        return Some("overlapping");
+    }
+    (one_host == other_host && one_ip.is_empty() != other_ip.is_empty()).then_some("dangerously ambiguous")
+}
+
+/// The port as Go prints its struct.
+fn as_go_prints(port: &Value) -> String {
+    format!(
+        "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
+        text(port, "name"),
+        number(port, "hostPort"),
+        number(port, "containerPort"),
+        text(port, "protocol"),
+        text(port, "hostIP"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn ports_that_disturb_each_other_are_told() {
+        let port =
+            |host: i64, ip: &str| json!({"containerPort": 80, "protocol": "TCP", "hostPort": host, "hostIP": ip});
+        let container =
+            json!({"ports": [port(0, ""), port(0, ""), port(1, ""), port(1, "1.2.3.4"), port(0, "1.2.3.4")]});
+        let mut told = Vec::new();
+        check(&[("c".to_owned(), &container)], &mut told);
+        let expected = [
+            "c.ports[1]: duplicate port definition with c.ports[0]",
+            "c.ports[2]: overlapping port definition with c.ports[0]",
+            "c.ports[2]: overlapping port definition with c.ports[1]",
+            "c.ports[3]: overlapping port definition with c.ports[0]",
+            "c.ports[3]: overlapping port definition with c.ports[1]",
+            "c.ports[3]: dangerously ambiguous port definition with c.ports[2]",
+            "c.ports[4]: hostIP set without hostPort: {Name: HostPort:0 ContainerPort:80 Protocol:TCP HostIP:1.2.3.4}",
+        ];
+        assert_eq!(told[..expected.len()], expected);
+    }
+}
