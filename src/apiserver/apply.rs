@@ -5,7 +5,7 @@ use super::ledger::Ledger;
 use super::patch::{PatchType, patch};
 use super::update::Part;
 use super::{Options, Reply, Result};
-use crate::kinds::Kind;
+use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Object, Reason, Status, merge, yaml};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -115,6 +115,12 @@ pub fn with_last_applied(manifest: &Object) -> Object {
 
 /// Returns the value of the last-applied annotation for a manifest without it.
 pub fn last_applied(manifest: &Object) -> String {
+    let mut manifest = manifest.clone();
+    let is_annotated = manifest.at(&["metadata", "annotations"]).is_some();
+    manifest_folder::remove(&mut manifest);
+    if is_annotated && manifest.at(&["metadata", "annotations"]).is_none() {
+        manifest.set(&["metadata", "annotations"], json!({}));
+    }
     let mut remembered = yaml::to_json(&manifest.0);
     remembered.push('\n');
     remembered

@@ -5,7 +5,7 @@ use super::flags::{ChangeFlags, DryRun, ValidateFlag};
 use super::{Context, Failure, Outcome, targets};
 use crate::apiserver::apply::{self, Applied, Outcome as Done, with_last_applied};
 use crate::apiserver::{FieldValidation, Ledger, Options};
-use crate::kinds::Kind;
+use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Key, Object, Reason, Status};
 
 mod anew;
@@ -142,6 +142,9 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
     // What could not be applied is not known to be unwanted.
     if args.pruning.prune && failures.is_empty() {
         prune::run(args, context, &applied, dry_run)?;
+    }
+    if dry_run != DryRun::None {
+        applied.iter_mut().for_each(manifest_folder::remove);
     }
     if let Some(mut printer) = args.change.print.printer()? {
         let text = match &applied[..] {

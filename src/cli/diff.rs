@@ -8,6 +8,7 @@ use crate::apiserver::apply::{self, LAST_APPLIED};
 use crate::apiserver::apply_patch::apply_patch;
 use crate::apiserver::managed::apply::KUBECTL;
 use crate::apiserver::update::Part;
+use crate::kinds::manifest_folder;
 use crate::object::{Object, cause, yaml};
 use serde_json::{Map, Value};
 use std::os::unix::fs::DirBuilderExt;
@@ -91,6 +92,7 @@ fn one(args: &Args, context: &mut Context, manifest: &Manifest, live: &Folder, m
     });
     let mut after = done?.object;
     take_over(&mut after, before.as_ref(), args.server_side);
+    before.iter_mut().chain([&mut after]).for_each(manifest_folder::remove);
     if kind.kind == "Secret" {
         mask(before.as_mut(), &mut after);
     }

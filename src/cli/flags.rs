@@ -3,7 +3,7 @@
 use super::{Context, Failure, Outcome, input};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::apply::with_last_applied;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, manifest_folder};
 use crate::object::{Object, cause, time};
 use crate::show::print::{self, Flags, Format, Printer};
 use clap::Args;
@@ -200,7 +200,10 @@ impl ChangeFlags {
     /// Says `deployment.apps/web <done>`, or prints the object.
     pub fn tell(&self, context: &mut Context, kind: &Kind, object: &Object, done: &str, dry_run: DryRun) -> Outcome {
         let line = format!("{} {done}{}", context.name_of(kind, object), dry_run.suffix());
-        self.print.result(context, object, &line)
+        match dry_run {
+            DryRun::None => self.print.result(context, object, &line),
+            DryRun::Client | DryRun::Server => self.print.result(context, &manifest_folder::without(object), &line),
+        }
     }
 }
 

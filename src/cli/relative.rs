@@ -5,14 +5,9 @@
 
 use super::files::Manifest;
 use crate::kinds::image::KIND;
+use crate::kinds::manifest_folder::{ANNOTATION as FOLDER, TEMPLATES};
 use crate::object::Object;
 use serde_json::Value;
-
-/// The annotation that kubelet reads.
-const FOLDER: &str = "kloop.dev/manifest-dir";
-
-/// Where pods and pod templates stand in the kinds that have them.
-const TEMPLATES: [&[&str]; 3] = [&["spec", "jobTemplate", "spec", "template"], &["spec", "template"], &[]];
 
 /// Records the manifest's folder in the object's pod template, when the template names something relative.
 pub fn record_folder(object: &mut Object, manifest: &Manifest) {

@@ -291,19 +291,30 @@ fn find_in_files(context: &mut Context, flags: &FileFlags, local: bool) -> Outco
     let (manifests, mut failures) = files::read(flags)?;
     let mut found = Vec::new();
     for manifest in manifests {
-        let located = named(context, &manifest).and_then(|(kind, key)| {
-            let object = match local {
-                true => manifest.object.clone(),
-                false => context.look(|ledger| read::get(ledger, &key))?,
-            };
-            Ok(Target { kind, object })
-        });
+        let located = match local {
+            true => in_text(&manifest),
+            false => named(context, &manifest).and_then(|(kind, key)| {
+                let object = context.look(|ledger| read::get(ledger, &key))?;
+                Ok(Target { kind, object })
+            }),
+        };
         match located {
             Ok(target) => found.push(target),
             Err(failure) => failures.push(failure),
         }
     }
     Ok((found, failures))
+}
+
+/// The object of a manifest as it is written, for a command that asks no cluster: its kind need not be known there.
+fn in_text(manifest: &Manifest) -> Outcome<Target> {
+    let object = manifest.object.clone();
+    let is_named = !object.api_version().is_empty() && !object.kind().is_empty();
+    let kind = match kinds::by_kind(object.api_version(), object.kind()) {
+        None if is_named => kinds::unknown::kind(object.api_version(), object.kind()),
+        _ => kind_of(manifest)?,
+    };
+    if object.name().is_empty() { Err(Failure::plain(nameless(kind, manifest))) } else { Ok(Target { kind, object }) }
 }
 
 /// The same of what has to have a name.

@@ -20,7 +20,7 @@ pub struct Image {
 }
 
 /// The annotation by which `apply` records the manifest's folder.
-pub const MANIFEST_DIR: &str = "kloop.dev/manifest-dir";
+pub const MANIFEST_DIR: &str = crate::kinds::manifest_folder::ANNOTATION;
 
 /// The Image object for an image, if there is one.
 pub fn of(world: &World, image: &str) -> Option<Image> {

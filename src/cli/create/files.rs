@@ -27,7 +27,7 @@ pub fn run(args: FromFiles, context: &mut Context) -> Outcome {
     // Failures are told in the order of the manifests.
     let (mut ready, mut refused) = (Vec::new(), Vec::new());
     for (place, manifest) in manifests.iter().enumerate() {
-        match sent(&args, context, manifest, validation) {
+        match sent(&args, context, manifest, validation, dry_run) {
             Ok((kind, object)) => ready.push((place, manifest, kind, object)),
             Err(failure) => refused.push((place, failure)),
         }
@@ -64,11 +64,14 @@ fn sent(
     context: &Context,
     manifest: &Manifest,
     validation: FieldValidation,
+    dry_run: DryRun,
 ) -> Outcome<(&'static Kind, Object)> {
     let (kind, key) = targets::locate(context, manifest)?;
     let mut object = targets::placed(manifest, kind, &key);
     targets::refuse_duplicates(kind, manifest, validation)?;
-    // As kubectl: a version in a manifest means nothing for an object that is new.
-    object.unset(&["metadata", "resourceVersion"]);
+    // As kubectl: a version in a manifest means nothing for an object that is new. What is sent to nobody is shown as written.
+    if dry_run != DryRun::Client {
+        object.unset(&["metadata", "resourceVersion"]);
+    }
     Ok((kind, args.make.noted(object)))
 }

@@ -190,3 +190,19 @@ fn claims_go_with_the_pods_that_are_scaled_away_or_with_the_set() {
         assert_eq!(cluster.count("persistentvolumeclaims"), at_the_end, "{scaled} {deleted}");
     }
 }
+
+#[test]
+fn refused_pods_are_told_and_made_when_they_may_be() {
+    let mut cluster = cluster(DB);
+    cluster.allowed_pods = 1;
+    cluster.pass(60);
+    assert_eq!(cluster.names("pods"), "db-0");
+    assert!(
+        cluster
+            .logged("event: FailedCreate create Pod db-1 in StatefulSet db failed error: pods \"db-1\" is forbidden")
+    );
+    assert!(cluster.log.len() < 60, "{} writes and events", cluster.log.len());
+    cluster.allowed_pods = usize::MAX;
+    cluster.pass(100);
+    assert_eq!(cluster.names("pods"), "db-0 db-1 db-2");
+}

@@ -1,0 +1,46 @@
+//! Kinds that nothing is known of but their names, for commands that change the text of a manifest and ask no cluster (`--local`).
+
+use super::{ALL, Kind, UnknownField, typed::DecodeError};
+use crate::object::Resource;
+use serde_json::Value;
+
+/// A kind of this name. It lives as long as the process; a command makes one for each such manifest that it reads.
+pub fn kind(api_version: &str, name: &str) -> &'static Kind {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let keep = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+    let plural = format!("{}s", name.to_ascii_lowercase());
+    let resource = if group.is_empty() { plural } else { format!("{plural}.{group}") };
+    Box::leak(Box::new(Kind {
+        resource: Resource(keep(resource)),
+        version: keep(version.to_owned()),
+        kind: keep(name.to_owned()),
+        short: &[],
+        also: &[],
+        categories: &[],
+        deprecated: None,
+        scale: false,
+        warnings: |_| Vec::new(),
+        normalize,
+        prepare: |_, _| {},
+        validate: |_, _| Vec::new(),
+        ..*ALL[0]
+    }))
+}
+
+fn normalize(body: &Value, _: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
+    Ok(body.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_names_are_those_of_the_manifest() {
+        let kind = kind("example.com/v1", "Widget");
+        assert_eq!(
+            (kind.qualified_singular(), kind.api_version()),
+            ("widget.example.com".into(), "example.com/v1".into())
+        );
+    }
+}
