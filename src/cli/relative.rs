@@ -15,6 +15,11 @@ pub fn record_folder(object: &mut Object, manifest: &Manifest) {
     record(object, folder);
 }
 
+/// The folder that relative paths of a command line are relative to.
+pub fn current_folder() -> Option<String> {
+    std::env::current_dir().ok()?.into_os_string().into_string().ok()
+}
+
 /// Records a folder in an Image object, or in an object's pod template, that names something relative.
 pub fn record(object: &mut Object, folder: &str) {
     if object.kind() == KIND.kind && object.api_version() == KIND.api_version() {

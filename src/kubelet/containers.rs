@@ -178,10 +178,11 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
             let refusals = member.facts.as_ref().map_or(1, |facts| facts.refusals);
             let due = *at + SignedDuration::from_secs(backoff::image(settings, refusals));
             order.wakes.extend(backoff::error_fades(*at).filter(|fades| *fades > now));
-            // What is said of the image is another thing now: nobody waits for the end of the pause.
-            let tried = member.facts.as_ref().map_or("", |facts| &facts.image);
-            let is_new = image::state(pod, member.spec.image.as_deref().unwrap_or_default()) != tried;
-            if due > now && !is_new { order.wakes.push(due) } else { start(pod, place, member.attempt, order) }
+            if due > now && !image::is_repaired(pod, member) {
+                order.wakes.push(due)
+            } else {
+                start(pod, place, member.attempt, order)
+            }
         }
         State::Ended(_) if member.role.is_init() && member.facts.is_none() => {
             start(pod, place, member.attempt + 1, order)
@@ -190,7 +191,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
             let seconds = match member.was_closed() {
                 true => 0,
                 // What is started now is another program: how the one before ended says nothing of it.
-                false if image::with_new_sources(pod, member).is_some() => 0,
+                false if image::with_new_sources(pod, member).is_some() || image::is_repaired(pod, member) => 0,
                 false => backoff::restart(settings, member.attempt, ended, member.last.as_ref()),
             };
             let due = ended.finished + SignedDuration::from_secs(seconds);

@@ -1,18 +1,24 @@
 //! What the Image objects say of a container's image: the most specific pattern wins, then the object whose name comes first.
+//!
+//! For an image that no object is about, and for what an object without an entrypoint leaves open, the recipe of that image speaks, if there
+//! is one ([`recipe`]).
 
 use super::pod::{LocalPod, Member, State};
 use super::{command, sources, start};
-use crate::kinds::image::{Image as Stored, RESOURCE, pattern};
+use crate::kinds::image::{Image as Stored, ImageSpec, RESOURCE, pattern, recipe};
 use crate::kinds::typed;
 use crate::object::{Key, Object, Str};
 use crate::world::start::{Build, Image as Brought};
 use crate::world::{Effect, Plan, Row, Start, World};
 use std::cmp::Reverse;
+use std::sync::Arc;
 
-/// What one Image object says, for one container.
+/// An Image object, or a recipe, for one container.
 pub struct Image {
     /// The object.
-    stored: Stored,
+    stored: Arc<Stored>,
+    /// Whether it is a recipe, which is no object of the cluster.
+    is_recipe: bool,
     /// The folder that its relative paths are relative to.
     folder: Option<String>,
     /// Which state of the object this is.
@@ -22,20 +28,23 @@ pub struct Image {
 /// The annotation by which `apply` records the manifest's folder.
 pub const MANIFEST_DIR: &str = crate::kinds::manifest_folder::ANNOTATION;
 
-/// The Image object for an image, if there is one.
+/// The Image object for an image, or else its recipe, if there is one.
 pub fn of(world: &World, image: &str) -> Option<Image> {
     let rows: Vec<_> = world.list(RESOURCE).filter(|row| !row.is_deleting()).map(|row| row.body()).collect();
     among(rows.iter().map(AsRef::as_ref), image)
 }
 
-/// The one of these Image objects that is about an image.
+/// The one of these Image objects that is about an image, or else its recipe.
 pub fn among<'a>(objects: impl Iterator<Item = &'a Object>, image: &str) -> Option<Image> {
     let ranked = objects.filter_map(|object| {
         let patterns = object.items(&["spec", "patterns"]).iter().filter_map(|pattern| pattern.as_str());
         Some((pattern::best(patterns, image)?, object))
     });
-    let (_, object) = ranked.max_by_key(|(rank, object)| (*rank, Reverse(object.name())))?;
-    Image::read(object)
+    let recipe = recipe::of_image(image);
+    match ranked.max_by_key(|(rank, object)| (*rank, Reverse(object.name()))) {
+        Some((_, object)) => Image::read(object).map(|image| image.completed(recipe)),
+        None => recipe.map(Image::of_recipe),
+    }
 }
 
 impl Image {
@@ -45,7 +54,24 @@ impl Image {
         let folder = object.annotation(MANIFEST_DIR).map(str::to_owned);
         let generation = object.int(&["metadata", "generation"]).unwrap_or(0);
         let state = format!("{}/{}/{generation}", object.name(), object.uid());
-        Some(Image { stored, folder, state })
+        Some(Image { stored: Arc::new(stored), is_recipe: false, folder, state })
+    }
+
+    fn of_recipe(recipe: &recipe::Recipe) -> Image {
+        Image { stored: recipe.image.clone(), is_recipe: true, folder: None, state: format!("recipe/{}", recipe.name) }
+    }
+
+    /// An object that does not say what the program is leaves open what the recipe says.
+    fn completed(mut self, recipe: Option<&recipe::Recipe>) -> Image {
+        let Some(recipe) = recipe.filter(|_| self.stored.spec.entrypoint.is_none()) else { return self };
+        let spec = &mut Arc::make_mut(&mut self.stored).spec;
+        *spec = completed(std::mem::take(spec), &recipe.image.spec);
+        self
+    }
+
+    /// The folders that are at the beginning of its container's PATH where they are there.
+    pub fn path(&self) -> &[String] {
+        self.stored.spec.path.as_deref().unwrap_or_default()
     }
 
     /// Its variables.
@@ -80,7 +106,12 @@ impl Image {
         let spec = &self.stored.spec;
         Brought {
             name: self.stored.metadata.name.clone().unwrap_or_default().into(),
+            is_recipe: self.is_recipe,
             state: self.state.clone(),
+            programs: spec.programs.clone().unwrap_or_default(),
+            path: spec.path.clone().unwrap_or_default(),
+            package: spec.package.clone().unwrap_or_default(),
+            volumes: spec.volumes.clone().unwrap_or_default(),
             entrypoint: spec.entrypoint.as_deref().map(expanded),
             command: expanded(spec.command.as_deref().unwrap_or_default()),
             folder: self.folder.clone(),
@@ -100,9 +131,9 @@ impl Image {
         self.watch().next().is_some()
     }
 
-    /// The name of its object.
+    /// The name of its object; empty for a recipe, which has none.
     pub fn name(&self) -> &str {
-        self.stored.metadata.name.as_deref().unwrap_or_default()
+        self.stored.metadata.name.as_deref().filter(|_| !self.is_recipe).unwrap_or_default()
     }
 
     /// A path as it is meant: relative ones begin at the manifest's folder.
@@ -111,6 +142,26 @@ impl Image {
             Some(folder) if !path.starts_with('/') => format!("{folder}/{}", path.trim_start_matches("./")),
             _ => path.to_owned(),
         }
+    }
+}
+
+/// The spec of an object, with that of the recipe for the fields that it leaves out.
+fn completed(object: ImageSpec, recipe: &ImageSpec) -> ImageSpec {
+    let declared = object.env.unwrap_or_default();
+    let inherited = recipe.env.iter().flatten().filter(|variable| declared.iter().all(|own| own.name != variable.name));
+    let env: Vec<_> = inherited.cloned().chain(declared.iter().cloned()).collect();
+    ImageSpec {
+        entrypoint: recipe.entrypoint.clone(),
+        command: object.command.or_else(|| recipe.command.clone()),
+        env: Some(env),
+        programs: object.programs.or_else(|| recipe.programs.clone()),
+        path: object.path.or_else(|| recipe.path.clone()),
+        package: object.package.or_else(|| recipe.package.clone()),
+        volumes: object.volumes.or_else(|| recipe.volumes.clone()),
+        working_dir: object.working_dir.or_else(|| recipe.working_dir.clone()),
+        user: object.user.or_else(|| recipe.user.clone()),
+        ports: object.ports.or_else(|| recipe.ports.clone()),
+        ..object
     }
 }
 
@@ -230,13 +281,100 @@ fn filesystem(pod: &LocalPod, member: &Member) -> Option<String> {
     if pod.simulated {
         return None;
     }
-    of(pod.world, member.spec.image.as_deref()?)?.stored.spec.filesystem
+    of(pod.world, member.spec.image.as_deref()?)?.stored.spec.filesystem.clone()
 }
 
-/// What the container's image is resolved with now, as [`Start`] has it; empty without an Image object.
-pub fn state(pod: &LocalPod, image: &str) -> String {
-    if pod.simulated {
-        return String::new();
-    }
+/// Whether the next try of a container may go otherwise than the last, so that it does not wait for the end of its pause: something else
+/// is said of its image now, or the program that it lacked has come.
+pub fn is_repaired(pod: &LocalPod, member: &Member) -> bool {
+    let Some(facts) = member.facts.as_ref().filter(|_| !pod.simulated) else { return false };
+    facts.findable || state(pod, member.spec.image.as_deref().unwrap_or_default()) != facts.image
+}
+
+/// The state that the container's image is resolved with now, as [`Start`] has it; empty without an Image object.
+fn state(pod: &LocalPod, image: &str) -> String {
     of(pod.world, image).map(|image| brought(pod, &image, &[]).tried()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::{Act, Machine, pod};
+    use super::*;
+    use crate::world::Report;
+    use serde_json::{Value, json};
+
+    fn found(objects: &[(&str, Value)], image: &str) -> Option<Brought> {
+        let object = |(name, spec): &(&str, Value)| {
+            Object(
+                json!({"apiVersion": "kloop.dev/v1alpha1", "kind": "Image", "metadata": {"name": name, "uid": name}, "spec": spec}),
+            )
+        };
+        let objects: Vec<Object> = objects.iter().map(object).collect();
+        among(objects.iter(), image).map(|image| image.start(&image.env().collect::<Vec<_>>()))
+    }
+
+    #[test]
+    fn recipe_stands_behind_every_object() {
+        let recipe = found(&[], "docker.io/library/postgres:16").expect("a recipe");
+        assert!(recipe.is_recipe && recipe.state == "recipe/postgres" && recipe.command == ["postgres"]);
+        assert_eq!(recipe.volumes, ["/var/lib/postgresql/data", "/var/run/postgresql"]);
+        assert_eq!(found(&[], "team/api"), None);
+        let own =
+            found(&[("db", json!({"patterns": ["*/postgres"], "entrypoint": ["./db"]}))], "postgres").expect("it");
+        assert!(
+            !own.is_recipe
+                && own.volumes.is_empty()
+                && own.programs.is_empty()
+                && own.entrypoint == Some(vec!["./db".into()])
+        );
+    }
+
+    #[test]
+    fn object_without_an_entrypoint_leaves_the_rest_to_the_recipe() {
+        let spec = json!({"patterns": ["postgres"], "command": ["postgres", "-c", "fsync=off"], "user": "me",
+            "env": [{"name": "PGDATA", "value": "/data"}, {"name": "MORE", "value": "1"}]});
+        let stored = Object(
+            json!({"apiVersion": "kloop.dev/v1alpha1", "kind": "Image", "metadata": {"name": "mine", "uid": "u"}, "spec": spec}),
+        );
+        let image = among([&stored].into_iter(), "postgres:16").expect("it");
+        let env: Vec<_> = image.env().collect();
+        assert_eq!(env, [("PGDATA".to_owned(), "/data".to_owned()), ("MORE".to_owned(), "1".to_owned())]);
+        let brought = image.start(&env);
+        assert_eq!((&*brought.name, brought.is_recipe, brought.user.as_deref()), ("mine", false, Some("me")));
+        assert_eq!(brought.command, ["postgres", "-c", "fsync=off"]);
+        assert!(brought.entrypoint.is_some_and(|words| words[0] == "sh") && brought.path == image.path());
+        assert_eq!((image.name(), brought.package), ("mine", "postgresql".to_owned()));
+    }
+
+    #[test]
+    fn repair_ends_the_pause_of_a_refused_and_of_a_crashing_container() {
+        let object = |generation: i64| {
+            json!({"apiVersion": "kloop.dev/v1alpha1", "kind": "Image", "metadata": {"name": "a", "uid": "i", "generation": generation},
+                "spec": {"patterns": ["a"], "entrypoint": ["a"]}})
+        };
+        let pod_of_a = || pod(json!({"containers": [{"name": "c", "image": "a:1"}]}));
+        let mut refused = Machine::new(pod_of_a());
+        refused.act("c", Act::Refuse("ErrImagePull")).run_to(40);
+        assert_eq!(refused.told().last().map(String::as_str), Some("30 start c#0"));
+        refused.run_to(45);
+        refused.report(Report::Findable { pod_uid: "uid-p".into(), container: "c".into(), attempt: 0 });
+        refused.run_to(50);
+        assert_eq!(refused.told(), ["45 start c#0"], "its program has come");
+        refused.run_to(200);
+        assert_eq!(refused.told(), ["125 start c#0"], "once more for one repair, and the pauses go on");
+        for object in [object(1), object(2)] {
+            refused.put(RESOURCE, object);
+            refused.settle();
+            assert_eq!(refused.told(), ["200 start c#0"], "an Image object says something else");
+        }
+        let mut crashing = Machine::new(pod_of_a());
+        crashing.put(RESOURCE, object(1));
+        crashing.act("c", Act::Exit(1, 1)).run_to(50);
+        let last = crashing.told().into_iter().rfind(|line| line.contains("start"));
+        assert_eq!(last.as_deref(), Some("33 start c#3"));
+        crashing.put(RESOURCE, object(2));
+        crashing.act("c", Act::Stay).run_to(51);
+        assert!(crashing.told().contains(&"50 start c#4".to_owned()));
+        assert_eq!(crashing.summary(), "Running c+=running/4");
+    }
 }

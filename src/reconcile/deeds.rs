@@ -293,6 +293,7 @@ pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
         | Report::SharedNetwork(_)
         | Report::Denied { .. }
         | Report::Unbound { .. }
+        | Report::Findable { .. }
         | Report::Blocked { .. } => None,
         Report::Build { built, .. } => match &built.stage {
             // Events tell of failures.

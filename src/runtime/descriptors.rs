@@ -30,7 +30,7 @@ pub fn most() -> usize {
 pub fn give_back(pid: Pid) {
     if let Some(original) = ORIGINAL.get() {
         // Where that is not allowed, the process has more than it needs.
-        let _ = prlimit(Some(pid), Resource::Nofile, original.clone());
+        let _ = prlimit(Some(pid), Resource::Nofile, *original);
     }
 }
 

@@ -447,6 +447,7 @@ mod tests {
             | Report::Unbound { .. }
             | Report::Blocked { .. }
             | Report::NotDiscarded { .. }
+            | Report::Findable { .. }
             | Report::SharedNetwork(_) => "measured".into(),
             Report::NotRemoved { .. } => "not removed".into(),
             Report::Removed { .. } => "removed".into(),

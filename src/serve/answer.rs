@@ -25,7 +25,7 @@ pub enum Body {
     /// Changes as they come.
     Watch(Box<Watching>),
     /// Log of a container.
-    Log(Logs),
+    Log(Box<Logs>),
 }
 
 /// Messages of generic server errors in Kubernetes' client library; their details are present and empty

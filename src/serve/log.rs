@@ -17,7 +17,7 @@ pub fn answer(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
     let logs = log::open(&log::Place::of(api), &pod, &container, &options)?;
     let answer = Answer { content_type: "text/plain".into(), ..Answer::text("") };
     Ok(match logs {
-        Some(logs) => Answer { body: Body::Log(logs), ..answer },
+        Some(logs) => Answer { body: Body::Log(Box::new(logs)), ..answer },
         None => answer,
     })
 }

@@ -237,6 +237,7 @@ impl ContainerFacts {
             last: None,
             image: String::new(),
             refusals: 0,
+            findable: false,
             limits: None,
             resizing: None,
             resize_error: None,
@@ -302,6 +303,8 @@ pub struct ContainerFacts {
     pub image: String,
     /// Number of refusals of this attempt; the image pull backoff is derived from it.
     pub refusals: u32,
+    /// Whether the program that it was refused for has come since.
+    pub findable: bool,
     /// Last confirmed limits; `None` for an attempt older than this control plane.
     pub limits: Option<Limits>,
     /// When it was last ordered that it may use something else.
@@ -441,4 +444,33 @@ pub enum Verdict {
     Failure,
     /// The probe itself could not be made: it counts for nothing.
     Unknown,
+}
+
+impl PodFacts {
+    /// Computes usage rates from new counters and the previous ones, or the start of the container.
+    pub(super) fn take_usage(&mut self, at: Time, samples: Vec<(Str, Sample)>) {
+        let before = std::mem::take(&mut self.usage);
+        for (container, sample) in samples {
+            let earlier = before.get(&container).map(|known| (known.at, known.sample));
+            let started = self.containers.get(&container).and_then(|known| match known.state {
+                ContainerState::Running { since, .. } => Some((since, Sample::default())),
+                _ => None,
+            });
+            let is_same = earlier.zip(started).is_some_and(|((measured, _), (begun, _))| begun <= measured);
+            let sample = earlier.filter(|_| is_same).map_or(sample, |(_, earlier)| sample.not_before(earlier));
+            // A restarted container has lower counters than before.
+            let rate = |from: (Time, Sample)| Some((from.0, Usage::between(from, (at, sample))?));
+            let Some((since, usage)) = earlier.and_then(rate).or_else(|| started.and_then(rate)) else { continue };
+            let before = earlier.map(|(_, sample)| sample.throttling).unwrap_or_default();
+            let throttling = sample.throttling.since(before);
+            if let Some(known) = self.containers.get_mut(&container)
+                && known.throttled == Throttled::No
+                && throttling.is_heavy()
+            {
+                known.throttled = Throttled::Untold;
+            }
+            self.usage.insert(container, Measured { since, at, sample, usage, throttling });
+        }
+        self.measured = Some(at);
+    }
 }

@@ -2,14 +2,14 @@
 
 use super::entrance::{Blocked, Doors, Unbound};
 use super::facts::{
-    BuildStage, Built, ContainerFacts, ContainerState, Facts, Measured, PodFacts, ProbeFacts, ProbeKind, Sources,
-    Stopping, Throttled, Verdict, Watched,
+    BuildStage, Built, ContainerFacts, ContainerState, Facts, PodFacts, ProbeFacts, ProbeKind, Sources, Stopping,
+    Throttled, Verdict, Watched,
 };
 use super::limits::{Limits, Storage};
 use super::plan::{Effect, Globs};
 use super::policy::Denial;
 use super::start::Start;
-use super::usage::{Sample, Usage};
+use super::usage::Sample;
 use super::volume::fingerprint;
 use crate::kinds::image::RESOURCE;
 use crate::object::{Key, Resource, Str, Time};
@@ -28,6 +28,15 @@ pub enum Report {
         attempt: u32,
         /// Running, Ended or Refused.
         state: ContainerState,
+    },
+    /// The program is there now for want of which an attempt was refused.
+    Findable {
+        /// The pod.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The attempt.
+        attempt: u32,
     },
     /// A probe was answered.
     Probe {
@@ -176,6 +185,12 @@ impl Facts {
                 known.refusals += u32::from(matches!(state, ContainerState::Refused { .. }));
                 known.state = state;
                 Some(pod.key())
+            }
+            Report::Findable { pod_uid, container, attempt } => {
+                let key = self.pods.get(&pod_uid)?.key();
+                let known = self.container(&pod_uid, &container, attempt)?;
+                known.findable = matches!(known.state, ContainerState::Refused { .. });
+                Some(key)
             }
             Report::Resized { pod_uid, container, attempt, limits, error } => {
                 let key = self.pods.get(&pod_uid)?.key();
@@ -398,35 +413,6 @@ fn is_news(known: &ContainerState, report: &ContainerState) -> bool {
         // A refusal from before the newest order is an old story.
         (ContainerState::Starting { since }, ContainerState::Refused { at, .. }) => at >= since,
         _ => rank(report) > rank(known),
-    }
-}
-
-impl PodFacts {
-    /// Computes usage rates from new counters and the previous ones, or the start of the container.
-    fn take_usage(&mut self, at: Time, samples: Vec<(Str, Sample)>) {
-        let before = std::mem::take(&mut self.usage);
-        for (container, sample) in samples {
-            let earlier = before.get(&container).map(|known| (known.at, known.sample));
-            let started = self.containers.get(&container).and_then(|known| match known.state {
-                ContainerState::Running { since, .. } => Some((since, Sample::default())),
-                _ => None,
-            });
-            let is_same = earlier.zip(started).is_some_and(|((measured, _), (begun, _))| begun <= measured);
-            let sample = earlier.filter(|_| is_same).map_or(sample, |(_, earlier)| sample.not_before(earlier));
-            // A restarted container has lower counters than before.
-            let rate = |from: (Time, Sample)| Some((from.0, Usage::between(from, (at, sample))?));
-            let Some((since, usage)) = earlier.and_then(rate).or_else(|| started.and_then(rate)) else { continue };
-            let before = earlier.map(|(_, sample)| sample.throttling).unwrap_or_default();
-            let throttling = sample.throttling.since(before);
-            if let Some(known) = self.containers.get_mut(&container)
-                && known.throttled == Throttled::No
-                && throttling.is_heavy()
-            {
-                known.throttled = Throttled::Untold;
-            }
-            self.usage.insert(container, Measured { since, at, sample, usage, throttling });
-        }
-        self.measured = Some(at);
     }
 }
 

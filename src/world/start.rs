@@ -22,11 +22,21 @@ pub struct User {
     pub strict: bool,
 }
 
-/// Settings from the Image object. Its variables and its view of files are already part of the start.
+/// Settings from the Image object or the recipe. Its variables and its view of files are already part of the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Image {
     /// The object's name.
     pub name: Str,
+    /// Whether it is a recipe that is compiled in, and no object.
+    pub is_recipe: bool,
+    /// The program's names: the first that is found takes the place of another one of them with which a command begins.
+    pub programs: Vec<String>,
+    /// Folders in which programs are looked for before those of PATH; with `*` for any text within a name.
+    pub path: Vec<String>,
+    /// The Debian package that the program is in; empty when it is not said.
+    pub package: String,
+    /// Folders that the container has for itself, empty at first.
+    pub volumes: Vec<String>,
     /// Differs when the object does.
     pub state: String,
     /// The program and its first arguments; none when it does not say, empty when there is no program.

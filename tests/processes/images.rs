@@ -266,3 +266,53 @@ fn what_runs_goes_on_until_its_successor_is_built() {
     assert_eq!(cluster.kloop("image set kloop-test/other").code, 1);
     assert_eq!(cluster.kloop("get image other").code, 1, "nothing was made");
 }
+
+#[test]
+fn words_typed_in_a_folder_mean_the_files_of_that_folder() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let folder = folder(&cluster);
+    script(&folder.join("api.sh"), "#!/bin/sh\necho api $1 in $PWD; cat data; exec sleep 600\n");
+    fs::write(folder.join("data"), "data\n").expect("written");
+    let typed = |words: &[&str]| {
+        let mut command = cluster.command();
+        command.current_dir(&folder).args(words);
+        let said = cluster.run_program(&mut command, "");
+        assert_eq!(said.code, 0, "{words:?}: {}", said.err);
+    };
+    let here = fs::canonicalize(&folder).expect("there").display().to_string();
+    typed(&["image", "set", "acme/api", "--entrypoint", "sh api.sh", "--command", "one"]);
+    cluster.apply(&plain("api", "acme/api:1"));
+    cluster.until("it runs where the script is", || cluster.log("api", "main") == format!("api one in {here}\ndata\n"));
+    typed(&["run", "mine", "--image=./api.sh", "--", "two"]);
+    cluster.until("it runs beside the script", || cluster.log("mine", "mine") == format!("api two in {here}\ndata\n"));
+    typed(&["create", "deployment", "web", "--image=./api.sh"]);
+    cluster.ready_pods("app=web", 1);
+    cluster.ok("create deployment other --image=busybox -- sleep 600");
+    typed(&["set", "image", "deployment/other", "busybox=./nosuch.sh"]);
+    let missing = format!("there is no file {here}/./nosuch.sh");
+    cluster.until("it is looked for there", || cluster.ok("describe pods").contains(&missing));
+}
+
+#[test]
+fn repair_of_an_image_ends_its_pauses() {
+    let cluster = Cluster::new();
+    let bin = cluster.home().join("bin");
+    fs::create_dir_all(&bin).expect("made");
+    let path = format!("PATH={}:/usr/bin:/bin", bin.display());
+    let _plane = cluster.watch_with(&["--env", &path, "--restart-backoff", "1h", "--restart-backoff-max", "1h"]);
+    let reason = "{.status.containerStatuses[0].state.waiting.reason}";
+    // A program that is installed is found, though the next try was an hour away.
+    cluster.apply(&plain("late", "kloop-test-late:1"));
+    cluster.until_reads("pod/late", reason, "ImagePullBackOff");
+    script(&bin.join("kloop-test-late"), "#!/bin/sh\nexec sleep 600\n");
+    cluster.until_reads("pod/late", "{.status.phase}", "Running");
+    // A corrected Image object ends the pauses of containers that crash.
+    cluster.ok("image set kloop-test/crash --entrypoint false");
+    cluster.apply(&plain("crash", "kloop-test/crash"));
+    cluster.until_reads("pod/crash", reason, "CrashLoopBackOff");
+    let said = cluster.run(&["image", "set", "kloop-test/crash", "--entrypoint", "sleep 600"], "");
+    assert_eq!(said.code, 0, "{}", said.err);
+    let running = "{.status.containerStatuses[0].state.running.startedAt}";
+    cluster.until("it runs", || !cluster.read("pod/crash", running).is_empty());
+}

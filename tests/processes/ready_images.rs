@@ -1,134 +1,298 @@
-//! The ready Image objects of `fixtures/images/`: all are accepted, and those whose program this machine has run what they promise.
+//! Recipes of common images: they are listed and written down, and those whose program this machine has run what the image promises.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, signal};
 use std::fs;
 use std::path::Path;
 
-fn folder() -> String {
-    format!("{}/fixtures/images", env!("CARGO_MANIFEST_DIR"))
-}
+/// Where recipes look for programs besides PATH.
+const FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
 fn has(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').any(|folder| Path::new(folder).join(program).is_file())
+    let mut versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    path.split(':').chain(FOLDERS).any(|folder| Path::new(folder).join(program).is_file())
+        || versions.any(|version| version.path().join("bin").join(program).is_file())
 }
 
-/// A cluster with the Image object, when one of these programs is there; said loudly when none is.
-fn cluster_with(image: &str, programs: &[&str]) -> Option<Cluster> {
-    if !programs.iter().any(|program| has(program)) {
-        eprintln!("SKIPPED: {image}: this machine has none of {}", programs.join(", "));
-        return None;
+/// A cluster that runs, when one of these programs is there; said loudly when none is.
+fn cluster_for(image: &str, programs: &[&str]) -> Option<Cluster> {
+    if programs.iter().any(|program| has(program)) {
+        return Some(Cluster::new());
     }
-    let cluster = Cluster::new();
-    cluster.ok(&format!("apply -f {}/{image}.yaml", folder()));
-    Some(cluster)
+    eprintln!("SKIPPED: {image}: this machine has none of {}", programs.join(", "));
+    None
 }
 
 /// Runs a pod of this image to its end; what it said.
-fn run(cluster: &Cluster, image: &str, args: &str) -> String {
-    let _plane = cluster.watch();
+fn run(cluster: &Cluster, name: &str, image: &str, args: &str) -> String {
     cluster.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: run}}, \
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, \
          spec: {{restartPolicy: Never, containers: [{{name: main, image: {image}, args: {args}}}]}}}}"
     ));
-    cluster.until_reads("pod/run", "{.status.phase}", "Succeeded");
-    cluster.log("run", "main")
+    cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Succeeded");
+    cluster.log(name, "main")
 }
 
-/// Starts a server of this image, and waits until it listens.
-fn serve(cluster: &Cluster, image: &str, port: u16, env: &str) {
-    cluster.apply(&format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: serve, labels: {{app: serve}}}}, \
-         spec: {{terminationGracePeriodSeconds: 5, containers: [{{name: main, image: {image}, env: {env}, \
-         readinessProbe: {{tcpSocket: {{port: {port}}}, periodSeconds: 1, failureThreshold: 60}}}}]}}}}"
-    ));
-    cluster.ready_pods("app=serve", 1);
+/// A StatefulSet `db` of one pod of this image, which has a claim at this path and is ready when this command says so.
+fn database(image: &str, env: &str, path: &str, ready: &str) -> String {
+    format!(
+        "{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: db}}, spec: {{serviceName: db, selector: {{matchLabels: {{app: db}}}}, \
+         volumeClaimTemplates: [{{metadata: {{name: data}}, spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}}}], \
+         template: {{metadata: {{labels: {{app: db}}}}, spec: {{terminationGracePeriodSeconds: 20, containers: [{{name: main, image: {image}, \
+         env: {env}, volumeMounts: [{{name: data, mountPath: {path}}}], \
+         readinessProbe: {{exec: {{command: {ready}}}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 60}}}}]}}}}}}}}"
+    )
+}
+
+/// Writes something into the database, and finds it again after its process was killed, its pod deleted and its template changed.
+fn data_survives(cluster: &Cluster, write: &[&str], read: &[&str], found: &str) {
+    let said = |command: &[&str]| cluster.run(&[&["exec", "db-0", "--"], command].concat(), "");
+    cluster.ready_pods("app=db", 1);
+    cluster.until("it is written", || said(write).code == 0);
+    let is_there = |when: &str| cluster.until(when, || said(read).out.trim() == found);
+    is_there("it is read");
+    let restarts = || cluster.read("pod/db-0", "{.status.containerStatuses[0].restartCount}");
+    signal(cluster.pid("db-0"), "KILL");
+    cluster.until("it was started again", || restarts() == "1");
+    cluster.ready_pods("app=db", 1);
+    is_there("it is there after a restart");
+    let uid = || cluster.read("pod/db-0", "{.metadata.uid}");
+    let first = uid();
+    cluster.ok("delete pod db-0");
+    cluster.until("another pod came", || !uid().is_empty() && uid() != first);
+    cluster.ready_pods("app=db", 1);
+    is_there("it is there in another pod");
+    let second = uid();
+    cluster.ok("rollout restart statefulset/db");
+    cluster.ok("rollout status statefulset/db --timeout=120s");
+    assert_ne!(uid(), second);
+    is_there("it is there after a rollout");
 }
 
 #[test]
-fn all_are_accepted_and_say_what_to_type() {
+fn recipes_are_listed_with_their_programs_and_begin_image_objects() {
     let cluster = Cluster::new();
-    let applied = cluster.ok(&format!("apply -f {}", folder()));
-    let files: Vec<_> = fs::read_dir(folder()).expect("the fixtures").flatten().map(|entry| entry.path()).collect();
-    assert_eq!(applied.lines().filter(|line| line.ends_with(" created")).count(), files.len(), "{applied}");
-    for file in files {
-        let text = fs::read_to_string(&file).expect("readable");
-        assert!(text.starts_with("# "), "{} begins with what it is", file.display());
-    }
-}
-
-#[test]
-fn interpreters_run() {
-    if let Some(cluster) = cluster_with("node", &["node"]) {
-        assert_eq!(run(&cluster, "node:20", "[-p, 6*7]"), "42\n");
-    }
-    if let Some(cluster) = cluster_with("python", &["python3"]) {
-        assert_eq!(
-            run(&cluster, "python:3.12", "[-c, 'import os; print(6*7, os.environ[\"PYTHONUNBUFFERED\"])']"),
-            "42 1\n"
+    let folder = format!("{}/fixtures/images", env!("CARGO_MANIFEST_DIR"));
+    let listed = cluster.ok("image list --no-headers");
+    let mut files = 0;
+    for file in fs::read_dir(folder).expect("the recipes").flatten() {
+        let name = file.file_name().to_string_lossy().trim_end_matches(".yaml").to_owned();
+        assert!(
+            listed.lines().any(|line| line.split_whitespace().next() == Some(&name)),
+            "{name} is compiled in: {listed}"
         );
+        files += 1;
     }
-    if let Some(cluster) = cluster_with("busybox", &["sh"]) {
-        assert_eq!(run(&cluster, "busybox:1.36", "[echo, hello]"), "hello\n");
+    assert_eq!(listed.lines().count(), files, "{listed}");
+    let shell = listed.lines().find(|line| line.starts_with("busybox ")).expect("busybox");
+    assert!(shell.split_whitespace().nth(2).is_some_and(|program| program.ends_with("/sh")), "{shell}");
+    let lacking = listed.lines().find(|line| line.starts_with("minio "));
+    assert!(has("minio") || lacking.is_some_and(|line| line.contains("<missing>")), "{listed}");
+    cluster.ok("image set registry.example.com/team/db --from postgres --env PGDATA=/data");
+    let made = |path: &str| cluster.read("image/db", path);
+    assert_eq!(
+        made("{.spec.patterns[*]} {.spec.programs[*]} {.spec.env[*].value}"),
+        "registry.example.com/team/db postgres /data"
+    );
+    assert!(made("{.spec.entrypoint[2]}").contains("initdb"));
+    let unknown = cluster.kloop("image set x --from nosuch");
+    assert!(
+        unknown.code == 1 && unknown.err.contains("there is no recipe \"nosuch\"; those that there are: busybox, "),
+        "{}",
+        unknown.err
+    );
+}
+
+#[test]
+fn interpreters_run_their_args_as_the_images_do() {
+    let table = [
+        ("node:20", "node", "[-p, 6*7]", "42\n"),
+        ("node:20", "node", "[node, -p, 6*7]", "42\n"),
+        ("node:20", "node", "[sh, -c, echo $((6*7))]", "42\n"),
+        ("python:3.12", "python3", "[python, -c, 'import os; print(6*7, os.environ[\"PYTHONUNBUFFERED\"])']", "42 1\n"),
+        ("python:3.12", "python3", "[sh, -c, echo $((6*7))]", "42\n"),
+        ("busybox:1.36", "sh", "[echo, hello]", "hello\n"),
+        ("docker.io/library/debian:12", "bash", "[bash, -c, echo hello]", "hello\n"),
+        ("ruby:3", "ruby", "[ruby, -e, puts 6*7]", "42\n"),
+        ("php:8-cli", "php", "[-r, echo 6*7;]", "42"),
+        ("redis:7", "redis-server", "[redis-cli, --version]", "redis-cli "),
+        ("postgres:16", "postgres", "[psql, --version]", "psql (PostgreSQL) "),
+        ("postgres:16", "postgres", "[--version]", "postgres (PostgreSQL) "),
+        ("mysql:8", "mariadbd", "[mysql, --version]", "mysql "),
+    ];
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    for (number, (image, program, args, said)) in table.into_iter().enumerate() {
+        match has(program) {
+            true => {
+                let found = run(&cluster, &format!("run-{number}"), image, args);
+                assert!(found.starts_with(said), "{image} {args}: {found}");
+            }
+            false => eprintln!("SKIPPED: {image}: this machine has no {program}"),
+        }
     }
 }
 
 #[test]
-fn postgres_answers() {
-    let Some(cluster) = cluster_with("postgres", &["postgres"]) else { return };
+fn postgres_keeps_its_data_in_a_claim() {
+    let Some(cluster) = cluster_for("postgres", &["postgres"]) else { return };
     let _plane = cluster.watch();
-    // Some machines let nobody but root see who their users are, and postgres asks.
-    let users = serde_json::Value::from(fs::read_to_string("/etc/passwd").unwrap_or_default());
-    cluster
-        .apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: users}}, data: {{passwd: {users}}}}}"));
     cluster.apply(
-        "{apiVersion: v1, kind: Pod, metadata: {name: serve, labels: {app: serve}}, spec: {terminationGracePeriodSeconds: 5, \
-         volumes: [{name: users, configMap: {name: users}}], containers: [{name: main, image: 'postgres:16', \
-         volumeMounts: [{name: users, mountPath: /etc/passwd, subPath: passwd}], \
-         env: [{name: POSTGRES_PASSWORD, value: s3cret}, {name: POSTGRES_DB, value: shop}], \
-         readinessProbe: {tcpSocket: {port: 5432}, periodSeconds: 1}}]}}",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: init}, data: {schema.sql: 'create table t (a int); insert into t values (5);'}}",
     );
-    cluster.ready_pods("app=serve", 1);
-    let address = cluster.read("pod/serve", "{.status.podIP}");
-    let asked = [
-        "exec",
-        "serve",
-        "--",
-        "env",
-        "PGPASSWORD=s3cret",
-        "psql",
-        "-h",
-        &address,
-        "-U",
-        "postgres",
-        "shop",
-        "-Atc",
-        "select 6*7",
-    ];
-    cluster.until("it answers", || cluster.run(&asked, "").out == "42\n");
-    let wrong = asked.map(|word| if word.starts_with("PGPASSWORD") { "PGPASSWORD=wrong" } else { word });
-    assert!(cluster.run(&wrong, "").err.contains("password authentication failed"));
-    cluster.ok("delete pod serve");
+    let env = "[{name: POSTGRES_PASSWORD, value: s3cret}, {name: POSTGRES_USER, value: shop}, {name: POSTGRES_DB, value: goods}]";
+    let set =
+        database("'postgres:16'", env, "/var/lib/postgresql/data", "[pg_isready, -U, shop, -d, goods, -h, 127.0.0.1]")
+            .replace("volumeMounts: [", "volumeMounts: [{name: init, mountPath: /docker-entrypoint-initdb.d}, ")
+            .replace(
+                "spec: {terminationGrace",
+                "spec: {volumes: [{name: init, configMap: {name: init}}], terminationGrace",
+            );
+    cluster.apply(&set);
+    let psql = |query: &'static str| ["psql", "-U", "shop", "goods", "-Atc", query];
+    data_survives(&cluster, &psql("insert into t values (37)"), &psql("select sum(a) from t"), "42");
+    // Others have to know the password.
+    let address = cluster.read("pod/db-0", "{.status.podIP}");
+    let ask = |password: &str| {
+        let line = format!("PGPASSWORD={password} psql -h {address} -U shop goods -Atc 'select 6*7'");
+        cluster.run(
+            &["run", "ask", "--rm", "-i", "-q", "--restart=Never", "--image=postgres", "--", "sh", "-c", &line],
+            "",
+        )
+    };
+    assert_eq!(ask("s3cret").out.lines().next(), Some("42"));
+    let wrong = ask("wrong");
+    assert!(
+        format!("{}{}", wrong.out, wrong.err).contains("password authentication failed"),
+        "{}{}",
+        wrong.out,
+        wrong.err
+    );
+    cluster.ok("delete statefulset db");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn postgres_without_a_claim_or_a_password_does_as_the_image_does() {
+    let Some(cluster) = cluster_for("postgres", &["postgres"]) else { return };
+    let _plane = cluster.watch();
+    let pod = |name: &str, env: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: {name}}}}}, spec: {{terminationGracePeriodSeconds: 5, \
+             containers: [{{name: main, image: postgres, env: {env}, \
+             readinessProbe: {{exec: {{command: [pg_isready, -h, 127.0.0.1]}}, periodSeconds: 1, failureThreshold: 60}}}}]}}}}"
+        )
+    };
+    cluster.apply(&pod("mute", "[]"));
+    cluster.until("it says what is missing", || {
+        cluster
+            .log("mute", "main")
+            .contains("Error: Database is uninitialized and superuser password is not specified.")
+    });
+    cluster.apply(&pod("open", "[{name: POSTGRES_HOST_AUTH_METHOD, value: trust}]"));
+    cluster.ready_pods("app=open", 1);
+    let psql = |query: &str| cluster.run(&["exec", "open", "--", "psql", "-U", "postgres", "-Atc", query], "");
+    assert_eq!(psql("create table t (a int)").code, 0);
+    signal(cluster.pid("open"), "KILL");
+    cluster.until_reads("pod/open", "{.status.containerStatuses[0].restartCount}", "1");
+    cluster.ready_pods("app=open", 1);
+    assert!(
+        psql("select * from t").err.contains("relation \"t\" does not exist"),
+        "its data have gone with the container"
+    );
+    cluster.ok("delete pod mute open");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn redis_keeps_its_data_in_a_claim_and_lets_other_pods_in() {
+    let Some(cluster) = cluster_for("redis", &["redis-server"]) else { return };
+    let _plane = cluster.watch();
+    let set = database("'redis:7'", "[]", "/data", "[redis-cli, -p, '6390', ping]")
+        .replace("env: []", "args: [redis-server, --port, '6390', --appendonly, 'yes', --appendfsync, always]");
+    cluster.apply(&set);
+    data_survives(
+        &cluster,
+        &["redis-cli", "-p", "6390", "set", "k", "v"],
+        &["redis-cli", "-p", "6390", "get", "k"],
+        "v",
+    );
+    let address = cluster.read("pod/db-0", "{.status.podIP}");
+    let said = run(&cluster, "other", "redis", &format!("[redis-cli, -h, {address}, -p, '6390', get, k]"));
+    assert_eq!(said, "v\n");
+    cluster.ok("delete statefulset db");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn mysql_keeps_its_data_in_a_claim() {
+    let Some(cluster) = cluster_for("mysql", &["mysqld", "mariadbd"]) else { return };
+    let _plane = cluster.watch();
+    let env = "[{name: MYSQL_ROOT_PASSWORD, value: s3'cret}, {name: MYSQL_DATABASE, value: goods}, {name: MYSQL_USER, value: shop}, \
+               {name: MYSQL_PASSWORD, value: pw}]";
+    cluster.apply(&database(
+        "'mysql:8'",
+        env,
+        "/var/lib/mysql",
+        "[mysql, -h127.0.0.1, -ushop, -ppw, goods, -e, select 1]",
+    ));
+    let mysql = |query: &'static str| ["mysql", "-uroot", "-ps3'cret", "goods", "-Ne", query];
+    data_survives(
+        &cluster,
+        &mysql("create table if not exists t (a int); insert into t values (42)"),
+        &mysql("select max(a) from t"),
+        "42",
+    );
+    cluster.ok("delete statefulset db");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn nginx_serves_the_pages_and_sites_of_its_image() {
+    let Some(cluster) = cluster_for("nginx", &["nginx"]) else { return };
+    let _plane = cluster.watch();
+    let site = "server { listen 8080; location / { root /usr/share/nginx/html; } location /own { return 200 yes; } }";
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: web}}, data: {{index.html: hello, site.conf: '{site}'}}}}\n---\n\
+         {{apiVersion: v1, kind: Pod, metadata: {{name: web, labels: {{app: web}}}}, spec: {{terminationGracePeriodSeconds: 5, \
+         volumes: [{{name: web, configMap: {{name: web}}}}], containers: [{{name: main, image: 'nginx:1.27', \
+         volumeMounts: [{{name: web, mountPath: /usr/share/nginx/html}}, {{name: web, mountPath: /etc/nginx/conf.d}}], \
+         readinessProbe: {{httpGet: {{port: 8080, path: /}}, periodSeconds: 1, failureThreshold: 60}}}}]}}}}"
+    ));
+    cluster.ready_pods("app=web", 1);
+    let address = cluster.read("pod/web", "{.status.podIP}");
+    let page = |path: &str| {
+        let answer = ureq::get(format!("http://{address}:8080{path}")).call();
+        answer.ok().and_then(|mut answer| answer.body_mut().read_to_string().ok()).unwrap_or_default()
+    };
+    assert_eq!((page("/index.html"), page("/own")), ("hello".to_owned(), "yes".to_owned()));
+    cluster.until("its log tells of it", || cluster.log("web", "main").contains("GET /own"));
+    cluster.ok("delete pod web");
     cluster.nothing_is_left();
 }
 
 #[test]
 fn servers_listen() {
-    let table: [(&str, &[&str], u16, &str); 5] = [
-        ("nginx", &["nginx"], 80, "[]"),
-        ("httpd", &["httpd", "apache2ctl"], 80, "[]"),
-        ("redis", &["redis-server"], 6379, "[]"),
-        ("memcached", &["memcached"], 11211, "[]"),
-        ("mysql", &["mysqld", "mariadbd"], 3306, "[{name: MYSQL_ROOT_PASSWORD, value: s3cret}]"),
+    let table: [(&str, &[&str], u16); 5] = [
+        ("nginx", &["nginx"], 80),
+        ("httpd", &["httpd", "apache2"], 80),
+        ("memcached", &["memcached"], 11211),
+        ("rabbitmq", &["rabbitmq-server"], 5672),
+        ("caddy", &["caddy"], 80),
     ];
-    for (image, programs, port, env) in table {
-        let Some(cluster) = cluster_with(image, programs) else { continue };
+    for (image, programs, port) in table {
+        let Some(cluster) = cluster_for(image, programs) else { continue };
         if port < 1024 && !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: {image}: port {port} is for root");
             continue;
         }
         let _plane = cluster.watch();
-        serve(&cluster, image, port, env);
+        cluster.apply(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: serve, labels: {{app: serve}}}}, \
+             spec: {{terminationGracePeriodSeconds: 5, containers: [{{name: main, image: {image}, \
+             readinessProbe: {{tcpSocket: {{port: {port}}}, periodSeconds: 1, failureThreshold: 60}}}}]}}}}"
+        ));
+        cluster.ready_pods("app=serve", 1);
         cluster.ok("delete pod serve");
         cluster.nothing_is_left();
     }

@@ -2,9 +2,9 @@
 
 use crate::apiserver::Api;
 use crate::cli::context::{default_namespace, state_path};
+use crate::kinds::image::recipe;
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Resource};
-use crate::runtime::image::BUILT_IN;
 use crate::store::Access;
 use clap::ArgMatches;
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ impl State {
         let pods = pods.unwrap_or_default();
         let containers = pods.iter().flat_map(|pod| pod.items(&["spec", "containers"]));
         let used = containers.filter_map(|container| container["image"].as_str()).map(str::to_owned);
-        let mut images: Vec<String> = used.chain(BUILT_IN.iter().map(|known| known.name.to_owned())).collect();
+        let mut images: Vec<String> = used.chain(recipe::all().iter().map(|known| known.name.to_owned())).collect();
         images.sort();
         images.dedup();
         images

@@ -5,6 +5,7 @@
 use crate::apiserver::create::create;
 use crate::apiserver::patch::{PatchType, patched};
 use crate::cli::flags::{DryRun, MakeFlags};
+use crate::cli::relative::{current_folder, record};
 use crate::cli::{Context, Failure, Outcome};
 use crate::kinds;
 use crate::object::Object;
@@ -74,6 +75,9 @@ impl Making {
         // A manifest for later keeps quiet about a namespace that nobody asked for.
         if kind.namespaced && (dry_run != DryRun::Client || context.globals.namespace.is_some()) {
             object.set(&["metadata", "namespace"], context.namespace());
+        }
+        if let Some(here) = current_folder() {
+            record(&mut object, &here);
         }
         object = self.make.noted(object);
         let options = context.options(self.make.validate.parse()?, dry_run);

@@ -1,21 +1,26 @@
-//! `kloop image list`: Image objects, and the images that are known without one.
+//! `kloop image list`: Image objects, recipes of common images, and whether their programs are on this machine.
 
 use crate::apiserver::read::{self, Wanted};
 use crate::cli::flags::PrintFlags;
 use crate::cli::{Context, Outcome};
-use crate::kinds::image::KIND;
+use crate::kinds::image::recipe::{self, Recipe};
+use crate::kinds::image::{Image, KIND};
+use crate::kinds::typed;
+use crate::kinds::view::Column;
 use crate::object::Object;
-use crate::runtime::image::{BUILT_IN, BuiltIn};
+use crate::runtime::image::{Environment, programs};
 use crate::show::print::{Format, Printer};
 use crate::show::table::{self, Table};
-use serde_json::json;
 
-/// The label of images that are known without an object.
+/// The label of recipes, which are compiled in.
 const LABEL: &str = "kloop.dev/built-in";
+/// The column before which the program is shown.
+const ENTRYPOINT: usize = 2;
 
-/// List Image objects and the images that kloop knows by itself.
+/// List Image objects and the recipes of common images.
 ///
-/// The built-in ones come last and have no age. Image objects take precedence over them.
+/// Recipes come last and have no age. Image objects take precedence over them. PROGRAM is where the image's program was found on the PATH
+/// of this command, or the Debian package to install.
 #[derive(clap::Args)]
 #[command(
     override_usage = "",
@@ -37,11 +42,16 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
     let mut images = context.look(|ledger| read::list(ledger, &KIND, None, &Wanted::default()))?;
-    images.extend(BUILT_IN.iter().map(object));
+    images.extend(recipe::all().iter().map(object));
     match args.print.format(args.no_headers, true)?.unwrap_or(Format::Table { wide: false }) {
         Format::Table { wide } => {
             let options = table::Options { no_headers: args.no_headers, wide, ..table::Options::default() };
-            let table = Table::of(KIND.resource.0, &images, context.now());
+            let mut table = Table::of(KIND.resource.0, &images, context.now());
+            let environment = Environment::of_this_process();
+            table.columns.insert(ENTRYPOINT, Column::text("Program"));
+            for (row, image) in table.rows.iter_mut().zip(&images) {
+                row.cells.insert(ENTRYPOINT, program(image, environment.path()).into());
+            }
             let text = table::Printer::new(options).print(&table, &KIND.qualified_singular(), false);
             context.print(&text)
         }
@@ -53,17 +63,27 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
 }
 
-/// The object that would say the same.
-fn object(image: &BuiltIn) -> Object {
-    let program = &image.programs[..1];
-    let spec = match image.is_bare {
-        true => json!({"patterns": [format!("*/{}", image.name)], "entrypoint": [], "command": program}),
-        false => {
-            json!({"patterns": [format!("*/{}", image.name)], "entrypoint": program, "command": image.command})
+/// The file that the program of an image is.
+fn program(image: &Object, path: &str) -> String {
+    let Ok(image) = typed::view::<Image>(image) else { return "<unknown>".into() };
+    let spec = image.spec;
+    let path = programs::search_path(spec.path.as_deref().unwrap_or_default(), path);
+    let named = spec.entrypoint.iter().flatten().take(1).cloned().collect();
+    let names: Vec<String> = spec.programs.unwrap_or(named);
+    let found = names.iter().find_map(|name| programs::find(name, &path));
+    match (found, spec.package) {
+        (Some(file), _) => file.display().to_string(),
+        (None, Some(package)) => format!("<missing: apt-get install {package}>"),
+        (None, None) if names.iter().all(|name| name.contains('/')) => {
+            names.first().map_or("<none>".into(), String::clone)
         }
-    };
-    Object(json!({
-        "apiVersion": KIND.api_version(), "kind": KIND.kind,
-        "metadata": {"name": image.name, "labels": {LABEL: "true"}}, "spec": spec,
-    }))
+        (None, None) => "<missing>".into(),
+    }
+}
+
+/// A recipe as the object that would say the same.
+fn object(recipe: &Recipe) -> Object {
+    let mut object = recipe.object.clone();
+    object.set(&["metadata", "labels", LABEL], "true");
+    object
 }

@@ -12,14 +12,17 @@ use clap::Subcommand;
 /// Manage which programs the images of containers are on this machine.
 ///
 /// Nothing is pulled. An image is looked for in this order: the Image object with the most specific pattern that fits it; the
-/// images that kloop knows by itself, base images such as busybox among them; a path such as ./server or /usr/bin/server; and the
-/// program on PATH that is named like the last part of the image's repository.
+/// recipe of a common image such as postgres, nginx or busybox; a path such as ./server or /usr/bin/server; and the program on PATH
+/// that is named like the last part of the image's repository.
 #[derive(clap::Args)]
 #[command(
     override_usage = "SUBCOMMAND",
     after_help = "\
 # What is nginx:1.25 here, and why?
 kloop image resolve nginx:1.25
+
+# Which recipes are there, and which of their programs has this machine?
+kloop image list
 
 # Let the images of a team be a script beside this one
 kloop image set registry.example.com/team/web --entrypoint './web.py --port 8080'"

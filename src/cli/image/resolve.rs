@@ -3,9 +3,9 @@
 use crate::apiserver::read::{self, Wanted};
 use crate::cli::{Context, Failure, Outcome};
 use crate::kinds::image::{KIND, pattern::is_path, reference};
-use crate::kinds::view::{Describe, view_words};
+use crate::kinds::view::{Describe, brief_words, view_words};
 use crate::kubelet::image;
-use crate::runtime::image::{Asked, Environment, find};
+use crate::runtime::image::{Asked, Environment, find, programs};
 use crate::show::describe::render;
 
 /// Show which program an image is on this machine, by which rule, and what else was tried.
@@ -41,13 +41,14 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     let objects = context.look(|ledger| read::list(ledger, &KIND, None, &Wanted::default()))?;
     let object = image::among(objects.iter(), &args.image);
     let environment = Environment::of_this_process();
+    let path = programs::search_path(object.as_ref().map(|image| image.path()).unwrap_or_default(), environment.path());
     let brought = object.as_ref().map(|image| image.start(&image.env().collect::<Vec<_>>()));
     let here = std::env::current_dir().ok();
     let asked = Asked {
         image: &args.image,
         object: brought.as_ref(),
         manifest_dir: here.as_deref().and_then(|folder| folder.to_str()),
-        path: environment.path(),
+        path: &path,
         args: &args.args,
     };
     let (found, mut tried) = find(&asked);
@@ -60,7 +61,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             let program = found.argv.first().map_or("<none>", String::as_str);
             out.field(0, "Program", program);
             let words: Vec<&str> = found.argv.iter().skip(1).map(String::as_str).collect();
-            out.field(0, "Arguments", if words.is_empty() { "<none>".into() } else { view_words(&words) });
+            out.field(0, "Arguments", if words.is_empty() { "<none>".into() } else { brief_words(&words) });
             if let Some(folder) = &found.folder {
                 out.field(0, "Working Dir", folder);
             }

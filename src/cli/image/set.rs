@@ -3,12 +3,13 @@
 use crate::apiserver::create::create;
 use crate::cli::change::change;
 use crate::cli::flags::{ChangeFlags, DryRun};
-use crate::cli::relative::record;
+use crate::cli::relative::{current_folder, record};
 use crate::cli::targets::Target;
 use crate::cli::{Context, Failure, Outcome, pairs};
-use crate::kinds::image::{KIND, pattern};
+use crate::kinds::image::{KIND, pattern, recipe};
 use crate::object::{Key, Object};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Set which program an image is on this machine.
 ///
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 /// Words are split as a shell splits them.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "PATTERN [--entrypoint=WORDS] [--command=WORDS] [--env=KEY=VALUE] [--user=USER]",
+    override_usage = "PATTERN [--from=RECIPE] [--entrypoint=WORDS] [--command=WORDS] [--env=KEY=VALUE] [--user=USER]",
     after_help = "\
 # Every nginx is this program with these arguments
 kloop image set nginx --entrypoint /usr/sbin/nginx --command \"-g 'daemon off;'\"
@@ -27,8 +28,11 @@ kloop image set registry.example.com/team/web --entrypoint './web.py' --watch 'w
 # A program that is built first
 kloop image set team/api:dev --name api --entrypoint ./target/debug/api --build 'cargo build' --watch 'src/**/*.rs'
 
+# The images of a team are PostgreSQL, as the recipe of that name says
+kloop image set registry.example.com/team/db --from postgres
+
 # Print the object without writing it
-kloop image set postgres --user postgres --dry-run=client -o yaml"
+kloop image set postgres --from postgres --dry-run=client -o yaml"
 )]
 pub struct Args {
     /// PATTERN: an image, with * for any text.
@@ -37,6 +41,9 @@ pub struct Args {
     /// Name of the object. The default is the last part of the pattern, with preceding parts where that name is taken.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Begin with this recipe: its name, or an image that it is about. Other flags change what it says.
+    #[arg(long, value_name = "RECIPE")]
+    from: Option<String>,
     /// The program and its first arguments.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     entrypoint: Option<String>,
@@ -76,7 +83,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
     let fields = args.fields()?;
     if fields.is_empty() {
-        let why = "say what the image is: at least one of --entrypoint, --command, --env, --working-dir, --user, --port, \
+        let why = "say what the image is: at least one of --from, --entrypoint, --command, --env, --working-dir, --user, --port, \
                    --filesystem, --build and --watch is required";
         return Err(Failure::Usage("image set".into(), why.into()));
     }
@@ -121,7 +128,7 @@ impl Args {
 
     /// What the flags say of each field; null takes it away.
     fn fields(&self) -> Outcome<Vec<(&'static str, Value)>> {
-        let mut fields = Vec::new();
+        let mut fields = self.recipe_fields()?;
         let mut words = |field: &'static str, flag: &str, text: &Option<String>| -> Outcome {
             if let Some(text) = text {
                 let words = split(text)
@@ -161,6 +168,19 @@ impl Args {
         Ok(fields)
     }
 
+    /// The fields of the recipe that it begins with.
+    fn recipe_fields(&self) -> Outcome<Vec<(&'static str, Value)>> {
+        let Some(name) = &self.from else { return Ok(Vec::new()) };
+        let recipe = recipe::named(name).ok_or_else(|| {
+            let names: Vec<&str> = recipe::all().iter().map(|recipe| recipe.name).collect();
+            Failure::plain(format!("there is no recipe {name:?}; those that there are: {}", names.join(", ")))
+        })?;
+        let spec = recipe.object.0["spec"].as_object().into_iter().flatten();
+        let fields =
+            spec.filter(|(field, _)| *field != "patterns").map(|(field, value)| (field.as_str(), value.clone()));
+        Ok(fields.collect())
+    }
+
     fn fill(&self, object: &mut Object, fields: &[(&str, Value)]) {
         let patterns = object.items(&["spec", "patterns"]).to_vec();
         if !patterns.iter().any(|known| known == &self.pattern) {
@@ -172,9 +192,23 @@ impl Args {
                 value => object.set(&["spec", field], value.clone()),
             }
         }
-        if let Some(here) = std::env::current_dir().ok().as_deref().and_then(|folder| folder.to_str()) {
-            record(object, here);
+        if let Some(here) = current_folder() {
+            if object.text(&["spec", "workingDir"]).is_none() && self.names_files(Path::new(&here)) {
+                object.set(&["spec", "workingDir"], ".");
+            }
+            record(object, &here);
         }
+    }
+}
+
+impl Args {
+    /// Whether an argument of the program is a file of this folder, which it then has to start in.
+    fn names_files(&self, here: &Path) -> bool {
+        let lines = [self.entrypoint.as_deref(), self.command.as_deref()];
+        let words = lines.into_iter().flatten().flat_map(|line| split(line).unwrap_or_default());
+        let values = words.map(|word| word.split_once('=').map_or(word.clone(), |(_, value)| value.to_owned()));
+        let is_relative = |word: &String| !word.is_empty() && !word.starts_with(['/', '-']);
+        values.filter(is_relative).any(|word| here.join(word).is_file())
     }
 }
 

@@ -1,8 +1,10 @@
 //! `kloop set image`: new images for containers.
 
 use super::{Edit, Setting, Words, containers_mut, pod_spec};
+use crate::cli::relative::{current_folder, record};
 use crate::cli::{Context, Failure, Outcome, pairs};
 use crate::kinds::Kind;
+use crate::kinds::image::pattern::is_path;
 use crate::object::Object;
 
 /// Update existing container image(s) of resources.
@@ -67,6 +69,11 @@ fn set(kind: &Kind, object: &mut Object, images: &[(String, String)]) -> Outcome
         for container in found {
             container.insert("image".into(), image.as_str().into());
         }
+    }
+    if images.iter().any(|(_, image)| is_path(image))
+        && let Some(here) = current_folder()
+    {
+        record(object, &here);
     }
     Failure::all(failures)
 }

@@ -1,9 +1,10 @@
 //! Image (kloop.dev/v1alpha1): what the images of containers are on this machine, where nothing is pulled.
 //!
-//! Knows: the kind's fields, and which images its patterns stand for ([`pattern`]).
+//! Knows: the kind's fields, which images its patterns stand for ([`pattern`]), and the objects that are compiled in ([`recipe`]).
 //! Never: looks whether a program is there; `runtime` does. Start reading at [`ImageSpec`].
 
 pub mod pattern;
+pub mod recipe;
 pub mod reference;
 
 use super::{Errors, Kind, Path, Typed, omit};
@@ -14,6 +15,9 @@ use std::collections::BTreeSet;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind { namespaced: false, ..Kind::of::<Image>(RESOURCE, "v1alpha1", "Image") };
+
+/// Most entries of `programs`, `path` and `volumes`: each is looked for, or mounted, at every start.
+const MOST_PLACES: usize = 32;
 
 /// The resource's name.
 pub const RESOURCE: &str = "images.kloop.dev";
@@ -53,6 +57,18 @@ pub struct ImageSpec {
     /// Variables; those of the container win.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<Variable>>,
+    /// The program's names: the first that is found takes the place of another one of them with which a command begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub programs: Option<Vec<String>>,
+    /// Folders in which programs are looked for before those of PATH: absolute, with `*` for any text within a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Vec<String>>,
+    /// The Debian package that the program is in, for messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    /// Folders that the container has for itself: empty when it starts, gone when it ends, unless a volume is mounted there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<Vec<String>>,
     /// The folder to start in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
@@ -162,6 +178,10 @@ impl Typed for Image {
         // An entrypoint that is there and empty says something: there is no program.
         omit::empty(&mut spec.command);
         omit::empty(&mut spec.env);
+        omit::empty(&mut spec.programs);
+        omit::empty(&mut spec.path);
+        omit::empty(&mut spec.package);
+        omit::empty(&mut spec.volumes);
         omit::empty(&mut spec.working_dir);
         omit::empty(&mut spec.user);
         omit::empty(&mut spec.ports);
@@ -201,6 +221,7 @@ impl Typed for Image {
         if spec.entrypoint.as_ref().and_then(|words| words.first()).is_some_and(String::is_empty) {
             errors.required(&path.child("entrypoint").index(0), "the program");
         }
+        self.validate_programs(&path, errors);
         self.validate_env(&path.child("env"), errors);
         self.validate_ports(&path.child("ports"), errors);
         if let Some(user) = spec.user.as_deref().filter(|user| !is_user(user)) {
@@ -231,6 +252,32 @@ impl Image {
                     errors.invalid(&at, name, "a valid environment variable name must not contain '='");
                 }
                 _ => {}
+            }
+        }
+    }
+
+    fn validate_programs(&self, path: &Path, errors: &mut Errors) {
+        for (index, name) in self.spec.programs.iter().flatten().enumerate() {
+            if name.is_empty() || name.contains('/') {
+                let detail = "must be the name of a program that is looked for on PATH, without a folder";
+                errors.invalid(&path.child("programs").index(index), name.as_str(), detail);
+            }
+        }
+        for (field, folders) in [("path", &self.spec.path), ("volumes", &self.spec.volumes)] {
+            for (index, folder) in folders.iter().flatten().enumerate() {
+                let is_plain = folder.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."));
+                if !folder.starts_with('/') || !is_plain || folder.contains([':', '\0']) {
+                    let detail = "must be the absolute path of a folder, such as /var/lib/data";
+                    errors.invalid(&path.child(field).index(index), folder.as_str(), detail);
+                }
+            }
+        }
+        for (field, list) in
+            [("programs", &self.spec.programs), ("path", &self.spec.path), ("volumes", &self.spec.volumes)]
+        {
+            let count = list.as_ref().map_or(0, Vec::len);
+            if count > MOST_PLACES {
+                errors.too_many(&path.child(field), count, MOST_PLACES);
             }
         }
     }
@@ -285,6 +332,7 @@ mod tests {
     fn what_is_wrong_is_told_with_its_field() {
         let whole = json!({"patterns": ["nginx", "*/web:1.*"], "entrypoint": [], "command": ["-g"],
             "env": [{"name": "A", "value": "1"}], "user": "www-data:33", "ports": [{"containerPort": 80}],
+            "programs": ["web"], "path": ["/opt/web-*/bin"], "volumes": ["/var/lib/web"], "package": "web",
             "filesystem": "host", "build": {"command": ["make"]}, "watch": ["src/**"], "workingDir": "./x"});
         assert_eq!(complaints(whole), [""; 0]);
         let table = [
@@ -310,6 +358,22 @@ mod tests {
                 "spec.ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
             ),
             (
+                json!({"patterns": ["a"], "programs": ["bin/web"]}),
+                "spec.programs[0]: Invalid value: \"bin/web\": must be the name of a program that is looked for on PATH, without a folder",
+            ),
+            (
+                json!({"patterns": ["a"], "path": ["bin"]}),
+                "spec.path[0]: Invalid value: \"bin\": must be the absolute path of a folder, such as /var/lib/data",
+            ),
+            (
+                json!({"patterns": ["a"], "volumes": ["/var/../etc"]}),
+                "spec.volumes[0]: Invalid value: \"/var/../etc\": must be the absolute path of a folder, such as /var/lib/data",
+            ),
+            (
+                json!({"patterns": ["a"], "volumes": (0..33).map(|n| format!("/v{n}")).collect::<Vec<_>>()}),
+                "spec.volumes: Too many: 33: must have at most 32 items",
+            ),
+            (
                 json!({"patterns": "a"}),
                 "json: cannot unmarshal string into Go struct field ImageSpec.spec.patterns of type []string",
             ),
@@ -333,6 +397,10 @@ mod tests {
                 filesystem: Some(String::new()),
                 build: Some(Build { working_dir: Some(String::new()), ..Build::default() }),
                 watch: Some(vec![]),
+                programs: Some(vec![]),
+                path: Some(vec![]),
+                package: Some(String::new()),
+                volumes: Some(vec![]),
                 ..ImageSpec::default()
             },
             status: Some(ImageStatus {

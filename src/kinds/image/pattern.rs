@@ -97,7 +97,7 @@ fn full(name: &str) -> String {
 }
 
 /// Whether a text is what a pattern with stars stands for.
-fn glob(pattern: &str, text: &str) -> bool {
+pub fn glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else { return false };

@@ -48,6 +48,12 @@ pub fn parse(text: &str) -> Result<Reference<'_>, String> {
     Ok(Reference { domain, path, tag, digest })
 }
 
+/// The last part of an image's repository: what most people call it.
+pub fn name(image: &str) -> &str {
+    let path = parse(image).map_or(image, |parsed| parsed.path);
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// The first part is a host when it looks like one: with a dot or a port, `localhost`, or with capitals, which no repository has.
 fn is_domain(first: &str) -> bool {
     let (host, port) = first.split_once(':').map_or((first, None), |(host, port)| (host, Some(port)));

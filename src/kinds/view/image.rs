@@ -26,8 +26,8 @@ fn cells(image: &Object, now: Time) -> Vec<Cell> {
     vec![
         image.name().into(),
         spec.texts("patterns").join(",").into(),
-        entrypoint(image).into(),
-        Cell::or_none(&words(&spec.texts("command"))),
+        entrypoint(image, brief).into(),
+        Cell::or_none(&brief(&spec.texts("command"))),
         since(image.created(), now).into(),
         Cell::or_none(spec.text("user")),
         Cell::or_none(spec.text("workingDir")),
@@ -37,11 +37,11 @@ fn cells(image: &Object, now: Time) -> Vec<Cell> {
 }
 
 /// `<none>` when it says that there is no program, `<found>` when it says nothing of it.
-fn entrypoint(image: &Object) -> String {
+fn entrypoint(image: &Object, shown: fn(&[&str]) -> String) -> String {
     match image.0.at("spec.entrypoint").as_array() {
         None => "<found>".into(),
         Some(words) if words.is_empty() => "<none>".into(),
-        Some(_) => words(&image.0.texts("spec.entrypoint")),
+        Some(_) => shown(&image.0.texts("spec.entrypoint")),
     }
 }
 
@@ -53,6 +53,12 @@ pub fn words(words: &[&str]) -> String {
     let quoted =
         |word: &&str| if plain(word) { (*word).to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) };
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Words as a shell reads them, with a mark in the place of each that has several lines.
+pub fn brief(all: &[&str]) -> String {
+    words(&all.iter().map(|word| if word.contains('\n') { "<script>" } else { word }).collect::<Vec<_>>())
+        .replace("'<script>'", "<script>")
 }
 
 /// The last build; nothing of one that there never was.
@@ -76,8 +82,16 @@ fn describe(image: &Object, related: &dyn Related, out: &mut Describe) {
     out.field(0, "Name", image.name());
     out.labels_and_annotations(image);
     out.values(0, "Patterns", spec.texts("patterns"));
-    out.field(0, "Entrypoint", entrypoint(image));
+    out.field(0, "Entrypoint", entrypoint(image, words));
     out.field(0, "Command", or(&words(&spec.texts("command")), "<none>"));
+    for (name, field) in [("Programs", "programs"), ("Path", "path"), ("Volumes", "volumes")] {
+        if spec.has(field) {
+            out.values(0, name, spec.texts(field));
+        }
+    }
+    if spec.has("package") {
+        out.field(0, "Package", spec.text("package"));
+    }
     out.field(0, "Working Dir", or(spec.text("workingDir"), "<none>"));
     out.field(0, "User", or(spec.text("user"), "<none>"));
     out.field(0, "Filesystem", or(spec.text("filesystem"), "<none>"));

@@ -50,7 +50,7 @@ mod table_only;
 
 pub use column::{Cell, Column};
 pub use describe::Describe;
-pub use image::words as view_words;
+pub use image::{brief as brief_words, words as view_words};
 pub use related::Related;
 
 use crate::object::{Object, Time};

@@ -8,7 +8,7 @@ use crate::runtime::volumes;
 use crate::runtime::wire::View;
 use crate::world::volume::{Mount, Volume};
 use rustix::fs::StatVfsMountFlags;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatvfs, mkdirat, openat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, fstatvfs, mkdirat, openat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_bind_recursive, mount_remount};
 use std::os::fd::OwnedFd;
@@ -88,6 +88,20 @@ impl Bind {
     /// A folder of the machine at its own place.
     pub fn as_it_is(folder: &Path) -> Result<Bind, String> {
         Bind::new(open(folder)?, folder.to_owned(), false)
+    }
+
+    /// A folder that is made now, which anybody may write in, at another place; with an owner where one is said.
+    pub fn fresh(folder: &Path, target: &str, owner: Option<(u32, u32)>) -> Result<Bind, String> {
+        let failed = |error: Errno| format!("cannot make {target}: {error}", error = cause(error));
+        mkdirat(CWD, folder, Mode::from_raw_mode(0o755)).map_err(failed)?;
+        if let Some((user, group)) = owner {
+            std::os::unix::fs::chown(folder, Some(user), Some(group))
+                .map_err(|error| format!("cannot make {target}: {error}", error = cause(error)))?;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = openat(CWD, folder, flags, Mode::empty()).map_err(failed)?;
+        fchmod(opened, Mode::from_raw_mode(0o1777)).map_err(failed)?;
+        Bind::new(open(folder)?, Path::new("/").join(target), false)
     }
 
     /// A file of the machine at another place.

@@ -111,14 +111,13 @@ pub fn enter(
     for folder in &view.own {
         binds.push(bind::Bind::as_it_is(Path::new(folder))?);
     }
+    let base = base_of(pod)?;
+    for (number, path) in view.fresh.iter().enumerate() {
+        binds.push(bind::Bind::fresh(&base.join(format!("v{number}")), path, view.fresh_owner)?);
+    }
     let mut wanted: Vec<compose::Wanted> = binds.iter().map(bind::Bind::wanted).collect();
     wanted.push(compose::Wanted { path: cwd.to_owned(), is_folder: true });
     let pods = pod.parent().unwrap_or(pod);
-    // One place for all of them, which none sees of any other.
-    let base = pods.with_file_name(folder::ROOT);
-    folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;
-    mount("tmpfs", &base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
-        .map_err(said("mount a tmpfs"))?;
     let mounts = begun.mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
     let shown: Vec<&Path> = view.shown.iter().map(Path::new).chain([pod, cwd]).collect();
     let targets: Vec<&Path> = binds.iter().map(|bind| &*bind.target).collect();
@@ -142,6 +141,16 @@ pub fn enter(
     mount_move(".", "/").map_err(said("put it in the place of the root"))?;
     chroot(".").map_err(said("enter the new root"))?;
     chdir("/").map_err(said("enter the new root"))
+}
+
+/// A fresh tmpfs for everything that the container writes.
+fn base_of(pod: &Path) -> Result<PathBuf, String> {
+    // One place for all of them, which none sees of any other.
+    let base = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
+    folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;
+    mount("tmpfs", &base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
+        .map_err(said("mount a tmpfs"))?;
+    Ok(base)
 }
 
 /// Keeps a process's mounts, when they are not ours: whoever lets go of mounts last has to unmount them all.

@@ -230,6 +230,12 @@ pub struct View {
     pub mounts: Vec<Mount>,
     /// Folders of the machine that it sees, and changes, as they are.
     pub own: Vec<String>,
+    /// Folders of its own, empty at first.
+    #[serde(default)]
+    pub fresh: Vec<String>,
+    /// User and group that own those, when not the shim's.
+    #[serde(default)]
+    pub fresh_owner: Option<(u32, u32)>,
     /// Paths that it finds in its own `/tmp` and `/dev/shm` when they are in the machine's.
     #[serde(default)]
     pub shown: Vec<String>,

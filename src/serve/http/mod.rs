@@ -226,7 +226,7 @@ fn carried(answer: Answer, shared: Arc<Shared>) -> Reply {
     let body = match answer.body {
         Body::Whole(bytes) => Stream::Whole(Full::new(Bytes::from(bytes))),
         Body::Watch(watching) => stream::watch(*watching, shared),
-        Body::Log(logs) => stream::log(logs),
+        Body::Log(logs) => stream::log(*logs),
     };
     response.body(body).unwrap_or_else(|error| {
         let why = Stream::Whole(Full::new(Bytes::from(error.to_string())));

@@ -3,9 +3,11 @@
 //! A pod has wishes (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
 //! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
 
+mod absent;
 mod answers;
 mod reach;
 
+use absent::Absent;
 use reach::end_shim;
 
 use super::super::probe::Finding;
@@ -130,6 +132,8 @@ pub struct Shard {
     building: HashMap<(Str, Str), u32>,
     /// Attempts whose log tells of a build that has failed.
     unbuilt: HashSet<(Str, Str)>,
+    /// Attempts whose program is not there.
+    absent: Absent,
 }
 
 impl Shard {
@@ -152,6 +156,7 @@ impl Shard {
             nursery,
             building: HashMap::new(),
             unbuilt: HashSet::new(),
+            absent: Absent::default(),
         })
     }
 
@@ -160,6 +165,9 @@ impl Shard {
         loop {
             self.listen();
             self.retry();
+            for (pod_uid, container, attempt) in self.absent.found(&self.context.environment) {
+                (self.context.report)(Report::Findable { pod_uid, container, attempt });
+            }
             // One order a turn: a report never waits behind a long row of starts.
             match self.inbox.take() {
                 Some(Order::Effect(effect)) => self.carry_out(effect),
@@ -190,8 +198,8 @@ impl Shard {
     }
 
     fn timeout(&self) -> Option<Timespec> {
-        let due = self.later.first();
-        let left = due.map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        let due = self.later.first().map(|(at, _)| *at).into_iter().chain(self.absent.due()).min();
+        let left = due.map(|at| at.saturating_duration_since(Instant::now()));
         let left = if self.inbox.is_empty() { left } else { Some(Duration::ZERO) };
         left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
     }
@@ -247,6 +255,7 @@ impl Shard {
             Effect::Start(start) => self.start(&start),
             Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
                 self.building.remove(&(pod_uid.clone(), container.clone()));
+                self.absent.forget(&pod_uid, Some(&container));
                 let pod = self.pods.entry(pod_uid.clone()).or_default();
                 pod.stops.push((container.to_string(), attempt, (grace_seconds.max(0) as u64).saturating_mul(1000)));
                 self.pursue(&pod_uid);
@@ -254,6 +263,7 @@ impl Shard {
             Effect::Remove { pod_uid } => {
                 self.building.retain(|(uid, _), _| *uid != pod_uid);
                 self.unbuilt.retain(|(uid, _)| *uid != pod_uid);
+                self.absent.forget(&pod_uid, None);
                 self.pods.entry(pod_uid.clone()).or_default().removing = true;
                 self.pursue(&pod_uid);
             }
@@ -284,6 +294,7 @@ impl Shard {
     }
 
     fn start(&mut self, start: &Start) {
+        self.absent.forget(&start.pod_uid, Some(&start.container));
         if self.has_to_build(start) {
             return;
         }
@@ -292,7 +303,12 @@ impl Shard {
                 let groups = self.context.groups(&start.pod_uid, &start.container, &start.limits);
                 Launch { groups, watched: self.context.watched(&start.limits), ..launch }
             }
-            Err(refusal) => return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal),
+            Err(refusal) => {
+                if refusal.is_absent() {
+                    self.absent.add(start);
+                }
+                return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal);
+            }
         };
         if !folder::is_plain_name(&start.pod_uid) {
             let message = format!("{:?} cannot be a pod's uid", start.pod_uid);

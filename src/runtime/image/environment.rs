@@ -1,0 +1,34 @@
+//! The variables that containers inherit.
+
+use super::programs;
+
+/// What containers inherit from the control plane: where programs are, whose home it is, how time and text look. Nothing more.
+#[derive(Clone, Debug, Default)]
+pub struct Environment(pub Vec<(String, String)>);
+
+impl Environment {
+    /// The same with more variables, or with other values.
+    pub fn with(mut self, more: Vec<(String, String)>) -> Environment {
+        for (name, value) in more {
+            self.0.retain(|(known, _)| *known != name);
+            self.0.push((name, value));
+        }
+        self
+    }
+
+    /// The part of this process's environment that is passed on. Servers are in folders that an ordinary user's PATH may lack, so those
+    /// come last in it.
+    pub fn of_this_process() -> Environment {
+        let is_passed_on = |name: &str| matches!(name, "PATH" | "HOME" | "TZ" | "LANG") || name.starts_with("LC_");
+        let vars =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let passed_on = Environment(vars.filter(|(name, _)| is_passed_on(name)).collect());
+        let path = programs::with_system_folders(passed_on.path());
+        passed_on.with(vec![("PATH".to_owned(), path)])
+    }
+
+    /// Where programs are looked for.
+    pub fn path(&self) -> &str {
+        self.0.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value)
+    }
+}

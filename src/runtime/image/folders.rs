@@ -1,0 +1,70 @@
+//! Folders that a container with a view of its own sees as they are on the machine, and those that its image gives it for itself.
+
+use super::Found;
+use crate::runtime::view;
+use crate::world::start::Start;
+use std::path::Path;
+
+/// Folders of the machine that a container with a view of its own sees, and changes, as they are.
+pub fn own(start: &Start, beside: Option<String>) -> Vec<String> {
+    let of_image = start.brought.as_ref().and_then(|image| image.folder.clone());
+    let within = |folder: &String| start.working_dir.as_ref().is_some_and(|dir| Path::new(dir).starts_with(folder));
+    let mut own: Vec<String> = beside.into_iter().chain(of_image.filter(within)).collect();
+    own.dedup();
+    own
+}
+
+/// The image's volumes: folders of the container's own, unless the pod mounts something there or above.
+pub fn fresh(start: &Start) -> Vec<String> {
+    let volumes = start.brought.iter().flat_map(|image| &image.volumes);
+    let is_mounted = |path: &&String| {
+        let targets = start.files.mounts.iter().map(|mount| Path::new(&mount.path));
+        targets.filter(|target| target.parent().is_some()).any(|target| Path::new(path).starts_with(target))
+    };
+    volumes.filter(|path| !is_mounted(path)).cloned().collect()
+}
+
+/// Paths in the machine's `/tmp` and `/dev/shm` that a container with a view of its own was started with: folders that belong to it,
+/// and whatever a word of its command names, also behind a `=`.
+pub fn shown(start: &Start, found: &Found, env: &[(String, String)]) -> Vec<String> {
+    let value = |wanted: &str| env.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    let of_image = start.brought.as_ref().and_then(|image| image.folder.as_deref());
+    let folders = [start.manifest_dir.as_deref(), of_image, value("HOME")].into_iter().flatten();
+    let path = value("PATH").unwrap_or_default().split(':');
+    let words = found.argv.iter().flat_map(|word| [word.as_str(), word.split_once('=').map_or("", |(_, value)| value)]);
+    let mut shown: Vec<String> =
+        folders.chain(path).chain(words).filter(|path| view::is_in_own(path)).map(str::to_owned).collect();
+    shown.sort();
+    shown.dedup();
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::simulated::a_start;
+    use crate::world::start::Image;
+    use crate::world::volume::Mount;
+
+    #[test]
+    fn mounted_volume_takes_the_place_of_the_images_own() {
+        let fresh_with = |mounts: &[&str]| {
+            let mount = |path: &&str| Mount {
+                volume: "v".into(),
+                path: path.to_string(),
+                sub_path: String::new(),
+                read_only: false,
+            };
+            let volumes = vec!["/var/lib/postgresql/data".to_owned(), "/run/postgresql".to_owned()];
+            let mut start = Start { brought: Some(Image { volumes, ..Image::default() }), ..a_start("u", "c", 0) };
+            start.files.mounts = mounts.iter().map(mount).collect();
+            fresh(&start).join(" ")
+        };
+        assert_eq!(fresh_with(&["/etc/hosts"]), "/var/lib/postgresql/data /run/postgresql");
+        for mounted in ["/var/lib/postgresql/data", "/var/lib/postgresql/data/", "/var/lib/postgresql"] {
+            assert_eq!(fresh_with(&[mounted]), "/run/postgresql", "{mounted}");
+        }
+        let within = fresh_with(&["/var/lib/postgresql/data/pgdata", "/run/postgresql/sub"]);
+        assert_eq!(within, "/var/lib/postgresql/data /run/postgresql");
+    }
+}

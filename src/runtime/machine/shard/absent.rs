@@ -1,0 +1,116 @@
+//! Starts that were refused because the image's program is not on this machine. Each second it is looked for again, which costs a few
+//! system calls, so that what is installed is found at once and not at the end of a long pause.
+//!
+//! Attempts that would run the same thing are one group: a thousand pods that lack one program cost one look. Start reading at
+//! [`Absent::found`].
+
+use super::super::super::image::{self, Environment};
+use crate::object::Str;
+use crate::world::start::Start;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+/// More different programs than this are not looked for: the others are tried again when their pause is over.
+const MOST_GROUPS: usize = 256;
+/// Nor for more attempts of one group.
+const MOST_ATTEMPTS: usize = 4096;
+
+/// An attempt: pod, container, number.
+pub type Attempt = (Str, Str, u32);
+
+struct Group {
+    start: Start,
+    attempts: Vec<Attempt>,
+}
+
+/// The attempts that lack a program.
+#[derive(Default)]
+pub struct Absent {
+    groups: Vec<Group>,
+    due: Option<Instant>,
+}
+
+impl Absent {
+    /// Looks for the program of a start that was refused.
+    pub fn add(&mut self, start: &Start) {
+        let attempt = (start.pod_uid.clone(), start.container.clone(), start.attempt);
+        let is_same = |group: &&mut Group| {
+            let known = &group.start;
+            let path = |start: &Start| start.env.iter().rev().find(|(name, _)| name == "PATH").cloned();
+            (&known.image, &known.args, &known.brought, &known.manifest_dir)
+                == (&start.image, &start.args, &start.brought, &start.manifest_dir)
+                && path(known) == path(start)
+        };
+        let has_room = self.groups.len() < MOST_GROUPS;
+        match self.groups.iter_mut().find(is_same) {
+            Some(group) if group.attempts.len() < MOST_ATTEMPTS => group.attempts.push(attempt),
+            None if has_room => {
+                self.groups.push(Group { start: start.clone(), attempts: vec![attempt] });
+            }
+            _ => return,
+        }
+        self.due.get_or_insert_with(|| Instant::now() + PAUSE);
+    }
+
+    /// Forgets the attempts of a pod, or those of one of its containers.
+    pub fn forget(&mut self, pod: &Str, container: Option<&Str>) {
+        let is_meant = |(uid, name, _): &Attempt| uid == pod && container.is_none_or(|container| container == name);
+        for group in &mut self.groups {
+            group.attempts.retain(|attempt| !is_meant(attempt));
+        }
+        self.groups.retain(|group| !group.attempts.is_empty());
+    }
+
+    /// When to look next; none while nothing is missing.
+    pub fn due(&self) -> Option<Instant> {
+        self.due.filter(|_| !self.groups.is_empty())
+    }
+
+    /// The attempts whose program is there now, when it is time to look. They are forgotten.
+    pub fn found(&mut self, environment: &Environment) -> Vec<Attempt> {
+        let now = Instant::now();
+        if self.due().is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        let is_there = |group: &mut Group| image::can_be_found(&group.start, environment);
+        let found: Vec<Group> = self.groups.extract_if(.., is_there).collect();
+        self.due = Some(now + PAUSE).filter(|_| !self.groups.is_empty());
+        found.into_iter().flat_map(|group| group.attempts).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::simulated::a_start;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn program_that_comes_later_is_found_for_every_attempt_that_lacks_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let environment = Environment(vec![("PATH".into(), folder.path().display().to_string())]);
+        let start = |uid: &str, image: &str| Start { image: image.into(), ..a_start(uid, "c", 3) };
+        let mut absent = Absent::default();
+        assert!(absent.due().is_none());
+        for (uid, image) in
+            [("a", "team/server:1"), ("b", "team/server:1"), ("c", "team/other"), ("d", "team/server:1")]
+        {
+            absent.add(&start(uid, image));
+        }
+        absent.forget(&"d".into(), None);
+        absent.forget(&"b".into(), Some(&"another".into()));
+        assert_eq!(absent.groups.len(), 2);
+        assert!(absent.found(&environment).is_empty(), "it is not time yet");
+        let program = folder.path().join("server");
+        fs::write(&program, "#!/bin/sh\n").expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set");
+        absent.due = Some(Instant::now());
+        let found = absent.found(&environment);
+        assert_eq!(found, [("a".into(), "c".into(), 3), ("b".into(), "c".into(), 3)]);
+        assert!(absent.due().is_some(), "the other one is still looked for");
+        absent.forget(&"c".into(), None);
+        assert!(absent.due().is_none());
+    }
+}
