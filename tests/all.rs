@@ -10,6 +10,7 @@ mod conversations;
 mod corpus;
 mod documentation;
 mod explain;
+mod first_steps;
 mod golden;
 mod kinds;
 mod processes;

@@ -2,7 +2,7 @@
 
 use super::files::{self, FileFlags, Manifest};
 use super::flags::{ChangeFlags, DryRun, ValidateFlag};
-use super::{Context, Failure, Outcome, targets};
+use super::{Context, Failure, Outcome, control_plane, targets};
 use crate::apiserver::apply::{self, Applied, Outcome as Done, with_last_applied};
 use crate::apiserver::{FieldValidation, Ledger, Options};
 use crate::kinds::{Kind, manifest_folder};
@@ -117,7 +117,7 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
             Err(failure) => failures.push(failure),
         }
     }
-    let mut applied = Vec::new();
+    let (mut applied, mut needs_plane) = (Vec::new(), false);
     let write = |ledger: &mut dyn Ledger, (manifest, kind, key): &Located| {
         let object = sent(manifest, kind, key, validation)?;
         if let Some(applier) = &applier {
@@ -134,7 +134,10 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
     let ended = context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
         let done = done.or_else(|why| why.in_spite_of(args, context, (manifest, kind, &key), &options));
         match done.and_then(|done| tell(args, context, kind, done, (dry_run, again))) {
-            Ok(object) => applied.push(object),
+            Ok(object) => {
+                needs_plane |= control_plane::is_needed_for(kind);
+                applied.push(object);
+            }
             Err(failure) => failures.push(failure),
         }
     });
@@ -152,6 +155,9 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
             _ => printer.list(applied.iter().map(|object| object.0.clone()).collect())?,
         };
         context.print(&text)?;
+    }
+    if needs_plane && !again && dry_run == DryRun::None {
+        control_plane::tell_hint(context)?;
     }
     Failure::all(failures).map(|()| applied)
 }

@@ -100,7 +100,7 @@ struct View {
 }
 
 /// Who every command acts as.
-const USER: &str = "admin";
+pub(super) const USER: &str = "admin";
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
@@ -115,7 +115,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 /// The context's name: its folder's (`default` for the usual place), or its file's when that has a name of its own and not the usual one.
-fn name(context: &Context) -> String {
+pub(super) fn name(context: &Context) -> String {
     let path = std::path::absolute(context.state()).unwrap_or_default();
     let named = path.file_stem().filter(|stem| *stem != "state");
     let folder = path.parent().and_then(|folder| folder.file_name());

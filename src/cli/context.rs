@@ -46,6 +46,8 @@ pub struct Context {
     may_be_new: bool,
     /// How many objects were printed, one after the other.
     pub printed: usize,
+    /// The word before a warning, coloured where standard error is a terminal.
+    warning: String,
     /// What was warned of already: each warning is told once.
     warned: Vec<String>,
     /// What [`default_namespace`] found, read at the first use.
@@ -55,7 +57,11 @@ pub struct Context {
 impl Context {
     /// Before anything is opened.
     pub fn new(globals: Globals) -> Context {
-        colored::control::set_override(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+        let may_colour = std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty());
+        colored::control::set_override(may_colour && std::io::stderr().is_terminal());
+        let warning = "Warning:".yellow().to_string();
+        // From here on it is standard output that is coloured.
+        colored::control::set_override(may_colour && std::io::stdout().is_terminal());
         Context {
             globals,
             manager: Manager { name: "kubectl".to_owned(), subresource: "" },
@@ -63,6 +69,7 @@ impl Context {
             unmade: None,
             may_be_new: false,
             printed: 0,
+            warning,
             warned: Vec::new(),
             default_namespace: OnceCell::new(),
         }
@@ -206,14 +213,15 @@ impl Context {
 
     /// Writes text to standard output: as it is, but for what would steer a terminal.
     pub fn print(&mut self, text: &str) -> Outcome {
+        match std::io::stdout().is_terminal() {
+            true => self.print_styled(&crate::show::escape::text(text)),
+            false => self.print_styled(text),
+        }
+    }
+
+    /// Writes text to standard output that has colours of kloop's own; everything else in it was escaped before.
+    pub fn print_styled(&mut self, text: &str) -> Outcome {
         let mut out = std::io::stdout().lock();
-        let harmless;
-        let text = if out.is_terminal() {
-            harmless = crate::show::escape::text(text);
-            &harmless
-        } else {
-            text
-        };
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 Err(Failure::Machine(74, format!("cannot write to standard output: {error}", error = cause(error))))
@@ -239,7 +247,7 @@ impl Context {
                 continue;
             }
             self.warned.push(warning.clone());
-            eprintln!("{} {}", "Warning:".yellow(), crate::show::escape::text(warning));
+            eprintln!("{} {}", self.warning, crate::show::escape::text(warning));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::flags::PrintFlags;
 use super::targets::{self, Scope, Targets, Which};
-use super::{Context, Failure, Outcome};
+use super::{Context, Failure, Outcome, control_plane};
 use crate::apiserver::read;
 use crate::apiserver::scale::subresource;
 use crate::kinds::Kind;
@@ -273,8 +273,8 @@ fn print_tables(
     let several = found.groups.len() > 1 || args.show_kind;
     let mut shown = 0;
     let namespaced = found.groups.iter().any(|group| group.kind.namespaced);
-    let running = |group: &Group| group.kind.categories.contains(&"all") && group.kind.resource != "services";
-    let runs = found.groups.iter().any(|group| !group.objects.is_empty() && running(group));
+    let needs_plane = found.groups.iter().any(|group| control_plane::is_needed_for(group.kind));
+    let runs = found.groups.iter().any(|group| !group.objects.is_empty() && control_plane::is_needed_for(group.kind));
     let mut printer = table::Printer::new(args.table_options(wide, namespaced));
     let mut text = String::new();
     for mut group in found.groups {
@@ -299,6 +299,9 @@ fn print_tables(
     }
     if runs {
         say_how_old(context)?;
+    }
+    if needs_plane {
+        control_plane::tell_hint(context)?;
     }
     Failure::all(failures)
 }

@@ -85,6 +85,33 @@ mod tests {
     }
 
     #[test]
+    fn kubectl_s_global_flags_are_taken_anywhere() {
+        let lines = [
+            "get pods -v=6",
+            "get pods -v 6",
+            "get pods --v=4",
+            "get pods -v6",
+            "--v 4 get pods",
+            "delete pod a --context kloop",
+            "get pods --kubeconfig f --cluster c --user u --request-timeout=5s",
+            "get pods -s https://a",
+            "apply -f a --server=b",
+            "reconcile -v",
+            "reconcile --verbose=false",
+            "why -v",
+            "why -v deployment/a",
+            "reconcile -v=6",
+            "why --v=2",
+        ];
+        for line in lines {
+            let parsed = command().try_get_matches_from(std::iter::once("kloop").chain(line.split(' ')));
+            let parsed =
+                parsed.map(|matches| <super::Cli as clap::FromArgMatches>::from_arg_matches(&matches).map(drop));
+            assert!(matches!(parsed, Ok(Ok(()))), "{line}: {parsed:?}");
+        }
+    }
+
+    #[test]
     fn switches_take_values() {
         let wait = |flag: &str| {
             let matches = command().try_get_matches_from(["kloop", "delete", "pod", "web", flag]).ok()?;

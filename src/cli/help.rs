@@ -31,16 +31,33 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Settings Commands", &["label", "annotate", "completion"]),
 ];
 
-/// The verb that the words of a command line lead to, and their path to it. `help` leads nowhere itself.
+/// The verb that the words of a command line lead to, and their path to it. `help` leads nowhere itself; nothing that follows an
+/// unknown word is looked at.
 pub fn lookup(grammar: &Command, words: impl Iterator<Item = String>) -> (Vec<String>, &Command) {
     let (mut path, mut verb) = (Vec::new(), grammar);
-    for word in words.filter(|word| word != "help") {
-        if let Some(found) = verb.find_subcommand(&word) {
-            path.push(found.get_name().to_owned());
-            verb = found;
+    let mut words = words.filter(|word| word != "help");
+    while let Some(word) = words.next() {
+        if word.starts_with('-') {
+            if takes_next_word(verb, &word) {
+                words.next();
+            }
+            continue;
         }
+        let Some(found) = verb.find_subcommand(&word) else { break };
+        path.push(found.get_name().to_owned());
+        verb = found;
     }
     (path, verb)
+}
+
+/// Whether the word after this flag is its value: not after `--flag=value`, `-fvalue` or a switch.
+fn takes_next_word(verb: &Command, flag: &str) -> bool {
+    let is_meant = |known: &&Arg| match flag.strip_prefix("--") {
+        Some(long) => known.get_long() == Some(long),
+        None => flag.len() == 2 && known.get_short() == flag.chars().nth(1),
+    };
+    let known = verb.get_arguments().find(is_meant);
+    known.is_some_and(|known| known.get_action().takes_values() && !known.is_require_equals_set())
 }
 
 /// A verb's page.
@@ -222,6 +239,60 @@ mod tests {
                 assert!(parsed.is_ok(), "{path:?}: {line}: {}", parsed.unwrap_err());
             }
         });
+    }
+
+    /// The commands that a page of Markdown shows: those of its blocks, and those between backticks that have a flag or name kloop.
+    fn commands(page: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for (place, block) in page.split("```").enumerate() {
+            if place % 2 == 1 {
+                let lines =
+                    block.lines().flat_map(|line| line.split("&&")).map(|part| part.trim().trim_start_matches("$ "));
+                let lines = lines.map(|line| line.trim_start_matches("./target/release/"));
+                found.extend(lines.filter(|line| line.starts_with("kloop ")).map(str::to_owned));
+                continue;
+            }
+            let spans = block.split('`').skip(1).step_by(2);
+            let spans = spans.map(|span| span.split_whitespace().collect::<Vec<_>>().join(" "));
+            found.extend(spans.filter_map(|span| {
+                let is_known = |word: &str| grammar::command().find_subcommand(word).is_some();
+                match span.split(' ').next()? {
+                    "kloop" => Some(span),
+                    first if is_known(first) && span.contains(" -") => Some(format!("kloop {span}")),
+                    _ => None,
+                }
+            }));
+        }
+        found.retain(|line| line.contains(' ') && !line.contains("...") && !line.contains('['));
+        found
+    }
+
+    #[test]
+    fn commands_of_the_readme_are_understood() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+        let commands = commands(&std::fs::read_to_string(path).unwrap());
+        assert!(commands.len() > 40, "{commands:?}");
+        for line in commands {
+            let parsed = grammar::command().try_get_matches_from(split(line.split(" > ").next().unwrap()));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn nothing_after_an_unknown_word_is_a_verb() {
+        let grammar = built();
+        let path = |line: &str| lookup(&grammar, line.split(' ').map(str::to_owned)).0.join(" ");
+        let table = [
+            ("auth can-i create pods", ""),
+            ("-n create get pods --bad", "get"),
+            ("--namespace=a get pods create", "get"),
+            ("create nonsense", "create"),
+            ("rollout status deploy/a --nope", "rollout status"),
+            ("help rollout status", "rollout status"),
+        ];
+        for (line, expected) in table {
+            assert_eq!(path(line), expected, "{line}");
+        }
     }
 
     #[test]

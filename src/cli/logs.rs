@@ -4,7 +4,7 @@ use super::flags;
 use super::one_pod::{self, Containers, Restarts};
 use super::patience::Patience;
 use super::targets;
-use super::{Context, Failure, Outcome};
+use super::{Context, Failure, Outcome, control_plane};
 use crate::apiserver::log::{self, Place};
 use crate::apiserver::read::{self, Wanted};
 use crate::kinds::{self, Kind};
@@ -138,6 +138,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             args.max_log_requests
         )));
     }
+    control_plane::tell_hint(context)?;
     let place = Place::of(context.api()?);
     let options = options(&args, context.now())?;
     if args.follow && requests.len() > 1 {
@@ -230,7 +231,7 @@ fn pods_of(args: &Args, context: &mut Context, kind: &Kind, owner: &Object) -> O
     };
     let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
     let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
-    let patience = Patience::new(context, Some(timeout.unwrap_or_default()))?;
+    let patience = Patience::with_control_plane(context, Some(timeout.unwrap_or_default()))?;
     let wanted = Wanted { labels: Some(selector), fields: None };
     let mut found = loop {
         let found = context.look(|ledger| read::list(ledger, pods, Some(owner.namespace()), &wanted))?;

@@ -14,6 +14,7 @@ mod change;
 mod completion;
 mod config;
 mod context;
+mod control_plane;
 mod cp;
 mod create;
 mod debug;
@@ -30,6 +31,7 @@ mod failure;
 mod files;
 mod flags;
 mod get;
+mod globals;
 mod grammar;
 mod help;
 mod image;
@@ -61,9 +63,9 @@ mod why;
 
 pub use context::Context;
 pub use failure::{Failure, Outcome};
+pub use globals::Globals;
 
 use clap::{FromArgMatches, Parser, Subcommand};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Kubernetes' control plane as one binary over one SQLite file, running your manifests as local processes.
@@ -74,21 +76,6 @@ pub struct Cli {
     globals: Globals,
     #[command(subcommand)]
     verb: Verb,
-}
-
-/// Flags that every verb takes.
-#[derive(clap::Args, Clone, Debug, Default)]
-pub struct Globals {
-    /// If present, the namespace scope for this CLI request.
-    #[arg(short, long, global = true, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// The length of time to wait before giving up on a single server request. Zero means don't timeout requests.
-    #[arg(long, global = true, value_name = "DURATION", default_value = "0")]
-    pub request_timeout: String,
-    /// The cluster's file; its folder holds everything else of the cluster [default: $KLOOP_STATE, else
-    /// $XDG_STATE_HOME/kloop/default/state.db].
-    #[arg(long, global = true, value_name = "PATH")]
-    pub state: Option<PathBuf>,
 }
 
 /// The verbs, in the order of the help page.
@@ -233,6 +220,9 @@ pub fn main() -> ExitCode {
     };
     let mut context = Context::new(cli.globals);
     context.manager = grammar::manager(&matches);
+    if let Err(failure) = globals::check(&mut context, matches.subcommand_name().unwrap_or_default()) {
+        return context.finish(Err(failure));
+    }
     // Whoever opens a cluster learns of its custom kinds, which the words may name. What is wrong with it the verb tells.
     let _ = context.existing();
     let outcome = cli.verb.run(&mut context);

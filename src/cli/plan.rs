@@ -10,6 +10,7 @@ use crate::reconcile::Line;
 use crate::reconcile::forecast::{Forecast, Outlook};
 use crate::reconcile::why::{Standing, name};
 use crate::runtime::capacity;
+use crate::show::escape;
 use colored::Colorize;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             let text = printer.object(&value(&outlook, &film, now))?;
             context.print(&text)?;
         }
-        None => context.print(&summary(&outlook, now))?,
+        None => context.print_styled(&summary(&outlook, now))?,
     }
     Failure::all(failures)?;
     match outlook.standing() {
@@ -134,8 +135,9 @@ impl Shot {
     }
 
     fn print(&self, context: &mut Context) -> Outcome {
-        let text = format!("{} {} {}: {}", clock(self.after).dimmed(), self.by.cyan(), self.about, self.what);
-        context.say(&text)
+        let told = format!("{}: {}", self.about, self.what);
+        let (clock, told) = (clock(self.after), escape::text(&told));
+        context.print_styled(&format!("{} {} {told}\n", clock.dimmed(), self.by.cyan()))
     }
 }
 
@@ -170,6 +172,7 @@ fn summary(outlook: &Outlook, now: crate::object::Time) -> String {
         },
     };
     text.push_str(&format!("{ends}: {created} created, {changed} changed, {deleted} deleted\n"));
+    let mut text = escape::text(&text);
     let troubled = outlook.answers.iter().filter(|answer| answer.standing() != Standing::Converged);
     troubled.for_each(|answer| text.push_str(&format!("\n{}", why::page(answer, now + outlook.took))));
     text

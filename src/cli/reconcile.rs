@@ -1,6 +1,6 @@
 //! `kloop reconcile`: runs the control plane, until converged or until stopped.
 
-use super::{Context, Failure, Outcome, input, serve};
+use super::{Context, Failure, Outcome, context, globals, input, serve};
 use crate::apiserver::Api;
 use crate::object::{Time, cause, time, yaml};
 use crate::reconcile::convergence::{Unmet, unmet_in};
@@ -44,7 +44,8 @@ pub struct Args {
     /// Run the loops without registering this machine as a node.
     #[arg(long)]
     no_local_node: bool,
-    /// Controllers to run, by the names that --verbose shows: '*' for all, 'foo' for the controller foo, '-foo' to exclude it.
+    /// Controllers to run, by the names that --verbose shows, with or without -controller: '*' for all, 'foo' for the controller foo,
+    /// '-foo' to exclude it.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
     /// Name of this machine's node [default: the host's name].
@@ -89,11 +90,11 @@ pub struct Args {
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     nodeport_addresses: Vec<String>,
     /// Print errors only.
-    #[arg(short, long, conflicts_with = "verbose")]
+    #[arg(short, long, conflicts_with = "v")]
     quiet: bool,
     /// Print every write and event, including bookkeeping.
-    #[arg(short, long)]
-    verbose: bool,
+    #[arg(short, long = "verbose", alias = "v", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "SWITCH")]
+    v: Option<String>,
     /// Print `idle REVISION MILLISECONDS` whenever nothing is left to do: up to which revision, and how long until a loop
     /// looks again by itself (-1 for never).
     #[arg(long, hide = true)]
@@ -167,8 +168,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         state: context.state(),
         node,
         shim: None,
-        loops: loops::chosen(&args.controllers)
-            .map_err(|name| Failure::plain(format!("{name:?} is not in the list of known controllers")))?,
+        loops: loops::chosen(&args.controllers).map_err(Failure::plain)?,
         backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
         backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
         environment: Environment::of_this_process().with(variables(&args.env)?),
@@ -189,7 +189,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         std::thread::Builder::new().name("serve".into()).spawn(move || server.run(std::future::pending()))?;
     }
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let mut narrator = narrator(args.quiet, args.verbose);
+    let mut narrator = narrator(args.quiet, globals::is_verbose(args.v.as_deref()));
     let mut signals = Some(signals);
     loop {
         let led = lead(&args, until, context, &settings, &mut signals, &mut narrator)?;
@@ -199,6 +199,18 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             ending => return end(&args, context, control, ending, &mut narrator),
         }
     }
+}
+
+/// Says which node and state file are served, and what to type next in another terminal.
+fn tell_ready(settings: &Settings, narrator: &mut dyn FnMut(&Line)) {
+    let state = std::path::absolute(&settings.state).unwrap_or_else(|_| settings.state.clone());
+    let node = settings.node.as_ref().map_or("without a node here".to_owned(), |node| format!("node {}", node.name));
+    tell(narrator, format!("ready: {node}, state file {}", state.display()));
+    let export = match state == context::state_path(None) && std::env::var_os("KLOOP_STATE").is_none() {
+        true => String::new(),
+        false => format!("export KLOOP_STATE={}; ", state.display()),
+    };
+    tell(narrator, format!("next, in another terminal: {export}kloop apply -f FILE; kloop get pods; kloop why"));
 }
 
 /// Waits for its turn to lead, as a standby when another leads; none when stopped before, or when that other one has done what a
@@ -238,6 +250,9 @@ fn lead(
         }
     };
     let control = Control::start(api, leadership, settings.clone())?;
+    if args.watch {
+        tell_ready(settings, narrator);
+    }
     if let Some(mut signals) = signals.take() {
         let outbox = control.outbox();
         std::thread::spawn(move || {

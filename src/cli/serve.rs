@@ -2,7 +2,7 @@
 
 use super::{Context, Failure, Outcome};
 use crate::object::cause;
-use crate::runtime::descriptors;
+use crate::runtime::{descriptors, folder};
 use crate::serve::http::guard::Guard;
 use crate::serve::http::{Server, identity};
 use crate::serve::kubeconfig::{self, Access};
@@ -64,7 +64,7 @@ pub fn open(args: Args, context: &mut Context) -> Outcome<Server> {
         let text = "--no-token lets in everybody who reaches the address: it is for addresses of this machine alone, as 127.0.0.1";
         return Err(Failure::plain(text));
     }
-    let home = context.api()?.store().home().to_owned();
+    let home = folder::prepare(context.api()?.store().home())?;
     let place = SocketAddr::new(args.address, args.port);
     let listener = TcpListener::bind(place).map_err(|error| {
         let hint = "hint: --port names another port, --port=0 takes any that is free";

@@ -1,8 +1,10 @@
 //! `kloop why`: where it is stuck that an object becomes what it was asked to be, and what to do about it.
 
+mod causes;
+
 use super::flags::PrintFlags;
 use super::targets::{self, Scope, Which};
-use super::{Context, Failure, Outcome};
+use super::{Context, Failure, Outcome, globals};
 use crate::apiserver::create::key_of;
 use crate::apiserver::front::NETWORK;
 use crate::apiserver::read;
@@ -13,9 +15,11 @@ use crate::reconcile::why::{Answer, Deed, Ended, Limited, Link, Lost, Plane, Sta
 use crate::reconcile::{leader, tail};
 use crate::runtime::ports::{self, Holder};
 use crate::runtime::{GATEWAY, folder, has_gateway, logs, usage, wire};
+use crate::show::escape;
 use crate::store::Store;
 use crate::world::usage::Throttling;
 use crate::world::{Phase, Row, World};
+use colored::Colorize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,8 +29,8 @@ use std::time::Duration;
 ///
 /// Prints a line for each object from the owners to the containers: the desired and the observed state, errors, the time of the next
 /// attempt, and the responsible loop. The line that the others wait for is marked with ">". For a pod without a node, every node is
-/// listed with the plugin that refused it, or its scores. Works without a running control plane. Without arguments: everything that
-/// has not converged.
+/// listed with the plugin that refused it, or its scores. Works without a running control plane. Without arguments: one line
+/// for each cause that keeps something from converging, or every chain with -v.
 ///
 /// Exit codes: 0 converged, 1 stuck, 2 converging.
 #[derive(clap::Args)]
@@ -35,6 +39,9 @@ use std::time::Duration;
     after_help = "\
 # What is not as it was asked for, and why?
 kloop why
+
+# The same with every chain
+kloop why -v
 
 # Why is the deployment web not available?
 kloop why deployment/web
@@ -51,6 +58,9 @@ pub struct Args {
     /// If present, explain the requested object(s) across all namespaces.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
+    /// Without a name: tell the whole chains.
+    #[arg(short, long = "verbose", alias = "v", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "SWITCH")]
+    v: Option<String>,
     #[command(flatten)]
     print: PrintFlags,
 }
@@ -106,9 +116,13 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
             let place = namespace.map(|name| format!(" in namespace {name}")).unwrap_or_default();
             context.print(&format!("everything{place} is as it was asked for\n"))?;
         }
+        None if nothing_named && !globals::is_verbose(args.v.as_deref()) => {
+            context.print_styled(&causes::lines(&answers))?;
+            context.tell("hint: kloop why -v tells more");
+        }
         None => {
             let texts: Vec<String> = answers.iter().map(|answer| page(answer, Time::now())).collect();
-            context.print(&texts.join("\n"))?;
+            context.print_styled(&texts.join("\n"))?;
         }
     }
     Failure::all(failures)?;
@@ -286,7 +300,17 @@ fn with_logs(mut answer: Answer, store: &Store) -> Answer {
     answer
 }
 
-/// The answer for people: a line for each link, then what to do.
+/// How something stands, in the colour of that where standard output is coloured; padded to the longest word.
+fn coloured(standing: Standing) -> String {
+    let word = format!("{:10}", standing.word());
+    match standing {
+        Standing::Converged => word.green().to_string(),
+        Standing::Converging => word.yellow().to_string(),
+        Standing::Stuck => word.red().to_string(),
+    }
+}
+
+/// The answer for people: a line for each link, then what to do. It may go to a terminal as it is.
 pub fn page(answer: &Answer, now: Time) -> String {
     let width = answer.links.iter().map(|link| link.what.len()).max().unwrap_or(0);
     let cause = answer.cause();
@@ -294,13 +318,14 @@ pub fn page(answer: &Answer, now: Time) -> String {
     for link in &answer.links {
         let is_cause = cause.is_some_and(|cause| std::ptr::eq(cause, link));
         let mark = if is_cause { ">" } else { " " };
-        text.push_str(&format!("{mark} {:10} {:width$}  {}\n", link.standing.word(), link.what, sentence(link, now)));
+        let told = escape::text(&format!("{:width$}  {}", link.what, sentence(link, now)));
+        text.push_str(&format!("{mark} {} {told}\n", coloured(link.standing)));
         // What the line says already is not said again.
         let is_news = |deed: &&Deed| link.error.as_deref() != Some(&*deed.message);
         let last = link.last.as_ref().filter(is_news).map(|deed| last(deed, now));
-        last.iter().chain(&link.more).for_each(|line| text.push_str(&format!("{:14}{line}\n", "")));
+        last.iter().chain(&link.more).for_each(|line| text.push_str(&format!("{:14}{}\n", "", escape::text(line))));
     }
-    format!("{}next: {}\n", crate::show::escape::text(&text), crate::show::escape::text(&answer.next()))
+    format!("{text}{}\n", format!("next: {}", escape::text(&answer.next())).bold())
 }
 
 /// What was done last: `last: ScalingReplicaSet 9s ago: Scaled up replica set web-1 from 0 to 2`.

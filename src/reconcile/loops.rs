@@ -12,18 +12,30 @@ pub fn all() -> Vec<&'static Loop> {
     all
 }
 
-/// The controllers that a list enables, by names as `verbose` lines show them: `*` for all, `NAME` for one, `-NAME` for all but it
-/// (kube-controller-manager's `--controllers`); every other loop runs in any case. The error is the name that none has.
+/// The controllers that a list enables (kube-controller-manager's `--controllers`): `*` for all, `NAME` for one, `-NAME` for all but it,
+/// by names as `verbose` lines show them, with or without the ending `-controller`. Every other loop runs in any case. The error says
+/// which name is unknown, and which are known.
 pub fn chosen(list: &[String]) -> Result<Vec<&'static Loop>, String> {
     let is_controller = |each: &Loop| controllers::ALL.iter().any(|one| one.name == each.name);
-    let name = |word: &str| word.strip_prefix('-').unwrap_or(word).to_owned();
-    let known = |name: &str| name == "*" || controllers::ALL.iter().any(|one| one.name == name);
-    if let Some(unknown) = list.iter().map(|word| name(word)).find(|word| !known(word)) {
-        return Err(unknown);
+    let is_meant = |word: &str, name: &str| word == name || word == short(name);
+    let known = |word: &str| word == "*" || controllers::ALL.iter().any(|one| is_meant(word, one.name));
+    let unknown = list.iter().map(|word| word.strip_prefix('-').unwrap_or(word)).find(|word| !known(word));
+    if let Some(unknown) = unknown {
+        let names: Vec<&str> = controllers::ALL.iter().map(|one| short(one.name)).collect();
+        let names = names.join(", ");
+        return Err(format!("{unknown:?} is not in the list of known controllers: {names}"));
     }
-    let says = |word: &str| list.iter().any(|one| one == word);
-    let runs = |each: &Loop| !says(&format!("-{}", each.name)) && (says("*") || says(each.name));
+    let runs = |each: &Loop| {
+        let is_out = |word: &String| word.strip_prefix('-').is_some_and(|word| is_meant(word, each.name));
+        let is_in = |word: &String| word == "*" || is_meant(word, each.name);
+        !list.iter().any(is_out) && list.iter().any(is_in)
+    };
     Ok(all().into_iter().filter(|each| !is_controller(each) || runs(each)).collect())
+}
+
+/// A controller's name without its ending.
+fn short(name: &str) -> &str {
+    name.strip_suffix("-controller").unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -40,6 +52,11 @@ mod tests {
         assert_eq!(count(&["*"]), Ok(0));
         assert_eq!(count(&["*", "-job-controller"]), Ok(1));
         assert_eq!(count(&["job-controller"]), Ok(most - 1));
-        assert_eq!(count(&["*", "-jobs"]), Err("jobs".into()));
+        assert_eq!(count(&["*", "-job"]), Ok(1));
+        assert_eq!(count(&["*", "-job", "-cronjob-controller"]), Ok(2));
+        assert_eq!(count(&["job", "deployment"]), Ok(most - 2));
+        let refused = count(&["*", "-jobs"]).unwrap_err();
+        assert!(refused.starts_with("\"jobs\" is not in the list of known controllers: "), "{refused}");
+        assert!(refused.contains(" job, ") && refused.contains(" deployment, "), "{refused}");
     }
 }

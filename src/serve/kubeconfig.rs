@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::path::Path;
 const MARK: &str = "# Written by `kloop serve`; the token is good as long as that runs.\n";
 
 /// The name of everything in it.
-const NAME: &str = "kloop";
+pub const NAME: &str = "kloop";
 
 /// Access data for clients.
 pub struct Access<'a> {
@@ -27,6 +27,12 @@ pub struct Access<'a> {
     pub token: Option<&'a str>,
     /// The namespace that clients use when none is asked for.
     pub namespace: &'a str,
+}
+
+/// Whether a file was written by [`write`].
+pub fn is_ours(path: &Path) -> bool {
+    let mut start = vec![0; MARK.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == MARK.as_bytes()
 }
 
 /// A new token: 256 bits of the system's randomness.

@@ -338,6 +338,9 @@ fn why_knows_what_has_ended_since_nobody_watched() {
     assert!(said.out.ends_with("next: run: kloop reconcile --watch\n"), "{said:?}");
     cluster.until("that is seen, too", || cluster.kloop("why deployment/web").code == 1);
     let said = cluster.kloop("why");
+    assert_eq!((said.code, said.out.lines().count()), (1, 1), "without a control plane nothing else is said: {said:?}");
+    assert!(said.out.starts_with("stuck      control plane: none runs"), "{said:?}");
+    let said = cluster.kloop("why -v");
     assert_eq!(said.code, 1, "{said:?}");
     let told = ["pod/once", &format!("pod/{}", web[0]), "deployment/web", "ended with code 137"];
     assert!(told.iter().all(|what| said.out.contains(what)), "{said:?}");

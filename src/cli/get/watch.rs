@@ -3,7 +3,6 @@
 use super::{Args, Format};
 use crate::apiserver::read;
 use crate::apiserver::watch::{EventKind, Watched, events_after};
-use crate::cli::flags;
 use crate::cli::patience::Patience;
 use crate::cli::targets::{self, Targets};
 use crate::cli::{Context, Failure, Outcome};
@@ -42,7 +41,7 @@ pub fn run(args: &Args, format: &Format, context: &mut Context) -> Outcome {
         revision = objects.iter().map(Object::revision).max().unwrap_or(revision).max(revision);
         show.print(context, EventKind::Added, &objects)?;
     }
-    let timeout = flags::duration("request-timeout", &context.globals.request_timeout)?;
+    let timeout = context.globals.request_timeout()?;
     let patience = Patience::new(context, timeout)?;
     let watched = Watched { kind, namespace, wanted: &wanted };
     loop {

@@ -214,9 +214,14 @@ impl Answer {
         self.links.iter().rev().find(|link| link.standing == Standing::Stuck)
     }
 
+    /// The link about the control plane, where none runs and something waits for one.
+    pub fn missing_control_plane(&self) -> Option<&Link> {
+        self.links.iter().find(|link| is_plane(link) && link.standing == Standing::Stuck)
+    }
+
     /// The one thing to do next.
     pub fn next(&self) -> String {
-        let plane = self.links.iter().find(|link| is_plane(link) && link.standing == Standing::Stuck);
+        let plane = self.missing_control_plane();
         let cause = self.cause().filter(|link| !is_plane(link)).and_then(|link| link.next.clone());
         match (cause, plane.and_then(|plane| plane.next.clone())) {
             (Some(cause), Some(run)) => format!("{cause}; then run: {run}"),

@@ -1,0 +1,30 @@
+//! Hints for a cluster on which no control plane has run yet: objects are kept there, and nothing acts on them.
+
+use super::{Context, Outcome};
+use crate::kinds::Kind;
+use crate::reconcile::leader;
+use crate::reconcile::watch::HEARD;
+
+/// Whether objects of a kind need a control plane to become anything: pods, and what makes pods.
+pub fn is_needed_for(kind: &Kind) -> bool {
+    kind.categories.contains(&"all") && kind.resource.0 != "services"
+}
+
+/// The hint with the next command, where a cluster is there and no control plane has run on it, nor runs now.
+pub fn hint(context: &mut Context) -> Outcome<Option<String>> {
+    let flag = context.globals.state.as_ref().map(|state| format!(" --state {}", state.display())).unwrap_or_default();
+    let Some(api) = context.existing()? else { return Ok(None) };
+    let has_run =
+        api.read(|snapshot| snapshot.meta(HEARD))?.is_some() || leader::leader_of(api.store().home()).is_some();
+    let text =
+        format!("hint: no control plane has run here yet, so that nothing starts; run: kloop{flag} reconcile --watch");
+    Ok((!has_run).then_some(text))
+}
+
+/// Tells the hint on standard error.
+pub fn tell_hint(context: &mut Context) -> Outcome {
+    if let Some(hint) = hint(context)? {
+        context.tell(&hint);
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! Flags that every verb takes: kloop's own, and those of kubectl that name a cluster, which here is a file.
+
+use super::{Context, Failure, Outcome, config, flags};
+use crate::serve::kubeconfig;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Flags that every verb takes.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Globals {
+    /// If present, the namespace scope for this CLI request.
+    #[arg(short, long, global = true, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The length of time to wait before giving up on a single server request. Non-zero values should contain a corresponding time
+    /// unit (e.g. 1s, 2m, 3h). A value of zero means don't timeout requests.
+    #[arg(long, global = true, value_name = "DURATION", default_value = "0")]
+    pub request_timeout: String,
+    /// The cluster's file; its folder holds everything else of the cluster [default: $KLOOP_STATE, else
+    /// $XDG_STATE_HOME/kloop/default/state.db].
+    #[arg(long, global = true, value_name = "PATH")]
+    pub state: Option<PathBuf>,
+    /// Number for the log level verbosity. Accepted for kubectl's sake: there is no log.
+    #[arg(short, long, global = true, value_name = "LEVEL")]
+    v: Option<String>,
+    /// The name of the kubeconfig context to use. Only the one that "config current-context" prints can be meant.
+    #[arg(long, global = true, value_name = "NAME")]
+    context: Option<String>,
+    /// The name of the kubeconfig cluster to use. It has the name of the context.
+    #[arg(long, global = true, value_name = "NAME")]
+    cluster: Option<String>,
+    /// The name of the kubeconfig user to use. There is only "admin".
+    #[arg(long, global = true, value_name = "NAME")]
+    user: Option<String>,
+    /// Path to the kubeconfig file of a kubectl command. It is not read: --state names the cluster.
+    #[arg(long, global = true, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The address of the API server of a kubectl command. No server is asked: --state names the cluster.
+    #[arg(short, long, global = true, value_name = "URL")]
+    server: Option<String>,
+}
+
+impl Globals {
+    /// How long a request may take; none for as long as it needs. A number without a unit is seconds.
+    pub fn request_timeout(&self) -> Outcome<Option<Duration>> {
+        let text = self.request_timeout.as_str();
+        if let Ok(seconds) = text.parse() {
+            return Ok(Some(Duration::from_secs(seconds)).filter(|timeout| !timeout.is_zero()));
+        }
+        flags::duration("request-timeout", text).map_err(|_| {
+            Failure::plain(
+                "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time \
+                 unit (e.g. 1s | 2m | 3h)",
+            )
+        })
+    }
+}
+
+/// Refuses values that no kubectl would take, and names of another cluster than the state file; tells which flags have no effect.
+pub fn check(context: &mut Context, verb: &str) -> Outcome {
+    let globals = context.globals.clone();
+    globals.request_timeout()?;
+    check_level(globals.v.as_deref())?;
+    let known = config::name(context);
+    let is_other = |asked: &Option<String>, own: &str| {
+        asked.clone().filter(|name| !["", own, kubeconfig::NAME].contains(&name.as_str()))
+    };
+    let other = |what: &str, name: &str, own: &str| {
+        let state = context.state();
+        let state = state.display();
+        Failure::plain(format!(
+            "{what} {name:?} does not exist\nhint: the cluster is the file {state}, its {what} is {own:?}: leave the flag out, or name \
+             another file with --state"
+        ))
+    };
+    for (what, asked) in [("context", &globals.context), ("cluster", &globals.cluster)] {
+        if let Some(name) = is_other(asked, &known) {
+            return Err(other(what, &name, &known));
+        }
+    }
+    // Some verbs have flags of their own with these names.
+    if let Some(name) = is_other(&globals.user, config::USER).filter(|_| !matches!(verb, "image" | "set" | "create")) {
+        return Err(other("auth info", &name, config::USER));
+    }
+    if let Some(file) = globals.kubeconfig.as_deref().filter(|file| verb != "serve" && *file != Path::new("")) {
+        check_kubeconfig(file, context)?;
+    }
+    if let Some(server) = globals.server.filter(|server| !server.is_empty()) {
+        let state = context.state();
+        context.tell(&format!("hint: no server is asked: {server} is ignored, the cluster is {}", state.display()));
+    }
+    Ok(())
+}
+
+/// A number; where `-v` is the switch `--verbose`, a boolean.
+fn check_level(text: Option<&str>) -> Outcome {
+    let is_known = |text: &str| text.parse::<i32>().is_ok() || matches!(text, "true" | "false");
+    match text.filter(|text| !is_known(text)) {
+        None => Ok(()),
+        Some(text) => Err(Failure::plain(format!(
+            "invalid argument {text:?} for \"-v, --v\" flag: strconv.ParseInt: parsing {text:?}: invalid syntax"
+        ))),
+    }
+}
+
+/// What `-v` says where it is a switch: any level but zero turns it on.
+pub fn is_verbose(text: Option<&str>) -> bool {
+    text.is_some_and(|text| !matches!(text, "0" | "false"))
+}
+
+/// A file that is not there is refused as kubectl does it; one that `kloop serve` did not write has no effect, which is told.
+fn check_kubeconfig(file: &Path, context: &mut Context) -> Outcome {
+    if !file.exists() {
+        return Err(Failure::plain(format!("stat {}: no such file or directory", file.display())));
+    }
+    if !kubeconfig::is_ours(file) {
+        let state = context.state();
+        let (file, state) = (file.display(), state.display());
+        context.tell(&format!("hint: {file} is not read: the cluster is the file {state} (--state names another)"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(verb: &str, set: impl FnOnce(&mut Globals)) -> Result<(), String> {
+        let state = Some("/nowhere/shop/state.db".into());
+        let mut globals = Globals { state, request_timeout: "0".into(), ..Globals::default() };
+        set(&mut globals);
+        check(&mut Context::new(globals), verb).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn names_of_other_clusters_are_refused() {
+        for name in ["shop", "kloop", ""] {
+            assert_eq!(checked("get", |globals| globals.context = Some(name.into())), Ok(()));
+        }
+        let told = checked("get", |globals| globals.context = Some("prod".into())).unwrap_err();
+        assert!(
+            told.starts_with("error: context \"prod\" does not exist\nhint: the cluster is the file /nowhere/shop"),
+            "{told}"
+        );
+        assert!(checked("get", |globals| globals.cluster = Some("prod".into())).is_err());
+        assert!(checked("get", |globals| globals.user = Some("jane".into())).is_err());
+        assert_eq!(checked("image", |globals| globals.user = Some("1000".into())), Ok(()), "a flag of the verb's own");
+    }
+
+    #[test]
+    fn levels_and_timeouts_are_those_of_kubectl() {
+        let level = |text: &str| checked("get", |globals| globals.v = Some(text.into()));
+        assert_eq!((level("6"), level("true")), (Ok(()), Ok(())));
+        let told = level("x").unwrap_err();
+        assert_eq!(
+            told,
+            "error: invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseInt: parsing \"x\": invalid syntax"
+        );
+        let timeout = |text: &str| checked("get", |globals| globals.request_timeout = text.into());
+        assert_eq!((timeout("5"), timeout("5s"), timeout("0")), (Ok(()), Ok(()), Ok(())));
+        assert!(timeout("soon").unwrap_err().starts_with("error: Invalid timeout value."));
+    }
+
+    #[test]
+    fn a_kubeconfig_that_is_not_there_is_refused() {
+        let told = checked("get", |globals| globals.kubeconfig = Some("/nowhere/config".into()));
+        assert_eq!(told.unwrap_err(), "error: stat /nowhere/config: no such file or directory");
+        assert_eq!(checked("serve", |globals| globals.kubeconfig = Some("/nowhere/config".into())), Ok(()));
+    }
+}

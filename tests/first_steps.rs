@@ -1,0 +1,88 @@
+//! The first commands that somebody types: what they are told when something is missing, and that scripts for kubectl go through.
+
+use crate::cluster::Cluster;
+use crate::screen::Screen;
+
+const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {restartPolicy: Never, containers: \
+                   [{name: main, image: busybox, command: [echo, hello]}]}}";
+const CONFIG: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+const HINT: &str = "hint: no control plane has run here yet, so that nothing starts; run: kloop reconcile --watch\n";
+
+#[test]
+fn a_cluster_that_never_ran_says_what_to_run() {
+    let cluster = Cluster::new();
+    let settings = cluster.run(&["apply", "-f", "-"], CONFIG);
+    assert_eq!((settings.code, &*settings.err), (0, ""), "a ConfigMap needs no control plane");
+    let applied = cluster.run(&["apply", "-f", "-"], POD);
+    assert_eq!((&*applied.out, &*applied.err), ("pod/one created\n", HINT));
+    assert_eq!(cluster.run(&["apply", "--dry-run=server", "-f", "-"], POD).err, "", "nothing was to start");
+    assert_eq!(cluster.kloop("get pods").err, HINT);
+    assert_eq!(cluster.kloop("get configmaps").err, "");
+    assert_eq!(cluster.kloop("logs one").err, HINT);
+    let why = cluster.kloop("why");
+    assert_eq!(
+        (&*why.out, why.code),
+        ("stuck      control plane: none has run yet; next: run: kloop reconcile --watch\n", 1)
+    );
+    let named = cluster.home().join("state.db");
+    let told = cluster.kloop(&format!("--state {} get pods", named.display())).err;
+    assert!(told.ends_with(&format!("run: kloop --state {} reconcile --watch\n", named.display())), "{told}");
+    let plane = cluster.watch();
+    plane.until_says("ready: node ");
+    plane.until_says("kloop apply -f FILE; kloop get pods; kloop why\n");
+    assert!(plane.said().contains(&format!("state file {}\n", named.display())), "{}", plane.said());
+    cluster.until_reads("pod/one", "{.status.phase}", "Succeeded");
+    assert_eq!(cluster.kloop("get pods").err, "");
+}
+
+#[test]
+fn serve_works_on_a_new_state_file_of_any_name() {
+    let cluster = Cluster::new();
+    let state = cluster.home().join("shop.db").display().to_string();
+    let plane = cluster.background(&["serve", "--port=0", "--state", &state]);
+    plane.until_says("KUBECONFIG=");
+    assert!(cluster.home().join("shop.db.d/kubeconfig").is_file());
+    assert_eq!(plane.end("TERM"), 0);
+}
+
+#[test]
+fn a_plan_has_colours_on_a_terminal_and_shows_no_codes() {
+    let cluster = Cluster::new();
+    let file = cluster.home().join("pod.yaml");
+    std::fs::write(&file, POD.replace("name: one", "name: one, labels: {a: b}")).expect("written");
+    let file = file.display().to_string();
+    let (shown, code) = Screen::run(&cluster, &["plan", "-f", &file]).ended();
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("\u{1b}[36mapply\u{1b}[0m pod/one: created") && !shown.contains("^["), "{shown}");
+    let piped = cluster.run(&["plan", "-f", &file], "");
+    assert!(piped.out.contains("apply pod/one: created\n") && !piped.out.contains('\u{1b}'), "{piped:?}");
+}
+
+#[test]
+fn flags_of_scripts_for_kubectl_are_taken() {
+    let cluster = Cluster::new();
+    cluster.apply(CONFIG);
+    let folder = cluster.home();
+    let context = folder.file_name().expect("a name").to_string_lossy().into_owned();
+    for flags in [
+        "-v=6",
+        "-v 6",
+        "--v=4",
+        &format!("--context {context}"),
+        "--context kloop",
+        "--request-timeout=5s",
+        "--user admin",
+    ] {
+        let said = cluster.kloop(&format!("get configmap settings -o name {flags}"));
+        assert_eq!((said.code, &*said.out, &*said.err), (0, "configmap/settings\n", ""), "{flags}");
+    }
+    let said = cluster.kloop("get configmap settings -o name -s https://10.0.0.1:6443");
+    assert!(
+        said.code == 0 && said.err.starts_with("hint: no server is asked: https://10.0.0.1:6443 is ignored"),
+        "{said:?}"
+    );
+    let said = cluster.kloop("--context production delete configmap settings");
+    assert!(said.code == 1 && said.err.starts_with("error: context \"production\" does not exist\nhint: "), "{said:?}");
+    let said = cluster.kloop("auth can-i create pods");
+    assert!(said.code == 1 && said.err.starts_with("error: unknown command \"auth\" for \"kloop\"\n"), "{said:?}");
+}
