@@ -1,5 +1,7 @@
 //! Fields of objects by paths such as `spec/template/metadata/labels`: lists on the way are gone through.
 
+use super::file::FieldSpec;
+use super::id::Id;
 use crate::object::Object;
 use serde_json::{Map, Value};
 
@@ -36,6 +38,26 @@ impl Field {
     pub fn each(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
         if self.is_of(object) {
             each(&mut object.0, &names(self.path), self.create, change);
+        }
+    }
+}
+
+impl FieldSpec {
+    /// One of all kinds.
+    pub fn of_all(path: &str) -> FieldSpec {
+        FieldSpec { path: path.to_owned(), create: true, ..FieldSpec::default() }
+    }
+
+    /// Whether an object has the field.
+    pub fn is_of(&self, id: &Id) -> bool {
+        let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
+        fits(&self.group, &id.group) && fits(&self.version, &id.version) && fits(&self.kind, &id.kind)
+    }
+
+    /// Does something to the field's values in an object that has it.
+    pub fn each(&self, object: &mut Object, change: &mut dyn FnMut(&mut Value)) {
+        if self.is_of(&Id::of(object)) {
+            each(&mut object.0, &names(&self.path), self.create, change);
         }
     }
 }

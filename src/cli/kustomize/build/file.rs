@@ -38,6 +38,39 @@ pub struct Kustomization {
     pub replacements: Vec<Replacement>,
     pub sort_options: Option<SortOptions>,
     pub build_metadata: Vec<String>,
+    pub configurations: Vec<String>,
+    pub vars: Vec<Var>,
+    pub generators: Vec<String>,
+    pub transformers: Vec<String>,
+}
+
+/// One entry of `vars`: the value of a field, by a name.
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
+pub struct Var {
+    pub name: String,
+    pub objref: ObjectReference,
+    pub fieldref: FieldReference,
+}
+
+/// The object that a variable's value is in.
+#[derive(Deserialize, Default, Clone)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectReference {
+    pub api_version: String,
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub name: String,
+    pub namespace: String,
+}
+
+/// The field that a variable's value is in.
+#[derive(Deserialize, Default, Clone)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FieldReference {
+    #[serde(alias = "fieldpath")]
+    pub field_path: String,
 }
 
 /// One entry of `labels`.
@@ -48,13 +81,13 @@ pub struct Label {
     pub include_selectors: bool,
     pub include_templates: bool,
     pub include_volume_claim_templates: bool,
-    pub fields: Vec<LabelField>,
+    pub fields: Vec<FieldSpec>,
 }
 
-/// Where else labels go.
-#[derive(Deserialize, Default)]
+/// A field of the objects of some kinds: where labels go, or what a transformer changes.
+#[derive(Deserialize, Default, Clone)]
 #[serde(default)]
-pub struct LabelField {
+pub struct FieldSpec {
     pub group: String,
     pub version: String,
     pub kind: String,
@@ -214,13 +247,9 @@ const DEPRECATED: [(&str, &str); 6] = [
 ];
 
 /// Fields that kloop does not carry out, and what helps.
-const REFUSED: [(&str, &str); 11] = [
-    ("vars", "write replacements instead"),
+const REFUSED: [(&str, &str); 7] = [
     ("openapi", "custom resources are merged field by field here, and their lists are replaced"),
-    ("configurations", "names are mended in the fields that kustomize knows by itself"),
     ("crds", "names are mended in the fields that kustomize knows by itself"),
-    ("generators", "put what the plugin makes into a file, and name that in resources"),
-    ("transformers", "write patches or replacements instead"),
     ("validators", "run the validator over what `kloop kustomize` prints"),
     ("helmCharts", "run `helm template` into a file, and name that in resources"),
     ("helmGlobals", "run `helm template` into a file, and name that in resources"),
@@ -279,8 +308,22 @@ pub fn read(text: &Text, warnings: &mut Vec<String>) -> Built<Read> {
             hint(field, document.line, instead)
         ));
     }
-    let mut unknown = Vec::new();
-    let read = typed::read::<Kustomization>(&value, &mut |field| unknown.push(field));
+    let (read, unknown) = loop {
+        let mut unknown = Vec::new();
+        let read = typed::read::<Kustomization>(&value, &mut |field| unknown.push(field));
+        // As in Go, the case of a field's name does not matter.
+        let renames = unknown.iter().filter_map(|field| {
+            let name = field.path.rsplit('.').next()?;
+            let known = field.nearest.filter(|known| known.eq_ignore_ascii_case(name))?;
+            Some((field.path.as_str(), known))
+        });
+        let renames: Vec<(String, String)> =
+            renames.map(|(path, known)| (path.to_owned(), known.to_string())).collect();
+        let renamed = renames.iter().filter(|(path, known)| rename(&mut value, path, known)).count();
+        if renamed == 0 {
+            break (read, unknown);
+        }
+    };
     if let Some(field) = unknown.first() {
         let name = field.path.rsplit('.').next().unwrap_or_default();
         let meant = field.nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
@@ -298,6 +341,23 @@ pub fn read(text: &Text, warnings: &mut Vec<String>) -> Built<Read> {
         .map_err(|why| format!("Failed to read kustomization file under {}:\n{why}", folder(text)))?;
     document.value = Value::Null;
     Ok(Read { kustomization, document: Rc::new(document) })
+}
+
+/// Renames the field at a path such as `patches[0].Path`, unless there is one of the new name; whether it did.
+fn rename(value: &mut Value, path: &str, name: &str) -> bool {
+    let (parent, old) = path.rsplit_once('.').unwrap_or(("", path));
+    let pointer: String = parent
+        .split(['.', '['])
+        .filter(|part| !part.is_empty())
+        .map(|part| format!("/{}", part.trim_end_matches(']')))
+        .collect();
+    let Some(map) = value.pointer_mut(&pointer).and_then(Value::as_object_mut) else { return false };
+    if map.contains_key(name) {
+        return false;
+    }
+    let Some(moved) = map.remove(old) else { return false };
+    map.insert(name.to_owned(), moved);
+    true
 }
 
 /// A field that changes nothing: the name of the file's own, and what would be refused if it were not empty.

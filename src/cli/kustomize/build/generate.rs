@@ -66,7 +66,7 @@ fn take_over(made: &mut Resource, old: &Resource, merge: bool) {
             made.object.set(&["metadata", name], own);
         }
     }
-    made.hashed |= old.hashed;
+    made.hashed &= old.hashed;
     (made.before, made.prefixes, made.suffixes) = (old.before.clone(), old.prefixes.clone(), old.suffixes.clone());
 }
 

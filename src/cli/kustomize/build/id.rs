@@ -26,8 +26,11 @@ impl Id {
     /// Whether it is of a kind that is in no namespace. Unknown kinds are taken to be in one, as kustomize does.
     pub fn is_cluster_scoped(&self) -> bool {
         let slash = if self.group.is_empty() { "" } else { "/" };
-        let api_version = format!("{}{slash}{}", self.group, self.version);
-        kinds::by_kind(&api_version, &self.kind).is_some_and(|kind| !kind.namespaced)
+        // An older version is of the same scope.
+        let known = [&self.version, "v1"]
+            .into_iter()
+            .find_map(|version| kinds::by_kind(&format!("{}{slash}{version}", self.group), &self.kind));
+        known.is_some_and(|kind| !kind.namespaced)
     }
 
     /// The namespace that counts; nothing for what is in none.

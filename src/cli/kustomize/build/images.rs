@@ -1,13 +1,13 @@
 //! `images`: another name, tag or digest for the images of a name, wherever containers are.
 
 use super::Built;
-use super::file::Image;
+use super::file::{FieldSpec, Image};
 use super::resource::Resource;
 use regex::Regex;
 use serde_json::Value;
 
-/// Changes the images that a rule is about.
-pub fn set(resources: &mut [Resource], rule: &Image) -> Built {
+/// Changes the images that a rule is about, those in more fields among them.
+pub fn set(resources: &mut [Resource], rule: &Image, more: &[FieldSpec]) -> Built {
     let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@[a-zA-Z][a-zA-Z0-9]*:[a-zA-Z0-9_.{{}}-]*)?$", rule.name);
     let pattern =
         Regex::new(&pattern).map_err(|error| format!("images: {:?} is no pattern of a name: {error}", rule.name))?;
@@ -18,6 +18,7 @@ pub fn set(resources: &mut [Resource], rule: &Image) -> Built {
     };
     for resource in resources.iter_mut().filter(|resource| resource.object.kind() != "CustomResourceDefinition") {
         visit(&mut resource.object.0, &change);
+        more.iter().for_each(|field| field.each(&mut resource.object, &mut |value| change(value)));
     }
     Ok(())
 }

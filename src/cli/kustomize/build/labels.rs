@@ -1,9 +1,9 @@
 //! `labels`, `commonLabels` and `commonAnnotations`: the same for all objects, and on request for their pods and selectors.
 
-use super::field::{Field, each, names, put};
-use super::file::{Label, LabelField};
-use super::id::Id;
+use super::field::{Field, put};
+use super::file::{FieldSpec, Label};
 use super::resource::Resource;
+use super::rules::Rules;
 use std::collections::BTreeMap;
 
 const OWN: Field = Field::made("", "metadata/labels");
@@ -61,16 +61,17 @@ const ANNOTATIONS: [Field; 9] = [
 ];
 
 /// Adds one entry of `labels`.
-pub fn add(resources: &mut [Resource], label: &Label) {
+pub fn add(resources: &mut [Resource], label: &Label, rules: &Rules) {
     if label.pairs.is_empty() {
         return;
     }
     let selectors = label.include_selectors;
     for resource in resources {
         let object = &mut resource.object;
-        let id = Id::of(object);
-        for field in label.fields.iter().filter(|field| is_of(field, &id)) {
-            each(&mut object.0, &names(&field.path), field.create, &mut |value| put(value, &label.pairs));
+        let templates = rules.template_labels.iter().filter(|_| !selectors && label.include_templates);
+        let selecting = rules.common_labels.iter().filter(|_| selectors);
+        for field in label.fields.iter().chain(&rules.labels).chain(templates).chain(selecting) {
+            field.each(object, &mut |value| put(value, &label.pairs));
         }
         let mut on = |field: &Field, wanted: bool| {
             if wanted {
@@ -87,19 +88,23 @@ pub fn add(resources: &mut [Resource], label: &Label) {
     }
 }
 
-fn is_of(field: &LabelField, id: &Id) -> bool {
-    let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
-    fits(&field.group, &id.group) && fits(&field.version, &id.version) && fits(&field.kind, &id.kind)
+/// Adds labels or annotations at these fields.
+pub fn put_at(resources: &mut [Resource], pairs: &BTreeMap<String, String>, fields: &[FieldSpec]) {
+    for resource in resources.iter_mut().filter(|_| !pairs.is_empty()) {
+        fields.iter().for_each(|field| field.each(&mut resource.object, &mut |value| put(value, pairs)));
+    }
 }
 
 /// Adds `commonLabels`.
-pub fn add_common(resources: &mut [Resource], pairs: &BTreeMap<String, String>) {
-    add(resources, &Label { pairs: pairs.clone(), include_selectors: true, ..Label::default() });
+pub fn add_common(resources: &mut [Resource], pairs: &BTreeMap<String, String>, rules: &Rules) {
+    let rules = Rules { labels: Vec::new(), ..rules.clone() };
+    add(resources, &Label { pairs: pairs.clone(), include_selectors: true, ..Label::default() }, &rules);
 }
 
 /// Adds `commonAnnotations`.
-pub fn annotate(resources: &mut [Resource], pairs: &BTreeMap<String, String>) {
+pub fn annotate(resources: &mut [Resource], pairs: &BTreeMap<String, String>, rules: &Rules) {
     for resource in resources.iter_mut().filter(|_| !pairs.is_empty()) {
         ANNOTATIONS.iter().for_each(|field| field.each(&mut resource.object, &mut |value| put(value, pairs)));
     }
+    put_at(resources, pairs, &rules.common_annotations);
 }

@@ -1,10 +1,12 @@
 //! One kustomization: gathers what it names, and does to that what it says, in kustomize's order.
 
-use super::file::{self, Kustomization, Target};
+use super::file::{self, FieldSpec, GeneratorOptions, Kustomization, Target};
 use super::generate::{self, Make};
+use super::namespace::How;
 use super::place::{Files, Found, Root, Text};
 use super::resource::{Origin, Resource, Resources};
-use super::{Built, affix, images, labels, namespace, patch, replacements, replicas};
+use super::rules::Rules;
+use super::{Built, affix, images, labels, namespace, patch, plugins, replacements, replicas, vars};
 use crate::object::Object;
 use crate::object::yaml::Document;
 use serde_json::Value;
@@ -49,14 +51,55 @@ impl<'f> Layer<'f> {
                 .map_err(|why| self.hinted(format!("accumulating resources: {why}"), &format!("{field}[{count}]")))?;
             *count += 1;
         }
+        for (at, path) in self.file.configurations.iter().enumerate() {
+            let rules = self.root.read(self.files, path).and_then(|text| Rules::read(&text));
+            resources.1.merge(rules.map_err(|why| self.hinted(why, &format!("configurations[{at}]")))?);
+        }
         self.generate(&mut resources)?;
+        self.run_generators(&mut resources, warnings)?;
         for (at, path) in self.file.components.iter().enumerate() {
             resources = self
                 .component(resources, path, warnings)
                 .map_err(|why| self.hinted(format!("accumulating components: {why}"), &format!("components[{at}]")))?;
         }
         self.transform(&mut resources, warnings)?;
+        for (field, config) in self.plugins("transformers", &self.file.transformers, warnings)? {
+            plugins::transform(&mut resources, (self.files, &self.root), &config)
+                .map_err(|why| self.hinted(why, &field))?;
+        }
+        vars::add(&mut resources, &self.file.vars).map_err(|why| self.hinted(why, "vars"))?;
         Ok(resources)
+    }
+
+    fn run_generators(&self, resources: &mut Resources, warnings: &mut Vec<String>) -> Built {
+        for (field, config) in self.plugins("generators", &self.file.generators, warnings)? {
+            let (kind, generator) = plugins::generator(&config).map_err(|why| self.hinted(why, &field))?;
+            let make = if kind == "SecretGenerator" { Make::Secret } else { Make::ConfigMap };
+            let how = (&generator, &GeneratorOptions::default());
+            generate::add(resources, (self.files, &self.root), make, how, config.origin.clone())
+                .map_err(|why| self.hinted(format!("merging from generator: {why}"), &field))?;
+        }
+        Ok(())
+    }
+
+    /// The configurations of plugins: of a file, of the kustomization of a folder, or written where the path would stand.
+    fn plugins(&self, field: &str, entries: &[String], warnings: &mut Vec<String>) -> Built<Vec<(String, Resource)>> {
+        let mut found = Vec::new();
+        for (at, entry) in entries.iter().enumerate() {
+            let field = format!("{field}[{at}]");
+            let mut configs = Resources::default();
+            match entry.contains('\n') || entry.contains(": ") {
+                true => {
+                    let text =
+                        Text { shown: self.shown.clone(), at: self.at.clone(), bytes: entry.clone().into_bytes() };
+                    self.objects_of(&mut configs, text, entry)
+                }
+                false => self.resource(&mut configs, entry, warnings),
+            }
+            .map_err(|why| self.hinted(why, &field))?;
+            found.extend(configs.0.into_iter().map(|config| (field.clone(), config)));
+        }
+        Ok(found)
     }
 
     /// A file of objects, or the kustomization of a folder.
@@ -113,6 +156,10 @@ impl<'f> Layer<'f> {
 
     fn objects(&self, resources: &mut Resources, path: &str) -> Built {
         let text = self.root.read(self.files, path)?;
+        self.objects_of(resources, text, path)
+    }
+
+    fn objects_of(&self, resources: &mut Resources, text: Text, path: &str) -> Built {
         for mut document in file::documents(&text)? {
             let (value, line) = (document.value.take(), document.line);
             let document = Rc::new(document);
@@ -182,6 +229,7 @@ impl<'f> Layer<'f> {
 
     fn transform(&self, resources: &mut Resources, warnings: &mut Vec<String>) -> Built {
         let (file, files, root) = (&self.file, self.files, &self.root);
+        let rules = resources.1.clone();
         for (at, entry) in file.patches_strategic_merge.iter().enumerate() {
             patch::apply_strategic(resources, files, root, entry)
                 .map_err(|why| self.hinted(why, &format!("patchesStrategicMerge[{at}]")))?;
@@ -196,21 +244,25 @@ impl<'f> Layer<'f> {
             }
         }
         if !file.namespace.is_empty() {
-            namespace::set(resources, &file.namespace).map_err(|why| self.hinted(why, "namespace"))?;
+            let how = How { fields: &rules.namespace, ..How::default() };
+            namespace::set(resources, &file.namespace, &how).map_err(|why| self.hinted(why, "namespace"))?;
         }
-        affix::add(&mut resources.0, &file.name_prefix, &file.name_suffix);
-        file.labels.iter().for_each(|label| labels::add(&mut resources.0, label));
-        labels::add_common(&mut resources.0, &file.common_labels);
-        labels::annotate(&mut resources.0, &file.common_annotations);
+        let named = |more: &[FieldSpec]| [&[FieldSpec::of_all(affix::NAME)], more].concat();
+        affix::add_prefix(&mut resources.0, &file.name_prefix, &named(&rules.name_prefix));
+        affix::add_suffix(&mut resources.0, &file.name_suffix, &named(&rules.name_suffix));
+        file.labels.iter().for_each(|label| labels::add(&mut resources.0, label, &rules));
+        labels::add_common(&mut resources.0, &file.common_labels, &rules);
+        labels::annotate(&mut resources.0, &file.common_annotations, &rules);
         for (at, entry) in file.patches_json.iter().enumerate() {
             patch::apply_json(resources, files, root, entry)
                 .map_err(|why| self.hinted(why, &format!("patchesJson6902[{at}]")))?;
         }
         for (at, wanted) in file.replicas.iter().enumerate() {
-            replicas::set(&mut resources.0, wanted).map_err(|why| self.hinted(why, &format!("replicas[{at}]")))?;
+            replicas::set(&mut resources.0, wanted, &rules.replicas)
+                .map_err(|why| self.hinted(why, &format!("replicas[{at}]")))?;
         }
         for rule in file.images.iter().chain(&file.image_tags) {
-            images::set(&mut resources.0, rule).map_err(|why| self.hinted(why, "images"))?;
+            images::set(&mut resources.0, rule, &rules.images).map_err(|why| self.hinted(why, "images"))?;
         }
         for (at, entry) in file.replacements.iter().enumerate() {
             replacements::apply(&mut resources.0, files, root, entry)

@@ -18,11 +18,14 @@ mod order;
 mod patch;
 mod path;
 mod place;
+mod plugins;
 mod references;
 mod replacements;
 mod replicas;
 mod resource;
+mod rules;
 mod target;
+mod vars;
 
 pub use place::{Files, Found};
 pub use resource::Resource;
@@ -40,9 +43,10 @@ const LOCAL: &str = "config.kubernetes.io/local-config";
 pub fn build(files: &dyn Files, folder: &str, warnings: &mut Vec<String>) -> Built<Vec<Resource>> {
     let root = Root::first(files, folder)?;
     let mut top = layer::Layer::load(files, root, warnings)?;
-    let Resources(mut built) = top.accumulate(Resources::default(), warnings)?;
+    let Resources(mut built, rules) = top.accumulate(Resources::default(), warnings)?;
     hash::add(&mut built);
-    references::mend(&mut built)?;
+    references::mend(&mut built, &rules.name_reference)?;
+    vars::resolve(&mut built, &rules)?;
     built.retain(|resource| resource.object.annotation(LOCAL).is_none_or(|value| value == "false"));
     order::arrange(&mut built, top.file.sort_options.as_ref())?;
     Ok(built)
@@ -50,3 +54,5 @@ pub fn build(files: &dyn Files, folder: &str, warnings: &mut Vec<String>) -> Bui
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_plugins;

@@ -2,6 +2,7 @@
 
 use super::Built;
 use super::field::Field;
+use super::file::FieldSpec;
 use super::resource::Resources;
 use crate::object::Object;
 use serde_json::Value;
@@ -18,18 +19,44 @@ const FIELDS: [Field; 3] = [
     },
 ];
 
+/// The field that is set by itself.
+const OWN: &str = "metadata/namespace";
+
+/// How a namespace is set.
+#[derive(Default)]
+pub struct How<'a> {
+    /// More fields that name it.
+    pub fields: &'a [FieldSpec],
+    /// Whether the fields that kustomize knows by itself are left as they are.
+    pub only_these: bool,
+    /// Whether what is in a namespace stays there.
+    pub unset_only: bool,
+    /// Which subjects of bindings are put into it: `allServiceAccounts`, `none`, else the accounts that every namespace has.
+    pub subjects: &'a str,
+}
+
 /// Puts everything into a namespace; a Namespace among the objects is then that one.
-pub fn set(resources: &mut Resources, namespace: &str) -> Built {
+pub fn set(resources: &mut Resources, namespace: &str, how: &How<'_>) -> Built {
     for at in 0..resources.0.len() {
         let resource = &mut resources.0[at];
         resource.remember();
-        if !resource.id().is_cluster_scoped() {
+        let stays = how.unset_only && !resource.object.namespace().is_empty();
+        if !resource.id().is_cluster_scoped() && !stays {
             resource.object.set(&["metadata", "namespace"], namespace);
         }
-        for field in &FIELDS {
-            field.each(&mut resource.object, &mut |value| *value = namespace.into());
-        }
-        default_accounts(&mut resource.object, namespace);
+        let mut put = |value: &mut Value| {
+            if !how.unset_only || value.as_str().is_none_or(str::is_empty) {
+                *value = namespace.into();
+            }
+        };
+        let is_namespace = resource.id().is_cluster_scoped();
+        let is_meant = |field: &&Field| !how.only_these && (is_namespace || field.kind != "Namespace");
+        FIELDS.iter().filter(is_meant).for_each(|field| field.each(&mut resource.object, &mut put));
+        how.fields
+            .iter()
+            .filter(|field| field.path != OWN)
+            .for_each(|field| field.each(&mut resource.object, &mut put));
+        accounts(&mut resource.object, how.subjects, &mut put);
         let id = resource.id();
         let same = resources.0.iter().filter(|other| other.object.name() == id.name && other.id().same(&id));
         if same.count() > 1 {
@@ -39,13 +66,15 @@ pub fn set(resources: &mut Resources, namespace: &str) -> Built {
     Ok(())
 }
 
-/// Bindings of the account that every namespace has mean the one of this namespace.
-fn default_accounts(object: &mut Object, namespace: &str) {
-    if !["RoleBinding", "ClusterRoleBinding"].contains(&object.kind()) {
+/// Bindings of the account that every namespace has mean the one of this namespace; on request those of all accounts, or of none.
+fn accounts(object: &mut Object, subjects: &str, put: &mut dyn FnMut(&mut Value)) {
+    if !["RoleBinding", "ClusterRoleBinding"].contains(&object.kind()) || subjects == "none" {
         return;
     }
-    let subjects = object.0.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten();
-    for subject in subjects.filter(|subject| subject["kind"] == "ServiceAccount" && subject["name"] == "default") {
-        subject["namespace"] = namespace.into();
+    let all = subjects == "allServiceAccounts";
+    let listed = object.0.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten();
+    for subject in listed.filter(|subject| subject["kind"] == "ServiceAccount" && (all || subject["name"] == "default"))
+    {
+        put(&mut subject["namespace"]);
     }
 }

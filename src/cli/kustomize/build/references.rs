@@ -4,6 +4,7 @@ use super::Built;
 use super::field::{Field, each, names};
 use super::id::Id;
 use super::resource::Resource;
+use super::rules::NameReference;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -89,7 +90,7 @@ const OTHERS: [(&str, Field); 39] = [
 ];
 
 /// Writes the names that objects have now to where others know them by an earlier one.
-pub fn mend(resources: &mut [Resource]) -> Built {
+pub fn mend(resources: &mut [Resource], more: &[NameReference]) -> Built {
     let named = Named::new(resources);
     for resource in resources {
         let referrer = Referrer::new(resource);
@@ -103,6 +104,9 @@ pub fn mend(resources: &mut [Resource]) -> Built {
             each(&mut object.0, &names(&format!("{spec}/{path}")), false, &mut |value| mend(kind, value));
         }
         for (kind, field) in &OTHERS {
+            field.each(object, &mut |value| mend(kind, value));
+        }
+        for (kind, field) in more.iter().flat_map(|of| of.field_specs.iter().map(|field| (&of.kind, field))) {
             field.each(object, &mut |value| mend(kind, value));
         }
         if let Some(why) = unclear {

@@ -2,7 +2,7 @@
 
 use super::Built;
 use super::field::Field;
-use super::file::Replicas;
+use super::file::{FieldSpec, Replicas};
 use super::resource::Resource;
 
 const FIELDS: [Field; 4] = [
@@ -12,8 +12,8 @@ const FIELDS: [Field; 4] = [
     Field::made("StatefulSet", "spec/replicas"),
 ];
 
-/// Sets the count of the workloads of a name, which they have or had.
-pub fn set(resources: &mut [Resource], wanted: &Replicas) -> Built {
+/// Sets the count of the workloads of a name, which they have or had; also in more fields.
+pub fn set(resources: &mut [Resource], wanted: &Replicas, more: &[FieldSpec]) -> Built {
     let mut found = false;
     for resource in resources {
         let is_called =
@@ -23,6 +23,10 @@ pub fn set(resources: &mut [Resource], wanted: &Replicas) -> Built {
         }
         for field in &FIELDS {
             found |= field.is_of(&resource.object);
+            field.each(&mut resource.object, &mut |value| *value = wanted.count.into());
+        }
+        for field in more {
+            found |= field.is_of(&resource.id());
             field.each(&mut resource.object, &mut |value| *value = wanted.count.into());
         }
     }

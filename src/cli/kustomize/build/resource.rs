@@ -2,6 +2,7 @@
 
 use super::Built;
 use super::id::Id;
+use super::rules::Rules;
 use crate::object::Object;
 use crate::object::yaml::Document;
 use std::path::PathBuf;
@@ -37,12 +38,22 @@ pub struct Resource {
     pub suffixes: Vec<String>,
     /// Whether its name ends in the hash of its content.
     pub hashed: bool,
+    /// Variables whose values are here: names, and the fields' paths.
+    pub vars: Vec<(String, String)>,
 }
 
 impl Resource {
     /// As it was read or generated.
     pub fn new(object: Object, origin: Origin) -> Resource {
-        Resource { object, origin, before: Vec::new(), prefixes: Vec::new(), suffixes: Vec::new(), hashed: false }
+        Resource {
+            object,
+            origin,
+            before: Vec::new(),
+            prefixes: Vec::new(),
+            suffixes: Vec::new(),
+            hashed: false,
+            vars: Vec::new(),
+        }
     }
 
     /// Who it is now.
@@ -75,9 +86,9 @@ impl Resource {
     }
 }
 
-/// Objects in the order in which they came.
+/// Objects in the order in which they came, and the rules that the layers below have given for those above.
 #[derive(Default)]
-pub struct Resources(pub Vec<Resource>);
+pub struct Resources(pub Vec<Resource>, pub Rules);
 
 impl Resources {
     /// Adds one; no two are the same.
@@ -98,6 +109,7 @@ impl Resources {
 
     /// Adds what another layer made.
     pub fn add_all(&mut self, other: Resources) -> Built {
+        self.1.merge(other.1);
         other.0.into_iter().try_for_each(|resource| self.add(resource))
     }
 

@@ -34,7 +34,7 @@ fn files(text: &str) -> Memory {
     Memory(parts.map(|(name, text)| (Path::new("/k").join(name), text.to_owned())).collect())
 }
 
-fn built(text: &str) -> Result<String, String> {
+pub fn built(text: &str) -> Result<String, String> {
     built_of(text, "over").0
 }
 
@@ -255,7 +255,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ("resources: [../base]\nnamePrefx: a", "unknown field \"namePrefx\"", 2),
         ("resources: [../base]\ncommonLabels: {a: 1}", "cannot unmarshal number", 2),
         ("resources: [../base]\nhelmCharts: [{name: a}]", "kloop does not carry out 'helmCharts'", 2),
-        ("resources: [../base]\nvars: [{name: A}]", "kloop does not carry out 'vars'", 2),
+        ("resources: [../base]\ncrds: [a.json]", "kloop does not carry out 'crds'", 2),
         ("resources: [../base]\nsortOptions: {order: up}", "'sortOptions.order' must be one of [fifo, legacy]", 0),
         ("components: [../base]", "expected kind 'Component' for path '/k/base' but got 'Kustomization'", 1),
         ("kind: Kustomisation", "kind should be Kustomization or Component", 0),

@@ -1,0 +1,212 @@
+//! `vars`: values of fields, which stand as `$(NAME)` in other fields.
+
+use super::Built;
+use super::field::{each, names};
+use super::file::Var;
+use super::id::Id;
+use super::resource::Resource;
+use super::resource::Resources;
+use super::rules::Rules;
+use crate::object::Object;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Where the spec of a pod is in the kinds whose containers may name variables.
+const PODS: [(&str, &str); 7] = [
+    ("Pod", "spec"),
+    ("Deployment", "spec/template/spec"),
+    ("ReplicaSet", "spec/template/spec"),
+    ("DaemonSet", "spec/template/spec"),
+    ("StatefulSet", "spec/template/spec"),
+    ("Job", "spec/template/spec"),
+    ("CronJob", "spec/jobTemplate/spec/template/spec"),
+];
+
+/// Fields of containers.
+const OF_CONTAINERS: [&str; 4] = ["args", "command", "env/value", "volumeMounts/mountPath"];
+
+/// Fields of other kinds; of all when the kind is empty.
+const OTHERS: [(&str, &str); 10] = [
+    ("Deployment", "spec/template/metadata/annotations"),
+    ("Ingress", "spec/rules/host"),
+    ("Ingress", "spec/tls/hosts"),
+    ("Ingress", "spec/tls/secretName"),
+    ("Service", "spec/ports/port"),
+    ("Service", "spec/ports/targetPort"),
+    ("StatefulSet", "spec/volumeClaimTemplates/spec/nfs/server"),
+    ("PersistentVolume", "spec/nfs/server"),
+    ("", "metadata/labels"),
+    ("", "metadata/annotations"),
+];
+
+/// The field that is meant when none is named.
+const NAME: &str = "metadata.name";
+
+/// Adds a layer's variables: each is noted at the object that it is about, by the name that the object has now or had.
+pub fn add(resources: &mut Resources, vars: &[Var]) -> Built {
+    for var in vars {
+        if resources.1.vars.iter().any(|known| known.name == var.name) {
+            return Err(format!("var '{}' already encountered", var.name));
+        }
+        let found: Vec<usize> = (0..resources.0.len()).filter(|at| is_meant(&resources.0[*at], var)).collect();
+        if found.len() > 1 {
+            let many = found.len();
+            return Err(format!("found {many} resId matches for var {} (unable to disambiguate)", var.name));
+        }
+        let path = if var.fieldref.field_path.is_empty() { NAME } else { &var.fieldref.field_path };
+        for at in found {
+            resources.0[at].vars.push((var.name.clone(), path.to_owned()));
+        }
+        resources.1.vars.push(var.clone());
+    }
+    Ok(())
+}
+
+fn is_meant(resource: &Resource, var: &Var) -> bool {
+    let of = &var.objref;
+    let (group, version) = match of.api_version.rsplit_once('/') {
+        Some((group, version)) => (group, version),
+        None if of.api_version.is_empty() => (of.group.as_str(), of.version.as_str()),
+        None => ("", of.api_version.as_str()),
+    };
+    let is = |id: &Id| {
+        let is_place = of.namespace.is_empty() || id.place().is_none_or(|place| place == of.namespace);
+        id.kind == of.kind && id.name == of.name && id.group == group && id.version == version && is_place
+    };
+    resource.before.iter().any(is) || is(&resource.id())
+}
+
+/// Writes the values to where the variables stand.
+pub fn resolve(resources: &mut [Resource], rules: &Rules) -> Built {
+    if rules.vars.is_empty() {
+        return Ok(());
+    }
+    let mut values = HashMap::new();
+    for resource in &*resources {
+        for (name, path) in &resource.vars {
+            let value = value_at(&resource.object.0, path).ok_or_else(|| {
+                format!("field specified in var '{name}' ({path}) not found in corresponding resource")
+            })?;
+            values.insert(name.clone(), value.clone());
+        }
+    }
+    if let Some(var) = rules.vars.iter().find(|var| !values.contains_key(&var.name)) {
+        let name = &var.name;
+        return Err(format!("var '{name}' cannot be mapped to a field in the set of known resources"));
+    }
+    for resource in resources {
+        let object = &mut resource.object;
+        paths(object).iter().for_each(|path| {
+            each(&mut object.0, &names(path), false, &mut |value| expand_in(value, &values));
+        });
+        rules.var_reference.iter().for_each(|field| field.each(object, &mut |value| expand_in(value, &values)));
+    }
+    Ok(())
+}
+
+/// The fields of an object that may name variables.
+fn paths(object: &Object) -> Vec<String> {
+    let kind = object.kind();
+    let mut paths: Vec<String> =
+        OTHERS.iter().filter(|(of, _)| of.is_empty() || *of == kind).map(|(_, path)| (*path).to_owned()).collect();
+    if let Some((_, spec)) = PODS.iter().find(|(of, _)| *of == kind) {
+        let containers = ["containers", "initContainers"];
+        let fields = containers.iter().flat_map(|list| OF_CONTAINERS.map(|field| format!("{spec}/{list}/{field}")));
+        paths.extend(fields);
+        paths.push(format!("{spec}/volumes/nfs/server"));
+    }
+    paths
+}
+
+/// The value at a path such as `spec.ports[0].port`, a text or a number.
+fn value_at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut value = value;
+    for part in path.split('.') {
+        let (name, places) = part.split_once('[').map_or((part, ""), |(name, places)| (name, places));
+        if !name.is_empty() {
+            value = value.get(name)?;
+        }
+        for place in places.split('[').filter(|place| !place.is_empty()) {
+            let place = place.trim_end_matches(']');
+            value = match place.parse::<usize>() {
+                Ok(place) => value.get(place)?,
+                Err(_) => value.get(place)?,
+            };
+        }
+    }
+    (!value.is_object() && !value.is_array()).then_some(value)
+}
+
+/// Expands a text, or the texts of a map.
+fn expand_in(value: &mut Value, values: &HashMap<String, Value>) {
+    match value {
+        Value::String(text) => *value = expand(text, values),
+        Value::Object(map) => {
+            map.values_mut().filter(|value| value.is_string()).for_each(|value| expand_in(value, values))
+        }
+        _ => {}
+    }
+}
+
+/// Replaces each `$(NAME)` that is known; `$$` stands for a dollar sign. A text that is nothing but one variable gets its type, too.
+fn expand(text: &str, values: &HashMap<String, Value>) -> Value {
+    let only = text.strip_prefix("$(").and_then(|rest| rest.strip_suffix(')'));
+    if let Some(value) = only.and_then(|name| values.get(name)) {
+        return value.clone();
+    }
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let name = rest.strip_prefix("$(").and_then(|inside| inside.split_once(')'));
+        match name {
+            _ if rest.starts_with("$$") => {
+                out.push('$');
+                rest = &rest[2..];
+            }
+            Some((name, after)) => {
+                match values.get(name) {
+                    Some(Value::String(value)) => out.push_str(value),
+                    Some(value) => out.push_str(&value.to_string()),
+                    None => out.push_str(&format!("$({name})")),
+                }
+                rest = after;
+            }
+            None => {
+                out.push('$');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn variables_are_expanded_as_in_kubernetes() {
+        let values: HashMap<String, Value> =
+            [("NAME".to_owned(), json!("web")), ("PORT".to_owned(), json!(80))].into_iter().collect();
+        for (text, expected) in [
+            ("$(NAME)", json!("web")),
+            ("$(PORT)", json!(80)),
+            ("http://$(NAME):$(PORT)/", json!("http://web:80/")),
+            ("$$(NAME)", json!("$(NAME)")),
+            ("$(OTHER) $5 $(NAME", json!("$(OTHER) $5 $(NAME")),
+        ] {
+            assert_eq!(expand(text, &values), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_found_by_paths() {
+        let object = json!({"spec": {"ports": [{"port": 80}], "map": {}}});
+        assert_eq!(value_at(&object, "spec.ports[0].port"), Some(&json!(80)));
+        assert_eq!(value_at(&object, "spec.ports[1].port"), None);
+        assert_eq!(value_at(&object, "spec.map"), None);
+    }
+}
