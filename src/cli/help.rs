@@ -252,6 +252,9 @@ mod tests {
                 found.extend(lines.filter(|line| line.starts_with("kloop ")).map(str::to_owned));
                 continue;
             }
+            let indented = block.lines().filter_map(|line| line.strip_prefix("    ")).flat_map(|line| line.split("&&"));
+            let indented = indented.map(|part| part.trim().trim_start_matches("./target/release/"));
+            found.extend(indented.filter(|line| line.starts_with("kloop ")).map(str::to_owned));
             let spans = block.split('`').skip(1).step_by(2);
             let spans = spans.map(|span| span.split_whitespace().collect::<Vec<_>>().join(" "));
             found.extend(spans.filter_map(|span| {
@@ -268,9 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_the_readme_are_understood() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-        let commands = commands(&std::fs::read_to_string(path).unwrap());
+    fn commands_of_the_readme_and_the_topics_are_understood() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let topics = std::fs::read_dir(root.join("src/help")).unwrap().map(|entry| entry.unwrap().path());
+        let pages = topics.chain([root.join("README.md")]).map(|path| std::fs::read_to_string(path).unwrap());
+        let commands: Vec<String> = pages.flat_map(|page| commands(&page)).collect();
         assert!(commands.len() > 40, "{commands:?}");
         for line in commands {
             let parsed = grammar::command().try_get_matches_from(split(line.split(" > ").next().unwrap()));

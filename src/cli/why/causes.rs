@@ -81,13 +81,11 @@ mod tests {
     use super::*;
 
     fn answer(about: &str, links: &[(&str, Standing, &str)]) -> Answer {
-        let link = |(what, standing, seen): &(&str, Standing, &str)| Link {
-            what: (*what).to_owned(),
-            standing: *standing,
-            seen: (*seen).to_owned(),
-            next: Some("mend it".into()),
-            by: "kubelet",
-            ..Link::default()
+        let link = |(what, standing, seen): &(&str, Standing, &str)| {
+            let mut link = Link::default();
+            (link.what, link.seen, link.standing) = ((*what).to_owned(), (*seen).to_owned(), *standing);
+            (link.next, link.by) = (Some("mend it".to_owned()), "kubelet");
+            link
         };
         Answer { about: about.to_owned(), links: links.iter().map(link).collect(), place: 0 }
     }
