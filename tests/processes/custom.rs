@@ -75,7 +75,7 @@ fn things(versions: &[(&str, bool, bool, &str)]) -> String {
         let subresources = if *status { "{status: {}}" } else { "{}" };
         format!(
             "  - {{name: {name}, served: true, storage: {stored}, subresources: {subresources}, schema: {{openAPIV3Schema: {{type: object, \
-             properties: {{spec: {spec}, status: {{type: object, properties: {{n: {{type: integer}}}}}}}}}}}}}}\n"
+             properties: {{spec: {spec}, status: {{type: object, properties: {{seen: {{type: integer}}}}}}}}}}}}}}\n"
         )
     };
     format!(
@@ -96,18 +96,17 @@ fn what_a_schema_preserves_is_stored_whole_and_strays_go() {
                 maybe: {type: string, nullable: true}, some: {type: string, default: d}}}";
     cluster.apply(&things(&[("v1", true, true, spec)]));
     // As an Argo Rollout has them: a list where the schema names no type.
-    let rest =
-        "spec: {volumes: [{name: n, emptyDir: {}}, {name: m}], plain: null, maybe: null, some: null}, status: {n: 3}";
+    let rest = "spec: {volumes: [{name: one, emptyDir: {}}, {name: two}], plain: null, maybe: null, some: null}, status: {seen: 3}";
     let said = cluster.run(&["create", "-f", "-"], &thing("v1", rest));
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     assert_eq!(
         cluster.read("thing/t", "{.spec}"),
-        r#"{"maybe":null,"some":"d","volumes":[{"emptyDir":{},"name":"n"},{"name":"m"}]}"#
+        r#"{"maybe":null,"some":"d","volumes":[{"emptyDir":{},"name":"one"},{"name":"two"}]}"#
     );
     assert_eq!(cluster.read("thing/t", "{.status}"), "", "status is for /status to write");
-    let patch = r#"{"status":{"n":4},"spec":{"plain":"x"}}"#;
+    let patch = r#"{"status":{"seen":4},"spec":{"plain":"x"}}"#;
     cluster.ok(&format!("patch thing t --subresource=status --type=merge -p {patch}"));
-    assert_eq!(cluster.read("thing/t", "{.status.n}/{.spec.plain}"), "4/");
+    assert_eq!(cluster.read("thing/t", "{.status.seen}/{.spec.plain}"), "4/");
 }
 
 #[test]
