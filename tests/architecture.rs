@@ -241,3 +241,44 @@ fn modules_of_the_counts_are_those_of_the_layers() {
         assert_eq!(left.iter().map(|(module, _)| *module).collect::<Vec<_>>(), all);
     }
 }
+
+/// Moments and durations come from users' objects, and the operators of both panic on overflow: `Shift::later` and `Shift::earlier` do not.
+#[test]
+fn moments_are_moved_without_overflow() {
+    const NAMES: [&str; 10] =
+        ["now", "now()", "since", "asked", "finished", "started", "deadline", "created", "begun", "kill_at"];
+    let is_sum = |line: &str| {
+        let of_duration = ["+ SignedDuration::from_", "- SignedDuration::from_", "+ jiff::SignedDuration::from_"];
+        // A constant, such as `since + UNANSWERED`.
+        let of_name = |name: &&str| {
+            [" + ", " - "].iter().any(|sign| {
+                line.match_indices(&format!("{name}{sign}")).any(|(at, found)| {
+                    let after = line[at + found.len()..].chars().take(2);
+                    let before = line[..at].chars().next_back();
+                    after.clone().count() == 2
+                        && after.into_iter().all(|letter| letter.is_ascii_uppercase())
+                        && before.is_none_or(|letter| !letter.is_alphanumeric() && letter != '_')
+                })
+            })
+        };
+        of_duration.iter().any(|text| line.contains(text)) || NAMES.iter().any(|name| of_name(&name))
+    };
+    // What is moved there comes from the clock, by constants.
+    let by_clock = [
+        "horizontalpodautoscaler/mod.rs",
+        "reconcile/heart.rs",
+        "reconcile/beat.rs",
+        "kubelet/resize.rs",
+        "statefulset/claims.rs",
+    ];
+    let mut wrong = Vec::new();
+    for room in ["kinds", "world", "controllers", "scheduler", "kubelet", "network", "apiserver", "reconcile"] {
+        for (path, text) in sources(room).iter().filter(|(path, _)| !is_test(path)) {
+            let is_exempt = by_clock.iter().any(|end| path.ends_with(end)) || path.ends_with("kubelet/machine.rs");
+            for (number, line) in code(text).filter(|(_, line)| !is_exempt && is_sum(line)) {
+                wrong.push(format!("{}:{number}: {}", path.display(), line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "moments that can leave their range:\n{}", wrong.join("\n"));
+}

@@ -4,6 +4,7 @@ use super::ledger::Ledger;
 use super::{Reply, Result};
 use crate::kinds::Kind;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS};
+use crate::object::time::Shift;
 use crate::object::{Key, Object, Reason, Status, time};
 use crate::world::Propagation;
 use jiff::SignedDuration;
@@ -125,7 +126,7 @@ fn grace_of(kind: &Kind, object: &Object, options: &DeleteOptions) -> i64 {
 }
 
 fn mark(ledger: &dyn Ledger, kind: &Kind, object: &mut Object, grace: i64) {
-    let at = ledger.now() + SignedDuration::from_secs(grace);
+    let at = ledger.now().later(SignedDuration::from_secs(grace));
     object.set(&["metadata", "deletionTimestamp"], time::rfc3339(at));
     object.set(&["metadata", "deletionGracePeriodSeconds"], grace);
     if kind.generation {
@@ -139,7 +140,8 @@ fn mark(ledger: &dyn Ledger, kind: &Kind, object: &mut Object, grace: i64) {
 /// A later delete may only shorten the grace.
 fn shorten(object: &mut Object, grace: i64) {
     let known = object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
-    let Some(at) = object.deletion().filter(|_| grace < known) else { return };
-    object.set(&["metadata", "deletionTimestamp"], time::rfc3339(at - SignedDuration::from_secs(known - grace)));
+    let Some(asked) = object.deletion().filter(|_| grace < known) else { return };
+    let at = asked.earlier(SignedDuration::from_secs(known.saturating_sub(grace)));
+    object.set(&["metadata", "deletionTimestamp"], time::rfc3339(at));
     object.set(&["metadata", "deletionGracePeriodSeconds"], grace);
 }

@@ -136,7 +136,7 @@ fn trim(row: &Row, object: &Object, jobs: &[Started], plan: &mut Plan) {
             jobs.iter().filter(|job| job.end() == Some(end) && !job.row.is_deleting()).collect();
         ended.sort_by_key(|job| (job.start(), job.row.key.clone()));
         let excess = ended.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-        for job in ended.into_iter().take(excess) {
+        for job in ended.into_iter().take(excess.min(pods::BURST)) {
             plan.event(row, EventType::Normal, "SuccessfulDelete", format!("Deleted job {}", job.row.key.name));
             pods::delete(plan, job.row, format!("more than {limit} finished Jobs ({end})"));
         }

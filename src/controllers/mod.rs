@@ -7,6 +7,8 @@
 use crate::world::Loop;
 
 mod backends;
+#[cfg(test)]
+mod bounds;
 mod claim;
 mod percent;
 mod pods;

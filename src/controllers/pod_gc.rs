@@ -4,7 +4,8 @@
 
 use super::pods::BURST;
 use super::status;
-use crate::object::{Key, Resource, Time};
+use crate::object::time::Shift;
+use crate::object::{Key, Resource};
 use crate::world::{Loop, Plan, Propagation, Row, Verb, World};
 use jiff::SignedDuration;
 use serde_json::json;
@@ -58,7 +59,7 @@ fn collect_ended(world: &World, plan: &mut Plan) {
 fn collect_lost(world: &World, node: &str, plan: &mut Plan) {
     for row in world.pods_on(node).take(BURST) {
         let appeared = row.created.unwrap_or(world.now);
-        let until = appeared.saturating_add(SignedDuration::from_secs(QUARANTINE)).unwrap_or(Time::MAX);
+        let until = appeared.later(SignedDuration::from_secs(QUARANTINE));
         if world.now < until {
             plan.wait(format!("node {node} is not there (yet)"));
             plan.wake_at(until);

@@ -13,6 +13,11 @@ pub const BURST: usize = 500;
 /// them.
 pub const BATCH: usize = 64;
 
+/// Whether a plan has as many writes as one may have. What is left is planned again at once, because these writes make the key due.
+pub fn is_full(plan: &Plan) -> bool {
+    plan.writes.len() >= BURST
+}
+
 /// The letters of generated names: no vowels and nothing that looks like another (apimachinery `rand`).
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 

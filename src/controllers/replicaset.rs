@@ -3,6 +3,7 @@
 use super::claim::Owner;
 use super::pods::{self, Allowance, BATCH};
 use super::status;
+use crate::object::time::Shift;
 use crate::object::{Key, Object, Time};
 use crate::world::{EventType, Loop, Phase, Plan, PodFields, Row, Verb, World};
 use serde_json::{Value, json};
@@ -193,7 +194,7 @@ fn count(
         if pod.is_available_pod(min_ready, world.now) {
             available += 1;
         } else if let Some(since) = fields.ready_since.filter(|_| fields.ready) {
-            plan.wake_at(since.saturating_add(jiff::SignedDuration::from_secs(min_ready)).unwrap_or(Time::MAX));
+            plan.wake_at(since.later(jiff::SignedDuration::from_secs(min_ready)));
         }
     }
     let mut new = status::of(&object);

@@ -1,6 +1,7 @@
 //! Finished Jobs with `ttlSecondsAfterFinished` are deleted when their time is over (KEP-592).
 
 use super::status;
+use crate::object::time::Shift;
 use crate::object::{Key, Time};
 use crate::world::{Loop, Plan, Propagation, Row, Verb, World};
 use jiff::SignedDuration;
@@ -25,7 +26,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(end) = end.filter_map(|end| end["lastTransitionTime"].as_str()?.parse::<Time>().ok()).max() else {
         return plan;
     };
-    let until = end.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Time::MAX);
+    let until = end.later(SignedDuration::from_secs(seconds));
     if world.now < until {
         plan.wait(format!("the finished Job is deleted in {} s", until.as_second() - world.now.as_second()));
         plan.wake_at(until);

@@ -5,6 +5,7 @@ use super::start::{self, Unready};
 use super::{
     address, backoff, deadlines, eviction, hooks, image, probes, resize, restart_all, simulate, termination, volumes,
 };
+use crate::object::time::Shift;
 use crate::object::{Object, Str, Time};
 use crate::world::{Again, Effect, Plan, Start, Verb};
 use jiff::SignedDuration;
@@ -173,10 +174,10 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
         State::Starting { since } if now.duration_since(*since) >= UNANSWERED => {
             start(pod, place, member.attempt, order)
         }
-        State::Starting { since } => order.wakes.push(*since + UNANSWERED),
+        State::Starting { since } => order.wakes.push(since.later(UNANSWERED)),
         State::Refused { at, .. } => {
             let refusals = member.facts.as_ref().map_or(1, |facts| facts.refusals);
-            let due = *at + SignedDuration::from_secs(backoff::image(settings, refusals));
+            let due = at.later(SignedDuration::from_secs(backoff::image(settings, refusals)));
             order.wakes.extend(backoff::error_fades(*at).filter(|fades| *fades > now));
             if due > now && !image::is_repaired(pod, member) {
                 order.wakes.push(due)
@@ -194,7 +195,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
                 false if image::with_new_sources(pod, member).is_some() || image::is_repaired(pod, member) => 0,
                 false => backoff::restart(settings, member.attempt, ended, member.last.as_ref()),
             };
-            let due = ended.finished + SignedDuration::from_secs(seconds);
+            let due = ended.finished.later(SignedDuration::from_secs(seconds));
             if due > now {
                 order.steps[place] = Step::BackOff { seconds, due };
                 let shows = backoff::error_fades(ended.finished).filter(|_| ended.is_start_error());
@@ -295,7 +296,7 @@ fn start(pod: &LocalPod, place: usize, attempt: u32, order: &mut Order) {
     let Some(ip) = &order.ip else { return };
     let ordered = attempt == member.attempt && member.state == State::New && member.was_configured();
     if pod.is_staged() && ordered {
-        order.wakes.push(pod.world.now + SignedDuration::from_secs(1));
+        order.wakes.push(pod.world.now.later(SignedDuration::from_secs(1)));
         return;
     }
     if image::awaits_sources(pod, member) {

@@ -8,6 +8,7 @@ use super::containers::{Order, Step};
 use super::pod::{LocalPod, Member, State};
 use super::{probes, termination};
 use crate::object::Time;
+use crate::object::time::Shift;
 use crate::world::{ContainerFacts, Plan, ProbeKind};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
@@ -31,7 +32,7 @@ fn sleeps(container: &Container, kind: ProbeKind) -> Option<SignedDuration> {
 pub fn wake_up(now: Time, container: &Container, facts: &mut ContainerFacts) {
     for kind in [ProbeKind::PostStart, ProbeKind::PreStop] {
         let (Some(pause), Some(hook)) = (sleeps(container, kind), facts.probes.get_mut(&kind)) else { continue };
-        if let Some(end) = hook.in_flight.map(|since| since + pause).filter(|end| *end <= now) {
+        if let Some(end) = hook.in_flight.map(|since| since.later(pause)).filter(|end| *end <= now) {
             (hook.in_flight, hook.last, hook.successes) = (None, Some(end), 1);
         }
     }
@@ -70,10 +71,10 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
     for member in pod.members.iter().filter(|member| is_starting(member)) {
         let Some(hook) = of(&member.spec, ProbeKind::PostStart) else { continue };
         match member.probe(ProbeKind::PostStart).and_then(|known| known.since) {
-            Some(since) => {
-                sleeps(&member.spec, ProbeKind::PostStart).into_iter().for_each(|pause| plan.wake_at(since + pause))
-            }
-            None if pod.is_staged() => plan.wake_at(pod.world.now + SignedDuration::from_secs(1)),
+            Some(since) => sleeps(&member.spec, ProbeKind::PostStart)
+                .into_iter()
+                .for_each(|pause| plan.wake_at(since.later(pause))),
+            None if pod.is_staged() => plan.wake_at(pod.world.now.later(SignedDuration::from_secs(1))),
             None => plan.effects.push(probes::ask(pod, member, ProbeKind::PostStart, hook, PATIENCE)),
         }
     }
@@ -108,17 +109,17 @@ fn before(pod: &LocalPod, member: &Member, grace: i64, event: Option<String>) ->
     let Some(since) = known.and_then(|hook| hook.since) else {
         return match (grace > 0, pod.is_staged()) {
             (false, _) => (Step::Stop { grace, event }, None),
-            (true, true) => (Step::Keep, Some(now + SignedDuration::from_secs(1))),
+            (true, true) => (Step::Keep, Some(now.later(SignedDuration::from_secs(1)))),
             (true, false) => (Step::PreStop { grace, event }, None),
         };
     };
     // A deletion has a deadline of its own; other stops have the whole grace from the hook on.
-    let deadline = termination::deadline(pod).unwrap_or(since + SignedDuration::from_secs(grace));
+    let deadline = termination::deadline(pod).unwrap_or(since.later(SignedDuration::from_secs(grace)));
     if known.is_some_and(|hook| hook.last.is_some()) || now >= deadline {
         let left = termination::seconds_until(now, deadline).max(LEAST_GRACE);
         return (Step::Stop { grace: left, event: None }, None);
     }
-    let awake = sleeps(&member.spec, ProbeKind::PreStop).map(|pause| since + pause);
+    let awake = sleeps(&member.spec, ProbeKind::PreStop).map(|pause| since.later(pause));
     (Step::Keep, Some(awake.map_or(deadline, |awake| awake.min(deadline))))
 }
 

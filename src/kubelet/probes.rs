@@ -7,6 +7,7 @@ use super::containers::Step;
 use super::hooks;
 use super::pod::{LocalPod, Member, State};
 use crate::object::Time;
+use crate::object::time::Shift;
 use crate::world::{Effect, Event, EventType, Plan, Probe as Order, ProbeFacts, ProbeKind, Verdict};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Probe;
@@ -59,7 +60,7 @@ pub fn failed(pod: &LocalPod, member: &Member) -> Option<Step> {
 /// Orders the probes that are due, and says when the next ones are. Not twice in one beat: what the plan before this one has ordered
 /// is a fact only after the commit.
 pub fn order(pod: &LocalPod, plan: &mut Plan) {
-    let soonest = pod.world.now + SignedDuration::from_secs(i64::from(pod.is_staged()));
+    let soonest = pod.world.now.later(SignedDuration::from_secs(i64::from(pod.is_staged())));
     for member in &pod.members {
         let State::Running { since } = member.state else { continue };
         let Some(facts) = &member.facts else { continue };
@@ -139,9 +140,9 @@ fn is_given_up(member: &Member, kind: ProbeKind) -> bool {
 fn due(spec: &Probe, since: Time, results: &ProbeFacts) -> Time {
     let seconds = |count: i64| SignedDuration::from_secs(count);
     match (results.in_flight, results.last) {
-        (Some(asked), _) => asked + seconds(i64::from(spec.timeout_seconds.unwrap_or(1)) + UNANSWERED_SECONDS),
-        (None, Some(last)) => last + seconds(i64::from(spec.period_seconds.unwrap_or(10))),
-        (None, None) => since + seconds(i64::from(spec.initial_delay_seconds.unwrap_or(0))),
+        (Some(asked), _) => asked.later(seconds(i64::from(spec.timeout_seconds.unwrap_or(1)) + UNANSWERED_SECONDS)),
+        (None, Some(last)) => last.later(seconds(i64::from(spec.period_seconds.unwrap_or(10)))),
+        (None, None) => since.later(seconds(i64::from(spec.initial_delay_seconds.unwrap_or(0)))),
     }
 }
 

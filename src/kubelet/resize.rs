@@ -6,6 +6,7 @@
 use super::pod::{LocalPod, Member, State};
 use super::{deadlines, resources};
 use crate::kinds::pod::requests;
+use crate::object::time::Shift;
 use crate::world::limits::Limits;
 use crate::world::{Effect, Plan};
 use jiff::SignedDuration;
@@ -71,7 +72,7 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
     }
     for member in pod.members.iter().filter(|member| is_due(pod, member) && !wants_restart(pod, member)) {
         let asked = member.facts.as_ref().and_then(|facts| facts.resizing);
-        match asked.map(|asked| asked + UNANSWERED).filter(|again| *again > pod.world.now) {
+        match asked.map(|asked| asked.later(UNANSWERED)).filter(|again| *again > pod.world.now) {
             Some(again) => plan.wake_at(again),
             None => plan.effects.push(Effect::Resize {
                 pod_uid: pod.row.uid.clone(),

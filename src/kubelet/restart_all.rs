@@ -8,6 +8,7 @@ use super::containers::{Order, Step, matched_rule, restarts_alone};
 use super::pod::{LocalPod, Member, Role, State};
 use super::{backoff, conditions, termination};
 use crate::object::Time;
+use crate::object::time::Shift;
 use jiff::SignedDuration;
 
 /// The condition that tells that it is under way.
@@ -62,7 +63,7 @@ pub fn decide(pod: &LocalPod, order: &mut Order) -> bool {
 fn pause(pod: &LocalPod, place: usize, member: &Member) -> Option<(usize, i64, Time)> {
     let ended = member.ended().filter(|_| is_cause(member))?;
     let seconds = backoff::restart(&pod.world.settings, member.attempt, ended, member.last.as_ref());
-    Some((place, seconds, ended.finished + SignedDuration::from_secs(seconds)))
+    Some((place, seconds, ended.finished.later(SignedDuration::from_secs(seconds))))
 }
 
 /// Whether a container waits because all of them start anew.

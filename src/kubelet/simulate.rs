@@ -10,6 +10,7 @@
 use super::container_status::api_time;
 use super::pod::{LocalPod, Member, Role, State};
 use super::{backoff, environment, volumes};
+use crate::object::time::Shift;
 use crate::object::{Object, Time};
 use crate::world::{ContainerFacts, ContainerState, Ended, PodFacts, ProbeFacts, ProbeKind, Row, Script, World};
 use jiff::SignedDuration;
@@ -108,7 +109,7 @@ fn crashed(world: &World, spec: &PodSpec, began: Time) -> ContainerFacts {
     let (mut attempt, mut end, mut last) = (0, ended(began), None);
     loop {
         let pause = backoff::restart(&world.settings, attempt, &end, last.as_ref());
-        let due = end.finished + SignedDuration::from_secs(pause);
+        let due = end.finished.later(SignedDuration::from_secs(pause));
         if !restarts || due > world.now {
             return ContainerFacts { last, ..ContainerFacts::new(attempt, ContainerState::Ended(end)) };
         }
@@ -195,7 +196,7 @@ fn state(now: Time, started: Time, script: Option<Script>) -> ContainerState {
             reason: None,
             message: String::new(),
             started: Some(started),
-            finished: started + SignedDuration::from_secs(seconds),
+            finished: started.later(SignedDuration::from_secs(seconds)),
         }),
         _ => ContainerState::Running { pid: 0, since: started },
     }
@@ -203,7 +204,7 @@ fn state(now: Time, started: Time, script: Option<Script>) -> ContainerState {
 
 /// Status keeps whole seconds, so the start may have been up to a second later than it says.
 fn ends(started: Time, seconds: i64) -> Time {
-    started + SignedDuration::from_secs(if seconds == 0 { 0 } else { seconds + 1 })
+    started.later(SignedDuration::from_secs(if seconds == 0 { 0 } else { seconds.saturating_add(1) }))
 }
 
 /// Changes the status of a container as the pod's annotations ask.

@@ -5,6 +5,7 @@ use super::containers::{Order, Step, restarts};
 use super::pod::{LocalPod, Member, Role};
 use super::{deadlines, eviction, hooks};
 use crate::object::Time;
+use crate::object::time::Shift;
 use crate::world::{Effect, EventType, Plan, PodFacts, ProbeKind, Propagation, Verb, World};
 use jiff::SignedDuration;
 
@@ -57,8 +58,8 @@ pub fn decide(pod: &LocalPod, order: &mut Order) {
 pub fn deadline(pod: &LocalPod) -> Option<Time> {
     let end = pod.row.deletion?;
     let grace = SignedDuration::from_secs(granted(pod));
-    let asked = end.checked_sub(grace).unwrap_or(end);
-    let latest = asked + SignedDuration::from_secs(1);
+    let asked = end.earlier(grace);
+    let latest = asked.later(SignedDuration::from_secs(1));
     let is_hooked = pod.members.iter().any(hooks::comes_before_the_end);
     let moment = |since: Time| match is_hooked {
         // It was to end before the pod was deleted.
@@ -70,7 +71,7 @@ pub fn deadline(pod: &LocalPod) -> Option<Time> {
     let last = pod.members.iter().filter_map(|member| member.probe(ProbeKind::PreStop)?.since);
     let begun = stops.chain(last).map(moment).min();
     let begun = begun.unwrap_or(if is_hooked { latest } else { pod.world.now });
-    Some(begun.checked_add(grace).unwrap_or(end).max(end))
+    Some(begun.later(grace).max(end))
 }
 
 /// Seconds that the deletion of a pod leaves it.
@@ -93,8 +94,9 @@ pub fn stop(pod: &LocalPod, place: usize, member: &Member, grace: i64, order: &m
         order.steps[place] = Step::Stop { grace, event };
         return;
     };
-    let is_shorter = pod.row.is_deleting() && now + SignedDuration::from_secs(grace + 1) < known.kill_at;
-    let ask_again = known.kill_at.max(known.asked) + UNANSWERED;
+    let is_shorter =
+        pod.row.is_deleting() && now.later(SignedDuration::from_secs(grace.saturating_add(1))) < known.kill_at;
+    let ask_again = known.kill_at.max(known.asked).later(UNANSWERED);
     if is_shorter {
         order.steps[place] = Step::Stop { grace, event: None };
     } else if now >= ask_again {
@@ -109,7 +111,7 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
     let Some(end) = deadline(pod) else { return };
     let facts = pod.facts.as_deref().filter(|_| !pod.simulated);
     match facts {
-        Some(facts) if !pod.lives() || pod.world.now >= end + OVERDUE => {
+        Some(facts) if !pod.lives() || pod.world.now >= end.later(OVERDUE) => {
             let is_asked = remove(pod.world, &pod.row.uid, facts, plan);
             if let Some(why) = &facts.not_removed {
                 plan.wait(format!("its folder cannot be removed: {why}"));
@@ -120,7 +122,7 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
         }
         Some(_) => {
             plan.wait("its containers are ending");
-            plan.wake_at(end + OVERDUE);
+            plan.wake_at(end.later(OVERDUE));
         }
         None if is_held(pod) => {
             plan.wait(format!("nothing of it runs; it waits for its finalizers: {}", pod.row.finalizers.join(", ")));
@@ -144,11 +146,11 @@ fn is_held(pod: &LocalPod) -> bool {
 
 /// Has whatever is left of a pod ended and forgotten; asked again when no answer comes, or it cannot be done yet. Whether that is asked now.
 pub fn remove(world: &World, uid: &str, facts: &PodFacts, plan: &mut Plan) -> bool {
-    match facts.removing.map(|asked| asked + UNANSWERED).filter(|again| *again > world.now) {
+    match facts.removing.map(|asked| asked.later(UNANSWERED)).filter(|again| *again > world.now) {
         Some(again) => plan.wake_at(again),
         None => {
             plan.effects.push(Effect::Remove { pod_uid: uid.into() });
-            plan.wake_at(world.now + UNANSWERED);
+            plan.wake_at(world.now.later(UNANSWERED));
             return true;
         }
     }
@@ -158,7 +160,7 @@ pub fn remove(world: &World, uid: &str, facts: &PodFacts, plan: &mut Plan) -> bo
 /// Whole seconds, a begun one for a whole one.
 pub fn seconds_until(now: Time, end: Time) -> i64 {
     let left = end.duration_since(now);
-    left.as_secs() + i64::from(left.subsec_nanos() > 0)
+    left.as_secs().saturating_add(i64::from(left.subsec_nanos() > 0))
 }
 
 #[cfg(test)]

@@ -19,6 +19,27 @@ impl fmt::Display for TimeError {
 
 impl std::error::Error for TimeError {}
 
+/// Moves moments by durations. Both can come from a user's object, where 9223372036854775807 seconds are as valid as 30: the result stays
+/// within what a [`Time`] can hold, years -9999 to 9999. The operators `+` and `-` of [`Time`] panic instead.
+pub trait Shift {
+    /// The moment that is `by` later.
+    fn later(self, by: SignedDuration) -> Time;
+    /// The moment that is `by` earlier.
+    fn earlier(self, by: SignedDuration) -> Time;
+}
+
+impl Shift for Time {
+    fn later(self, by: SignedDuration) -> Time {
+        let end = if by.is_negative() { Time::MIN } else { Time::MAX };
+        self.checked_add(by).unwrap_or(end)
+    }
+
+    fn earlier(self, by: SignedDuration) -> Time {
+        let end = if by.is_negative() { Time::MAX } else { Time::MIN };
+        self.checked_sub(by).unwrap_or(end)
+    }
+}
+
 /// Formats an age like kubectl: at most two units, coarser as it grows (apimachinery `duration.HumanDuration`).
 pub fn age(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
@@ -236,6 +257,25 @@ mod tests {
             (8 * year + day, "8y"),
         ] {
             assert_eq!(age(seconds), wanted, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn moments_stay_within_their_range() {
+        let (now, most) = (parse_rfc3339("2026-01-02T03:04:05Z").unwrap(), SignedDuration::from_secs(i64::MAX));
+        let second = SignedDuration::from_secs(1);
+        assert_eq!(rfc3339(now.later(second)), "2026-01-02T03:04:06Z");
+        assert_eq!(rfc3339(now.earlier(second)), "2026-01-02T03:04:04Z");
+        for (moment, end) in [
+            (now.later(most), Time::MAX),
+            (now.earlier(SignedDuration::MIN), Time::MAX),
+            (Time::MAX.later(second), Time::MAX),
+            (now.earlier(most), Time::MIN),
+            (now.later(SignedDuration::MIN), Time::MIN),
+            (Time::MIN.earlier(second), Time::MIN),
+        ] {
+            assert_eq!(moment, end);
+            assert_eq!(parse_rfc3339(&rfc3339(moment)).map(|read| read.as_second()), Ok(end.as_second()));
         }
     }
 

@@ -12,6 +12,7 @@ use super::start::Start;
 use super::usage::Sample;
 use super::volume::fingerprint;
 use crate::kinds::image::RESOURCE;
+use crate::object::time::Shift;
 use crate::object::{Key, Resource, Str, Time};
 use jiff::SignedDuration;
 
@@ -144,6 +145,39 @@ pub enum Report {
     },
 }
 
+impl Report {
+    /// The pod that it is about.
+    pub fn pod_uid(&self) -> Option<&Str> {
+        match self {
+            Report::Container { pod_uid, .. }
+            | Report::Probe { pod_uid, .. }
+            | Report::Resized { pod_uid, .. }
+            | Report::Over { pod_uid, .. }
+            | Report::Usage { pod_uid, .. }
+            | Report::Denied { pod_uid, .. }
+            | Report::Unbound { pod_uid, .. }
+            | Report::Removed { pod_uid } => Some(pod_uid),
+            _ => None,
+        }
+    }
+}
+
+impl Effect {
+    /// The pod that it is about, when it is about one.
+    pub fn pod_uid(&self) -> Option<&Str> {
+        match self {
+            Effect::Start(start) => Some(&start.pod_uid),
+            Effect::Probe(probe) => Some(&probe.pod_uid),
+            Effect::Stop { pod_uid, .. }
+            | Effect::Remove { pod_uid }
+            | Effect::Resize { pod_uid, .. }
+            | Effect::Refresh { pod_uid, .. }
+            | Effect::Confine { pod_uid, .. } => Some(pod_uid),
+            _ => None,
+        }
+    }
+}
+
 impl Facts {
     /// Takes a report in. Gives the key of the pod concerned when anything changed.
     pub fn take(&mut self, report: Report) -> Option<Key> {
@@ -260,7 +294,7 @@ impl Facts {
         match effect {
             Effect::Start(start) => self.start_ordered(start, now),
             Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
-                let kill_at = now + SignedDuration::from_secs(*grace_seconds);
+                let kill_at = now.later(SignedDuration::from_secs(*grace_seconds));
                 if let Some(known) = self.container(pod_uid, container, *attempt) {
                     let order = known.stopping.get_or_insert(Stopping { since: now, asked: now, kill_at });
                     order.asked = now;

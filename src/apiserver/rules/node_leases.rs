@@ -1,6 +1,7 @@
 //! Leases of nodes, and when their statuses were last reported, computed when they are read: the heartbeats of all nodes that this cluster
 //! runs are one entry outside the log, so that thousands of nodes cost one write in ten seconds.
 
+use crate::object::time::Shift;
 use crate::object::{Object, Resource, Time, time};
 use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
 use serde_json::{Value, json};
@@ -45,7 +46,7 @@ pub fn refresh(node: &mut Object, heard: Time) {
         let Some(known) = known.filter(|_| is_reported) else { continue };
         let again = heard.duration_since(known).as_secs() / REPORT_SECONDS;
         if again > 0 {
-            let last = known + jiff::SignedDuration::from_secs(again * REPORT_SECONDS);
+            let last = known.later(jiff::SignedDuration::from_secs(again.saturating_mul(REPORT_SECONDS)));
             condition["lastHeartbeatTime"] = time::rfc3339(last).into();
         }
     }

@@ -10,10 +10,11 @@ mod rolling;
 mod tests;
 
 use super::claim::Owner;
-use super::pods::{self, Allowance, BURST, from_template};
+use super::pods::{self, Allowance, BATCH, BURST, from_template};
 use super::revisions::{self, History, REVISION_HASH};
 use super::{percent, status};
-use crate::object::{Key, Object, Time};
+use crate::object::time::Shift;
+use crate::object::{Key, Object};
 use crate::world::{EventType, Loop, Phase, Plan, Row, Verb, World};
 use placement::Fit;
 use serde_json::Value;
@@ -102,18 +103,18 @@ impl<'w> Set<'w> {
     /// One pod on every node that fits, none elsewhere.
     fn place(&mut self) {
         let allowance = Allowance::of(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
-        let mut left = allowance.limit(BURST);
+        let mut left = allowance.limit(BATCH);
         for (node, fit) in self.nodes.clone() {
             let pods = self.on(&node.key.name);
             match fit {
-                _ if self.plan.writes.len() >= BURST => {}
+                _ if pods::is_full(&self.plan) => {}
                 Fit::Run if pods.is_empty() && left > 0 => {
                     left -= 1;
                     self.make(&node.key.name);
                 }
                 Fit::Run | Fit::Stay => self.thin_out(&pods),
                 Fit::Leave => {
-                    for pod in pods.into_iter().filter(|pod| !pod.is_deleting()) {
+                    for pod in pods.into_iter().filter(|pod| !pod.is_deleting()).take(BURST) {
                         self.delete(pod, "its node does not fit any more");
                     }
                 }
@@ -128,13 +129,14 @@ impl<'w> Set<'w> {
             .flat_map(|(_, pods)| pods)
             .copied()
             .collect();
-        for pod in lost.into_iter().filter(|pod| !pod.is_deleting()) {
+        for pod in lost.into_iter().filter(|pod| !pod.is_deleting()).take(BURST) {
             self.delete(pod, "its node is gone");
         }
     }
 
     /// Failed pods go after a pause; of several only the oldest stays, or one of each template while surging.
     fn thin_out(&mut self, pods: &[&'w Arc<Row>]) {
+        let pods = &pods[..pods.len().min(BURST)];
         let mut left: Vec<&Arc<Row>> = Vec::new();
         for pod in pods.iter().filter(|pod| !pod.is_deleting()) {
             match pod.pod().map(|fields| fields.phase) {
@@ -216,8 +218,7 @@ impl<'w> Set<'w> {
         if let Some(fields) = pod.pod().filter(|pod| pod.ready && !is_old_enough)
             && let Some(since) = fields.ready_since
         {
-            self.plan
-                .wake_at(since.saturating_add(jiff::SignedDuration::from_secs(self.min_ready)).unwrap_or(Time::MAX));
+            self.plan.wake_at(since.later(jiff::SignedDuration::from_secs(self.min_ready)));
         }
         available
     }

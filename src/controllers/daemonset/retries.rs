@@ -4,6 +4,7 @@
 
 use crate::controllers::revisions::REVISION_HASH;
 use crate::object::Time;
+use crate::object::time::Shift;
 use crate::world::Row;
 use jiff::SignedDuration;
 
@@ -24,7 +25,7 @@ pub fn of(pod: &Row, hash: &str) -> u32 {
 pub fn until(pod: &Row, before: u32, now: Time) -> Time {
     let Some(doublings) = before.checked_sub(1) else { return now };
     let pause = PAUSE.checked_shl(doublings.min(30)).unwrap_or(LONGEST).min(LONGEST);
-    pod.created.unwrap_or(now).saturating_add(SignedDuration::from_secs(pause)).unwrap_or(Time::MAX)
+    pod.created.unwrap_or(now).later(SignedDuration::from_secs(pause))
 }
 
 /// Returns the failure count for the successor: zero after a run twice as long as the longest backoff.

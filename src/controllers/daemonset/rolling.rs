@@ -1,6 +1,7 @@
 //! Replacing the pods of old templates, within `maxUnavailable` or `maxSurge`.
 
 use super::{Fit, Set};
+use crate::controllers::pods::{self, BATCH, BURST};
 use crate::controllers::revisions::REVISION_HASH;
 use crate::world::Row;
 use std::sync::Arc;
@@ -31,6 +32,9 @@ impl<'w> Set<'w> {
         let mut unavailable = 0;
         let mut candidates: Vec<&Arc<Row>> = Vec::new();
         for node in nodes {
+            if pods::is_full(&self.plan) {
+                return;
+            }
             match self.pair(&node) {
                 (None, Some(old)) if self.is_available(old) => candidates.push(old),
                 (None, Some(old)) => {
@@ -45,7 +49,7 @@ impl<'w> Set<'w> {
         if !candidates.is_empty() && budget == 0 {
             self.plan.wait("waiting for new pods to be available before more old ones go");
         }
-        for old in candidates.into_iter().take(budget) {
+        for old in candidates.into_iter().take(budget.min(BURST)) {
             self.delete(old, "its template is out of date");
         }
     }
@@ -55,6 +59,9 @@ impl<'w> Set<'w> {
         let mut surging = 0;
         let mut candidates: Vec<String> = Vec::new();
         for node in nodes {
+            if pods::is_full(&self.plan) {
+                return;
+            }
             match self.pair(&node) {
                 (None, Some(old)) if self.is_available(old) => candidates.push(node),
                 (None, Some(_)) => self.make(&node),
@@ -67,7 +74,7 @@ impl<'w> Set<'w> {
             }
         }
         let budget = usize::try_from(self.surge() - surging).unwrap_or(0);
-        for node in candidates.into_iter().take(budget) {
+        for node in candidates.into_iter().take(budget.min(BATCH)) {
             self.make(&node);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Rollout, Set};
 use crate::controllers::status;
+use crate::object::time::Shift;
 use crate::object::{Time, time};
 use serde_json::{Value, json};
 
@@ -77,7 +78,7 @@ impl Rollout<'_> {
         let Some(since) = condition["lastUpdateTime"].as_str().and_then(|text| text.parse::<Time>().ok()) else {
             return false;
         };
-        let deadline = since.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(Time::MAX);
+        let deadline = since.later(jiff::SignedDuration::from_secs(seconds));
         if self.world.now < deadline {
             self.plan.wake_at(deadline);
         }

@@ -1,6 +1,7 @@
 //! Limits on the rate of scaling: stabilization windows and scaling policies per direction (Kubernetes:
 //! normalizeDesiredReplicas and its variant with behaviors).
 
+use crate::object::time::Shift;
 use crate::object::{Object, Time};
 use crate::world::facts::Autoscaler;
 use jiff::SignedDuration;
@@ -51,7 +52,7 @@ fn stabilized(
     now: Time,
 ) -> (i64, (&'static str, &'static str)) {
     let within = |seconds: i64| {
-        let since = now - SignedDuration::from_secs(seconds);
+        let since = now.earlier(SignedDuration::from_secs(seconds));
         memory.recommendations.iter().filter(move |(at, _)| *at > since).map(|(_, replicas)| *replicas)
     };
     let up = within(window(hpa, "scaleUp")).fold(wanted, i64::min);
@@ -94,7 +95,7 @@ fn fastest_up(hpa: &Object, memory: &Autoscaler, current: i64, now: Time) -> i64
     let Some(rules) = hpa.at(&["spec", "behavior", "scaleUp"]) else { return (2 * current).max(4) };
     let bound = |kind: &str, value: i64, added: i64, removed: i64| {
         let start = current - added + removed;
-        if kind == "Pods" { start + value } else { percent_up(start, value) }
+        if kind == "Pods" { start.saturating_add(value) } else { percent_up(start, value) }
     };
     picked(rules, memory, now, bound, i64::max, i64::min).unwrap_or(current)
 }
@@ -108,7 +109,11 @@ fn fastest_down(hpa: &Object, memory: &Autoscaler, current: i64, now: Time) -> i
     let Some(rules) = hpa.at(&["spec", "behavior", "scaleDown"]) else { return i64::MIN };
     let bound = |kind: &str, value: i64, added: i64, removed: i64| {
         let start = current - added + removed;
-        if kind == "Pods" { start - value } else { start.saturating_mul(100 - value).max(0) / 100 }
+        if kind == "Pods" {
+            start.saturating_sub(value)
+        } else {
+            start.saturating_mul(100_i64.saturating_sub(value)).max(0) / 100
+        }
     };
     picked(rules, memory, now, bound, i64::min, i64::max).unwrap_or(current)
 }
@@ -129,7 +134,7 @@ fn picked(
     };
     let policies = rules["policies"].as_array().into_iter().flatten();
     let bounds = policies.map(|policy| {
-        let since = now - SignedDuration::from_secs(policy["periodSeconds"].as_i64().unwrap_or(15));
+        let since = now.earlier(SignedDuration::from_secs(policy["periodSeconds"].as_i64().unwrap_or(15)));
         let changes = || memory.scalings.iter().filter(move |(at, _)| *at > since).map(|(_, change)| *change);
         let added = changes().filter(|change| *change > 0).sum();
         let removed = -changes().filter(|change| *change < 0).sum::<i64>();

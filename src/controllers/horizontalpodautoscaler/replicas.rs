@@ -1,6 +1,7 @@
 //! Computes the replicas that a metric proposes (Kubernetes: replica_calculator.go).
 
 use super::behavior::tolerance;
+use crate::object::time::Shift;
 use crate::object::{Object, Time, time};
 use crate::world::facts::PodFacts;
 use crate::world::{Phase, Row, World};
@@ -166,11 +167,11 @@ fn is_unready(now: Time, pod: &Object, facts: Option<&PodFacts>) -> bool {
     let Some(start) = moment(pod.text(&["status", "startTime"])) else { return true };
     let is_ready = ready["status"] == "True";
     let turned = moment(ready["lastTransitionTime"].as_str()).unwrap_or(start);
-    if start + CPU_INITIALIZATION > now {
+    if start.later(CPU_INITIALIZATION) > now {
         let began = facts.and_then(|facts| facts.usage.values().map(|usage| usage.since).max());
         return !is_ready || began.is_some_and(|began| began < turned);
     }
-    !is_ready && start + INITIAL_READINESS > turned
+    !is_ready && start.later(INITIAL_READINESS) > turned
 }
 
 /// Returns the usage of a pod or one of its containers; `None` when any value is missing.

@@ -1,11 +1,13 @@
 //! The end of Jobs: first the interim condition (SuccessCriteriaMet, FailureTarget), then, when every pod has ended and
 //! is counted, the final one (Complete, Failed) (KEP-3998).
 
-use super::{Job, policy};
+use super::{Job, index_of, policy};
+use crate::controllers::pods::BURST;
 use crate::controllers::status;
-use crate::object::Time;
+use crate::object::time::Shift;
 use crate::world::{EventType, Row};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Final condition of a Job, with reason and message.
@@ -79,7 +81,7 @@ impl Job<'_> {
 
     fn is_past_deadline(&mut self) -> bool {
         let (Some(start), Some(seconds)) = (self.start, self.spec.active_deadline) else { return false };
-        let deadline = start.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(Time::MAX);
+        let deadline = start.later(jiff::SignedDuration::from_secs(seconds));
         if self.world.now < deadline {
             self.plan.wake_at(deadline);
         }
@@ -90,11 +92,18 @@ impl Job<'_> {
     fn index_verdict(&mut self) -> Option<Verdict> {
         let completions = self.spec.completions.filter(|_| self.spec.indexed)?;
         if let Some(limit) = self.spec.backoff_limit_per_index {
-            for index in (0..completions).filter(|index| !self.completed.has(*index)) {
-                let given_up =
-                    self.index_failures(index) > limit || policy::fails_index(&self.object, &self.pods, index);
-                if given_up {
-                    self.failed_indexes.0.insert(index);
+            // An index without a pod has no failures, and there can be many.
+            let mut pods: BTreeMap<i64, Vec<&Arc<Row>>> = BTreeMap::new();
+            for pod in &self.pods {
+                let index = index_of(pod).filter(|index| (0..completions).contains(index));
+                index.into_iter().for_each(|index| pods.entry(index).or_default().push(pod));
+            }
+            for (index, pods) in pods {
+                if self.completed.has(index) {
+                    continue;
+                }
+                if self.failures_of(&pods) > limit || policy::fails_index(&self.object, &pods, index) {
+                    self.failed_indexes.insert(index);
                 }
             }
             let failed = self.failed_indexes.len();
@@ -118,7 +127,7 @@ impl Job<'_> {
             self.set_condition(target, "True", reason, message);
         }
         let active: Vec<&Arc<Row>> = self.active().collect();
-        for pod in &active {
+        for pod in active.iter().take(BURST) {
             self.delete(pod, "its Job has come to an end");
         }
         if !active.is_empty() || self.terminating() > 0 || !self.uncounted.is_empty() {

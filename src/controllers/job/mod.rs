@@ -15,7 +15,7 @@ mod policy;
 mod tests;
 
 use super::claim::Owner;
-use super::pods::{BURST, concerned, without_finalizer};
+use super::pods::{BURST, concerned, is_full, without_finalizer};
 use super::status;
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Time, time};
@@ -251,15 +251,18 @@ impl<'w> Job<'w> {
         if has_succeeded(pod) {
             match index_of(pod).filter(|_| self.spec.indexed) {
                 Some(index) if Some(index) < self.spec.completions => {
-                    self.completed.0.insert(index);
+                    self.completed.insert(index);
                 }
+                Some(_) if is_full(&self.plan) => {}
                 Some(_) => free(pod, "its index is not wanted any more", &mut self.plan),
                 None => {
                     self.uncounted.succeeded.insert(pod.uid.to_string());
                 }
             }
         } else if self.counts_as_failed(pod) {
-            if self.spec.suspended || policy::is_ignored(&self.object, pod) {
+            if is_full(&self.plan) {
+                // It is noted by a later plan.
+            } else if self.spec.suspended || policy::is_ignored(&self.object, pod) {
                 free(pod, "its failure does not count", &mut self.plan);
             } else {
                 self.uncounted.failed.insert(pod.uid.to_string());

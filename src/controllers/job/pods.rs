@@ -2,6 +2,7 @@
 
 use super::{INDEX, Job, LOOP, TRACKING, end_of, has_succeeded, index_of, policy};
 use crate::controllers::pods::{self, Allowance, BATCH, BURST, from_template};
+use crate::object::time::Shift;
 use crate::object::{Object, Time};
 use crate::world::{EventType, Phase, Row, Verb};
 use jiff::SignedDuration;
@@ -106,7 +107,7 @@ impl<'w> Job<'w> {
         let Some(last) = last.filter(|_| failures > 0) else { return false };
         let first = self.world.settings.backoff_seconds;
         let pause = first.saturating_mul(1 << (failures - 1).min(20)).min(60 * first);
-        let until = last.saturating_add(SignedDuration::from_secs(pause)).unwrap_or(Time::MAX);
+        let until = last.later(SignedDuration::from_secs(pause));
         if self.world.now < until {
             self.plan.wait(format!(
                 "{failures} pods failed: the next is made in {} s",
@@ -132,11 +133,14 @@ impl<'w> Job<'w> {
             pod.is_active_pod() || (self.spec.replace_only_failed && pod.is_deleting() && !has_succeeded(pod))
         };
         let taken: BTreeSet<i64> = self.pods.iter().filter(waits).filter_map(|pod| index_of(pod)).collect();
-        let all = 0..self.spec.completions.unwrap_or(0);
-        let free: Vec<i64> = all
-            .filter(|index| !taken.contains(index) && !self.completed.has(*index) && !self.failed_indexes.has(*index))
-            .take(missing)
-            .collect();
+        let (all, mut free, mut index) = (self.spec.completions.unwrap_or(0), Vec::new(), 0);
+        while index < all && free.len() < missing {
+            let done = self.completed.end_of_run(index).or_else(|| self.failed_indexes.end_of_run(index));
+            if done.is_none() && !taken.contains(&index) {
+                free.push(index);
+            }
+            index = done.unwrap_or(index) + 1;
+        }
         if self.spec.backoff_limit_per_index.is_none() {
             return free.into_iter().map(Some).collect();
         }
@@ -172,7 +176,13 @@ impl<'w> Job<'w> {
 
     /// Number of failed pods of an index: each pod records how many failed before it.
     pub(super) fn index_failures(&self, index: i64) -> i64 {
-        let failed = self.pods.iter().filter(|pod| index_of(pod) == Some(index) && self.counts_as_failed(pod));
+        let pods: Vec<&Arc<Row>> = self.pods.iter().copied().filter(|pod| index_of(pod) == Some(index)).collect();
+        self.failures_of(&pods)
+    }
+
+    /// How many pods of an index have failed, where these are all of its pods.
+    pub(super) fn failures_of(&self, pods: &[&Arc<Row>]) -> i64 {
+        let failed = pods.iter().filter(|pod| self.counts_as_failed(pod));
         let counted = failed.filter(|pod| !policy::is_ignored(&self.object, pod));
         let count = |pod: &Row| pod.object().annotation(FAILURE_COUNT).and_then(|count| count.parse::<i64>().ok());
         counted.map(|pod| count(pod).unwrap_or(0) + 1).max().unwrap_or(0)

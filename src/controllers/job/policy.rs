@@ -67,7 +67,7 @@ fn condition_type(pod: &Object, rules: &Value) -> Option<String> {
 pub(super) fn succeeding(job: &Object, done: &Indexes, completions: i64) -> Option<String> {
     let satisfied = |rule: &Value| {
         let wanted = rule["succeededIndexes"].as_str().map(|text| Indexes::parse(text, completions));
-        let counted = wanted.as_ref().map_or(done.len(), |wanted| wanted.0.intersection(&done.0).count() as i64);
+        let counted = wanted.as_ref().map_or(done.len(), |wanted| wanted.count_common(done));
         match (rule["succeededCount"].as_i64(), wanted) {
             (Some(count), _) => counted >= count,
             (None, Some(wanted)) => counted == wanted.len(),

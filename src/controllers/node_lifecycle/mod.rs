@@ -9,6 +9,7 @@ mod zone;
 
 use super::pods::BURST;
 use super::status;
+use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource, Time, time};
 use crate::world::{EventType, Loop, Plan, Row, Verb, World};
 use jiff::SignedDuration;
@@ -115,7 +116,7 @@ fn last_sign(world: &World, row: &Row, object: &Object) -> Option<Time> {
 }
 
 fn after(time: Time, seconds: i64) -> Time {
-    time.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Time::MAX)
+    time.later(SignedDuration::from_secs(seconds))
 }
 
 /// Turns the conditions that kubelet reports to Unknown.

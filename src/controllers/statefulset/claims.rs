@@ -2,6 +2,7 @@
 //! (KEP-1847).
 
 use super::{Set, identity};
+use crate::controllers::pods;
 use crate::object::OwnerRef;
 use crate::world::{Row, Verb};
 use jiff::SignedDuration;
@@ -23,6 +24,9 @@ impl Set<'_> {
         for (ordinal, pod) in pods {
             let with_pod = when_scaled && !self.is_wanted(ordinal);
             let with_set = when_deleted && !with_pod;
+            if pods::is_full(&self.plan) {
+                return;
+            }
             for name in identity::claim_names(&self.owner, &self.object, ordinal) {
                 self.keep_claim(&name, pod, with_set, with_pod);
             }

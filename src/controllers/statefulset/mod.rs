@@ -10,11 +10,13 @@ mod tests;
 
 use super::claim::Owner;
 use super::percent;
-use super::pods::{self, Allowance};
+use super::pods::{self, Allowance, BATCH};
 use super::revisions::{self, History, REVISION_HASH};
-use crate::object::{Key, Object, Time};
+use crate::object::time::Shift;
+use crate::object::{Key, Object};
 use crate::world::{EventType, Loop, Phase, Plan, Row, Verb, World};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 const ROOT: &str = "statefulsets.apps";
@@ -89,7 +91,12 @@ impl<'w> Set<'w> {
 
     /// Fills gaps from the lowest ordinal, then takes away from the highest, then brings pods up to date.
     fn act(&mut self) {
-        for ordinal in self.start..self.start + self.replicas {
+        let mut missing = 0;
+        for ordinal in self.ordinals() {
+            missing += usize::from(!self.pods.contains_key(&ordinal));
+            if missing > BATCH || pods::is_full(&self.plan) {
+                return self.plan.wait("more replicas are made once these are");
+            }
             if !self.keep_replica(ordinal) {
                 return;
             }
@@ -133,14 +140,17 @@ impl<'w> Set<'w> {
         let ready = self.is_ready(pod);
         let available = ready && pod.is_available_pod(self.min_ready, self.world.now);
         if let Some(since) = pod.pod().and_then(|pod| pod.ready_since).filter(|_| ready && !available) {
-            self.plan
-                .wake_at(since.saturating_add(jiff::SignedDuration::from_secs(self.min_ready)).unwrap_or(Time::MAX));
+            self.plan.wake_at(since.later(jiff::SignedDuration::from_secs(self.min_ready)));
         }
         available
     }
 
+    fn ordinals(&self) -> Range<i64> {
+        self.start..self.start.saturating_add(self.replicas)
+    }
+
     fn is_wanted(&self, ordinal: i64) -> bool {
-        (self.start..self.start + self.replicas).contains(&ordinal)
+        self.ordinals().contains(&ordinal)
     }
 
     fn make(&mut self, ordinal: i64) {
@@ -212,7 +222,7 @@ impl<'w> Set<'w> {
                 return false;
             }
             self.delete(pod, "fewer replicas are wanted");
-            if self.ordered {
+            if self.ordered || pods::is_full(&self.plan) {
                 return false;
             }
         }
@@ -227,7 +237,7 @@ impl<'w> Set<'w> {
             return self.roll_many(partition, allowed);
         }
         let newest = self.history.newest().name().to_owned();
-        for ordinal in (self.start + partition..self.start + self.replicas).rev() {
+        for ordinal in (self.start.saturating_add(partition)..self.ordinals().end).rev() {
             let Some(pod) = self.pods.get(&ordinal).copied() else { return };
             if pod.label(REVISION_HASH) != Some(&newest) && !pod.is_deleting() {
                 return self.delete(pod, "its template is out of date");
@@ -241,8 +251,7 @@ impl<'w> Set<'w> {
     /// Every pod that is not available counts, wherever it stands; one that is not and is out of date goes at once.
     fn roll_many(&mut self, partition: i64, allowed: i64) {
         let newest = self.history.newest().name().to_owned();
-        let wanted: Vec<Option<&Arc<Row>>> =
-            (self.start..self.start + self.replicas).map(|ordinal| self.pods.get(&ordinal).copied()).collect();
+        let wanted: Vec<Option<&Arc<Row>>> = self.ordinals().map(|ordinal| self.pods.get(&ordinal).copied()).collect();
         let stands = |set: &mut Self, pod: &Row| !pod.is_deleting() && set.is_available(pod);
         let standing = wanted.iter().flatten().filter(|pod| stands(self, pod)).count() as i64;
         let mut left = allowed - (self.replicas - standing);
@@ -255,6 +264,9 @@ impl<'w> Set<'w> {
                     return self.plan.wait("waiting for pods to be ready before more old ones go");
                 }
                 left -= 1;
+            }
+            if pods::is_full(&self.plan) {
+                return;
             }
             self.delete(pod, "its template is out of date");
         }

@@ -2,6 +2,7 @@
 
 pub mod reach;
 
+use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource, Time};
 use crate::store::{Read, StoreError};
 use crate::world::{Phase, Row, World};
@@ -34,7 +35,7 @@ pub fn unmet_in(read: &dyn Read, now: Time) -> Result<(Vec<Unmet>, Option<Time>)
 pub fn proven(world: &World) -> Option<Time> {
     let of_job = |row: &&Arc<Row>| row.controller().is_some_and(|owner| owner.kind == "Job");
     let pods = world.list("pods").filter(|row| row.is_active_pod()).filter(of_job);
-    pods.filter_map(|row| row.pod().filter(|pod| pod.ready)?.ready_since).max().map(|since| since + PROOF)
+    pods.filter_map(|row| row.pod().filter(|pod| pod.ready)?.ready_since).max().map(|since| since.later(PROOF))
 }
 
 /// Everything that is not as asked for; empty means converged.
