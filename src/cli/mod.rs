@@ -37,6 +37,7 @@ mod help;
 mod image;
 mod input;
 mod kustomize;
+mod log_sink;
 mod logs;
 mod mark;
 mod node;

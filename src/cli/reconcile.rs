@@ -1,11 +1,13 @@
 //! `kloop reconcile`: runs the control plane, until converged or until stopped.
 
+use super::log_sink::LogSink;
 use super::{Context, Failure, Outcome, context, globals, input, serve};
 use crate::apiserver::Api;
 use crate::object::{Time, cause, time, yaml};
 use crate::reconcile::convergence::{Unmet, unmet_in};
 use crate::reconcile::deeds::pods;
-use crate::reconcile::watch::Until;
+use crate::reconcile::leader::Election;
+use crate::reconcile::watch::{Until, is_busy};
 use crate::reconcile::{Control, Ending, Idle, Line, Settings, Weight, leader, loops};
 use crate::runtime::capacity;
 use crate::runtime::image::Environment;
@@ -14,7 +16,6 @@ use crate::world::pressure::{Lines, Words};
 use colored::Colorize;
 use jiff::SignedDuration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -158,6 +159,12 @@ const STANDBY: Duration = Duration::from_millis(200);
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
+    let outcome = run_plane(args, context);
+    LogSink::of_stdout().into_iter().for_each(LogSink::flush);
+    outcome
+}
+
+fn run_plane(args: Args, context: &mut Context) -> Outcome {
     let duration = |flag: &str, text: &str| {
         time::parse_duration(text)
             .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
@@ -226,10 +233,28 @@ fn lead(
     let mut api = context.take_api()?;
     let mut told = false;
     let (started, mut seen) = (Time::now(), None);
+    let mut standby = leader::Standby::default();
+    let mut blocked = None;
     let leadership = loop {
-        match leader::try_lead(api.store_mut())? {
-            Ok(leadership) => break leadership,
-            Err(pid) => {
+        match standby.try_lead(api.store_mut()) {
+            Err(error) if is_busy(&error) => {
+                // Said once for each process that holds the lock.
+                let text = error.to_string();
+                let holder = text.split(" has been writing").next().unwrap_or_default().to_owned();
+                if blocked.as_ref() != Some(&holder) {
+                    tell(narrator, format!("waiting to write to the cluster's file: {holder} holds its write lock"));
+                    blocked = Some(holder);
+                }
+                if matches!(until, Until::Converged(patience) if Time::now().duration_since(started) >= patience) {
+                    return Err(error.into());
+                }
+                if signals.as_mut().is_some_and(|signals| signals.pending().next().is_some()) {
+                    return Ok(None);
+                }
+            }
+            Err(error) => return Err(error.into()),
+            Ok(Election::Leads(leadership)) => break leadership,
+            Ok(Election::Waits(pid)) => {
                 if !std::mem::replace(&mut told, true) {
                     tell(narrator, format!("the control plane with pid {pid} leads; standing by"));
                 }
@@ -311,7 +336,10 @@ fn end(
     }
     match ending {
         Ending::Unmet(unmet) => Err(not_converged(args, &unmet)),
-        Ending::Converged if !args.quiet => context.say("converged"),
+        Ending::Converged if !args.quiet => {
+            LogSink::of_stdout().into_iter().for_each(LogSink::flush);
+            context.say("converged")
+        }
         _ => Ok(()),
     }
 }
@@ -326,14 +354,20 @@ fn narrator(quiet: bool, verbose: bool) -> impl FnMut(&Line) {
         let at = line.at.to_string();
         let clock = at.get(11..19).unwrap_or_default();
         let text = crate::show::escape::text(&line.text).to_string();
-        // Nobody may be reading; the work goes on.
-        drop(writeln!(std::io::stdout().lock(), "{} {}{about}: {text}", clock.dimmed(), line.by.cyan()));
+        log(format!("{} {}{about}: {text}", clock.dimmed(), line.by.cyan()));
+    }
+}
+
+/// Writes a line of the log. The control plane never waits for its reader.
+fn log(line: String) {
+    if let Some(sink) = LogSink::of_stdout() {
+        sink.write(line);
     }
 }
 
 fn tell_idle(idle: Idle) {
     let pause = idle.next.map_or(-1, |next| next.duration_since(Time::now()).as_millis().max(0));
-    drop(writeln!(std::io::stdout().lock(), "idle {} {pause}", idle.revision));
+    log(format!("idle {} {pause}", idle.revision));
 }
 
 fn tell(narrator: &mut dyn FnMut(&Line), text: String) {

@@ -6,7 +6,7 @@
 use super::deeds::{Deeds, Warnings};
 use super::events::{Recorder, Teller};
 use super::ledger::Overlay;
-use super::queue::{Among, Item, Queue, Rank};
+use super::queue::{Among, Fault, Item, Queue, Rank};
 use super::{Line, Narrator, Weight, retention, tail, waste};
 use crate::apiserver::bind::bind;
 use crate::apiserver::create::{Mold, create_like};
@@ -16,16 +16,17 @@ use crate::apiserver::update::{Part, update, update_normal_status};
 use crate::apiserver::{Ledger, Manager, Options, create};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
+use crate::runtime::contain::contain;
 use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
-use crate::world::{Effect, Loop, Plan, Row, Verb, World, Write};
+use crate::world::{Effect, Event, EventType, Loop, Row, Verb, World, Write};
 use jiff::SignedDuration;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a beat waits for its turn to write.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a beat waits for its turn to write before the control plane logs who holds the write lock, takes reports in, and tries again.
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A loop that does nothing and yet wants to look again at once waits for so long: nothing may spin.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
@@ -107,6 +108,8 @@ pub enum Failed {
     Deposed,
     /// The store refused; nothing was written.
     Store(StoreError),
+    /// Something panicked that no object can be blamed for: the message. The store has to be reopened, and the World read anew.
+    Panicked(String),
     /// The outcome of the commit is not known: the store has to be reopened, and the World read anew.
     Unknown(CommitError),
 }
@@ -119,6 +122,14 @@ impl From<StoreError> for Failed {
 
 /// The meta entry that holds the highest epoch.
 pub const EPOCH: &str = "epoch";
+
+/// The epoch of the control plane that leads, as the store has it.
+pub fn epoch_of(read: &dyn Read) -> Result<Option<u64>, StoreError> {
+    Ok(read.meta(EPOCH)?.and_then(|text| text.parse().ok()))
+}
+
+/// The reason of the event about an object of which a plan panicked.
+pub const INTERNAL_ERROR: &str = "InternalError";
 
 /// Who writes, in the log.
 const ACTOR: &str = "reconcile";
@@ -136,10 +147,11 @@ impl Beat<'_> {
             return Ok(Done::default());
         }
         let txn = store.write(PATIENCE)?;
-        if txn.meta(EPOCH)?.and_then(|text| text.parse().ok()) != Some(self.epoch) {
+        if epoch_of(&txn)? != Some(self.epoch) {
             return Err(Failed::Deposed);
         }
         tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
+        self.log_faults();
         let mut wishes = Wishes::default();
         self.plan_what_is_due(&mut wishes);
         // Telling about work waits until the work is done.
@@ -154,6 +166,13 @@ impl Beat<'_> {
                 wishes.planned.into_iter().for_each(|item| self.queue.add(item, now));
                 Err(error)
             }
+        }
+    }
+
+    /// Logs the panics that the queue was told of.
+    fn log_faults(&mut self) {
+        for Fault { by, about, text } in self.queue.take_faults() {
+            (self.narrator)(&Line { at: self.world.now, by, about: Some(about), text, weight: Weight::Deed });
         }
     }
 
@@ -183,21 +202,30 @@ impl Beat<'_> {
             wishes.planned.push(item);
         }
         later.into_iter().for_each(|item| self.queue.add(item, self.world.now));
+        self.log_faults();
     }
 
     /// Asks one loop about one key and stages what it wants. Gives how many writes there were.
     fn plan_one(&mut self, item: Item, wishes: &mut Wishes) -> usize {
         let each = self.loops[item.0];
         self.world.seed = (self.chance)();
-        let plan: Plan = (each.plan)(self.world, &item.1);
+        let world = &*self.world;
+        let plan = match contain(|| (each.plan)(world, &item.1)) {
+            Ok(plan) => plan,
+            Err(panic) => return self.plan_failed(item, panic),
+        };
         let now = self.world.now;
         let mut mine = Vec::new();
         let stage = self.world.stage_mark();
         let mut mold = (plan.writes.len() > 1).then(Mold::default);
         for write in &plan.writes {
-            match self.stage(&write.verb, &mut mine, (&mut wishes.last, mold.as_mut())) {
-                Ok(()) => {}
-                Err(status) => {
+            match contain(|| self.stage(&write.verb, &mut mine, (&mut wishes.last, mold.as_mut()))) {
+                Ok(Ok(())) => {}
+                Err(panic) => {
+                    self.world.undo_to(stage);
+                    return self.plan_failed(item, panic);
+                }
+                Ok(Err(status)) => {
                     // A plan is applied whole or not at all.
                     self.world.undo_to(stage);
                     let is_first = self.world.refuse(each.name, &item.1, &status.message);
@@ -241,6 +269,28 @@ impl Beat<'_> {
             self.queue.add(item, at.max(soonest));
         }
         writes
+    }
+
+    /// Notes that a plan panicked: the key is tried again, later with each failure, and its object gets an event. The panic is logged
+    /// once until a plan of the key goes through.
+    fn plan_failed(&mut self, item: Item, panic: String) -> usize {
+        let (by, now) = (self.loops[item.0].name, self.world.now);
+        let is_first = self.queue.add_failed(item.clone(), now);
+        let weight = if is_first { Weight::Deed } else { Weight::Detail };
+        (self.narrator)(&Line { at: now, by, about: Some(item.1.clone()), text: panic.clone(), weight });
+        if let Some(row) = self.world.get(&item.1).filter(|_| is_first) {
+            let event = Event {
+                about: row.key.clone(),
+                uid: row.uid.clone(),
+                field_path: String::new(),
+                kind: EventType::Warning,
+                reason: INTERNAL_ERROR,
+                message: panic,
+                until: None,
+            };
+            self.recorder.extend(&Teller { by, profile: None }, vec![event], now);
+        }
+        0
     }
 
     fn stage(

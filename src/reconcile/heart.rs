@@ -1,7 +1,7 @@
 //! What a control plane knows between beats, without the clock, the threads and the machine around it: the picture, what is due,
 //! and when to look again. [`watch`](super::watch) drives it by the real clock, [`simulate`](super::simulate) by a pretended one.
 
-use super::beat::{Beat, Budget, Done, Failed};
+use super::beat::{Beat, Budget, Done, Failed, INTERNAL_ERROR};
 use super::convergence::{self, Unmet};
 use super::events::{Recorder, Teller};
 use super::node::Lack;
@@ -10,6 +10,8 @@ use super::{Line, Narrator, Weight, deeds, loops, node, tail};
 use crate::apiserver::front;
 use crate::kubelet::manifests;
 use crate::object::{Key, Resource, Str, Time};
+use crate::runtime::Host;
+use crate::runtime::contain::contain;
 use crate::store::{Read, Store, StoreError};
 use crate::world::pressure::Levels;
 use crate::world::{ContainerState, Effect, Event, EventType, Loop, NodeFacts, PodFacts, Report, Row, Settings, World};
@@ -140,10 +142,32 @@ impl Heart {
         Ok((done, busy))
     }
 
-    /// Notes that an effect was handed to the machine.
-    pub fn ordered(&mut self, effect: &Effect) {
+    /// Hands an effect to the machine, whose clock shows `clock`, and notes that it was ordered. One that panics is logged, and is
+    /// planned again later; a start of it counts as refused.
+    pub fn carry_out(&mut self, host: &mut dyn Host, clock: Time, effect: &Effect) {
         let now = self.world.now;
-        self.world.facts.ordered(effect, now);
+        let done = contain(|| {
+            self.world.facts.ordered(effect, now);
+            host.carry_out(clock, effect);
+        });
+        let Err(panic) = done else { return };
+        if let Effect::Start(start) = effect {
+            let state = ContainerState::Refused { reason: INTERNAL_ERROR.into(), message: panic.clone(), at: now };
+            let (pod_uid, container) = (start.pod_uid.clone(), start.container.clone());
+            self.take(Report::Container { pod_uid, container, attempt: start.attempt, state }, now);
+        }
+        let pod = effect.pod_uid().and_then(|uid| Some(self.world.facts.pods.get(uid)?.key()));
+        self.note_failure(pod, panic, now);
+    }
+
+    /// Logs a panic about a pod, and looks at the pod again, later with each failure.
+    fn note_failure(&mut self, pod: Option<Key>, text: String, now: Time) {
+        let by = crate::kubelet::LOOP.name;
+        self.news.push(Line { at: now, by, about: pod.clone(), text, weight: Weight::Deed });
+        let place = self.loops.iter().position(|each| each.name == by);
+        if let (Some(place), Some(pod)) = (place, pod) {
+            self.queue.add_failed((place, pod), now);
+        }
     }
 
     /// Tells people something, with the next beat.
@@ -168,8 +192,15 @@ impl Heart {
         self.recorder.extend(&Teller { by: crate::kubelet::LOOP.name, profile: None }, events, now);
     }
 
-    /// What the machine reports becomes facts, and makes its pod, or its image, due.
+    /// What the machine reports becomes facts, and makes its pod, or its image, due. A report that panics is logged and dropped.
     pub fn take(&mut self, report: Report, now: Time) {
+        let pod = report.pod_uid().and_then(|uid| Some(self.world.facts.pods.get(uid)?.key()));
+        if let Err(panic) = contain(|| self.apply_report(report, now)) {
+            self.note_failure(pod, panic, now);
+        }
+    }
+
+    fn apply_report(&mut self, report: Report, now: Time) {
         let text = deeds::of_report(&self.world.facts, &report);
         let is_usage = matches!(report, Report::Usage { .. });
         if let Report::SharedNetwork(network) = report {

@@ -3,16 +3,17 @@
 //! The lock is the kernel's (it ends with the process, however that ends). The epoch rises with each leader, stands in every
 //! transaction's check and goes with every effect, so that a leader that was paused and replaced can do nothing.
 
-use super::beat::EPOCH;
+use super::beat::{EPOCH, PATIENCE};
+use crate::apiserver::front::HEARD;
 use crate::runtime::folder;
 use crate::store::{Read, Store};
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The lock of the leader, held while this lives.
 pub struct Leadership {
@@ -21,21 +22,76 @@ pub struct Leadership {
     pub epoch: u64,
 }
 
-/// Tries to become the leader. `Err(pid)` inside means that the process with this pid (0 when unknown) leads.
-pub fn try_lead(store: &mut Store) -> anyhow::Result<Result<Leadership, u32>> {
-    let path = folder::prepare(store.home())?.join("leader.lock");
-    let mut lock = open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let mut pid = String::new();
-        lock.read_to_string(&mut pid).ok();
-        return Ok(Err(pid.trim().parse().unwrap_or(0)));
+/// A leader whose heartbeat has not changed for so long is taken for stopped (SIGSTOP, a debugger, a frozen control group). It beats
+/// every 10 s.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Waits for its turn to lead.
+#[derive(Default)]
+pub struct Standby {
+    /// The leader's heartbeat, and when it was first seen: a lease is measured by this process' own clock, as client-go does.
+    heartbeat: Option<(Option<String>, Instant)>,
+}
+
+/// How an attempt to lead went.
+pub enum Election {
+    /// This process leads.
+    Leads(Leadership),
+    /// The process with this pid leads; 0 when it is not known.
+    Waits(u32),
+}
+
+impl Standby {
+    /// Tries to become the leader: when nobody holds the lock, or when its holder has not sent a heartbeat for a lease.
+    pub fn try_lead(&mut self, store: &mut Store) -> anyhow::Result<Election> {
+        let path = folder::prepare(store.home())?.join("leader.lock");
+        let mut lock = open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut pid = String::new();
+            lock.read_to_string(&mut pid).ok();
+            if !self.is_overdue(store.read()?.meta(HEARD)?, Instant::now()) {
+                return Ok(Election::Waits(pid.trim().parse().unwrap_or(0)));
+            }
+            lock = replace(&path).with_context(|| format!("cannot replace {}", path.display()))?;
+        } else if !is_at(&lock, &path) {
+            // Another standby has put a new lock in its place.
+            return Ok(Election::Waits(0));
+        }
+        let noted =
+            lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        noted.with_context(|| format!("cannot write {}", path.display()))?;
+        // The store may be a copy that is older than what its machine has seen since: whoever led then is not to be heard again.
+        let seen = folder::read_epoch(store.home());
+        let epoch = raise_epoch(store, seen)?;
+        Ok(Election::Leads(Leadership { _lock: lock, epoch }))
     }
-    let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
-    noted.with_context(|| format!("cannot write {}", path.display()))?;
-    // The store may be a copy that is older than what its machine has seen since: whoever led then is not to be heard again.
-    let seen = folder::read_epoch(store.home());
-    let epoch = raise_epoch(store, seen)?;
-    Ok(Ok(Leadership { _lock: lock, epoch }))
+
+    /// Whether the leader's heartbeat has not changed for a lease.
+    fn is_overdue(&mut self, heartbeat: Option<String>, now: Instant) -> bool {
+        match &self.heartbeat {
+            Some((known, since)) if *known == heartbeat => now.duration_since(*since) >= LEASE,
+            _ => {
+                self.heartbeat = Some((heartbeat, now));
+                false
+            }
+        }
+    }
+}
+
+/// Puts a new lock file, locked by this process, in the place of one that a stopped process holds. When that one goes on, its epoch is
+/// over, and it finds the new file.
+fn replace(path: &Path) -> std::io::Result<File> {
+    let fresh = path.with_extension(format!("lock.{}", std::process::id()));
+    let lock = open(&fresh)?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    std::fs::rename(&fresh, path)?;
+    Ok(lock)
+}
+
+/// Whether this open file is the one that lies at a path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
+    (open.dev(), open.ino()) == (there.dev(), there.ino())
 }
 
 /// The pid of the leader, when one leads. Needs no store: a command asks it to tell whether anything runs.
@@ -57,9 +113,55 @@ fn open(path: &Path) -> std::io::Result<File> {
 
 /// Begins an epoch, later than the store's and than one that was seen elsewhere: whoever led before can write nothing any more.
 pub fn raise_epoch(store: &mut Store, seen: u64) -> anyhow::Result<u64> {
-    let mut txn = store.write(Duration::from_secs(30))?;
+    let mut txn = store.write(PATIENCE)?;
     let epoch = txn.meta(EPOCH)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0).max(seen) + 1;
     txn.set_meta(EPOCH, &epoch.to_string())?;
     txn.commit()?;
     Ok(epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Access;
+
+    fn leads(standby: &mut Standby, store: &mut Store) -> Option<Leadership> {
+        match standby.try_lead(store).expect("an answer") {
+            Election::Leads(leadership) => Some(leadership),
+            Election::Waits(_) => None,
+        }
+    }
+
+    fn beat(store: &mut Store, text: &str) {
+        let mut txn = store.write(Duration::from_secs(60)).unwrap();
+        txn.set_meta(HEARD, text).unwrap();
+        txn.commit().unwrap();
+    }
+
+    #[test]
+    fn a_leader_without_a_heartbeat_for_a_lease_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.db");
+        let mut store = Store::open(&path, Access::Create).unwrap();
+        let old = leads(&mut Standby::default(), &mut store).expect("nobody else leads");
+        beat(&mut store, "1");
+        let mut standby = Standby::default();
+        assert!(leads(&mut standby, &mut store).is_none());
+        // As if a lease had passed.
+        let long_ago = |standby: &mut Standby| {
+            let (_, since) = standby.heartbeat.as_mut().expect("it was seen");
+            *since = since.checked_sub(LEASE).expect("the machine runs for longer");
+        };
+        long_ago(&mut standby);
+        beat(&mut store, "2");
+        assert!(leads(&mut standby, &mut store).is_none(), "its heart beats");
+        long_ago(&mut standby);
+        let new = leads(&mut standby, &mut store).expect("the lease has ended");
+        assert!(new.epoch > old.epoch);
+        assert_eq!(leader_of(dir.path()), Some(std::process::id()));
+        drop(old);
+        assert!(leads(&mut Standby::default(), &mut store).is_none(), "the new lock is held");
+        drop(new);
+        assert!(leads(&mut Standby::default(), &mut store).is_some());
+    }
 }

@@ -27,6 +27,20 @@ pub struct Rank {
     pub begun: bool,
 }
 
+/// A panic about one key, outside of a plan.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The loop that was asked, or `reconcile`.
+    pub by: &'static str,
+    /// The key.
+    pub about: Key,
+    /// The panic's message.
+    pub text: String,
+}
+
+/// How many panics are kept until they are logged.
+const MOST_FAULTS: usize = 100;
+
 /// Which of the keys that are due are meant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Among {
@@ -47,6 +61,7 @@ pub struct Queue {
     /// Pods that no node could take.
     pub waiting: Waiting,
     sequence: u64,
+    faults: Vec<Fault>,
 }
 
 impl Queue {
@@ -65,12 +80,26 @@ impl Queue {
         self.order.insert((at, self.sequence, item));
     }
 
-    /// Looks at a key again after it failed, later with each failure in a row.
-    pub fn add_failed(&mut self, item: Item, now: Time) {
+    /// Notes a panic about a key, to be logged with the next beat. The first are kept.
+    pub fn note_fault(&mut self, fault: Fault) {
+        if self.faults.len() < MOST_FAULTS {
+            self.faults.push(fault);
+        }
+    }
+
+    /// The panics noted since the last call.
+    pub fn take_faults(&mut self) -> Vec<Fault> {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// Looks at a key again after it failed, later with each failure in a row. True for the first in a row.
+    pub fn add_failed(&mut self, item: Item, now: Time) -> bool {
         let failures = self.failures.entry(item.clone()).or_default();
         let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(20)).min(LONGEST_PAUSE);
         *failures += 1;
+        let is_first = *failures == 1;
         self.add(item, now + pause);
+        is_first
     }
 
     /// A key went well: its failures are forgotten.

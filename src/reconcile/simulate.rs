@@ -10,7 +10,6 @@ use super::heart::{Heart, Pulse};
 use super::{Line, leader, node};
 use crate::apiserver::{Api, Ledger, Outside, Result};
 use crate::object::{Str, Time};
-use crate::runtime::Host;
 use crate::runtime::capacity::Capacity;
 use crate::runtime::simulated::Simulated;
 use crate::store::{Store, StoreError};
@@ -149,6 +148,7 @@ impl Simulation {
                 self.restart()?;
                 return Ok(Beaten::Crashed);
             }
+            Err(Failed::Panicked(panic)) => anyhow::bail!("{panic}"),
             Err(Failed::Deposed) => anyhow::bail!("another epoch than {} is in the store", self.epoch),
         };
         self.carry_out(done, crash_after.unwrap_or(usize::MAX));
@@ -162,8 +162,7 @@ impl Simulation {
 
     fn carry_out(&mut self, done: Done, at_most: usize) {
         for effect in done.effects.iter().take(at_most) {
-            self.heart.ordered(effect);
-            self.machine.carry_out(self.clock, effect);
+            self.heart.carry_out(&mut self.machine, self.clock, effect);
         }
     }
 

@@ -1,9 +1,10 @@
 //! From the store's log to the World, and from a changed row to the keys that it concerns.
 
-use super::queue::Queue;
+use super::queue::{Fault, Queue};
 use crate::apiserver::front;
 use crate::kinds::custom::{self, DEFINITIONS};
 use crate::object::{Key, Time};
+use crate::runtime::contain::contain;
 use crate::scheduler;
 use crate::scheduler::hints::{self, is_other};
 use crate::store::{Change, Read, StoreError};
@@ -22,10 +23,13 @@ pub fn load(read: &dyn Read, world: &mut World) -> Result<(), StoreError> {
         world.settings.profiles = profiles.into();
     }
     for stored in read.list_all()? {
-        if stored.key.resource == DEFINITIONS {
-            custom::learn(&stored.body);
-        }
-        world.put(stored.key, stored.body);
+        // One that cannot be read is missing from the picture; a change of it is logged with what is wrong.
+        let _ = contain(|| {
+            if stored.key.resource == DEFINITIONS {
+                custom::learn(&stored.body);
+            }
+            world.put(stored.key, stored.body);
+        });
     }
     Ok(())
 }
@@ -45,16 +49,24 @@ pub fn catch_up(
             let stored = entry.change.stored();
             let key = stored.key.clone();
             let before = world.get(&key).cloned();
-            match &entry.change {
-                Change::Put(stored) => world.put(key.clone(), stored.body.clone()),
-                Change::Removed(_) => world.remove(&key),
-            }
-            if key.resource == DEFINITIONS {
-                hear(&entry.change);
+            let taken = contain(|| take(world, &entry.change));
+            if let Err(text) = taken {
+                queue.note_fault(Fault { by: "reconcile", about: key.clone(), text });
             }
             concern(world, loops, queue, before.as_ref(), &key, now);
         }
         world.revision = last;
+    }
+}
+
+/// Takes one change in.
+fn take(world: &mut World, change: &Change) {
+    match change {
+        Change::Put(stored) => world.put(stored.key.clone(), stored.body.clone()),
+        Change::Removed(stored) => world.remove(&stored.key),
+    }
+    if change.stored().key.resource == DEFINITIONS {
+        hear(change);
     }
 }
 
@@ -83,8 +95,9 @@ pub fn concern(world: &World, loops: &[&Loop], queue: &mut Queue, before: Option
             continue;
         }
         for row in [before, after].into_iter().flatten() {
-            for root in (each.concerns)(world, row) {
-                queue.add((place, root), now);
+            match contain(|| (each.concerns)(world, row)) {
+                Ok(roots) => roots.into_iter().for_each(|root| queue.add((place, root), now)),
+                Err(text) => queue.note_fault(Fault { by: each.name, about: row.key.clone(), text }),
             }
         }
     }
@@ -111,7 +124,8 @@ pub fn everything(world: &World, loops: &[&Loop], queue: &mut Queue, at: Time) {
         let mut look = |root: Key| queue.add((place, root), at);
         world.list(each.root).map(|row| row.key.clone()).for_each(&mut look);
         if each.root != "pods" {
-            world.all().flat_map(|row| (each.concerns)(world, row)).for_each(&mut look);
+            let roots = |row: &Arc<Row>| contain(|| (each.concerns)(world, row)).unwrap_or_default();
+            world.all().flat_map(roots).for_each(&mut look);
         }
     }
 }

@@ -9,14 +9,16 @@ use super::leader::Leadership;
 use super::{Line, Narrator, Weight, node};
 use crate::apiserver::{Api, front};
 use crate::kubelet::manifests;
-use crate::object::{Str, Time};
+use crate::object::time::Shift;
+use crate::object::{Status, Str, Time};
 use crate::runtime;
 use crate::runtime::capacity::Capacity;
+use crate::runtime::contain::contain;
 use crate::runtime::image::Environment;
 use crate::runtime::levels;
 use crate::runtime::machine::{self, Host, Machine};
 use crate::runtime::manifests::Manifests;
-use crate::store::{Access, Hint, Read, Retention, StoreError, Watch};
+use crate::store::{Access, Hint, OpenError, Read, Retention, StoreError, Watch, name_holder};
 use crate::world::policy::Cidr;
 use crate::world::pressure::Lines;
 use crate::world::{Effect, Loop, Report, World};
@@ -25,13 +27,16 @@ use jiff::SignedDuration;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Log entries that are passed at once when the log is compacted: that takes about a millisecond.
 const COMPACTED: usize = 200;
 
 /// For so long what a busy control plane has written may be what a loss of power takes back. It would come to it again.
 const UNSYNCED: Duration = Duration::from_millis(20);
+
+/// Pause after a panic that no object can be blamed for, so that one that comes again at once leaves time for others.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// How a control plane is to run.
 #[derive(Clone)]
@@ -127,8 +132,10 @@ pub struct Control {
     told: bool,
     /// More of the log than is kept was there when it was last looked at.
     compacting: bool,
-    /// Which file the store is.
-    place: Option<(u64, u64)>,
+    /// Which files the store is.
+    files: Files,
+    /// Since when the write lock was held by others, and the holder that was logged.
+    blocked: Option<(Instant, Option<Option<u32>>)>,
 }
 
 impl Control {
@@ -142,7 +149,8 @@ impl Control {
         let lacks: Vec<_> = node::lacks(pod_network, is_none || runtime::process::can_be_held()).collect();
         let local = match &settings.node {
             Some(capacity) => {
-                node::register(&mut api, capacity, &lacks).context("cannot register this machine as a node")?;
+                insist(|| Ok(node::register(&mut api, capacity, &lacks)?))
+                    .context("cannot register this machine as a node")?;
                 let reports = outbox.clone();
                 let report = Box::new(move |report| drop(reports.send(Wake::Report(report))));
                 let (dir, epoch) = (api.store().home(), leadership.epoch);
@@ -167,7 +175,8 @@ impl Control {
             stopping: false,
             told: true,
             compacting: false,
-            place: identity(api.store().path()),
+            files: Files::of(api.store().path()),
+            blocked: None,
             api,
             settings,
             leadership,
@@ -188,11 +197,26 @@ impl Control {
         for lack in &lacks {
             control.heart.say(Time::now(), lack.told);
         }
-        control.note_profiles()?;
+        insist(|| control.note_profiles())?;
+        control.files = Files::of(control.api.store().path());
         control.heart.take_manifests(&files, Time::now());
         control.load()?;
+        control.log_strangers();
         control.heart.tell_lacks(&lacks, Time::now());
         Ok(control)
+    }
+
+    /// Logs that pods of an earlier cluster still run, whose folder was removed. Nobody manages them any more.
+    fn log_strangers(&mut self) {
+        let groups = self.machine.as_ref().map(Machine::strangers).unwrap_or_default();
+        let Some(first) = groups.first().and_then(|group| group.parent()) else { return };
+        let pods = super::deeds::pods(groups.len());
+        let text = format!(
+            "{pods} of a cluster that was at this path before still run, although its folder was removed; \
+             they are not touched (their processes are in the control groups below {})",
+            first.display()
+        );
+        self.heart.say(Time::now(), &text);
     }
 
     /// Where wake-ups are sent to: signals, mostly.
@@ -218,6 +242,17 @@ impl Control {
         Ok(ending)
     }
 
+    /// Keeps time and does one beat. A panic that no single object can be blamed for counts as a commit of unknown outcome: everything
+    /// is read anew.
+    fn tick(&mut self, narrator: &mut Narrator<'_>) -> Result<bool, Failed> {
+        let ticked = contain(|| {
+            self.check_place()?;
+            self.keep_time()?;
+            self.beat(narrator)
+        });
+        ticked.unwrap_or_else(|panic| Err(Failed::Panicked(panic)))
+    }
+
     fn run_unsynced(&mut self, until: Until, narrator: &mut Narrator<'_>) -> anyhow::Result<Ending> {
         let started = Time::now();
         loop {
@@ -225,12 +260,19 @@ impl Control {
             if self.stopping {
                 return Ok(Ending::Stopped);
             }
-            self.check_place()?;
-            self.keep_time()?;
-            let beaten = self.beat(narrator);
+            let beaten = self.tick(narrator);
             self.told |= beaten.is_err();
             let busy = match beaten {
-                Ok(busy) => busy,
+                Ok(busy) => {
+                    self.note_turn(narrator);
+                    busy
+                }
+                Err(Failed::Panicked(panic)) => {
+                    say(narrator, format!("{panic}; reading everything anew"));
+                    std::thread::sleep(AFTER_PANIC);
+                    self.reopen()?;
+                    true
+                }
                 Err(Failed::Deposed) => return Ok(Ending::Deposed),
                 Err(Failed::Store(error)) => self.bear(&error, narrator)?,
                 Err(Failed::Unknown(error)) => {
@@ -256,8 +298,10 @@ impl Control {
             }
             if !busy && !self.compacting {
                 let deadline = match until {
-                    Until::Converged(patience) => Some(self.unproven().unwrap_or(Time::MAX).min(started + patience)),
-                    Until::Closed(patience) => Some(started + patience),
+                    Until::Converged(patience) => {
+                        Some(self.unproven().unwrap_or(Time::MAX).min(started.later(patience)))
+                    }
+                    Until::Closed(patience) => Some(started.later(patience)),
                     Until::Stopped => None,
                 };
                 if let Some(tell) = self.settings.on_idle {
@@ -310,8 +354,8 @@ impl Control {
         let (first, then): (Vec<Effect>, Vec<Effect>) =
             effects.into_iter().partition(|effect| matches!(effect, Effect::Police { .. }));
         for effect in first.into_iter().chain(then) {
-            self.heart.ordered(&effect);
-            machine.carry_out(self.heart.world.now, &effect);
+            let now = self.heart.world.now;
+            self.heart.carry_out(machine, now, &effect);
         }
     }
 
@@ -335,21 +379,23 @@ impl Control {
 
     /// A file that was removed or replaced takes writes in that nobody will ever read: that ends the run. The processes stay: what
     /// they are part of may be on its way back from a backup, and the next control plane takes over what it finds.
-    fn check_place(&self) -> anyhow::Result<()> {
+    fn check_place(&self) -> Result<(), StoreError> {
         let path = self.api.store().path();
-        if identity(path) == self.place {
+        let now = Files::of(path);
+        if now == self.files {
             return Ok(());
         }
+        let path = if now.state == self.files.state { wal_of(path) } else { path.to_owned() };
         let pods = match self.running_pods() {
             0 => String::new(),
             pods => format!("; the processes of {} go on running", super::deeds::pods(pods)),
         };
         let what = format!("it was removed or replaced while this control plane ran{pods}");
-        Err(StoreError::Io { path: path.to_owned(), what }.into())
+        Err(StoreError::Io { path, what })
     }
 
     /// Heartbeats and the resync.
-    fn keep_time(&mut self) -> anyhow::Result<()> {
+    fn keep_time(&mut self) -> Result<(), StoreError> {
         let now = Time::now();
         let due = self.heart.keep_time(now);
         if due.heartbeat {
@@ -373,11 +419,16 @@ impl Control {
             return Ok(());
         }
         txn.set_meta(front::PROFILES, &self.settings.scheduler)?;
-        txn.commit().map(|_| ()).map_err(|error| anyhow::anyhow!("cannot note the scheduler's profiles: {error}"))
+        txn.commit().map(|_| ()).context("cannot note the scheduler's profiles")
     }
 
-    fn note_heartbeat(&mut self, now: Time) -> anyhow::Result<()> {
-        let mut txn = self.api.store_mut().write(Duration::from_secs(10))?;
+    fn note_heartbeat(&mut self, now: Time) -> Result<(), StoreError> {
+        let epoch = self.leadership.epoch;
+        let mut txn = self.api.store_mut().write(beat::PATIENCE)?;
+        if beat::epoch_of(&txn)? != Some(epoch) {
+            // The beat sees it, too, and ends the run.
+            return Ok(());
+        }
         txn.set_meta(HEARD, &now.to_string())?;
         txn.commit().map(|_| ()).or_else(|error| {
             // A lost heartbeat is no harm; the next beat sees whether the store is.
@@ -420,19 +471,42 @@ impl Control {
                 self.reopen()?;
                 Ok(true)
             }
-            StoreError::Busy { .. } | StoreError::Full { .. } => {
+            StoreError::Busy { holder_pid, .. } => {
+                self.note_blocked(*holder_pid, narrator);
+                Ok(false)
+            }
+            StoreError::Full { .. } => {
                 say(narrator, error.to_string());
                 std::thread::sleep(Duration::from_millis(200));
                 Ok(false)
             }
-            _ => anyhow::bail!("{error}"),
+            _ => Err(error.clone().into()),
+        }
+    }
+
+    /// Logs who holds the write lock, once for each holder. It is waited for without an end.
+    fn note_blocked(&mut self, holder: Option<u32>, narrator: &mut Narrator<'_>) {
+        let (since, known) = *self.blocked.get_or_insert((Instant::now(), None));
+        if known != Some(holder) {
+            let path = self.api.store().path().display().to_string();
+            say(narrator, format!("waiting to write to {path}: {} holds its write lock", name_holder(holder)));
+        }
+        self.blocked = Some((since, Some(holder)));
+    }
+
+    /// Logs that the write lock is free again, when it was waited for.
+    fn note_turn(&mut self, narrator: &mut Narrator<'_>) {
+        if let Some((since, _)) = self.blocked.take() {
+            say(narrator, format!("the write lock is free again, after {} s", since.elapsed().as_secs().max(1)));
         }
     }
 
     fn reopen(&mut self) -> anyhow::Result<()> {
-        self.api = Api::open(&self.settings.state, Access::Existing, "reconcile")?;
-        self.api.store_mut().reopen(Duration::from_secs(10))?;
-        self.place = identity(self.api.store().path());
+        insist(|| {
+            self.api = Api::open(&self.settings.state, Access::Existing, "reconcile")?;
+            Ok(self.api.store_mut().reopen(Duration::from_secs(10))?)
+        })?;
+        self.files = Files::of(self.api.store().path());
         self.load()
     }
 
@@ -446,7 +520,7 @@ impl Control {
     pub fn stop_pods(&mut self, narrator: &mut Narrator<'_>) -> anyhow::Result<usize> {
         self.stopping = false;
         if self.machine.is_some() {
-            let patience = self.heart.close(Time::now()) + SignedDuration::from_secs(10);
+            let patience = self.heart.close(Time::now()).saturating_add(SignedDuration::from_secs(10));
             self.run(Until::Closed(patience), narrator)?;
         }
         let Some(local) = &mut self.machine else { return Ok(0) };
@@ -456,7 +530,7 @@ impl Control {
             local.carry_out(now, &Effect::Remove { pod_uid: pod_uid.clone() });
         }
         let mut left: std::collections::HashSet<Str> = pods.iter().cloned().collect();
-        let until = now + SignedDuration::from_secs(30);
+        let until = now.later(SignedDuration::from_secs(30));
         while !left.is_empty() && Time::now() < until {
             if let Ok(Wake::Report(Report::Removed { pod_uid })) = self.inbox.recv_timeout(Duration::from_millis(100)) {
                 left.remove(&pod_uid);
@@ -465,6 +539,47 @@ impl Control {
         anyhow::ensure!(left.is_empty(), "{} pods did not end within 30 s", left.len());
         Ok(pods.len())
     }
+}
+
+/// The files that a store is, by device and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Files {
+    state: Option<(u64, u64)>,
+    /// The write-ahead log: it stays the same file as long as anybody has the store open.
+    wal: Option<(u64, u64)>,
+}
+
+impl Files {
+    fn of(state: &Path) -> Files {
+        Files { state: identity(state), wal: identity(&wal_of(state)) }
+    }
+}
+
+fn wal_of(state: &Path) -> PathBuf {
+    let mut name = state.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
+
+/// Repeats an attempt as long as another process holds the write lock.
+pub fn insist<T>(mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    loop {
+        match attempt() {
+            Err(error) if is_busy(&error) => {}
+            done => return done,
+        }
+    }
+}
+
+/// Whether another process held the write lock for too long.
+pub fn is_busy(error: &anyhow::Error) -> bool {
+    let busy = StoreError::Busy { holder_pid: None, waited: Duration::ZERO };
+    error.chain().any(|cause| {
+        let code = cause.downcast_ref::<StoreError>().map(StoreError::exit_code);
+        let code = code.or_else(|| cause.downcast_ref::<OpenError>().map(OpenError::exit_code));
+        let code = code.or_else(|| cause.downcast_ref::<Status>().and_then(|status| status.exit_code));
+        code == Some(busy.exit_code())
+    })
 }
 
 /// Which file lies at a path: its device and number.

@@ -13,6 +13,7 @@ pub mod allocator;
 mod build;
 pub mod bury;
 pub mod capacity;
+pub mod contain;
 pub mod copy;
 pub mod descriptors;
 mod file_tree;

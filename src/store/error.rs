@@ -116,7 +116,7 @@ impl From<StoreError> for OpenError {
 pub enum StoreError {
     /// Another writer did not finish in time.
     Busy {
-        /// The process that holds the write lock, when it is one of ours.
+        /// The process that holds the write lock, when it is known.
         holder_pid: Option<u32>,
         /// Time spent waiting.
         waited: Duration,
@@ -240,14 +240,11 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreError::Busy { holder_pid, waited } => {
-                let who = match holder_pid {
-                    Some(pid) => format!("process {pid}"),
-                    None => "another program".into(),
-                };
                 write!(
                     f,
-                    "{who} has been writing to the cluster's file for longer than {} ms; nothing was changed: \
+                    "{} has been writing to the cluster's file for longer than {} ms; nothing was changed: \
                      try again, or look what it is doing",
+                    name_holder(*holder_pid),
                     waited.as_millis()
                 )
             }
@@ -279,6 +276,15 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+/// `process 1234 (sqlite3 state.db)`, as far as it is known.
+pub fn name_holder(pid: Option<u32>) -> String {
+    match pid.map(|pid| (pid, super::holder::command(pid))) {
+        Some((pid, Some(command))) => format!("process {pid} ({command})"),
+        Some((pid, None)) => format!("process {pid}"),
+        None => "another program".into(),
+    }
+}
 
 /// Why a commit was not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]

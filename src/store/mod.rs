@@ -20,6 +20,7 @@ mod compact;
 mod durable;
 mod error;
 mod hint;
+mod holder;
 mod open;
 mod place;
 mod record;
@@ -29,7 +30,7 @@ mod turnstile;
 mod txn;
 
 pub use compact::Retention;
-pub use error::{CommitError, OpenError, StoreError};
+pub use error::{CommitError, OpenError, StoreError, name_holder};
 pub use hint::{Hint, Watch, watch_hint};
 pub use open::Access;
 pub use place::default_path;

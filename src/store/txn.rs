@@ -49,7 +49,8 @@ impl Store {
         });
         match begun {
             Err(StoreError::Busy { .. }) => {
-                return Err(StoreError::Busy { holder_pid: None, waited: start.elapsed() });
+                let holder_pid = super::holder::of_wal(&self.place.beside("-shm"));
+                return Err(StoreError::Busy { holder_pid, waited: start.elapsed() });
             }
             begun => begun?,
         };

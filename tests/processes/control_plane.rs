@@ -2,6 +2,7 @@
 
 use super::{deployment, on_host_files, pod};
 use crate::cluster::{Cluster, is_alive, signal};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 const RESTARTS: &str = "{.items[*].status.containerStatuses[*].restartCount}";
@@ -76,12 +77,143 @@ fn a_paused_leader_that_wakes_up_does_no_harm() {
     let pods = cluster.ready_pods("app=web", 2);
     let before = pids(&cluster, &pods);
     signal(first.pid(), "STOP");
-    // The lock is still held, so nobody leads; what was asked for meanwhile is done by whoever leads next.
+    // No other control plane waits to lead; what was asked for meanwhile is done once this one goes on.
     cluster.apply(&deployment("web", 3, 1000));
     signal(first.pid(), "CONT");
     let now = cluster.ready_pods("app=web", 3);
     assert!(pods.iter().all(|pod| now.contains(pod)));
     assert_eq!(pids(&cluster, &pods), before);
+}
+
+#[test]
+fn a_stopped_leader_is_replaced_when_its_lease_ends() {
+    let cluster = Cluster::new();
+    let first = cluster.watch();
+    cluster.apply(&deployment("web", 2, 1000));
+    let pods = cluster.ready_pods("app=web", 2);
+    let before = pids(&cluster, &pods);
+    let second = cluster.watch();
+    second.until_says("leads; standing by");
+    signal(first.pid(), "STOP");
+    cluster.apply(&deployment("later", 1, 1000));
+    cluster.ready_pods("app=later", 1);
+    signal(first.pid(), "CONT");
+    first.until_says("another control plane took over; waiting");
+    first.until_says(&format!("the control plane with pid {} leads; standing by", second.pid()));
+    assert_eq!(pids(&cluster, &pods), before);
+    cluster.ok("scale deploy/web --replicas=3");
+    assert!(pods.iter().all(|pod| cluster.ready_pods("app=web", 3).contains(pod)));
+}
+
+#[test]
+fn a_write_lock_that_another_program_keeps_is_waited_for() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&deployment("web", 1, 1000));
+    let pods = cluster.ready_pods("app=web", 1);
+    let foreign = rusqlite::Connection::open(cluster.home().join("state.db")).unwrap();
+    foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // Its end is news that has to be written.
+    signal(cluster.pid(&pods[0]), "KILL");
+    plane.until_says(&format!("process {} (", std::process::id()));
+    assert!(plane.said().contains("waiting to write to "), "{}", plane.said());
+    let late = cluster.watch();
+    late.until_says("leads; standing by");
+    plane.end("KILL");
+    late.until_says("waiting to write to the cluster's file: process ");
+    foreign.execute_batch("ROLLBACK").unwrap();
+    cluster.until_reads(&format!("pod/{}", pods[0]), "{.status.containerStatuses[0].restartCount}", "1");
+    assert_eq!(late.end("INT"), 0);
+}
+
+/// A child that does not outlive its test.
+struct KilledAtTheEnd(RefCell<std::process::Child>);
+
+impl Drop for KilledAtTheEnd {
+    fn drop(&mut self) {
+        let child = self.0.get_mut();
+        drop(child.kill());
+        drop(child.wait());
+    }
+}
+
+#[test]
+fn an_output_that_nobody_reads_stops_nothing() {
+    let cluster = Cluster::new();
+    let mut command = cluster.command();
+    command.args(["reconcile", "--watch", "--verbose"]).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let output = child.stdout.take().unwrap();
+    let plane = KilledAtTheEnd(RefCell::new(child));
+    let room = rustix::pipe::fcntl_setpipe_size(&output, 4096).unwrap();
+    cluster.apply(&deployment("web", 20, 1000));
+    cluster.ready_pods("app=web", 20);
+    let unread = rustix::io::ioctl_fionread(&output).unwrap() as usize;
+    cluster.ok("delete deploy/web");
+    cluster.until("they are gone", || cluster.pods("app=web").is_empty());
+    signal(plane.0.borrow().id(), "INT");
+    let code = cluster.wait_for("it ends", || plane.0.borrow_mut().try_wait().unwrap()).code();
+    assert_eq!(code, Some(0));
+    assert!(unread + 1024 > room, "its output is full: {unread} of {room} bytes");
+}
+
+#[test]
+fn a_write_ahead_log_that_is_taken_away_is_noticed() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&deployment("web", 1, 1000));
+    let pods = cluster.ready_pods("app=web", 1);
+    let before = pids(&cluster, &pods);
+    std::fs::remove_file(cluster.home().join("state.db-wal")).unwrap();
+    assert_eq!(plane.ended(), 74, "{}", plane.said());
+    let said = plane.said();
+    assert!(said.contains("state.db-wal: it was removed or replaced while this control plane ran"), "{said}");
+    assert!(before.values().all(|pid| is_alive(*pid)), "nothing is lost");
+}
+
+#[test]
+fn a_new_cluster_begins_beside_the_processes_of_one_whose_folder_was_removed() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&deployment("old", 5, 1000));
+    let pods = cluster.ready_pods("app=old", 5);
+    let before = pids(&cluster, &pods);
+    plane.end("KILL");
+    for entry in std::fs::read_dir(cluster.home()).unwrap().flatten() {
+        let gone = if entry.path().is_dir() { std::fs::remove_dir_all } else { std::fs::remove_file };
+        gone(entry.path()).unwrap();
+    }
+    let next = cluster.watch();
+    cluster.apply(&deployment("new", 1, 1000));
+    cluster.ready_pods("app=new", 1);
+    if before.values().any(|pid| is_alive(*pid)) && kloop::runtime::limits::Tree::find(&cluster.home()).is_ok() {
+        next.until_says("of a cluster that was at this path before still run, although its folder was removed");
+    }
+    before.values().for_each(|pid| signal(*pid, "KILL"));
+}
+
+#[test]
+fn a_grace_period_without_an_end_is_no_trouble() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    let longest = i64::MAX.to_string();
+    let script = "trap '' TERM; while :; do sleep 1; done";
+    cluster.apply(&pod("long", "Always", 5, script).replace("PeriodSeconds: 5", &format!("PeriodSeconds: {longest}")));
+    cluster.apply(&pod("asked", "Always", 5, script));
+    for name in ["long", "asked"] {
+        cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Running");
+    }
+    cluster.ok("delete pod long --wait=false");
+    cluster.ok(&format!("delete pod asked --wait=false --grace-period={longest}"));
+    for name in ["long", "asked"] {
+        assert_eq!(cluster.read(&format!("pod/{name}"), "{.metadata.deletionGracePeriodSeconds}"), longest);
+        assert!(cluster.read(&format!("pod/{name}"), "{.metadata.deletionTimestamp}").starts_with("9999-12-30"));
+    }
+    cluster.apply(&deployment("web", 1, 1000));
+    cluster.ready_pods("app=web", 1);
+    assert!(!plane.said().contains("internal error"), "{}", plane.said());
+    cluster.ok("delete pod long asked --grace-period=1");
+    assert_eq!(plane.end("INT"), 0);
 }
 
 #[test]

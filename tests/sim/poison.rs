@@ -3,9 +3,11 @@
 
 use super::scene::Scene;
 use super::workloads::SOUND;
-use kloop::object::Time;
+use kloop::controllers::replicaset;
+use kloop::object::{Key, Time};
 use kloop::reconcile::loops;
 use kloop::reconcile::simulate::Beaten;
+use kloop::world::{Loop, Plan, World};
 use serde_json::{Value, json};
 
 /// Sound Deployments, and as many that are refused every pod.
@@ -120,4 +122,40 @@ fn who_writes_all_the_time_holds_up_nobody() {
     };
     let (alone, beside) = (run(false), run(true));
     assert!(beside * 10 <= alone * 11, "{beside} ms beside who writes, {alone} ms alone");
+}
+
+/// Plans for ReplicaSets, and panics for those of Deployments called `poison`.
+fn panicking(world: &World, key: &Key) -> Plan {
+    assert!(!key.name.starts_with("poison"), "poisoned by {}", key.name);
+    (replicaset::LOOP.plan)(world, key)
+}
+
+static PANICKING: Loop = Loop { plan: panicking, ..replicaset::LOOP };
+
+#[test]
+fn a_plan_that_panics_is_contained_and_backed_off() {
+    let swapped = |each: &'static Loop| if each.name == PANICKING.name { &PANICKING } else { each };
+    let mut scene = Scene::new(3, loops::all().into_iter().map(swapped).collect());
+    for name in ["poison", "b", "c"] {
+        scene.apply(deployment("default", name));
+    }
+    assert!(scene.calm(600), "busy without an end");
+    let available = |name: &str| {
+        let key = scene.witness.world.list_in("deployments.apps", "default").find(|row| *row.key.name == *name);
+        key.and_then(|row| row.object().int(&["status", "availableReplicas"]))
+    };
+    assert_eq!(["poison", "b", "c"].map(available), [None, Some(3), Some(3)]);
+    let is_panic = |line: &&String| line.contains("internal error: poisoned by poison-");
+    let moment = |line: &String| line.split_whitespace().next().unwrap().parse::<Time>().expect("a time");
+    let tries: Vec<i64> = scene.story.iter().filter(is_panic).map(|line| moment(line).as_millisecond()).collect();
+    assert!((5..30).contains(&tries.len()), "it is tried less and less: {tries:?}");
+    let pauses: Vec<i64> = tries.windows(2).map(|pair| pair[1] - pair[0]).filter(|pause| *pause > 1000).collect();
+    assert!(pauses.windows(2).all(|pair| pair[1] > pair[0]), "each pause is longer: {pauses:?}");
+    let events: Vec<_> = scene.witness.world.list("events").map(|row| row.object()).collect();
+    let told = events.iter().filter(|event| event.text(&["reason"]) == Some("InternalError")).collect::<Vec<_>>();
+    assert!(
+        told.iter().all(|event| event.text(&["message"]).is_some_and(|text| text.contains("poisoned by poison-"))),
+        "{told:?}"
+    );
+    assert_eq!(told.len(), 1, "its object says so once");
 }

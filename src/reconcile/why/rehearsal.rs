@@ -4,6 +4,7 @@ use super::super::{beat, loops};
 use super::autoscaler;
 use crate::apiserver::create::Mold;
 use crate::object::{Key, Time};
+use crate::runtime::contain::contain;
 use crate::world::plan::Hold;
 use crate::world::{Loop, Row, World};
 use crate::{kubelet, network, scheduler};
@@ -60,7 +61,13 @@ fn rehearse(world: &mut World, each: &'static Loop, key: &Key, prospect: &mut Pr
     let known = world.facts.refusals.remove(&place);
     // Refused once, a loop tries less, as it does when it runs.
     for _ in 0..2 {
-        let plan = (each.plan)(world, key);
+        let plan = match contain(|| (each.plan)(world, key)) {
+            Ok(plan) => plan,
+            Err(panic) => {
+                prospect.refused = Some(panic);
+                break;
+            }
+        };
         let (mark, mut last) = (world.stage_mark(), HashMap::new());
         let (mut due, mut refused, mut mold) = (Vec::new(), None, Mold::default());
         for write in &plan.writes {

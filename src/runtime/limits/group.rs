@@ -161,12 +161,21 @@ fn leave_cluster(pod: &Path) {
 /// Removes what is left of a pod's groups. What was killed a moment ago may not have left them yet: that is waited for a little.
 pub fn remove_pod(folder: &Path) {
     for _ in 0..50 {
-        remove_tree(folder);
-        if !folder.exists() {
-            return leave_cluster(folder);
+        if try_remove_pod(folder) {
+            return;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Removes the group of a pod if nothing runs in it, without waiting. Whether it is gone.
+pub fn try_remove_pod(folder: &Path) -> bool {
+    remove_tree(folder);
+    if folder.exists() {
+        return false;
+    }
+    leave_cluster(folder);
+    true
 }
 
 /// Removes a folder of groups with those below it; what still holds processes stays.

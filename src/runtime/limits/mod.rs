@@ -83,16 +83,14 @@ impl Tree {
         self.branches.iter().for_each(|branch| group::remove_pod(&branch.pod(pod)));
     }
 
-    /// Removes the groups of pods that are not there any more.
-    pub fn sweep(&self, lives: impl Fn(&str) -> bool) {
-        for branch in &self.branches {
-            for entry in fs::read_dir(&branch.base).into_iter().flatten().flatten() {
-                let name = entry.file_name();
-                if let Some(uid) = name.to_str().and_then(|name| name.strip_prefix("pod")).filter(|uid| !lives(uid)) {
-                    group::remove_pod(&branch.pod(uid));
-                }
-            }
-        }
+    /// Removes the groups of pods that are not there any more, without waiting for any. Returns those that still hold processes: of a
+    /// cluster that was at the same path, and whose folder was removed while its pods ran.
+    pub fn sweep(&self, lives: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+        let left = |branch: &Branch| {
+            let gone = branch.pods().into_iter().filter(|uid| !lives(uid)).map(|uid| branch.pod(&uid));
+            gone.filter(|pod| !group::try_remove_pod(pod)).collect::<Vec<_>>()
+        };
+        self.branches.iter().map(left).max_by_key(Vec::len).unwrap_or_default()
     }
 }
 
@@ -120,7 +118,16 @@ fn instead(missing: &[&str], why: &str) -> String {
 /// Removes every group of a cluster that is done with: nothing of its pods may run.
 pub fn discard(state: &Path) {
     if let Some(tree) = fs::canonicalize(state).ok().and_then(|state| Tree::find(&state).ok()) {
-        tree.sweep(|_| false);
+        let pods = |branch: &Branch| branch.pods().into_iter().map(|uid| branch.pod(&uid)).collect::<Vec<_>>();
+        tree.branches.iter().flat_map(pods).for_each(|pod| group::remove_pod(&pod));
+    }
+}
+
+impl Branch {
+    /// The uids of the pods that have groups.
+    fn pods(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.base).into_iter().flatten().flatten();
+        entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_prefix("pod")?.to_owned())).collect()
     }
 }
 

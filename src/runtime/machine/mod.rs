@@ -89,6 +89,8 @@ pub struct Machine {
     answers: bool,
     /// What watches the files of images; none before there are any.
     watching: Option<sources::Watching>,
+    /// Control groups in which processes of pods run that this cluster does not know.
+    strangers: Vec<PathBuf>,
 }
 
 /// The running program itself, even if the file was replaced or removed meanwhile.
@@ -142,6 +144,7 @@ impl Machine {
             is_settled: false,
             answers: false,
             watching: None,
+            strangers: Vec::new(),
         };
         let (seen, told) = (machine.context.clone(), machine.context.clone());
         machine.room.begin(seen.state.clone(), move |report| (told.report)(report));
@@ -183,9 +186,15 @@ impl Machine {
         }
         found.values().for_each(|pod| self.meet(&pod.ip, &pod.namespace));
         if let Ok(tree) = &self.context.limits {
-            tree.sweep(|uid| found.contains_key(uid));
+            self.strangers = tree.sweep(|uid| found.contains_key(uid));
         }
         found
+    }
+
+    /// Control groups in which processes of pods run that the inventory does not know: those of a cluster that was at this path before,
+    /// and whose folder was removed.
+    pub fn strangers(&self) -> &[PathBuf] {
+        &self.strangers
     }
 
     /// Whether containers can have views of files of their own here.

@@ -10,6 +10,7 @@ mod reach;
 use absent::Absent;
 use reach::end_shim;
 
+use super::super::contain::contain;
 use super::super::probe::Finding;
 use super::super::wire::{Exec, Launch, PodName, Record, Request};
 use super::super::{build, folder, image, probe, usage, wire};
@@ -117,6 +118,29 @@ struct Pod {
     again: Option<Instant>,
 }
 
+/// What work is about: a pod, and the attempt that it starts, if any.
+struct Subject {
+    uid: Option<Str>,
+    start: Option<(Str, u32)>,
+}
+
+impl Subject {
+    fn of_pod(uid: &Str) -> Subject {
+        Subject { uid: Some(uid.clone()), start: None }
+    }
+
+    fn of_start(start: &Start) -> Subject {
+        Subject { uid: Some(start.pod_uid.clone()), start: Some((start.container.clone(), start.attempt)) }
+    }
+
+    fn of_effect(effect: &Effect) -> Subject {
+        match effect {
+            Effect::Start(start) => Subject::of_start(start),
+            other => Subject { uid: other.pod_uid().cloned(), start: None },
+        }
+    }
+}
+
 /// The thread's state.
 pub struct Shard {
     context: Arc<Context>,
@@ -170,13 +194,20 @@ impl Shard {
             }
             // One order a turn: a report never waits behind a long row of starts.
             match self.inbox.take() {
-                Some(Order::Effect(effect)) => self.carry_out(effect),
+                Some(Order::Effect(effect)) => {
+                    let subject = Subject::of_effect(&effect);
+                    self.contain(&subject, |shard| shard.carry_out(effect));
+                }
                 Some(Order::Adopt(uid, adopter)) => {
                     pod_mut(&mut self.pods, &uid).adopter = Some(adopter);
-                    self.pursue(&uid);
+                    self.contain(&Subject::of_pod(&uid), |shard| shard.pursue(&uid));
                 }
-                Some(Order::Built(start, result)) => self.built(&start, result),
-                Some(Order::Cleared(uid, result)) => self.cleared(&uid, result),
+                Some(Order::Built(start, result)) => {
+                    self.contain(&Subject::of_start(&start), |shard| shard.built(&start, result));
+                }
+                Some(Order::Cleared(uid, result)) => {
+                    self.contain(&Subject::of_pod(&uid), |shard| shard.cleared(&uid, result));
+                }
                 Some(Order::Quit) => return,
                 None => {}
             }
@@ -192,7 +223,7 @@ impl Shard {
             if token == WAKE {
                 let _ = rustix::io::read(&self.inbox.wake, &mut [0; 8][..]);
             } else if let Some(uid) = self.tokens.get(&token).cloned() {
-                self.hear(&uid);
+                self.contain(&Subject::of_pod(&uid), |shard| shard.hear(&uid));
             }
         }
     }
@@ -214,7 +245,24 @@ impl Shard {
             if let Some(pod) = self.pods.get_mut(&uid) {
                 pod.again = None;
             }
-            self.pursue(&uid);
+            self.contain(&Subject::of_pod(&uid), |shard| shard.pursue(&uid));
+        }
+    }
+
+    /// Runs work on one pod. When it panics, a start of it is refused with the panic's message, anything else is tried again later, and
+    /// the other pods of this thread go on.
+    fn contain(&mut self, subject: &Subject, work: impl FnOnce(&mut Shard)) {
+        let Err(message) = contain(|| work(self)) else { return };
+        match (&subject.uid, &subject.start) {
+            (Some(uid), Some((container, attempt))) => {
+                let refusal = image::Refusal { reason: "InternalError", message };
+                self.refuse(uid, container, *attempt, refusal);
+            }
+            (Some(uid), None) => {
+                self.hang_up(uid);
+                self.not_reached(uid);
+            }
+            (None, _) => {}
         }
     }
 
