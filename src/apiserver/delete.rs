@@ -5,7 +5,7 @@ use super::{Reply, Result};
 use crate::kinds::Kind;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS};
 use crate::object::time::Shift;
-use crate::object::{Key, Object, Reason, Status, time};
+use crate::object::{Key, Object, Reason, Status, Time, time};
 use crate::world::Propagation;
 use jiff::SignedDuration;
 
@@ -40,7 +40,7 @@ pub fn delete(ledger: &mut dyn Ledger, kind: &Kind, key: &Key, options: &DeleteO
         hold(kind, &mut object);
         mark(ledger, kind, &mut object, grace);
     } else {
-        shorten(&mut object, grace);
+        shorten(&mut object, grace, ledger.now());
     }
     if is_due(kind, &object) {
         // An object that is removed at once never had a deletion timestamp; only pods do, even without grace.
@@ -138,10 +138,35 @@ fn mark(ledger: &dyn Ledger, kind: &Kind, object: &mut Object, grace: i64) {
 }
 
 /// A later delete may only shorten the grace.
-fn shorten(object: &mut Object, grace: i64) {
+fn shorten(object: &mut Object, grace: i64, now: Time) {
     let known = object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
     let Some(asked) = object.deletion().filter(|_| grace < known) else { return };
-    let at = asked.earlier(SignedDuration::from_secs(known.saturating_sub(grace)));
+    // The end of a grace that is longer than a moment can hold does not tell when the deletion was asked for.
+    let begun = Some(asked.earlier(SignedDuration::from_secs(known)));
+    let begun = begun.filter(|begun| object.created().is_none_or(|created| created <= *begun)).unwrap_or(now);
+    let at = begun.later(SignedDuration::from_secs(grace));
     object.set(&["metadata", "deletionTimestamp"], time::rfc3339(at));
     object.set(&["metadata", "deletionGracePeriodSeconds"], grace);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn shortened_grace_counts_from_the_deletion_if_that_is_known() {
+        let now: Time = "2026-01-01T00:10:00Z".parse().unwrap();
+        for (end, known, wanted) in [
+            // Asked for at 00:09:00.
+            ("2026-01-01T00:10:30Z", 90, "2026-01-01T00:09:05Z"),
+            ("9999-12-30T22:00:00Z", i64::MAX, "2026-01-01T00:10:05Z"),
+        ] {
+            let mut pod = Object(json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z",
+                "deletionTimestamp": end, "deletionGracePeriodSeconds": known}}));
+            shorten(&mut pod, 5, now);
+            assert_eq!(pod.text(&["metadata", "deletionTimestamp"]), Some(wanted));
+            assert_eq!(pod.int(&["metadata", "deletionGracePeriodSeconds"]), Some(5));
+        }
+    }
 }
