@@ -147,7 +147,7 @@ fn plans_of_absurdly_large_objects_are_bounded() {
     let roots: Vec<Key> = world.all().map(|row| row.key.clone()).collect();
     let mut largest = 0;
     for spec in ALL {
-        let is_root = |key: &&Key| spec.root == "*" && key.name.as_ref() == "orphaning" || key.resource == spec.root;
+        let is_root = |key: &&Key| spec.root == "*" && *key.name == *"orphaning" || key.resource == spec.root;
         // Of the many alike a few will do.
         let is_alike =
             |key: &&Key| key.name.rsplit_once('-').is_some_and(|(_, end)| end.len() > 1 && end.parse::<u32>().is_ok());

@@ -217,7 +217,8 @@ impl Pressure {
             }
         }
         // One second early: measurements are as far apart as looks, and not quite.
-        let lasts = |last: Time| now.duration_since(last) + SignedDuration::from_secs(1) < lines.transition;
+        let lasts =
+            |last: Time| now.duration_since(last).saturating_add(SignedDuration::from_secs(1)) < lines.transition;
         self.seen.retain(|_, last| *last == now || lasts(*last));
         (self.levels, self.at) = (levels, Some(now));
         was || !self.seen.is_empty()
