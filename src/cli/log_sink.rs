@@ -15,10 +15,10 @@ use std::time::Duration;
 /// Most lines that wait to be written.
 const QUEUE: usize = 10_000;
 
-/// How long the end of the command waits for lines that are still to be written.
+/// Time that the end of the command waits for lines that are still to be written.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// What the thread is asked.
+/// A request to the thread.
 enum Order {
     Line(String),
     /// Confirm that all lines before were written.

@@ -33,7 +33,7 @@ pub struct Standby {
     heartbeat: Option<(Option<String>, Instant)>,
 }
 
-/// How an attempt to lead went.
+/// Outcome of an attempt to lead.
 pub enum Election {
     /// This process leads.
     Leads(Leadership),

@@ -118,7 +118,7 @@ struct Pod {
     again: Option<Instant>,
 }
 
-/// What work is about: a pod, and the attempt that it starts, if any.
+/// Subject of a piece of work: a pod, and the attempt that it starts, if any.
 struct Subject {
     uid: Option<Str>,
     start: Option<(Str, u32)>,
