@@ -25,7 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a beat waits for its turn to write before the control plane logs who holds the write lock, takes reports in, and tries again.
+/// Time that a beat waits for its turn to write before the control plane logs who holds the write lock, takes reports in, and tries again.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A loop that does nothing and yet wants to look again at once waits for so long: nothing may spin.

@@ -38,7 +38,7 @@ pub struct Fault {
     pub text: String,
 }
 
-/// How many panics are kept until they are logged.
+/// Most panics that are kept until they are logged.
 const MOST_FAULTS: usize = 100;
 
 /// Which of the keys that are due are meant.

@@ -55,7 +55,7 @@ impl Indexes {
         (*last >= index).then_some(*last)
     }
 
-    /// How many indexes are also in the other set.
+    /// Counts the indexes that are also in the other set.
     pub fn count_common(&self, other: &Indexes) -> i64 {
         let (mut mine, mut theirs) = (self.runs.iter().peekable(), other.runs.iter().peekable());
         let mut count = 0;

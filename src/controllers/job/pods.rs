@@ -180,7 +180,7 @@ impl<'w> Job<'w> {
         self.failures_of(&pods)
     }
 
-    /// How many pods of an index have failed, where these are all of its pods.
+    /// Counts the failures of an index of which these are all pods.
     pub(super) fn failures_of(&self, pods: &[&Arc<Row>]) -> i64 {
         let failed = pods.iter().filter(|pod| self.counts_as_failed(pod));
         let counted = failed.filter(|pod| !policy::is_ignored(&self.object, pod));
