@@ -1,6 +1,7 @@
 //! Real manifests that nobody here wrote (`../shared/corpus`; its README says where they are from): all of them pass the front
 //! door or are refused for Kubernetes' own reason, and those that need no more than programs of this machine run.
 
+mod mutation;
 mod run;
 mod stand_ins;
 
