@@ -202,7 +202,7 @@ impl ChangeFlags {
         let line = format!("{} {done}{}", context.name_of(kind, object), dry_run.suffix());
         match dry_run {
             DryRun::None => self.print.result(context, object, &line),
-            DryRun::Client | DryRun::Server => self.print.result(context, &manifest_folder::without(object), &line),
+            DryRun::Client | DryRun::Server => self.print.result(context, &manifest_folder::cleaned(object), &line),
         }
     }
 }

@@ -19,7 +19,7 @@ pub fn warnings(secret: &Object) -> Vec<String> {
     problem(&part("tls.crt"), &part("tls.key")).into_iter().map(str::to_owned).collect()
 }
 
-/// What is wrong with a pair, given as PEM texts.
+/// The problem of a pair, given as PEM texts.
 fn problem(certificate: &[u8], key: &[u8]) -> Option<&'static str> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
     let Some(chain) = chain.ok().filter(|chain| !chain.is_empty()) else {

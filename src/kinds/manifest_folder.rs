@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// The annotation.
 pub const ANNOTATION: &str = "kloop.dev/manifest-dir";
 
-/// Where pods and pod templates stand in the kinds that have them.
+/// The places of pods and pod templates in the kinds that have them.
 pub const TEMPLATES: [&[&str]; 3] = [&["spec", "jobTemplate", "spec", "template"], &["spec", "template"], &[]];
 
 /// Removes the annotation from an object and its pod template, and the maps that it leaves empty.
@@ -28,7 +28,7 @@ pub fn remove(object: &mut Object) {
 }
 
 /// The object without the annotation.
-pub fn without(object: &Object) -> Object {
+pub fn cleaned(object: &Object) -> Object {
     let mut object = object.clone();
     remove(&mut object);
     object
@@ -46,9 +46,9 @@ mod tests {
             json_patch::merge(&mut annotations, &more);
             json!({"metadata": {"annotations": annotations}, "spec": {}})
         };
-        let pod = without(&Object(noted(json!({"a": "b"}))));
+        let pod = cleaned(&Object(noted(json!({"a": "b"}))));
         assert_eq!(pod.0, json!({"metadata": {"annotations": {"a": "b"}}, "spec": {}}));
         let deployment = Object(json!({"metadata": {"name": "d"}, "spec": {"template": noted(json!({}))}}));
-        assert_eq!(without(&deployment).0, json!({"metadata": {"name": "d"}, "spec": {"template": {"spec": {}}}}));
+        assert_eq!(cleaned(&deployment).0, json!({"metadata": {"name": "d"}, "spec": {"template": {"spec": {}}}}));
     }
 }

@@ -57,7 +57,7 @@ impl Typed for Namespace {
     }
 }
 
-/// What is wrong with the labels that say how safe pods have to be (`k8s.io/pod-security-admission/api`).
+/// Errors in the labels that say how safe pods have to be (`k8s.io/pod-security-admission/api`).
 fn pod_security(namespace: &Namespace) -> Errors {
     let mut errors = Errors::default();
     let path = Path::root("metadata").child("labels");

@@ -100,17 +100,17 @@ pub fn default_match(resources: &mut MatchResources) {
 pub struct Webhook<'w> {
     /// Its name, a domain with three parts.
     pub name: &'w str,
-    /// Whom to call.
+    /// The endpoint to call.
     pub config: &'w WebhookClientConfig,
     /// `None` or `NoneOnDryRun`.
     pub side_effects: &'w str,
     /// Versions of the question that it understands.
     pub versions: &'w [String],
-    /// How long to wait, in seconds.
+    /// The timeout, in seconds.
     pub timeout: Option<i32>,
     /// The requests it is asked about.
     pub rules: &'w [RuleWithOperations],
-    /// What happens when it does not answer.
+    /// The action when it does not answer.
     pub failure_policy: Option<&'w str>,
     /// Whether rules mean other versions of a resource too.
     pub match_policy: Option<&'w str>,

@@ -1,4 +1,4 @@
-//! How the name of a field manager must look (`apimachinery/pkg/apis/meta/v1/validation`: `ValidateFieldManager`).
+//! The form of a field manager's name (`apimachinery/pkg/apis/meta/v1/validation`: `ValidateFieldManager`).
 
 use crate::kinds::{Errors, Path, field};
 use crate::object::{Resource, Status};

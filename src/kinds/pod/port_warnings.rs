@@ -38,7 +38,7 @@ fn number(port: &Value, field: &str) -> i64 {
     port[field].as_i64().unwrap_or(0)
 }
 
-/// How two definitions of one container port disturb each other.
+/// The conflict between two definitions of one container port.
 fn relation(one: &Value, other: &Value) -> Option<&'static str> {
     let (one_host, other_host) = (number(one, "hostPort"), number(other, "hostPort"));
     let (one_ip, other_ip) = (text(one, "hostIP"), text(other, "hostIP"));

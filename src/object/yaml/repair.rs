@@ -118,7 +118,7 @@ fn entry_value(content: &str) -> Option<(usize, &str)> {
     Some((column, without_properties(after.trim_start_matches([' ', '\t']))))
 }
 
-/// What follows a quoted key and its colon.
+/// The text after a quoted key and its colon.
 fn quoted_key(text: &str) -> Option<&str> {
     let open = text.chars().next()?;
     let end = closing(&text[1..], open)? + 2;
