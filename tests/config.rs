@@ -27,8 +27,9 @@ fn commands_use_the_namespace_that_was_set() {
     let table =
         "CURRENT   NAME      CLUSTER   AUTHINFO   NAMESPACE\n*         harbour   harbour   admin      kube-system\n";
     assert_eq!(said("config get-contexts"), table);
-    assert_eq!(kloop(&state, "get pods").1, "No resources found in kube-system namespace.\n");
-    assert_eq!(kloop(&state, "get pods -n default").1, "No resources found in default namespace.\n");
+    let first_line = |words| kloop(&state, words).1.lines().next().map(str::to_owned);
+    assert_eq!(first_line("get pods").as_deref(), Some("No resources found in kube-system namespace."));
+    assert_eq!(first_line("get pods -n default").as_deref(), Some("No resources found in default namespace."));
 
     assert_eq!(said("config set-context harbour --namespace="), "Context \"harbour\" modified.\n");
     assert_eq!(said(namespace), "default");

@@ -48,7 +48,7 @@ pub struct Args {
     cached: bool,
 }
 
-/// What can be done with every kind.
+/// Verbs of every kind.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// Runs the verb.

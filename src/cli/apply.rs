@@ -85,7 +85,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
 }
 
 impl Args {
-    /// What no manifest can mend.
+    /// Checks conditions that no manifest can change.
     fn check(&self, context: &mut Context) -> Outcome {
         let dry_run = self.change.dry_run(context)?;
         self.server.check(dry_run, self.force)?;
@@ -109,7 +109,7 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
     if manifests.is_empty() && failures.is_empty() {
         return Err(Failure::plain("no objects passed to apply"));
     }
-    // What names no kind or a wrong namespace is told before anything is applied.
+    // Unknown kinds and wrong namespaces are reported before anything is applied.
     let mut located = Vec::new();
     for manifest in &manifests {
         match targets::locate(context, manifest) {
@@ -142,7 +142,7 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
         }
     });
     failures.extend(ended.err());
-    // What could not be applied is not known to be unwanted.
+    // Pruning is skipped after a failure, because a manifest that failed may name an object.
     if args.pruning.prune && failures.is_empty() {
         prune::run(args, context, &applied, dry_run)?;
     }
@@ -174,7 +174,7 @@ enum Unapplied {
     /// The API server refused it.
     Refused {
         status: Status,
-        /// What was sent.
+        /// The object as sent.
         object: Object,
         /// Whether there was one to change.
         is_known: bool,
@@ -223,7 +223,7 @@ impl Unapplied {
     }
 }
 
-/// What is sent for a manifest.
+/// Returns the object to send for a manifest.
 fn sent(manifest: &Manifest, kind: &'static Kind, key: &Key, validation: FieldValidation) -> Outcome<Object> {
     let object = targets::placed(manifest, kind, key);
     if object.name().is_empty() {

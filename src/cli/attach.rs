@@ -55,7 +55,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     }
 }
 
-/// How it went.
+/// Result of attaching.
 #[derive(PartialEq)]
 pub enum Joined {
     /// The container has ended, or there was nothing more to type.

@@ -99,7 +99,7 @@ struct View {
     flatten: bool,
 }
 
-/// Who every command acts as.
+/// User of every command.
 pub(super) const USER: &str = "admin";
 
 /// Runs the verb.

@@ -1,4 +1,4 @@
-//! What a verb works with: the flags that all share, the API, and where output goes.
+//! Context of a verb: the global flags, the API, and the output streams.
 
 use super::flags::DryRun;
 use super::{Failure, Globals, Outcome};
@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Where the state is: what `--state` says, else `$KLOOP_STATE`, else the user's own.
+/// Returns the path of the state: `--state`, else `$KLOOP_STATE`, else the user's default.
 pub fn state_path(flag: Option<&PathBuf>) -> PathBuf {
     let env = || std::env::var_os("KLOOP_STATE").filter(|path| !path.is_empty()).map(PathBuf::from);
     flag.cloned().or_else(env).unwrap_or_else(store::default_path)
@@ -37,20 +37,20 @@ pub fn default_namespace(state: &Path) -> String {
 pub struct Context {
     /// The flags that every verb takes.
     pub globals: Globals,
-    /// Who writes: the verb, unless `--field-manager` says otherwise.
+    /// Field manager: named after the verb, unless `--field-manager` is set.
     pub manager: Manager,
     api: Option<Api>,
-    /// What a cluster that was not made yet looks like.
+    /// An empty cluster that stands for one that does not exist yet.
     unmade: Option<Api>,
     /// Whether a place that has not even a folder is meant: the verb makes the cluster there.
     may_be_new: bool,
-    /// How many objects were printed, one after the other.
+    /// Number of objects printed so far.
     pub printed: usize,
     /// The word before a warning, coloured where standard error is a terminal.
     warning: String,
-    /// What was warned of already: each warning is told once.
+    /// Warnings printed so far: each is printed once.
     warned: Vec<String>,
-    /// What [`default_namespace`] found, read at the first use.
+    /// Result of [`default_namespace`], read at the first use.
     default_namespace: OnceCell<String>,
 }
 
@@ -116,7 +116,7 @@ impl Context {
         if kind.namespaced { self.namespace() } else { "" }
     }
 
-    /// Where the state is.
+    /// Returns the path of the state.
     pub fn state(&self) -> PathBuf {
         state_path(self.globals.state.as_ref())
     }

@@ -96,7 +96,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     Ok(())
 }
 
-/// What went wrong in the container is told as kubectl shows it: the words of tar, and that it was tar that ended.
+/// Converts an error in the container to kubectl's output: tar's message, and the exit code of tar.
 fn failed(error: std::io::Error, last: &str, context: &mut Context) -> Failure {
     if error.get_ref().is_some_and(|inner| inner.is::<Refusal>()) {
         context.tell(&format!("{error}\ntar: {last}\ncommand terminated with exit code 2"));

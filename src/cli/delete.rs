@@ -136,7 +136,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
         write,
         |context, (target, source), done: Result<(), Status>| {
             match (done, source) {
-                // What was found and not named may have gone meanwhile, with an object of an earlier type for one.
+                // A selected object may be gone by now, for example with its owner.
                 (Err(status), _) if selects && status.reason == Reason::NotFound => {}
                 (Err(status), Some(source)) => {
                     failures.push(Failure::doing(status, format!("error when deleting {source:?}")))

@@ -112,7 +112,7 @@ fn print(context: &mut Context, found: &[Target], show_events: bool) -> Outcome 
     context.print(&texts.join(SEPARATOR))
 }
 
-/// What else there is, in the snapshot at hand. What cannot be read is left out: a description is for a person.
+/// Related objects from the snapshot. Unreadable ones are left out: a description is for people.
 struct Beside<'a> {
     ledger: &'a dyn Ledger,
     /// The cluster's folder, for what only the machine knows.

@@ -105,7 +105,7 @@ fn one(args: &Args, context: &mut Context, manifest: &Manifest, live: &Folder, m
     merged.write(&name, after)
 }
 
-/// What only a real write would change: the revision, and the client's note of what was applied.
+/// Hides fields that only a real write would change: the revision, and the last-applied annotation.
 fn take_over(after: &mut Object, before: Option<&Object>, server_side: bool) {
     let note = ["metadata", "annotations", LAST_APPLIED];
     let paths = [&["metadata", "resourceVersion"][..], &note];
@@ -168,7 +168,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed stays in the folder for temporary files.
+        // A folder that cannot be removed stays in the temporary folder.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }

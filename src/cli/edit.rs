@@ -240,7 +240,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if !self.kept.get() {
-            // What cannot be removed stays in the folder for temporary files.
+            // A file that cannot be removed stays in the temporary folder.
             drop(std::fs::remove_file(&self.path));
         }
     }

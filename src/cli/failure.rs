@@ -1,11 +1,11 @@
-//! How a command fails: what is said, and with which exit code.
+//! Failures of commands: message and exit code.
 
 use super::files::Manifest;
 use crate::object::{Reason, Status, cause};
 use crate::store::{OpenError, StoreError};
 use std::fmt;
 
-/// What a verb comes to.
+/// Result of a verb.
 pub type Outcome<T = ()> = std::result::Result<T, Failure>;
 
 /// Why a command failed.
@@ -13,9 +13,9 @@ pub type Outcome<T = ()> = std::result::Result<T, Failure>;
 pub enum Failure {
     /// The API server refused. `doing` stands before its words: `error when creating "a.yaml": `.
     Api {
-        /// What it answered.
+        /// The API's answer.
         status: Status,
-        /// What was being done, or empty.
+        /// The operation, or empty.
         doing: String,
         /// Lines of help below: kloop's own, where kubectl has none.
         hints: Vec<String>,

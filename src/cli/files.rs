@@ -100,7 +100,7 @@ impl Manifest {
         format!("{}{separator}{path}", self.inside)
     }
 
-    /// Where the fields stand that a refusal calls unknown, and what was probably meant.
+    /// Returns file and line of fields that a refusal calls unknown, with similar known names.
     pub fn hints(&self, status: &Status) -> Vec<String> {
         let paths: Vec<String> = status.unknown.iter().map(|(path, _)| self.outside(path)).collect();
         let lines = match &paths[..] {
@@ -126,7 +126,7 @@ impl Manifest {
     }
 }
 
-/// What to write where a value is not of its type, by what the refusal says of both.
+/// Suggests a value of the right type, by the message of the refusal.
 fn instead(message: &str) -> &'static str {
     let found = |what: &str| message.contains(&format!("cannot unmarshal {what} into "));
     if message.ends_with("of type string") && found("bool") {

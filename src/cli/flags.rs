@@ -23,7 +23,7 @@ pub enum DryRun {
 }
 
 impl DryRun {
-    /// What kubectl adds to its line.
+    /// Returns kubectl's suffix for messages.
     pub fn suffix(self) -> &'static str {
         match self {
             DryRun::None => "",
@@ -46,7 +46,7 @@ pub struct WriteFlags {
 }
 
 impl WriteFlags {
-    /// What `--dry-run` says.
+    /// Parses `--dry-run`.
     pub fn dry_run(&self, context: &mut Context) -> Outcome<DryRun> {
         match self.dry_run.as_deref() {
             None | Some("none") => Ok(DryRun::None),
@@ -79,7 +79,7 @@ pub struct ValidateFlag {
 }
 
 impl ValidateFlag {
-    /// What it says.
+    /// Parses the value.
     pub fn parse(&self) -> Outcome<FieldValidation> {
         match self.validate.as_deref() {
             None | Some("strict" | "true") => Ok(FieldValidation::Strict),
@@ -182,7 +182,7 @@ pub struct ChangeFlags {
 }
 
 impl ChangeFlags {
-    /// What `--dry-run` says.
+    /// Parses `--dry-run`.
     pub fn dry_run(&self, context: &mut Context) -> Outcome<DryRun> {
         self.write.dry_run(context)
     }

@@ -165,7 +165,7 @@ struct Group {
     objects: Vec<Object>,
 }
 
-/// What was asked for.
+/// Requested objects.
 struct Found {
     groups: Vec<Group>,
     /// One object by its name: printed bare.

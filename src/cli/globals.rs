@@ -40,7 +40,7 @@ pub struct Globals {
 }
 
 impl Globals {
-    /// How long a request may take; none for as long as it needs. A number without a unit is seconds.
+    /// Returns the time limit of a request; `None` means no limit. A number without a unit is seconds.
     pub fn request_timeout(&self) -> Outcome<Option<Duration>> {
         let text = self.request_timeout.as_str();
         if let Ok(seconds) = text.parse() {
@@ -102,7 +102,7 @@ fn check_level(text: Option<&str>) -> Outcome {
     }
 }
 
-/// What `-v` says where it is a switch: any level but zero turns it on.
+/// Whether `-v` turns a switch on: any level but zero does.
 pub fn is_verbose(text: Option<&str>) -> bool {
     text.is_some_and(|text| !matches!(text, "0" | "false"))
 }

@@ -11,7 +11,7 @@ pub fn command() -> Command {
     as_kubectl(Cli::command())
 }
 
-/// Who writes, as kubectl calls itself in the account of who has set which fields: by its verb, unless `--field-manager` says otherwise.
+/// Returns the field manager with kubectl's names: by the verb, unless `--field-manager` is set.
 pub fn manager(matches: &ArgMatches) -> Manager {
     let verb = matches.subcommand_name().unwrap_or_default();
     let mut asked = None;

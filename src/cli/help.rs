@@ -180,7 +180,7 @@ fn default(flag: &Arg) -> String {
     }
 }
 
-/// How the verb is written: its own words, or those that clap makes up.
+/// Returns the usage line of a verb: its own, or clap's.
 fn usage(path: &[String], verb: &Command) -> String {
     let name = [&["kloop".to_owned()], path].concat().join(" ");
     let written = verb.clone().render_usage().to_string();

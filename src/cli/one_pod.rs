@@ -54,13 +54,13 @@ impl SessionFlags {
         Ok((pod, container))
     }
 
-    /// What is asked for.
+    /// Returns the options of the session.
     pub fn wish(&self) -> Wish {
         Wish { stdin: self.stdin, tty: self.tty, quiet: self.quiet }
     }
 }
 
-/// What somebody in front of a container asks for.
+/// Options of an interactive session.
 #[derive(Clone, Copy)]
 pub struct Wish {
     /// To type.
@@ -83,7 +83,7 @@ impl Wish {
     }
 }
 
-/// What POD or TYPE/NAME names.
+/// Parses POD or TYPE/NAME.
 pub fn named(word: &str, pods: &'static Kind) -> Outcome<(&'static Kind, String)> {
     if !word.contains('/') {
         return Ok((pods, word.to_owned()));
@@ -124,7 +124,7 @@ fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut Context) 
     }
 }
 
-/// Of pods that are alike in everything else, which one counts more.
+/// Preference among otherwise equal pods, by restarts.
 #[derive(Clone, Copy)]
 pub enum Restarts {
     /// The one that restarted least (Kubernetes: `podutils.ActivePods`, reversed).
@@ -145,7 +145,7 @@ pub fn rank(pod: &Object, prefer: Restarts) -> (bool, u8, bool, bool, Option<Tim
     let ready = conditions.iter().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()?.parse().ok());
     let counts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
-    // Who is on its way out has a log all the same.
+    // A terminating pod still has a log.
     let (leaves, restarts) = match prefer {
         Restarts::Few => (pod.deletion().is_some(), counts.max().unwrap_or(0)),
         Restarts::Many => (false, -counts.max().unwrap_or(0)),
@@ -165,7 +165,7 @@ pub struct Containers {
 }
 
 impl Containers {
-    /// Of this pod.
+    /// Reads them from a pod.
     pub fn of(pod: &Object) -> Containers {
         let names = |list: &str| -> Vec<String> {
             let containers = pod.items(&["spec", list]).iter();

@@ -14,7 +14,7 @@ pub fn divide(words: &[String], what: &str) -> Outcome<(Vec<String>, Vec<String>
     }
 }
 
-/// What pairs ask for.
+/// Keys to set and to remove.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Pairs {
     /// Keys and their new values, in order.

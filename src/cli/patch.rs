@@ -168,7 +168,7 @@ fn one(
     tell(args, context, target, reply, dry_run)
 }
 
-/// What a patch of an object's scale means for the object: its number of replicas.
+/// Converts a patch of an object's scale to one of the object: its number of replicas.
 fn scale(kind: &Kind, object: &Object, language: PatchType, change: &Value) -> Outcome<Value> {
     let view = crate::apiserver::scale::scale(kind, object).0;
     let patched = match language {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_millis(500);
 /// The pause between two looks where there are no hints.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a control plane may take that was started at the same time, as scripts do.
+/// Time that a control plane started by the same script may need.
 const ARRIVAL: Duration = Duration::from_secs(1);
 
 /// Waits for news, not longer than it is told to.
@@ -19,7 +19,7 @@ pub struct Patience {
     hint: Option<Hint>,
     since: Instant,
     until: Option<Instant>,
-    /// Where the cluster is, until it was said that no control plane runs there.
+    /// State of the cluster, until the missing control plane was reported.
     untold: Cell<Option<PathBuf>>,
 }
 

@@ -150,7 +150,7 @@ fn clock(after: SignedDuration) -> String {
     }
 }
 
-/// What is different at the end, and how it stands.
+/// Summarizes changed objects and their convergence.
 fn summary(outlook: &Outlook, now: crate::object::Time) -> String {
     let mut text = String::from("\n");
     for (mark, keys) in [("+", &outlook.created), ("~", &outlook.changed), ("-", &outlook.deleted)] {

@@ -105,7 +105,7 @@ pub struct Args {
     serve: Option<u16>,
 }
 
-/// What `--env` says: one that is only named has the value that it has here, and is left out when it has none.
+/// Parses `--env`: a name without value takes the current environment's value, and is left out when it has none.
 fn variables(wanted: &[String]) -> Outcome<Vec<(String, String)>> {
     let mut found = Vec::new();
     for text in wanted {
@@ -143,7 +143,7 @@ fn blocks(texts: &[String]) -> Outcome<Vec<Cidr>> {
     texts.iter().map(|text| text.parse().map_err(|()| refused(text))).collect()
 }
 
-/// What the flags of eviction say.
+/// Parses the eviction flags.
 fn lines(args: &Args, transition: SignedDuration) -> Outcome<Lines> {
     let words = Words {
         hard: &args.eviction_hard,
@@ -154,7 +154,7 @@ fn lines(args: &Args, transition: SignedDuration) -> Outcome<Lines> {
     Lines::parse(words, transition).map_err(Failure::plain)
 }
 
-/// How often a standby asks whether it may lead.
+/// Interval at which a standby tries to become leader.
 const STANDBY: Duration = Duration::from_millis(200);
 
 /// Runs the verb.
@@ -292,10 +292,10 @@ fn lead(
     Ok(Some(control))
 }
 
-/// What is missing, and when the last pod of a Job has proven itself.
+/// Unconverged objects, and the time at which the last pod of a Job has run long enough.
 type Judgement = (Vec<Unmet>, Option<Time>);
 
-/// How the state stands that another control plane maintains; looked at anew when somebody has written.
+/// Returns the convergence of a cluster that another control plane runs; computed again after each write.
 fn watched<'a>(api: &Api, seen: &'a mut Option<(u64, Judgement)>) -> Outcome<&'a Judgement> {
     let version = api.store().data_version().map_err(anyhow::Error::from)?;
     let known = match seen.take().filter(|(known, _)| *known == version) {

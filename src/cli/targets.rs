@@ -1,4 +1,5 @@
-//! What a command is about: TYPE, TYPE NAME, TYPE/NAME, several of them, or the objects of files; kubectl's rules and errors.
+//! Target objects of a command: TYPE, TYPE NAME, TYPE/NAME, several of them, or the objects of files; with kubectl's
+//! rules and errors.
 
 use super::files::{self, FileFlags, Manifest};
 use super::flags::SelectFlags;
@@ -13,7 +14,7 @@ use crate::object::selector::{FieldSelector, Selector};
 use crate::object::{Key, Object, Reason, Status};
 use serde_json::Value;
 
-/// What the words of a command line name.
+/// Parsed resource arguments.
 #[derive(Clone)]
 pub enum Targets {
     /// Single objects, in order.
@@ -91,7 +92,7 @@ fn parse_pairs(words: &[String]) -> Outcome<Targets> {
     Ok(Targets::Named(named))
 }
 
-/// What the pods of a workload, or those behind a Service, are known by; none for kinds without pods.
+/// Returns the selector of a workload's or Service's pods; `None` for kinds without pods.
 pub fn selector_of(kind: &Kind, owner: &Object) -> Option<Selector> {
     match kind.kind {
         "Service" | "ReplicationController" => {
@@ -106,7 +107,7 @@ pub fn selector_of(kind: &Kind, owner: &Object) -> Option<Selector> {
     }
 }
 
-/// What is said of an object that no pods belong to, when `act` needs one.
+/// Error for an object without pods, when `act` needs one.
 pub fn without_pods(kind: &Kind, name: &str, act: &str) -> Failure {
     let what = format!("*{}.{}", kind.version, kind.kind);
     let why = match kind.kind {

@@ -60,7 +60,7 @@ pub struct Args {
     all_namespaces: bool,
 }
 
-/// What is waited for.
+/// Condition to wait for.
 #[derive(Debug)]
 enum Condition {
     /// That it is there.

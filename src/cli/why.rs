@@ -212,7 +212,7 @@ fn with_throttling(mut answer: Answer, store: &Store) -> Answer {
 fn with_ports(mut answer: Answer, store: &Store) -> Answer {
     for link in &mut answer.links {
         let said = link.more.iter().find_map(|line| in_use(line.strip_prefix("log: ")?));
-        // Where the log names no port, one of its command's that somebody has is meant.
+        // When the log names no port, one of the command's numbers that another program holds is assumed.
         let guessed = if said == Some(None) { &link.numbers[..] } else { &[] };
         let wanted = || said.flatten().into_iter().chain(link.ports.iter().chain(guessed).copied());
         let node_port =
@@ -223,7 +223,7 @@ fn with_ports(mut answer: Answer, store: &Store) -> Answer {
             link.more.insert(0, line);
             continue;
         }
-        // Who binds every address of the machine, as most do, needs each of them.
+        // A program that binds every address of the machine, as most do, needs the port on each of them.
         let is_meant = |at| link.address == Some(at) || (said.is_some() && link.node_ports.is_some());
         let held = |port| ports::holder_where(port, is_meant).map(|(at, holder)| (port, at, holder));
         if let Some((port, at, holder)) = wanted().find_map(held) {
@@ -246,7 +246,7 @@ fn with_ports(mut answer: Answer, store: &Store) -> Answer {
     answer
 }
 
-/// Of which container a program is, where it is one of this cluster's: ` of container app of pod web-1`.
+/// Names the container of a program, when it belongs to this cluster: ` of container app of pod web-1`.
 fn whose(holder: &Holder, store: &Store) -> String {
     match holder.pid.and_then(|pid| folder::owner(store.home(), pid)) {
         Some((pod, Some(container))) => format!(" of container {container} of pod {}/{}", pod.namespace, pod.name),
@@ -255,7 +255,7 @@ fn whose(holder: &Holder, store: &Store) -> String {
     }
 }
 
-/// What to do where a log says that a port is in use, and nobody has it any more.
+/// Remedy for a log that reports a port in use when no program holds it any more.
 fn elsewhere(link: &Link, port: Option<u16>) -> String {
     let port = port.map_or_else(|| "the port".to_owned(), |port| format!("port {port}"));
     let why = match &link.neighbours[..] {
@@ -300,7 +300,7 @@ fn with_logs(mut answer: Answer, store: &Store) -> Answer {
     answer
 }
 
-/// How something stands, in the colour of that where standard output is coloured; padded to the longest word.
+/// Formats a convergence state, in its colour where standard output is coloured, padded to the longest word.
 fn coloured(standing: Standing) -> String {
     let word = format!("{:10}", standing.word());
     match standing {
@@ -320,7 +320,7 @@ pub fn page(answer: &Answer, now: Time) -> String {
         let mark = if is_cause { ">" } else { " " };
         let told = escape::text(&format!("{:width$}  {}", link.what, sentence(link, now)));
         text.push_str(&format!("{mark} {} {told}\n", coloured(link.standing)));
-        // What the line says already is not said again.
+        // A message that the line already contains is not repeated.
         let is_news = |deed: &&Deed| link.error.as_deref() != Some(&*deed.message);
         let last = link.last.as_ref().filter(is_news).map(|deed| last(deed, now));
         last.iter().chain(&link.more).for_each(|line| text.push_str(&format!("{:14}{}\n", "", escape::text(line))));
@@ -328,7 +328,7 @@ pub fn page(answer: &Answer, now: Time) -> String {
     format!("{text}{}\n", format!("next: {}", escape::text(&answer.next())).bold())
 }
 
-/// What was done last: `last: ScalingReplicaSet 9s ago: Scaled up replica set web-1 from 0 to 2`.
+/// Formats the last activity: `last: ScalingReplicaSet 9s ago: Scaled up replica set web-1 from 0 to 2`.
 fn last(deed: &Deed, now: Time) -> String {
     let ago = time::age(now.duration_since(deed.at).as_secs().max(0));
     let message = deed.message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -339,7 +339,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What is seen and what is wanted, on one line.
+/// Formats the observed and the desired state in one line.
 fn sentence(link: &Link, now: Time) -> String {
     let mut text = link.seen.clone();
     if link.standing != Standing::Converged {

@@ -3,12 +3,12 @@
 use super::{Errors, Path, names};
 use std::net::IpAddr;
 
-/// What of 127.0.0.0/8 may be named. Kubernetes allows none of it; kloop's pods live there.
+/// Rule for addresses in 127.0.0.0/8. Kubernetes allows none; kloop's pods have addresses there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Loopback {
     /// All.
     Allowed,
-    /// What may be a pod's address, and not the machine's own: 127.0.0.0/16.
+    /// Allows pod addresses, but none of the machine's own range 127.0.0.0/16.
     OfPods,
     /// Nothing.
     Refused,

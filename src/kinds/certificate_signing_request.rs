@@ -26,7 +26,7 @@ impl Typed for CertificateSigningRequest {
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
         match old.and_then(|old| old.at(&["spec"])) {
-            // What was asked to be signed stays.
+            // The spec of a request is immutable.
             Some(spec) => new.set(&["spec"], spec.clone()),
             None => new.set(&["status"], json!({})),
         }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 pub const KIND: Kind =
     Kind { short: &["cm"], status: false, generation: false, ..Kind::of::<ConfigMap>("configmaps", "v1", "ConfigMap") };
 
-/// What the data of one ConfigMap or Secret may weigh together.
+/// Maximum total size of the data of one ConfigMap or Secret, in bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
 
 impl Typed for ConfigMap {

@@ -3,10 +3,10 @@
 use crate::object::Object;
 use std::cmp::Reverse;
 
-/// What makes a StorageClass the default one.
+/// Annotations that mark the default StorageClass.
 pub const STORAGE: &[&str] =
     &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// What makes an IngressClass the default one.
+/// Annotations that mark the default IngressClass.
 pub const INGRESS: &[&str] = &["ingressclass.kubernetes.io/is-default-class"];
 
 /// Whether a class is marked as the default by one of these annotations.

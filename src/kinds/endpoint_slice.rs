@@ -12,7 +12,7 @@ pub const KIND: Kind = Kind {
     ..Kind::of::<EndpointSlice>("endpointslices.discovery.k8s.io", "v1", "EndpointSlice")
 };
 
-/// Who writes a slice; kloop's own controller may name loopback addresses, since pods live on them.
+/// Label with the writer of a slice. Only kloop's own controller may use loopback addresses, where its pods live.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`] on the slices that are made from a Service's selector.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";

@@ -14,7 +14,7 @@ pub const KIND: Kind = Kind {
     ..Kind::of::<Endpoints>("endpoints", "v1", "Endpoints")
 };
 
-/// Who writes them; kloop's own controller may name loopback addresses, since pods live on them.
+/// Annotation with the writer. Only kloop's own controller may use loopback addresses, where its pods live.
 pub const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`] on those that are made from a Service's selector.
 pub const CONTROLLER: &str = "endpoint-controller";

@@ -1,11 +1,11 @@
-//! What is wrong with a field, said as Kubernetes says it (`k8s.io/apimachinery/pkg/util/validation/field`).
+//! Field errors in Kubernetes' words (`k8s.io/apimachinery/pkg/util/validation/field`).
 
 use crate::object::{Cause, Reason, Resource, Status};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
-/// How the names of a kind must look.
+/// Syntax of a kind's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// RFC 1123 subdomain, up to 253 characters: most kinds.
@@ -53,7 +53,7 @@ impl fmt::Display for Path {
 /// One thing wrong with one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// Which field.
+    /// Path of the field.
     pub field: String,
     /// `FieldValueInvalid` and so on.
     pub reason: &'static str,

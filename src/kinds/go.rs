@@ -8,7 +8,7 @@ use serde_json::Value;
 /// One field of a Go struct.
 pub type Field = (&'static str, &'static str, Shape);
 
-/// What a field holds, and so what is printed when it is left out.
+/// Type of a field, which decides how an absent value is printed.
 #[derive(Clone, Copy)]
 pub enum Shape {
     /// A text, `""` when left out.
@@ -129,7 +129,7 @@ impl Layout {
     }
 }
 
-/// How two layouts differ, as a unified diff of one hunk with three lines of context.
+/// Returns a unified diff of two layouts, with three lines of context.
 pub fn difference(old: &Layout, new: &Layout) -> String {
     let (old, new) = (old.lines(), new.lines());
     let start = old.iter().zip(&new).take_while(|(old, new)| old == new).count();

@@ -51,7 +51,7 @@ impl Typed for LimitRange {
     }
 }
 
-/// What a maximum says is the default limit too; what the limit or the minimum says is the default request.
+/// A maximum is also the default limit; a limit or minimum is also the default request.
 fn default_item(item: &mut LimitRangeItem) {
     let fill = |to: &mut Option<Amounts>, from: &Option<Amounts>| {
         let to = to.get_or_insert_default();

@@ -9,7 +9,7 @@ const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
 /// Finalizers without a domain that Kubernetes knows.
 const PLAIN_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
-/// What is wrong with an object's metadata, as a whole or as a change of `old`.
+/// Validates an object's metadata, on its own or as an update of `old`.
 pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let path = Path::root("metadata");

@@ -91,7 +91,8 @@ use serde_json::Value;
 /// Makes of a body what is stored of it; unknown fields are reported.
 pub type Normalize = fn(&Value, &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError>;
 
-/// What the API knows of one kind. The functions are those of the kind's [`Typed`] implementation.
+/// Entry of the catalogue: everything that the API knows about one kind. Its functions are those of the kind's
+/// [`Typed`] implementation.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// `deployments.apps`.
@@ -118,11 +119,11 @@ pub struct Kind {
     pub unconditional_update: bool,
     /// Whether PUT may create it.
     pub create_on_update: bool,
-    /// How names of this kind must look.
+    /// Syntax of the kind's names.
     pub name_rule: field::NameRule,
-    /// What its users are told with every request, where it is deprecated.
+    /// Warning for every request, when the kind is deprecated.
     pub deprecated: Option<&'static str>,
-    /// What a writer is told although the object is in order.
+    /// Returns warnings about a valid object.
     pub warnings: fn(&Object) -> Vec<String>,
     /// Decodes strictly (unknown fields are reported to the callback by path), applies defaults, encodes again.
     pub normalize: Normalize,
@@ -130,7 +131,7 @@ pub struct Kind {
     pub prepare: fn(&mut Object, Option<&Object>),
     /// Checks the object, against its old form on update.
     pub validate: fn(&Object, Option<&Object>) -> Vec<FieldError>,
-    /// What its definition declares, for a custom resource; then that is what decodes and checks.
+    /// The definition of a custom resource, which then decodes and validates.
     pub custom: Option<&'static custom::Custom>,
 }
 
@@ -182,7 +183,7 @@ impl Kind {
         }
     }
 
-    /// What is stored of a body; unknown fields are reported.
+    /// Returns the stored form of a body; unknown fields are reported.
     pub fn normalized(&self, body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
         match self.custom {
             Some(custom) => custom.normalize(self, body, unknown),
@@ -190,7 +191,7 @@ impl Kind {
         }
     }
 
-    /// What is wrong with an object that was written in this version, against its old form on update.
+    /// Validates an object of this version, against its old form on update.
     pub fn wrongs(&self, api_version: &str, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
         match self.custom {
             Some(custom) => custom.validate(api_version, object),

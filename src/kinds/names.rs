@@ -1,4 +1,4 @@
-//! How names, keys and short texts must look, worded as Kubernetes words it (`k8s.io/apimachinery/pkg/util/validation`).
+//! Syntax of names, keys and short texts, with Kubernetes' error messages (`k8s.io/apimachinery/pkg/util/validation`).
 //!
 //! Knows: one function per form; each answers with what is wrong, nothing when all is well.
 //! Never: where the text stands; the caller puts the messages at a field with [`super::Errors::each_invalid`].
@@ -13,7 +13,7 @@ pub use crate::object::label::{
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 
-/// What is wrong with a name under a kind's rule.
+/// Validates a name by a kind's rule.
 pub fn of_rule(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => subdomain(name),
@@ -23,7 +23,7 @@ pub fn of_rule(rule: NameRule, name: &str) -> Vec<String> {
     }
 }
 
-/// What is wrong with `generateName`: as a name, but it may end in a dash since more will follow.
+/// Validates `generateName`: like a name, but it may end in a dash because more follows.
 pub fn of_rule_prefix(rule: NameRule, prefix: &str) -> Vec<String> {
     let mut masked = prefix.to_owned();
     if masked.len() > 1 && masked.ends_with('-') {

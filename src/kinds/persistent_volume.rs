@@ -123,7 +123,7 @@ impl Typed for PersistentVolume {
     }
 }
 
-/// How a volume may be mounted.
+/// Validates the access modes of a volume.
 pub fn check_access_modes(modes: &[String], path: &Path, errors: &mut Errors) {
     let known = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     for other in modes.iter().filter(|mode| !known.contains(&mode.as_str())) {

@@ -162,7 +162,7 @@ fn check_sources(spec: &PersistentVolumeClaimSpec, path: &Path, errors: &mut Err
     }
 }
 
-/// What is asked for stays; a claim that is bound may ask for more of it.
+/// The spec is immutable, except that a bound claim may request more storage.
 fn check_change(
     new: &PersistentVolumeClaim,
     old: &PersistentVolumeClaim,

@@ -1,4 +1,4 @@
-//! What the four RBAC kinds share: rules, references to roles, subjects (rbac.authorization.k8s.io/v1).
+//! Parts that the four RBAC kinds share: rules, references to roles, subjects (rbac.authorization.k8s.io/v1).
 
 use super::go::{self, Field, Shape};
 use super::{DecodeError, Errors, Path, Typed, UnknownField, names, omit, typed};

@@ -1,4 +1,4 @@
-//! Which fields field selectors can name, and their values.
+//! Fields that field selectors accept, and their values.
 
 use super::custom;
 use crate::object::{Object, Resource};

@@ -180,7 +180,7 @@ fn rolling_text(rolling: &RollingUpdateStatefulSetStrategy) -> String {
     format!("{{\"Partition\":{partition},\"MaxUnavailable\":{}}}", json!(rolling.max_unavailable))
 }
 
-/// What its pods are named by and keep may not change under them.
+/// Fields that identify the pods and their claims are immutable.
 fn check_change(new: &StatefulSetSpec, old: &StatefulSetSpec, path: &Path, errors: &mut Errors) {
     let kept = StatefulSetSpec {
         replicas: old.replicas,

@@ -29,7 +29,7 @@ pub trait Typed: DeserializeOwned + Serialize {
 pub struct DecodeError {
     /// Path of the field, `spec.replicas`; empty when unknown.
     pub path: String,
-    /// What is wrong, in the words of Go's decoder, which name the field.
+    /// The error in the words of Go's decoder, which name the field.
     pub message: String,
 }
 

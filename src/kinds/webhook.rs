@@ -1,4 +1,4 @@
-//! What the two webhook configurations and the admission policies share (admissionregistration.k8s.io/v1).
+//! Parts that webhook configurations and admission policies share (admissionregistration.k8s.io/v1).
 
 use super::{Errors, Path, names, selector, webhook_rule};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -84,7 +84,7 @@ pub fn default_call(config: &mut WebhookClientConfig, rules: &mut [RuleWithOpera
     }
 }
 
-/// What an admission policy matches when it does not say more.
+/// Default match criteria of an admission policy.
 pub fn default_match(resources: &mut MatchResources) {
     resources.match_policy.get_or_insert_with(|| "Equivalent".to_owned());
     resources.namespace_selector.get_or_insert_default();

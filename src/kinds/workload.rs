@@ -1,4 +1,4 @@
-//! What the kinds with a pod template and a selector have in common.
+//! Parts that kinds with a pod template and a selector share.
 
 use super::pod::spec::check_template;
 use super::{Errors, Path, amount, omit, selector};

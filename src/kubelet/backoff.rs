@@ -1,4 +1,4 @@
-//! How long to wait before a container is tried again: Kubernetes' numbers, derived from what is written, never from memory.
+//! Restart backoff of containers, with Kubernetes' numbers, derived from status and never from memory.
 
 use crate::object::Time;
 use crate::world::{Ended, Settings};

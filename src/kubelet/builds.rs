@@ -1,5 +1,5 @@
-//! How the builds of images go, as it stands in the status of the Image object and is told by events: of the object, and of the pods that
-//! wait for it or go on with what was built before.
+//! Builds of images: writes their progress to the status of the Image object and to events, of the object and of the
+//! pods that wait for the build or continue with the previous one.
 
 use super::image;
 use crate::kinds::image::RESOURCE;
@@ -80,7 +80,7 @@ fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
     };
     let Some(row) = world.get(&Key::new(Resource(RESOURCE), "", name)) else { return };
     plan.event(row, kind, word, of_image);
-    // Who waits for a build that has failed says so itself.
+    // A pod that waits for a failed build reports it itself.
     let concerned = |pod: &&Row| match (stage, pod.pod().map(|pod| pod.phase)) {
         (BuildStage::Ended { error: Some(_), .. }, phase) => phase == Some(Phase::Running),
         (_, phase) => phase.is_some_and(|phase| !phase.is_terminal()),

@@ -14,7 +14,7 @@ pub fn expand(text: &str, variables: &[(String, String)]) -> String {
     expanded + rest
 }
 
-/// What stands for the text after a dollar, and how much of it is used up.
+/// Resolves the reference after a dollar sign, and returns how much text it used.
 fn reference(after: &str, variables: &[(String, String)]) -> (String, usize) {
     if after.starts_with('$') {
         return ("$".into(), 1);

@@ -54,7 +54,7 @@ fn one(pod: &LocalPod, member: &Member, step: &Step) -> ContainerStatus {
     if pod.simulated { simulate::shape(pod, member, status) } else { status }
 }
 
-/// What to tell of a container's state.
+/// Description of a container's state.
 struct Told {
     attempt: u32,
     state: ContainerState,

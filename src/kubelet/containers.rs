@@ -1,4 +1,5 @@
-//! What to do next about each container: init containers in order, sidecars beside them, then the containers.
+//! Decides the next action for each container: init containers in order, sidecars beside them, then the main
+//! containers.
 
 use super::pod::{LocalPod, Member, Role, State};
 use super::start::{self, Unready};
@@ -15,7 +16,7 @@ use serde_json::Value;
 /// An order that is not answered for so long is given again; it carries the attempt's number, so twice does no harm.
 const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
 
-/// What is to be done about a pod now.
+/// Actions for a pod.
 pub struct Order {
     /// One step for each member, in their order.
     pub steps: Vec<Step>,
@@ -27,7 +28,7 @@ pub struct Order {
     pub wakes: Vec<Time>,
 }
 
-/// What is to be done about one container now.
+/// Action for one container.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// Nothing.
@@ -191,7 +192,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut Order) {
         State::Ended(ended) if restarts(pod, member) => {
             let seconds = match member.was_closed() {
                 true => 0,
-                // What is started now is another program: how the one before ended says nothing of it.
+                // The program changed, so earlier exits do not count.
                 false if image::with_new_sources(pod, member).is_some() || image::is_repaired(pod, member) => 0,
                 false => backoff::restart(settings, member.attempt, ended, member.last.as_ref()),
             };

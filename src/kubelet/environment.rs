@@ -21,7 +21,7 @@ pub fn of(pod: &LocalPod, member: &Member, ip: &str) -> Result<Variables, String
         variables.extend(all_of(pod, source)?);
     }
     for variable in member.spec.env.iter().flatten() {
-        // What refers to a name that was set twice means the later one.
+        // A reference to a name that is set twice means the later one.
         if let Some(value) = value_of(pod, member, variable, ip, &variables)? {
             variables.push((variable.name.clone(), value));
         }
@@ -29,7 +29,7 @@ pub fn of(pod: &LocalPod, member: &Member, ip: &str) -> Result<Variables, String
     Ok(each_once(variables))
 }
 
-/// Of those with the same name the last one, where it stands.
+/// Keeps the last variable of each name, at its place.
 fn each_once(variables: Variables) -> Variables {
     let mut seen = HashSet::new();
     let is_last: Vec<bool> = variables.iter().rev().map(|(name, _)| seen.insert(name.as_str())).collect();
@@ -156,7 +156,7 @@ fn services(pod: &LocalPod) -> Variables {
     })
 }
 
-/// What the Services came to that were asked about last: most pods of a wave ask about the same ones.
+/// Cached service variables of the last call; most pods of a burst have the same ones.
 #[derive(Default)]
 struct Remembered {
     rows: Vec<Arc<Row>>,

@@ -62,7 +62,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
     }
 }
 
-/// Of simulated pods nothing is told but what keeps them from starting: nothing else has happened.
+/// Events of a simulated pod: only those that explain why it cannot start.
 fn of_lacking(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut Plan) {
     of_blocked(pod, order, plan);
     for (member, step) in pod.members.iter().zip(&order.steps) {

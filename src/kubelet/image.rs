@@ -1,4 +1,4 @@
-//! What the Image objects say of a container's image: the most specific pattern wins, then the object whose name comes first.
+//! Selects the Image object for a container's image: the most specific pattern wins, then the first name.
 //!
 //! For an image that no object is about, and for what an object without an entrypoint leaves open, the recipe of that image speaks, if there
 //! is one ([`recipe`]).
@@ -21,7 +21,7 @@ pub struct Image {
     is_recipe: bool,
     /// The folder that its relative paths are relative to.
     folder: Option<String>,
-    /// Which state of the object this is.
+    /// Version of the object.
     pub state: String,
 }
 
@@ -95,12 +95,12 @@ impl Image {
         self.stored.spec.watch.iter().flatten().map(String::as_str)
     }
 
-    /// Who it says the container runs as.
+    /// Returns the user of the container.
     pub fn user(&self) -> Option<&str> {
         self.stored.spec.user.as_deref()
     }
 
-    /// What the machine needs of it to start the container, with these variables.
+    /// Returns the settings that the runtime needs to start the container, with these variables.
     pub fn start(&self, env: &[(String, String)]) -> Brought {
         let expanded = |words: &[String]| words.iter().map(|word| command::expand(word, env)).collect();
         let spec = &self.stored.spec;
@@ -165,7 +165,8 @@ fn completed(object: ImageSpec, recipe: &ImageSpec) -> ImageSpec {
     }
 }
 
-/// What the machine needs of the container's Image object, if there is one, with these variables.
+/// Returns the settings that the runtime needs from the container's Image object, if there is one, with these
+/// variables.
 pub fn brought(pod: &LocalPod, image: &Image, env: &[(String, String)]) -> Brought {
     let mut brought = image.start(env);
     if let Some(sources) = sources::settled(pod.world, image.name()) {
@@ -231,7 +232,8 @@ pub fn with_new_sources(pod: &LocalPod, member: &Member) -> Option<String> {
     (*now.digest != *ran).then(|| of_now.name().to_owned())
 }
 
-/// What the image is now for a container whose watched files have changed, if it has to be built before the container is ended.
+/// Returns the current settings when watched files have changed and a build must finish before the container is
+/// stopped.
 fn unbuilt(pod: &LocalPod, member: &Member) -> Option<Brought> {
     let of_now = of(pod.world, member.spec.image.as_deref()?)?;
     let brought = brought(pod, &of_now, &[]);
@@ -267,7 +269,7 @@ pub fn awaits_sources(pod: &LocalPod, member: &Member) -> bool {
     image.is_some_and(|image| image.watches() && sources::settled(pod.world, image.name()).is_none())
 }
 
-/// Who the container runs as, as its Image object says.
+/// Returns the user from the container's Image object.
 pub fn user(pod: &LocalPod, member: &Member) -> Option<String> {
     of(pod.world, member.spec.image.as_deref()?)?.user().map(str::to_owned)
 }

@@ -36,7 +36,7 @@ fn chance() -> impl Strategy<Value = Chance> {
     ]
 }
 
-/// What may never be seen twice or go back.
+/// Checks that attempts and states never repeat or go back.
 #[derive(Default)]
 struct Witness {
     restarts: BTreeMap<String, i64>,

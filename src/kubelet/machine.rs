@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// How a container behaves.
+/// Behaviour of a container.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     /// Runs until it is stopped, and ends at once then.
@@ -29,13 +29,13 @@ pub enum Act {
 pub struct Machine {
     /// The picture.
     pub world: World,
-    /// What has happened, as `second what`.
+    /// Log of the run, as `second event`.
     pub story: Vec<String>,
     /// Events in order.
     pub events: Vec<Event>,
     /// Starts as they were ordered.
     pub starts: Vec<Start>,
-    /// How many statuses were written.
+    /// Number of status writes.
     pub writes: usize,
     /// Resizes as they were ordered.
     pub resizes: Vec<Limits>,
@@ -124,7 +124,7 @@ impl Machine {
         self.verdict(kind, if ok { Verdict::Success } else { Verdict::Failure })
     }
 
-    /// What probes of a kind come to from now on.
+    /// Sets the result of probes of a kind from now on.
     pub fn verdict(&mut self, kind: &str, verdict: Verdict) -> &mut Machine {
         self.probes.insert(kind.into(), verdict);
         self
@@ -192,7 +192,7 @@ impl Machine {
         self.events.iter().map(|event| event.reason).collect()
     }
 
-    /// What has happened so far, once.
+    /// Returns the log since the last call.
     pub fn told(&mut self) -> Vec<String> {
         std::mem::take(&mut self.story)
     }
@@ -317,7 +317,7 @@ impl Machine {
         self.world.facts.take(report);
     }
 
-    /// What is reported has happened, whether or not anybody hears of it.
+    /// Records a report, whether or not it is delivered.
     fn note(&mut self, report: &Report) {
         if let Report::Container { pod_uid, container, attempt, state } = report {
             let place = (pod_uid.clone(), container.clone());

@@ -40,7 +40,7 @@ pub fn read(files: &[File], node: &str, before: &BTreeMap<Key, StaticPod>) -> Fo
     found
 }
 
-/// Of two manifests for one name the first counts.
+/// Adds a pod; the first of two manifests with one name counts.
 fn add(found: &mut Found, key: Key, pod: StaticPod) {
     if let Some(first) = found.pods.get(&key) {
         let problem = format!("{}: pod {} is asked for by {} already", pod.file, key.path(), first.file);
@@ -92,7 +92,7 @@ fn of_manifest(file: &str, value: &Value, node: &str, problems: &mut Vec<String>
     Ok((key, StaticPod { file: file.to_owned(), hash: hash.as_str().into(), object: Arc::new(pod) }))
 }
 
-/// What Kubernetes fills in: the node's name, where it comes from, and that no taint drives it away.
+/// Completes a static pod as Kubernetes does: node name, origin, and a toleration of every NoExecute taint.
 fn complete(pod: &mut Object, file: &str, node: &str, hash: &str) {
     let name = format!("{}-{}", pod.name(), node.to_lowercase());
     pod.set(&["metadata", "name"], name);
@@ -119,7 +119,7 @@ fn complete(pod: &mut Object, file: &str, node: &str, hash: &str) {
     }
 }
 
-/// Of the pod as it is asked for, the node and the file: 32 digits, as of Kubernetes' MD5.
+/// Hash of the pod, the node and the file: 32 digits, like Kubernetes' MD5.
 fn hash(pod: &Object, node: &str, file: &str) -> String {
     let text = format!("{}host:{node}file:{file}", pod.0);
     let (offset, prime) = (0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, 0x0000_0000_0100_0000_0000_0000_0000_013b);
@@ -127,7 +127,7 @@ fn hash(pod: &Object, node: &str, file: &str) -> String {
     format!("{hash:032x}")
 }
 
-/// What only the API server could tell a pod: static pods run without one. Kubernetes: HasAPIObjectReference.
+/// References to API objects, which static pods cannot have (Kubernetes: HasAPIObjectReference).
 const REFERENCES: [(&str, &[&str]); 7] = [
     ("serviceaccounts", &["serviceAccountToken"]),
     ("secrets", &["secretKeyRef", "secretRef", "secret", "imagePullSecrets", "nodePublishSecretRef"]),

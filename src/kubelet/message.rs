@@ -5,9 +5,9 @@ use super::volumes;
 use crate::world::{EventType, Plan};
 use k8s_openapi::api::core::v1::Container;
 
-/// Where it goes when the manifest does not say.
+/// Default path of the termination message.
 pub const USUAL: &str = "/dev/termination-log";
-/// What all containers of a pod may say together (Kubernetes: MaxPodTerminationMessageLogLength).
+/// Maximum size of all termination messages of a pod (Kubernetes: MaxPodTerminationMessageLogLength).
 const OF_POD: usize = 12 * 1024;
 
 /// `terminationMessagePath`.

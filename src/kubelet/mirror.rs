@@ -8,7 +8,7 @@ use crate::object::{Key, MIRROR, Object, Str, time};
 use crate::world::{NodeFacts, Plan, Propagation, Row, StaticPod, Verb, World};
 use serde_json::json;
 
-/// What the kubelet does about a pod of its own.
+/// Plans a pod of the kubelet's own.
 type Run = fn(&World, &Row, &NodeFacts, &mut Plan);
 
 /// The hash by which the node knows the pod of this name, if the pod is static, or was until its manifest went.
@@ -21,7 +21,7 @@ pub fn hash(world: &World, key: &Key) -> Option<Str> {
     mirrored().or_else(|| world.facts.statics.get(key).map(|pod| pod.hash.clone()))
 }
 
-/// What should be done about a static pod, its mirror, or both.
+/// Plans a static pod, its mirror, or both.
 pub fn plan(world: &World, key: &Key, hash: &Str, run: Run, plan: &mut Plan) {
     let wanted = world.facts.statics.get(key);
     let Some(mirror) = world.get(key) else {
@@ -96,7 +96,7 @@ fn as_known(mirror: &Row, hash: &Str, wanted: Option<&StaticPod>) -> Row {
     Row::new(mirror.key.clone(), pod)
 }
 
-/// What is written about the pod is written of its mirror.
+/// Redirects writes about the static pod to its mirror.
 fn as_mirrored(mirror: &Row, verb: &mut Verb) {
     match verb {
         Verb::Status(pod) => {

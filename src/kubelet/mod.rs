@@ -92,7 +92,7 @@ fn is_ours(world: &World, node: &Str) -> bool {
     world.facts.nodes.get(node).is_some_and(|node| node.ours)
 }
 
-/// What should be done now about the pod of this name, and about what earlier pods of this name left on the machine.
+/// Plans the pod of this name, and the remains of earlier pods of this name on the machine.
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::nothing();
     if !world.facts.inventory_complete {
@@ -115,7 +115,7 @@ pub fn pretends_to_work(world: &World, row: &Row) -> bool {
     bound.and_then(|(row, node)| LocalPod::read(world, row, node)).is_some_and(|pod| simulate::wake(&pod).is_some())
 }
 
-/// What should be done about one pod of ours.
+/// Plans one local pod.
 fn run(world: &World, row: &Row, node: &NodeFacts, plan: &mut Plan) {
     if is_at_rest(world, row) {
         return;

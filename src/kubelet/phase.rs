@@ -11,7 +11,7 @@ pub fn of(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStatus]) ->
         return old;
     }
     let new = match () {
-        // How it goes on is for the next control plane to say: what was stopped now has not failed.
+        // A container that is stopped because the control plane ends has not failed; the next control plane decides.
         () if pod.is_closing() && !pod.row.is_deleting() => return old,
         () if deadlines::is_over(pod) || eviction::is_evicted(pod) => "Failed",
         () if simulate::crashes(pod) => "Running",
@@ -63,7 +63,7 @@ fn from_statuses(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStat
     }
 }
 
-/// How a container ended, now or before the attempt that it waits for.
+/// Returns the exit code of a container, or of the attempt before the one that it waits for.
 fn exit_of(status: &ContainerStatus) -> Option<i32> {
     let waits = status.state.as_ref().is_some_and(|state| state.waiting.is_some());
     let last = status.last_state.as_ref().filter(|_| waits);

@@ -26,7 +26,7 @@ pub struct LocalPod<'a> {
     pub spec: PodSpec,
     /// Its status as last written.
     pub status: PodStatus,
-    /// What the machine knows of it.
+    /// Facts of the machine.
     pub facts: Option<Cow<'a, PodFacts>>,
     /// Init containers, then containers, then ephemeral ones, each in the order of the spec.
     pub members: Vec<Member>,
@@ -34,7 +34,7 @@ pub struct LocalPod<'a> {
     pub simulated: bool,
 }
 
-/// What a container is in its pod.
+/// Role of a container in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Runs to its end before the next one starts.
@@ -56,7 +56,7 @@ impl Role {
 
 /// One container: spec, last status, and where its newest attempt stands.
 pub struct Member {
-    /// What it is in the pod.
+    /// Its role.
     pub role: Role,
     /// Its spec.
     pub spec: Container,
@@ -64,15 +64,15 @@ pub struct Member {
     pub old: Option<ContainerStatus>,
     /// The number of the attempt that `state` is about; it is the restart count.
     pub attempt: u32,
-    /// Where that attempt stands.
+    /// State of that attempt.
     pub state: State,
-    /// How the attempt before ended.
+    /// End of the previous attempt.
     pub last: Option<Ended>,
-    /// What the machine knows of it.
+    /// Facts of the machine.
     pub facts: Option<ContainerFacts>,
 }
 
-/// Where an attempt stands, as far as facts and status tell together.
+/// State of an attempt, from facts and status together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing of this attempt has run.
@@ -86,7 +86,7 @@ pub enum State {
     Refused {
         /// Kubernetes' word for it.
         reason: String,
-        /// What to write instead.
+        /// Explains the refusal and the remedy.
         message: String,
         /// When.
         at: Time,
@@ -168,7 +168,7 @@ impl Member {
         (self.attempt, self.state, self.last) = from_status(now, self.old.as_ref());
     }
 
-    /// How its attempt ended.
+    /// Returns the end of its attempt.
     pub fn ended(&self) -> Option<&Ended> {
         match &self.state {
             State::Ended(ended) => Some(ended),
@@ -189,13 +189,13 @@ impl Member {
         self.ended().is_some() && ended.is_some_and(|ended| ended.reason.as_deref() == Some(CLOSED))
     }
 
-    /// What it may have of CPU at most, as the spec says it.
+    /// Returns its CPU limit, as the spec writes it.
     pub fn cpu_limit(&self) -> Option<&str> {
         let limits = self.spec.resources.as_ref()?.limits.as_ref()?;
         limits.get("cpu").map(|limit| limit.0.as_str())
     }
 
-    /// What a probe of this attempt has come to.
+    /// Returns the results of a probe of this attempt.
     pub fn probe(&self, kind: ProbeKind) -> Option<&ProbeFacts> {
         self.facts.as_ref()?.probes.get(&kind)
     }
@@ -242,8 +242,8 @@ fn members(world: &World, spec: &PodSpec, status: &PodStatus, facts: Option<&Pod
     init.chain(main).chain(added).map(member).collect()
 }
 
-/// Where a container stands. Facts win over status, except that a committed attempt of which the machine knows nothing yet
-/// is still to be started.
+/// Determines the state of a container. Facts take precedence over status, but a committed attempt without facts is
+/// still to be started.
 fn resolve(now: Time, old: Option<&ContainerStatus>, facts: Option<&ContainerFacts>) -> (u32, State, Option<Ended>) {
     let committed = restart_count(old);
     let Some(facts) = facts else { return from_status(now, old) };

@@ -79,7 +79,8 @@ pub fn tell_denied(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-/// Whose an address is, in brackets. A pod on the machine's network shares the machine's: who listens there may be any program of it.
+/// Returns the owner of an address, in brackets. A hostNetwork pod shares the machine's address, where any program may
+/// listen.
 fn server(world: &World, to: &str) -> String {
     let address = to.rsplit_once(':').map_or("", |(address, _)| address);
     let is_on_machine = |row: &Row| row.body().at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));

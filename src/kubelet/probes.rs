@@ -120,7 +120,8 @@ pub fn tell_failures(pod: &LocalPod, member: &Member, plan: &mut Plan) {
     }
 }
 
-/// Which probes run: one that ends the container does not while it ends anyway, and the startup probe holds the others back.
+/// Whether a probe runs: the liveness probe does not while the container stops, and the startup probe delays the
+/// others.
 fn runs(pod: &LocalPod, member: &Member, kind: ProbeKind) -> bool {
     let ending = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some()) || pod.row.is_deleting();
     match kind {

@@ -29,14 +29,14 @@ pub fn is_due(pod: &LocalPod, member: &Member) -> bool {
     }
 }
 
-/// How soon the kernel ends it is no matter of a resize, nor is the bound of processes.
+/// Drops the limits that a resize does not change: the OOM score and the number of processes.
 fn amounts(limits: &Limits) -> Limits {
     let mut amounts = Limits { oom_score: None, ..limits.clone() };
     amounts.pod.pids = None;
     amounts
 }
 
-/// What status tells that it may use.
+/// Returns the resources in the container's status.
 fn told(member: &Member) -> Option<&ResourceRequirements> {
     member.old_while_running()?.resources.as_ref()
 }
@@ -138,7 +138,7 @@ pub fn condition(pod: &LocalPod) -> Option<(&'static str, Option<&'static str>, 
     })
 }
 
-/// What status tells that a container may use: as its spec says, unless a resize is due.
+/// Returns the resources for a container's status: those of its spec, unless a resize is pending.
 pub fn resources_of(pod: &LocalPod, member: &Member) -> Option<ResourceRequirements> {
     let wanted = member.spec.resources.clone().filter(|all| all.limits.is_some() || all.requests.is_some());
     if pod.simulated {
@@ -150,7 +150,7 @@ pub fn resources_of(pod: &LocalPod, member: &Member) -> Option<ResourceRequireme
     }
 }
 
-/// What the node has promised it: what it had before, while the node cannot give what is asked for (KEP-1287).
+/// Returns the allocated resources: the previous ones while the node cannot fulfil a resize (KEP-1287).
 pub fn allocated(pod: &LocalPod, member: &Member) -> Option<BTreeMap<String, Quantity>> {
     let is_refused = is_due(pod, member) && pending(pod).is_some();
     let resources = if is_refused { told(member) } else { member.spec.resources.as_ref() };

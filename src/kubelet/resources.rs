@@ -1,4 +1,4 @@
-//! What the containers of a pod may use, from what their specs request and limit.
+//! Limits of a pod's containers, from the requests and limits of their specs.
 
 use super::pod::{LocalPod, Member, Role};
 use crate::kinds::pod::facts::{Requests, requests};
@@ -54,7 +54,7 @@ pub fn is_memory_denied(pod: &LocalPod) -> bool {
     pod.world.settings.runs_as.0 != 0
 }
 
-/// How much fits into a volume in memory: what it says, and no more than the pod may have.
+/// Returns the size limit of a volume in memory: its own, and at most the pod's.
 pub fn most_memory(pod: &LocalPod, volume: &EmptyDirVolumeSource) -> Option<i64> {
     let own = volume.size_limit.as_ref().and_then(|text| Quantity::parse(&text.0).ok()).map(|amount| amount.value());
     let of_pod = caps(pod.spec.resources.as_ref()).memory.or_else(|| sum(pod, |caps| caps.memory));
@@ -90,7 +90,7 @@ fn sum(pod: &LocalPod, limit: fn(&Caps) -> Option<i64>) -> Option<i64> {
     Some(initially.into_iter().fold(together, i64::max))
 }
 
-/// What a list of requests and limits bounds. A limit of zero is none.
+/// Converts requests and limits. A limit of zero means unlimited.
 pub fn caps(resources: Option<&ResourceRequirements>) -> Caps {
     let limits = Requests::of(resources.and_then(|all| all.limits.as_ref()));
     let requested = resources.and_then(|all| all.requests.as_ref()).and_then(|all| all.get("cpu"));

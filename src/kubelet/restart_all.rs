@@ -13,7 +13,7 @@ use jiff::SignedDuration;
 
 /// The condition that tells that it is under way.
 pub const CONDITION: &str = "AllContainersRestarting";
-/// What a container waits for then.
+/// Waiting reason of a container in that case.
 pub const REASON: &str = "RestartingAllContainers";
 /// The action of such a rule.
 const ACTION: &str = "RestartAllContainers";
@@ -27,7 +27,7 @@ pub fn is_known(pod: &LocalPod) -> bool {
 /// Whether all containers are to be started anew, or are about to be.
 pub fn is_under_way(pod: &LocalPod) -> bool {
     let told = || conditions::known(pod, CONDITION).is_some_and(|condition| condition.status == "True");
-    // What ends with a pod that is done does not begin it again.
+    // An exit in a finished pod does not restart it.
     let is_over = || pod.of(Role::Main).all(|main| main.ended().is_some() && !restarts_alone(pod, main));
     is_known(pod) && (told() || (pod.members.iter().any(is_cause) && !is_over()))
 }
@@ -38,7 +38,7 @@ fn is_cause(member: &Member) -> bool {
     member.role != Role::Ephemeral && rule.is_some_and(|rule| rule.action == ACTION)
 }
 
-/// What is to be done about it now; false when nothing is.
+/// Decides the actions; false when none are needed.
 pub fn decide(pod: &LocalPod, order: &mut Order) -> bool {
     if !is_under_way(pod) {
         return false;

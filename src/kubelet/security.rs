@@ -1,4 +1,4 @@
-//! What a container may do beyond what its user may, by its security context.
+//! Privileges of a container, by its security context.
 //!
 //! A manifest that says nothing of capabilities leaves a container what kloop itself has: a developer's program, run as root, can do
 //! what root can. One that adds or drops some is written for a container, and starts from what container runtimes leave to one.
@@ -53,7 +53,7 @@ const NAMES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
-/// What container runtimes leave to a container that says nothing.
+/// Default capabilities of container runtimes.
 const USUAL: [&str; 14] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -78,7 +78,7 @@ pub fn rights(member: &Member) -> Result<Rights, String> {
     Ok(Rights { capabilities: said.map(left).transpose()?, no_more: context.allow_privilege_escalation == Some(false) })
 }
 
-/// Whose processes a container sees (Kubernetes, "Share Process Namespace between Containers in a Pod").
+/// Returns the processes that a container sees (Kubernetes, "Share Process Namespace between Containers in a Pod").
 pub fn processes(pod: &LocalPod, member: &Member) -> Processes {
     let target = || {
         let added = pod.spec.ephemeral_containers.iter().flatten().find(|one| one.name == member.spec.name);

@@ -19,13 +19,13 @@ use k8s_openapi::api::core::v1::{
     PodStatus, Volume, VolumeProjection,
 };
 
-/// How many restarts a crash loop that stands still has had.
+/// Number of restarts of a simulated crash loop.
 const CRASHES: i32 = 3;
 
 /// On a node: its pods start whatever they lack (`ignore`), as those of the recordings' stand-in did.
 const MISSING: &str = "kloop.dev/simulate-missing";
 
-/// How a container of this pod is to behave on a machine that pretends.
+/// Returns the behaviour of a pod's container on a simulated machine.
 pub fn script(pod: &Object, spec: &PodSpec, role: Role) -> Option<Script> {
     if role == Role::Init {
         return Some(Script { exit: Some((0, 0)) });
@@ -37,7 +37,7 @@ pub fn script(pod: &Object, spec: &PodSpec, role: Role) -> Option<Script> {
     code.map(|code| Script { exit: Some((1, code)) })
 }
 
-/// What the pretended machine reports of a pod by now.
+/// Returns the facts that the simulated machine reports about a pod.
 pub fn pretend(world: &World, row: &Row, pod: &Object, spec: &PodSpec, status: &PodStatus) -> PodFacts {
     let started = status.start_time.as_ref().map_or_else(|| api_time(world.now).0, |time| time.0);
     let init = spec.init_containers.iter().flatten().map(|container| {

@@ -60,7 +60,7 @@ fn told(sources: &Sources) -> Value {
     told
 }
 
-/// Which files it watches; none for an object that was not applied from a folder and names relative ones.
+/// Returns the watched files; none for an object that names relative ones and was not applied from a folder.
 fn files(object: &Object) -> Globs {
     let globs = object.items(&["spec", "watch"]).iter().filter_map(|glob| glob.as_str()).map(str::to_owned);
     let folder = object.annotation(MANIFEST_DIR).unwrap_or("/").to_owned();
@@ -68,7 +68,7 @@ fn files(object: &Object) -> Globs {
     if globs.is_empty() { Globs::default() } else { Globs { folder, globs } }
 }
 
-/// What an image's files hold, once it is certain: what stands in the status is what was last seen.
+/// Returns the digest of an image's files, once it is settled: the status holds the last seen one.
 pub fn settled(world: &World, image: &str) -> Option<Sources> {
     let seen = world.facts.watched.get(image)?.seen.as_ref()?;
     let row = world.find(RESOURCE, "", image)?;
@@ -118,7 +118,7 @@ mod tests {
         put(&mut world, spec, object.0["status"].clone());
         assert!(plan(&world, &key).is_empty());
         assert_eq!(&*settled(&world, "web").expect("settled").digest, "new");
-        // What is no longer watched is forgotten, and so is what is gone.
+        // Entries of files that are gone or no longer watched are removed.
         put(&mut world, json!({"patterns": ["a"]}), object.0["status"].clone());
         assert_eq!(plan(&world, &key).effects, [Effect::Watch { image: "web".into(), files: Globs::default() }]);
         world.remove(&key);

@@ -66,7 +66,7 @@ pub fn build(pod: &LocalPod, member: &Member, attempt: u32, ip: &Str) -> Result<
     })
 }
 
-/// What the pod's containers call the machine: its node's name on the node's network, else what the spec says.
+/// Returns the host name in the pod's containers: the node's name on the node's network, else by the spec.
 pub fn hostname(pod: &LocalPod) -> Str {
     match full_name(pod) {
         _ if pod.spec.host_network == Some(true) => pod.spec.node_name.as_deref().unwrap_or_default().into(),

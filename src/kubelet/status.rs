@@ -49,7 +49,7 @@ pub fn build(pod: &LocalPod, order: &Order) -> PodStatus {
     status
 }
 
-/// Of a pod that its node does not take in nothing but that is told: no container of it ever was (kubelet: rejectPod).
+/// Status of a rejected pod, which never had a container (kubelet: rejectPod).
 fn rejected(pod: &LocalPod, message: String) -> PodStatus {
     let mut status = pod.status.clone();
     status.phase = Some("Failed".into());

@@ -1,6 +1,6 @@
-//! What pods that the store no longer has left on the machine: it is ended and forgotten.
+//! Removes the remains of pods that the store no longer has.
 //!
-//! A pod is its uid: the name may belong to a new pod already, which lives.
+//! A pod is identified by its uid: its name may already belong to a new, living pod.
 
 use super::mirror;
 use super::termination::remove;

@@ -1,5 +1,5 @@
-//! How a pod ends: containers first, then sidecars in reverse order, each with what is left of the grace, preStop hooks ahead of all
-//! of that; then nothing is left of it on the machine; then it leaves the store.
+//! Termination of a pod: containers first, then sidecars in reverse order, each with the remaining grace period,
+//! preStop hooks before all of that; then its remains on the machine are removed; then it leaves the store.
 
 use super::containers::{Order, Step, restarts};
 use super::pod::{LocalPod, Member, Role};

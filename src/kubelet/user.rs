@@ -1,11 +1,12 @@
-//! Who a container runs as, by its security context and its pod's.
+//! The user of a container, by its security context and its pod's.
 //!
-//! Only root can start a process as somebody else, so for anybody else another user or group is refused, and said why.
+//! Only root can start a process as another user, so for ordinary users any other user or group is refused, with the
+//! reason.
 
 use super::pod::{LocalPod, Member};
 use crate::world::User;
 
-/// Who it runs as, when not as whoever runs kloop; or why it cannot, which is `CreateContainerConfigError`.
+/// Returns the user to run as, when it differs from the user of kloop; the error is a `CreateContainerConfigError`.
 pub fn of(pod: &LocalPod, member: &Member) -> Result<Option<User>, String> {
     if pod.simulated {
         return Ok(None);

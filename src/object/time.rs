@@ -20,7 +20,7 @@ impl fmt::Display for TimeError {
 impl std::error::Error for TimeError {}
 
 /// Moves moments by durations. Both can come from a user's object, where 9223372036854775807 seconds are as valid as 30: the result stays
-/// within what a [`Time`] can hold, years -9999 to 9999. The operators `+` and `-` of [`Time`] panic instead.
+/// between [`EARLIEST`] and the end of year 9999. The operators `+` and `-` of [`Time`] panic instead.
 pub trait Shift {
     /// The moment that is `by` later.
     fn later(self, by: SignedDuration) -> Time;
@@ -28,15 +28,18 @@ pub trait Shift {
     fn earlier(self, by: SignedDuration) -> Time;
 }
 
+/// The earliest moment that RFC 3339 can express: the beginning of year 1, Go's zero time.
+pub const EARLIEST: Time = Time::constant(-62_135_596_800, 0);
+
 impl Shift for Time {
     fn later(self, by: SignedDuration) -> Time {
-        let end = if by.is_negative() { Time::MIN } else { Time::MAX };
-        self.checked_add(by).unwrap_or(end)
+        let end = if by.is_negative() { EARLIEST } else { Time::MAX };
+        self.checked_add(by).unwrap_or(end).max(EARLIEST)
     }
 
     fn earlier(self, by: SignedDuration) -> Time {
-        let end = if by.is_negative() { Time::MAX } else { Time::MIN };
-        self.checked_sub(by).unwrap_or(end)
+        let end = if by.is_negative() { Time::MAX } else { EARLIEST };
+        self.checked_sub(by).unwrap_or(end).max(EARLIEST)
     }
 }
 
@@ -270,9 +273,10 @@ mod tests {
             (now.later(most), Time::MAX),
             (now.earlier(SignedDuration::MIN), Time::MAX),
             (Time::MAX.later(second), Time::MAX),
-            (now.earlier(most), Time::MIN),
-            (now.later(SignedDuration::MIN), Time::MIN),
-            (Time::MIN.earlier(second), Time::MIN),
+            (now.earlier(most), EARLIEST),
+            (now.earlier(SignedDuration::from_hours(24 * 366 * 3000)), EARLIEST),
+            (now.later(SignedDuration::MIN), EARLIEST),
+            (EARLIEST.earlier(second), EARLIEST),
         ] {
             assert_eq!(moment, end);
             assert_eq!(parse_rfc3339(&rfc3339(moment)).map(|read| read.as_second()), Ok(end.as_second()));

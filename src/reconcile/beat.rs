@@ -34,12 +34,13 @@ const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 /// So many objects are worth another core's while.
 const MANY: usize = 32;
 
-/// How much one beat may do.
+/// Limits of one tick.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// How long it may hold the write lock to begin something; pods that it writes anyway are brought as far as they come.
+    /// Time after which the tick, holding the write lock, starts no new work; pods that it already writes are processed
+    /// as far as they come.
     pub hold: Duration,
-    /// How many plans it may ask for, and how many rows it may write.
+    /// Maximum number of plans, and of rows to write.
     pub rows: usize,
 }
 
@@ -53,7 +54,7 @@ impl Default for Budget {
 pub struct Beat<'a> {
     /// The picture.
     pub world: &'a mut World,
-    /// What is due.
+    /// Keys that are due.
     pub queue: &'a mut Queue,
     /// The loops.
     pub loops: &'a [&'static Loop],
@@ -63,41 +64,42 @@ pub struct Beat<'a> {
     pub chance: &'a mut dyn FnMut() -> u64,
     /// The epoch that this leader leads in.
     pub epoch: u64,
-    /// How much it may do.
+    /// Limits of the tick.
     pub budget: Budget,
     /// Whether others may have written since the beat before.
     pub told: bool,
-    /// What was warned of before.
+    /// Warnings logged before.
     pub warnings: &'a mut Warnings,
     /// Is told what was done.
     pub narrator: &'a mut Narrator<'a>,
 }
 
-/// What a beat came to.
+/// Result of a tick.
 #[derive(Default)]
 pub struct Done {
     /// To be carried out now that the commit stands.
     pub effects: Vec<Effect>,
-    /// How many rows were written.
+    /// Number of rows written.
     pub rows: usize,
 }
 
-/// What the plans of a beat want, until it is committed.
+/// Uncommitted plans of a tick.
 #[derive(Default)]
 struct Wishes {
     attempts: Vec<Attempt>,
-    /// What was staged.
+    /// Staged writes.
     writes: Vec<Vec<Write>>,
     effects: Vec<Effect>,
     /// The last states of what is removed.
     last: HashMap<Key, Arc<Object>>,
-    /// What was planned.
+    /// Planned keys.
     planned: Vec<Item>,
-    /// What of that has effects: they are facts only after the commit, and a second plan before it would order, and tell, them twice.
+    /// Planned keys with effects. Effects become facts only after the commit; a second plan before it would order and
+    /// log them twice.
     acting: HashSet<Item>,
     /// Whether processes that have ended are to start again.
     restarts: bool,
-    /// What is to be told once it is committed.
+    /// Log lines to write after the commit.
     deeds: Deeds,
 }
 
@@ -131,7 +133,7 @@ pub fn epoch_of(read: &dyn Read) -> Result<Option<u64>, StoreError> {
 /// The reason of the event about an object of which a plan panicked.
 pub const INTERNAL_ERROR: &str = "InternalError";
 
-/// Who writes, in the log.
+/// Name of the writer in the store's log.
 const ACTOR: &str = "reconcile";
 
 impl Beat<'_> {
@@ -162,7 +164,7 @@ impl Beat<'_> {
             Ok(rows) => Ok(Done { effects: wishes.effects, rows }),
             Err(error) => {
                 self.world.drop_staged();
-                // What was planned in vain is due still.
+                // Keys of a failed tick stay due.
                 wishes.planned.into_iter().for_each(|item| self.queue.add(item, now));
                 Err(error)
             }
@@ -416,8 +418,9 @@ pub fn stage(
     }
 }
 
-/// How controllers change what a person has written: account is kept of it, as of any writer. What they make themselves, and what becomes of
-/// pods, nobody keeps account of: that would make the file larger, and every beat slower.
+/// Write options of controllers. Changes to objects that users wrote are tracked in managed fields, like those of any
+/// writer. Objects that controllers create, and statuses of pods, are not tracked: that would enlarge the file and slow
+/// down every tick.
 fn by_controller(subresource: &'static str) -> Options {
     let manager = Manager { name: "kube-controller-manager".to_owned(), subresource };
     Options { manager: Some(manager), ..Options::default() }

@@ -1,4 +1,4 @@
-//! What CronJobs do while a forecast runs, whatever was applied: Jobs, their pods, and a history that is kept short.
+//! Filters activity of CronJobs that were not applied out of a preview: their Jobs, pods, and history cleanup.
 //!
 //! Knows: which objects are such a CronJob's, also when they are gone. What had not ended when the film began is not among them: it
 //! may have to make room for what was applied.
@@ -14,7 +14,7 @@ const CLOCK: &str = "cronjobs.batch";
 /// The CronJobs that nobody has applied, and what is theirs.
 pub struct Clockwork {
     applied: Vec<Key>,
-    /// What was found of an object holds on when it, or its owner, is gone.
+    /// Result per object; kept after the object or its owner is gone.
     known: HashMap<Key, bool>,
 }
 

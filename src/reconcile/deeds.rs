@@ -1,4 +1,4 @@
-//! What people are told of a beat and of the machine: one line for each thing done.
+//! Log lines for users about ticks and the machine: one line for each action.
 //!
 //! Knows: what the plans of a beat want written and why, and which of it is bookkeeping (statuses, endpoints, revisions, the usual events):
 //! that is a detail, told on request. Lines are made from what the beat came to when its commit stands: what was taken back within it
@@ -41,13 +41,13 @@ const REPORTED: &str = "Unhealthy";
 /// A warning that is as new each time as the crash before it.
 const BACK_OFF: &str = "BackOff";
 
-/// How many warnings are remembered, so that none is told twice in a row.
+/// Number of warnings to remember, so that none is logged twice in a row.
 const REMEMBERED: usize = 10_000;
 
 /// The last warning of each object and reason.
 pub type Warnings = HashMap<(Key, &'static str), String>;
 
-/// What the plans of one beat want, in order.
+/// Activity of one tick's plans, in order.
 #[derive(Default)]
 pub struct Deeds(Vec<Deed>);
 
@@ -167,7 +167,7 @@ fn weight_of(key: &Key, by: &'static str) -> Weight {
     if by == HOUSEKEEPER || BOOKKEEPING.contains(&key.resource.0) { Weight::Detail } else { Weight::Deed }
 }
 
-/// What people want to know of an update: another size, another owner, a claim that has found its volume.
+/// Describes an update that users care about: a new size, a new owner, a claim that is bound.
 fn change(world: &World, key: &Key) -> Option<String> {
     let (Some(before), Some(after)) = rows(world, key) else { return None };
     if let (Some(from), Some(to)) = (before.workload(), after.workload())
@@ -189,7 +189,7 @@ fn change(world: &World, key: &Key) -> Option<String> {
     Some(format!("bound {} to persistentvolume/{bound}", title(key)))
 }
 
-/// What became of a Deployment's rollout with its status.
+/// Describes the rollout of a Deployment after a status change.
 fn rollout(world: &World, key: &Key) -> Option<String> {
     if key.resource.0 != "deployments.apps" {
         return None;
@@ -245,7 +245,8 @@ pub fn pods(count: usize) -> String {
     if count == 1 { "1 pod".into() } else { format!("{count} pods") }
 }
 
-/// What is told when the machine has said what runs on it: how many pods go on, and which containers have ended while nobody looked.
+/// Describes the machine's first report: how many pods keep running, and which containers ended while no control plane
+/// ran.
 pub fn of_inventory(world: &World) -> Vec<Line> {
     let line = |about, text| Line { at: world.now, by: crate::kubelet::LOOP.name, about, text, weight: Weight::Deed };
     let running = world.facts.pods.iter().filter(|(_, pod)| pod.runs()).count();
@@ -279,7 +280,7 @@ fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
     })
 }
 
-/// What is told of a report, by what was known before it. `None` for what says nothing new to people.
+/// Describes a report, compared with the facts before it. `None` when it contains nothing new for users.
 pub fn of_report(facts: &Facts, report: &Report) -> Option<String> {
     match report {
         Report::NotRemoved { pod_uid, why } => {
@@ -376,7 +377,7 @@ mod tests {
         )
     }
 
-    /// What is told, details marked with a dot.
+    /// Returns the log lines, details marked with a dot.
     fn told(world: &World, plan: &Plan, undone: &[Key]) -> Vec<String> {
         let about = Key::new(Resource("replicasets.apps"), "default", "web");
         let mut deeds = Deeds::default();

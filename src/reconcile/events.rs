@@ -31,21 +31,21 @@ const QUEUED: usize = 10_000;
 const BURST: i64 = 25;
 const REFILL: SignedDuration = SignedDuration::from_secs(300);
 
-/// How many different messages of one reason about one object are told as one from then on (client-go: `maxEvents`), and how
-/// long a silence makes them forgotten.
+/// Number of different messages with one reason about one object before they are aggregated (client-go: `maxEvents`),
+/// and the quiet period after which they are forgotten.
 const SIMILAR: usize = 10;
 const FORGOTTEN: SignedDuration = SignedDuration::from_secs(600);
 
 /// The loop that tells events in the newer form, of events.k8s.io: with an action, one moment, and a series when they come again.
 const SCHEDULER: &str = "default-scheduler";
 
-/// What makes two events the same.
+/// Key for aggregating equal events.
 type Identity = (Key, String, String, &'static str, String);
 
-/// Of so many events, groups and sources it is remembered what was told of them (client-go: `maxLruCacheEntries`).
+/// Maximum number of events, groups and sources to remember (client-go: `maxLruCacheEntries`).
 const REMEMBERED: usize = 4096;
 
-/// Who tells events.
+/// Source of an event.
 #[derive(Clone)]
 pub struct Teller {
     /// The loop.
@@ -57,7 +57,7 @@ pub struct Teller {
 /// Collects events and writes them.
 pub struct Recorder {
     waiting: VecDeque<(Teller, Event, Time)>,
-    /// How many of them are of type Normal.
+    /// Number of events of type Normal.
     normal: usize,
     /// When events were last written.
     written: Option<Time>,
@@ -220,7 +220,7 @@ fn count_again(ledger: &mut dyn Ledger, key: &Key, message: Option<&String>, at:
     update(ledger, kind, &known, Part::Main, &Options::default()).is_ok()
 }
 
-/// What client-go's newer recorder makes of an event (`tools/events`).
+/// Converts an event to the form of client-go's newer recorder (`tools/events`).
 fn into_newer_form(object: &mut Object, teller: &Teller, revision: Option<u64>, at: Time) {
     let action = match object.text(&["reason"]) {
         Some("Scheduled") => "Binding",

@@ -1,4 +1,4 @@
-//! What would happen if this were applied: a copy of the state in memory, the real loops run forward on a machine that pretends,
+//! Preview of an apply: a copy of the state in memory, the real loops run forward on a machine that pretends,
 //! and a clock that is moved by hand. The state that was copied is never touched.
 //!
 //! On the pretended machine programs start at once, answer their probes, and end when they are told to; init containers and the
@@ -28,11 +28,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// Before anything is applied, what is under way in the copy may take so long.
 const HEAD_START: SignedDuration = SignedDuration::from_secs(5);
 
-/// What a program takes to start, and to end when it is told to.
+/// Simulated time that a program takes to start, and to end after its stop signal.
 const START: SignedDuration = SignedDuration::from_millis(500);
 const STOP: SignedDuration = SignedDuration::from_millis(200);
 
-/// Of so many objects that are not as they should be it is asked, at each step, whether they are stuck.
+/// Maximum number of unconverged objects to examine per step.
 const FOLLOWED: usize = 50;
 
 /// More beats than this are no forecast but a loop that never rests.
@@ -46,33 +46,33 @@ pub struct Forecast {
     simulation: Simulation,
     /// The objects before anything was applied.
     before: BTreeMap<Key, Value>,
-    /// What was missing before.
+    /// Objects that were not converged before.
     missing: HashSet<Key>,
     /// When the film begins.
     begin: Time,
 }
 
-/// What the run came to.
+/// Result of a preview.
 #[derive(Debug, Default)]
 pub struct Outlook {
-    /// How long it took until nothing was left to do, or until the time was over.
+    /// Simulated time until nothing was left to do, or until the time limit.
     pub took: SignedDuration,
     /// After how long it was stuck, where it is stuck at the end.
     pub stuck: Option<SignedDuration>,
     /// Why what was applied stands as it does at the end.
     pub answers: Vec<Answer>,
-    /// What is there that was not.
+    /// New objects.
     pub created: Vec<Key>,
-    /// What is other than it was, its status apart.
+    /// Objects with changes outside their status.
     pub changed: Vec<Key>,
-    /// What is gone.
+    /// Deleted objects.
     pub deleted: Vec<Key>,
-    /// How many things happened that are left out: CronJobs that nobody applied do them by their clocks.
+    /// Number of omitted actions: those of CronJobs that were not applied.
     pub besides: usize,
 }
 
 impl Outlook {
-    /// How what was applied stands.
+    /// Convergence of the applied objects.
     pub fn standing(&self) -> Standing {
         self.answers.iter().map(Answer::standing).max().unwrap_or_default()
     }
@@ -118,7 +118,7 @@ impl Forecast {
         self.simulation.write(write)
     }
 
-    /// How long the film has run at this moment.
+    /// Simulated time since the start of the preview.
     pub fn after(&self, at: Time) -> SignedDuration {
         at.duration_since(self.begin)
     }
@@ -161,7 +161,7 @@ impl Forecast {
         let took = self.simulation.now().duration_since(begin);
         let world = &mut self.simulation.heart.world;
         let mut answers: Vec<Answer> = applied.iter().filter_map(|key| explain(world, key, &plane)).collect();
-        // What it does to others, such as to those whose pods had to make room.
+        // Effects on other objects, such as preempted pods.
         let others = unmet(world).into_iter().map(|one| one.key);
         let others = others.filter(|key| !applied.contains(key) && is_new(world, key)).collect::<Vec<_>>();
         let others = others.iter().filter_map(|key| explain(world, key, &plane));
@@ -253,7 +253,7 @@ fn judge(start: &Start) -> Option<(String, String)> {
     Some((refusal.reason.to_owned(), refusal.message))
 }
 
-/// What runs of a pod, as its status tells.
+/// Facts about a pod's running containers, derived from its status.
 fn running(pod: &Object) -> PodFacts {
     let text = |path: &[&str]| Str::from(pod.text(path).unwrap_or_default());
     let statuses = ["initContainerStatuses", "containerStatuses"].map(|list| pod.items(&["status", list]));

@@ -1,5 +1,6 @@
-//! What a control plane knows between beats, without the clock, the threads and the machine around it: the picture, what is due,
-//! and when to look again. [`watch`](super::watch) drives it by the real clock, [`simulate`](super::simulate) by a pretended one.
+//! State of a control plane between ticks, without clock, threads and machine: the World, the due keys, and the time of
+//! the next look. [`watch`](super::watch) drives it by the real clock, [`simulate`](super::simulate) by a simulated
+//! one.
 
 use super::beat::{Beat, Budget, Done, Failed, INTERNAL_ERROR};
 use super::convergence::{self, Unmet};
@@ -17,17 +18,17 @@ use crate::world::pressure::Levels;
 use crate::world::{ContainerState, Effect, Event, EventType, Loop, NodeFacts, PodFacts, Report, Row, Settings, World};
 use jiff::SignedDuration;
 
-/// How often nodes send a heartbeat (kubelet: a quarter of the lease's 40 s).
+/// Interval of node heartbeats (kubelet: a quarter of the lease's 40 s).
 const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 
-/// How often every key is looked at, whatever was heard.
+/// Interval at which every key is planned again.
 const RESYNC: SignedDuration = SignedDuration::from_mins(10);
 
 /// The state of a control plane between beats.
 pub struct Heart {
     /// The picture.
     pub world: World,
-    /// What is due.
+    /// Keys that are due.
     pub queue: Queue,
     /// The loops.
     pub loops: Vec<&'static Loop>,
@@ -37,20 +38,20 @@ pub struct Heart {
     local: Option<Str>,
     next_heartbeat: Time,
     next_resync: Time,
-    /// What the machine has reported since the last beat, for people.
+    /// Log lines about the machine's reports since the last tick.
     news: Vec<Line>,
     warnings: deeds::Warnings,
-    /// What is wrong with the manifests of static pods, as far as it was told.
+    /// Problems of static pod manifests that were logged.
     told: Vec<String>,
 }
 
-/// Who beats, and with what.
+/// Surroundings of a tick.
 pub struct Pulse<'a> {
     /// The time.
     pub now: Time,
     /// The epoch that this leader leads in.
     pub epoch: u64,
-    /// How much one beat may do.
+    /// Limits of a tick.
     pub budget: Budget,
     /// Chance.
     pub chance: &'a mut dyn FnMut() -> u64,
@@ -58,7 +59,7 @@ pub struct Pulse<'a> {
     pub told: bool,
 }
 
-/// What has become due by the clock alone.
+/// Work that is due by the clock alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     /// Nodes sent a heartbeat: it is to be noted in the store.
@@ -192,7 +193,7 @@ impl Heart {
         self.recorder.extend(&Teller { by: crate::kubelet::LOOP.name, profile: None }, events, now);
     }
 
-    /// What the machine reports becomes facts, and makes its pod, or its image, due. A report that panics is logged and dropped.
+    /// Applies a report of the machine to the facts, and makes its pod or image due. A report that panics is logged and dropped.
     pub fn take(&mut self, report: Report, now: Time) {
         let pod = report.pod_uid().and_then(|uid| Some(self.world.facts.pods.get(uid)?.key()));
         if let Err(panic) = contain(|| self.apply_report(report, now)) {
@@ -286,7 +287,7 @@ impl Heart {
         due
     }
 
-    /// How much is left of what the machine's pods share: its nodes are due when that is too little, or was until now.
+    /// Records resource levels of the machine; its nodes become due when a level is too low, or was until now.
     pub fn measured(&mut self, levels: Levels, now: Time) {
         let lines = self.world.settings.eviction.clone();
         if self.world.facts.pressure.take(levels, &lines, now) {
@@ -312,7 +313,7 @@ impl Heart {
         self.queue.next().map_or(clock, |next| next.min(clock))
     }
 
-    /// What is missing, and whether nothing is under way.
+    /// Returns the objects that are not converged, and whether no work is in progress.
     pub fn judge(&self, now: Time) -> (Vec<Unmet>, bool) {
         let unmet = convergence::unmet(&self.world);
         let in_flight = self.world.facts.pods.iter().any(|(_, pod)| {
@@ -347,7 +348,7 @@ impl Heart {
         }
     }
 
-    /// What pods use is asked for by autoscalers alone.
+    /// Usage matters only for autoscalers.
     fn queue_autoscalers(&mut self, namespace: &str, now: Time) {
         let autoscalers = &crate::controllers::horizontalpodautoscaler::LOOP;
         let Some(place) = self.loops.iter().position(|each| each.name == autoscalers.name) else { return };
@@ -366,7 +367,7 @@ impl Heart {
         }
     }
 
-    /// Which nodes are ours may have changed: pods that were bound to a node before it became ours are due.
+    /// Updates the set of local nodes: pods that were bound to a node before it became local are due.
     fn see_nodes(&mut self) {
         let what = |known: Option<&NodeFacts>| known.map(|known| (known.ours, known.simulated));
         let mut other: Vec<Str> = Vec::new();

@@ -1,7 +1,7 @@
-//! Who leads: one `reconcile` a cluster. A lock says who may, an epoch in the store says who may still.
+//! Leadership: one `reconcile` per cluster, by a lock and an epoch in the store.
 //!
-//! The lock is the kernel's (it ends with the process, however that ends). The epoch rises with each leader, stands in every
-//! transaction's check and goes with every effect, so that a leader that was paused and replaced can do nothing.
+//! The kernel releases the lock when the process ends in any way. Each leader increments the epoch; every transaction
+//! checks it and every effect carries it, so that a leader that was paused and replaced can do nothing.
 
 use super::beat::{EPOCH, PATIENCE};
 use crate::apiserver::front::HEARD;

@@ -33,22 +33,22 @@ use crate::object::{Key, Time};
 pub struct Line {
     /// When.
     pub at: Time,
-    /// Which loop, or `reconcile` itself.
+    /// The loop, or `reconcile` itself.
     pub by: &'static str,
-    /// What it was about.
+    /// The object.
     pub about: Option<Key>,
-    /// What was done and why.
+    /// The action and its reason.
     pub text: String,
     /// Whether everybody wants to know.
     pub weight: Weight,
 }
 
-/// Who wants to read a line.
+/// Importance of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// Who watches: something was done, or is wrong.
+    /// An action or a problem.
     Deed,
-    /// Who asks for everything: bookkeeping.
+    /// Bookkeeping, shown on request.
     Detail,
 }
 

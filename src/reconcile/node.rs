@@ -15,7 +15,7 @@ pub use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
 /// Its pods run on this machine, beside those of the node that the machine is.
 pub const LOCAL: &str = "local";
 
-/// What a machine does not let kloop do, and what is made of it.
+/// A capability that the machine lacks, and its consequence.
 pub struct Lack {
     /// The condition of its Node that is False.
     pub condition: &'static str,
@@ -42,12 +42,12 @@ const NOT_HELD: Lack = Lack {
            started goes on when the pod's shim is killed",
 };
 
-/// What of all that this machine lacks.
+/// Returns the capabilities that this machine lacks.
 pub fn lacks(pod_network: bool, can_be_held: bool) -> impl Iterator<Item = &'static Lack> {
     [(pod_network, &NO_FILTER), (can_be_held, &NOT_HELD)].into_iter().filter(|(has, _)| !has).map(|(_, lack)| lack)
 }
 
-/// What a Node tells that its machine lacks, in sentences.
+/// Returns the sentences of a Node about missing capabilities.
 pub fn told_lacks(node: &Object) -> impl Iterator<Item = &str> {
     let told = node.items(&["status", "conditions"]).iter();
     told.filter(|one| {
@@ -135,14 +135,14 @@ fn milli(cpu: i64) -> String {
     if cpu % 1000 == 0 { (cpu / 1000).to_string() } else { format!("{cpu}m") }
 }
 
-/// Which nodes are ours: the one that this machine is, and those that were added. Their heartbeat is now; one that is stopped by
-/// hand is nobody's, and had its last one then.
+/// Determines the local nodes: the one of this machine, and those that were added. Their heartbeat is now; a stopped
+/// node is not local, and its heartbeat ended when it was stopped.
 pub fn beat(world: &mut World, local: Option<&str>) {
     let rows = world.fleet().iter().map(|place| &place.row);
     world.facts.nodes = rows.filter_map(|row| Some((row.key.name.clone(), facts(row, local, world.now)?))).collect();
 }
 
-/// What is known of a node that is ours, or would be if it were not stopped.
+/// Returns the facts of a node that is local, or would be if it were not stopped.
 pub fn facts(row: &Row, local: Option<&str>, now: Time) -> Option<NodeFacts> {
     let node = row.node()?;
     let runtime = node.runtime.as_deref();

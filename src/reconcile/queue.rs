@@ -1,7 +1,7 @@
-//! What is due: keys by loop, each at most once, with delays and a backoff for keys that fail.
+//! Work queue: keys by loop, each at most once, with delays and backoff for failing keys.
 //!
-//! Of what is due the more important comes first (pods by their priority, as in the scheduler's queue of Kubernetes), then what has
-//! begun, then what was due earlier.
+//! Among due keys, higher priority comes first (pods by their priority, as in Kubernetes' scheduling queue), then
+//! started work, then earlier due times.
 
 use super::waiting::Waiting;
 use crate::object::{Key, Time};
@@ -18,7 +18,7 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(1000);
 /// A key of a loop; the loop by its place in the table.
 pub type Item = (usize, Key);
 
-/// How soon a key is looked at among those that are due.
+/// Priority among due keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// The priority of a pod.
@@ -41,7 +41,7 @@ pub struct Fault {
 /// Most panics that are kept until they are logged.
 const MOST_FAULTS: usize = 100;
 
-/// Which of the keys that are due are meant.
+/// Selects due keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Among {
     /// Those up to a mark, when there is one.
@@ -55,7 +55,7 @@ pub struct Among {
 pub struct Queue {
     order: BTreeSet<(Time, u64, Item)>,
     places: HashMap<Item, (Time, u64)>,
-    /// What was found to be due, the most important first.
+    /// Due keys, highest priority first.
     due: BTreeSet<(Reverse<Rank>, Time, u64, Item)>,
     failures: HashMap<Item, u32>,
     /// Pods that no node could take.
@@ -107,7 +107,7 @@ impl Queue {
         self.failures.remove(item);
     }
 
-    /// How many keys were added so far: what is added from now on is past this mark.
+    /// Returns the number of keys added so far, as a mark for later additions.
     pub fn mark(&self) -> u64 {
         self.sequence
     }
@@ -195,7 +195,7 @@ mod tests {
         }
         let mut order: Vec<Item> = Vec::new();
         order.extend(queue.pop(at(10), ALL, rank));
-        // What is added while others are due takes its place among them; what is due already keeps its own.
+        // A key added now is ordered among the due ones; a due key keeps its place.
         queue.add(item("e9"), at(10));
         queue.add(item("a"), at(0));
         assert!(queue.is_due(at(0)) && queue.next() == Some(at(1)));

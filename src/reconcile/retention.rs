@@ -1,4 +1,4 @@
-//! What is not kept for ever: events that nobody has written for an hour, and the oldest where there are too many.
+//! Retention of events: deletes those that were not written for an hour, and the oldest above a maximum.
 //!
 //! Kubernetes keeps an event for an hour after it was last written (kube-apiserver: `--event-ttl`), in a database of its own if need
 //! be. Here they are in the picture with everything else, so there is a bound on how many there are, too: it grows with the cluster,
@@ -9,7 +9,7 @@ use crate::world::{Row, World};
 use jiff::SignedDuration;
 use std::sync::Arc;
 
-/// How long an event stays that does not come again.
+/// Time to live of an event that does not recur.
 const KEPT: SignedDuration = SignedDuration::from_hours(1);
 /// As many stay in any cluster, and so many for each pod that there is.
 const MOST: usize = 10_000;

@@ -18,10 +18,10 @@ use jiff::SignedDuration;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// How a pretended cluster is made.
+/// Settings of a simulated cluster.
 #[derive(Clone)]
 pub struct Plan {
-    /// Where all chance comes from.
+    /// Seed of all randomness.
     pub seed: u64,
     /// When it begins.
     pub begin: Time,
@@ -42,13 +42,13 @@ impl Plan {
 
 /// The pretended cluster.
 pub struct Simulation {
-    /// What the control plane knows.
+    /// The control plane.
     pub heart: Heart,
     /// The machine.
     pub machine: Simulated,
     /// Reports on their way to the control plane, oldest first.
     pub mail: VecDeque<Report>,
-    /// How much one beat may do. By rows only: time would be chance.
+    /// Limits of a tick, by rows only: limits by time would make runs differ.
     pub budget: Budget,
     api: Api,
     /// The machine's clock, which only goes forward.
@@ -60,7 +60,7 @@ pub struct Simulation {
     lost: BTreeSet<Str>,
 }
 
-/// What one beat came to.
+/// Result of one simulated tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beaten {
     /// Rows were written or effects ordered, or there may be more to do at once.
@@ -108,7 +108,7 @@ impl Simulation {
         &self.heart.world
     }
 
-    /// How many control planes have led so far.
+    /// Number of control planes that have led so far.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -197,7 +197,7 @@ impl Simulation {
         self.machine.skew += by;
     }
 
-    /// What has happened on the machine by now is on its way to the control plane.
+    /// Delivers reports of past machine events to the control plane.
     fn collect(&mut self) {
         self.mail.extend(self.machine.due(self.clock));
     }
@@ -251,7 +251,7 @@ impl Simulation {
         self.collect();
     }
 
-    /// How long until something is due: on the machine, or for a loop. None when nothing ever is.
+    /// Time until the machine or a loop has work; `None` when there is none.
     pub fn pause(&self) -> Option<SignedDuration> {
         let machine = self.machine.next().map(|at| at.duration_since(self.clock));
         let queue = self.heart.queue.next().map(|at| at.duration_since(self.now()));

@@ -32,7 +32,7 @@ struct Group {
 struct Attempts {
     number: u32,
     last: Time,
-    /// Of which group it is, while it waits for a change.
+    /// Its group, while it waits for a change.
     group: Option<Str>,
 }
 

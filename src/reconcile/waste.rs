@@ -8,7 +8,7 @@ const LOADS: usize = 8;
 
 type Load = Box<dyn Send>;
 
-/// Where loads go; none where no thread is to be had.
+/// Channel to the thread; `None` when no thread could be started.
 static BIN: LazyLock<Option<SyncSender<Load>>> = LazyLock::new(|| {
     let (bin, loads) = sync_channel::<Load>(LOADS);
     let work = move || loads.iter().for_each(drop);

@@ -38,7 +38,7 @@ const UNSYNCED: Duration = Duration::from_millis(20);
 /// Pause after a panic that no object can be blamed for, so that one that comes again at once leaves time for others.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// How a control plane is to run.
+/// Settings of a control plane.
 #[derive(Clone)]
 pub struct Settings {
     /// The cluster's file.
@@ -53,7 +53,7 @@ pub struct Settings {
     pub backoff_seconds: i64,
     /// Its longest pause, in seconds.
     pub backoff_cap_seconds: i64,
-    /// What every container gets of an environment.
+    /// Base environment of every container.
     pub environment: Environment,
     /// Most processes of one pod; none for as many as there can be.
     pub pids_per_pod: Option<i64>,
@@ -78,7 +78,7 @@ pub struct Idle {
     pub next: Option<Time>,
 }
 
-/// What wakes the loop.
+/// Wake-ups of the control loop.
 pub enum Wake {
     /// Somebody wrote.
     Store,
@@ -90,7 +90,7 @@ pub enum Wake {
     Stop,
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Nothing is left to do, and the world is as asked for.
@@ -175,7 +175,7 @@ impl Control {
             stopping: false,
             told: true,
             compacting: false,
-            files: Files::of(api.store().path()),
+            files: Files::identify(api.store().path()),
             blocked: None,
             api,
             settings,
@@ -198,7 +198,7 @@ impl Control {
             control.heart.say(Time::now(), lack.told);
         }
         insist(|| control.note_profiles())?;
-        control.files = Files::of(control.api.store().path());
+        control.files = Files::identify(control.api.store().path());
         control.heart.take_manifests(&files, Time::now());
         control.load()?;
         control.log_strangers();
@@ -219,7 +219,7 @@ impl Control {
         self.heart.say(Time::now(), &text);
     }
 
-    /// Where wake-ups are sent to: signals, mostly.
+    /// Returns a sender for wake-ups, mostly signals.
     pub fn outbox(&self) -> Sender<Wake> {
         self.outbox.clone()
     }
@@ -319,12 +319,13 @@ impl Control {
         let told = std::mem::take(&mut self.told);
         let pulse = Pulse { now, epoch, budget: Budget::default(), chance: &mut chance, told };
         let (done, busy) = self.heart.beat(self.api.store_mut(), pulse, narrator)?;
-        // What runs again may run before the commit is durable: with the power, it would be gone itself. All else waits for the disk.
+        // Restarted containers may run before the commit is durable: a power loss would end them too. Other effects
+        // wait for the disk.
         let goes_ahead = |effect: &Effect| beat::restarts(effect) || matches!(effect, Effect::Police { .. });
         let (first, then): (Vec<Effect>, Vec<Effect>) = done.effects.into_iter().partition(goes_ahead);
         self.carry_out(first);
         self.api.store_mut().tell();
-        // Where all processors are busy, whoever has been waited for goes first.
+        // On a busy machine, lets the process that was just started run first.
         std::thread::yield_now();
         self.make_durable(!busy || !then.is_empty())?;
         self.carry_out(then);
@@ -350,7 +351,7 @@ impl Control {
     /// Hands effects over, and notes in the World's facts that they are under way.
     fn carry_out(&mut self, effects: Vec<Effect>) {
         let Some(machine) = &mut self.machine else { return };
-        // What policies forbid a pod holds before the first of its processes runs.
+        // Network policies are in force before a pod's first process runs.
         let (first, then): (Vec<Effect>, Vec<Effect>) =
             effects.into_iter().partition(|effect| matches!(effect, Effect::Police { .. }));
         for effect in first.into_iter().chain(then) {
@@ -359,7 +360,7 @@ impl Control {
         }
     }
 
-    /// What the machine reports becomes facts, and makes pods due.
+    /// Applies pending reports of the machine to the facts, and makes pods due.
     fn take_reports(&mut self) {
         let now = Time::now();
         while let Ok(wake) = self.inbox.try_recv() {
@@ -381,7 +382,7 @@ impl Control {
     /// they are part of may be on its way back from a backup, and the next control plane takes over what it finds.
     fn check_place(&self) -> Result<(), StoreError> {
         let path = self.api.store().path();
-        let now = Files::of(path);
+        let now = Files::identify(path);
         if now == self.files {
             return Ok(());
         }
@@ -506,11 +507,11 @@ impl Control {
             self.api = Api::open(&self.settings.state, Access::Existing, "reconcile")?;
             Ok(self.api.store_mut().reopen(Duration::from_secs(10))?)
         })?;
-        self.files = Files::of(self.api.store().path());
+        self.files = Files::identify(self.api.store().path());
         self.load()
     }
 
-    /// How many pods have processes on this machine.
+    /// Number of pods with processes on this machine.
     pub fn running_pods(&self) -> usize {
         self.heart.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.runs()).count()
     }
@@ -550,7 +551,7 @@ struct Files {
 }
 
 impl Files {
-    fn of(state: &Path) -> Files {
+    fn identify(state: &Path) -> Files {
         Files { state: identity(state), wal: identity(&wal_of(state)) }
     }
 }
@@ -582,7 +583,7 @@ pub fn is_busy(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Which file lies at a path: its device and number.
+/// Identity of the file at a path: its device and inode.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = std::fs::symlink_metadata(path).ok()?;
     Some((found.dev(), found.ino()))

@@ -1,4 +1,4 @@
-//! Where memory comes from: the C library, which keeps a shim small, and in a control plane mimalloc, which is made for objects that
+//! The memory allocator: the C library, which keeps a shim small, and in a control plane mimalloc, which is made for objects that
 //! are taken apart and put together all the time (a quarter of what a beat computes).
 //!
 //! Both are in the one binary. A process begins with the C library; [`suit_objects`] changes over, once and for good. What was had
@@ -76,7 +76,7 @@ mod tests {
     fn what_was_had_before_is_given_back_to_where_it_came_from() {
         let before: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
         assert!(!mi_is_in_heap_region(before[7].as_ptr().cast()));
-        // Of this one block alone, without changing over: other tests run in this process.
+        // Frees this one block without switching allocators: other tests run in this process.
         let layout = Layout::from_size_align(100, 8).unwrap();
         // SAFETY: the block is written within its size, and given back once, to where it came from.
         unsafe {

@@ -37,15 +37,15 @@ const PROGRESS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// Is told how a build ended: nothing when it went well, or the refusal.
 pub type Waiter = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
 
-/// Who waits for a build: where its output goes while it runs, and who is told how it ended.
+/// A container that waits for a build: destination of the output while it runs, and callback for the result.
 pub struct Waiting {
     /// The log that shows it.
     pub telling: Option<Telling>,
-    /// Who is told.
+    /// Callback for the result.
     pub done: Waiter,
 }
 
-/// Who waits for the build of each image that is being built.
+/// The waiting containers of each image that is being built.
 #[derive(Clone, Default)]
 pub struct Builds(Arc<Mutex<HashMap<Str, Vec<Waiting>>>>);
 
@@ -103,7 +103,7 @@ impl Builds {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name).unwrap_or_default()
     }
 
-    /// What has been written goes on to the logs of all who wait.
+    /// Copies new output to the logs of all waiting containers.
     fn pass_on(&self, name: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for telling in known.get_mut(name).into_iter().flatten().filter_map(|waiting| waiting.telling.as_mut()) {
@@ -112,7 +112,7 @@ impl Builds {
     }
 }
 
-/// How a build goes on.
+/// State of a build.
 enum Progress {
     /// Its command is about to run.
     Begun,
@@ -291,7 +291,7 @@ impl Telling {
         folder::make_file(&pod.join(folder::built(&start.container, start.attempt)), 0o600)?;
         let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
         let path = pod.join(folder::log(&start.container, start.attempt));
-        // What an earlier try of this attempt has left is replaced.
+        // Replaces the output of an earlier try of this attempt.
         let mut options = fs::OpenOptions::new();
         let to = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)?;
         Ok(Telling { from: place(state, image).join("log"), to, read: 0, rest: Vec::new() })
@@ -312,7 +312,7 @@ impl Telling {
     }
 }
 
-/// What was written, in the format of a container's log.
+/// Formats output as lines of a container's log.
 fn lines(written: &[u8]) -> Vec<u8> {
     let stamp = format!("{:.9}", wire::moment(wire::now()));
     let mut lines = Vec::with_capacity(written.len() * 2);
@@ -363,7 +363,7 @@ mod tests {
         }
         let failure = build(home.path(), "echo one; echo two >&2; exit 3", "3").expect_err("it fails");
         assert!(failure.ends_with("exited with code 3:\none\ntwo"), "{failure}");
-        // What was built before is no longer what is there.
+        // The result of the previous build is gone.
         build(home.path(), script, "2").expect("it goes well");
         assert_eq!(count(), 3);
     }

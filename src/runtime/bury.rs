@@ -1,4 +1,4 @@
-//! What is left of a pod whose shim has died, and how its record is put right.
+//! Cleans up after a shim that died: kills what is left of its pod, and corrects its record.
 
 use super::folder::{self, TERMINATION_LOG};
 use super::process::{self, Identity, Stat};
@@ -134,7 +134,7 @@ fn leftovers(dead: &[(&Path, &Record)], sessions: &mut HashSet<i32>) -> Vec<Iden
 /// of ends that were not the containers' own.
 pub fn end_shim(shim: Identity) {
     shim.signal(Signal::STOP);
-    // What forks meanwhile is met by the next look; what waits in the kernel is left to the sweep that follows.
+    // The next iteration meets new forks; processes stuck in the kernel are left to the sweep that follows.
     for _ in 0..64 {
         let below = process::descendants(shim.pid);
         if below.iter().filter(|stat| !stat.zombie && stat.identity.kill()).count() == 0 {

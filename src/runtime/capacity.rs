@@ -1,4 +1,4 @@
-//! What this machine is and offers.
+//! Properties and capacity of this machine.
 
 use rustix::system::uname;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// Pods that this machine offers to run, unless settings say otherwise.
 pub const PODS: u32 = 2000;
 
-/// What a machine offers as a node.
+/// Capacity of a machine as a node.
 #[derive(Clone, Debug)]
 pub struct Capacity {
     /// Its name, which becomes the node's.

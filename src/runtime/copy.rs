@@ -25,12 +25,12 @@ use std::path::{Path, PathBuf};
 pub struct Place {
     root: OwnedFd,
     cwd: PathBuf,
-    /// Who gets what is copied there, where we may give it away.
+    /// Owner of copied files, where kloop may change it.
     owner: Option<(u32, u32)>,
 }
 
 impl Place {
-    /// Of a container; none when it does not run.
+    /// Finds a container's file system; `None` when it does not run.
     pub fn of(state: &Path, uid: &str, container: &str) -> io::Result<Option<Place>> {
         let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
         let process = record.and_then(|record| record.containers.get(container)?.process());
@@ -139,9 +139,9 @@ fn kind(fd: &OwnedFd) -> io::Result<FileType> {
 /// A link in the container that was not copied.
 #[derive(Debug, PartialEq)]
 pub struct Link {
-    /// Where it would be.
+    /// Its path.
     pub at: PathBuf,
-    /// Where it leads.
+    /// Its target.
     pub to: PathBuf,
 }
 
@@ -191,7 +191,8 @@ fn take_file(from: OwnedFd, to: &Path) -> io::Result<()> {
     if !found.is_file() {
         return Ok(());
     }
-    // What was a link of ours becomes a file: a second copy never writes through what somebody else laid there.
+    // A link at the destination is replaced by a file: a second copy never writes through a link that another program
+    // placed there.
     if fs::symlink_metadata(to).is_ok_and(|known| known.is_symlink()) {
         fs::remove_file(to)?;
     }
@@ -253,7 +254,7 @@ mod tests {
         assert!(place.put(&out.join("mine"), Path::new("away/secret")).is_err());
         assert!(place.put(&out.join("mine"), Path::new("file")).is_err());
         assert_eq!(fs::read_to_string(out.join("secret")).expect("there"), "secret");
-        // What is above the root is the root, as for the container itself.
+        // The parent of the root is the root, as for the container itself.
         place.put(&out.join("mine"), Path::new("../../../up")).expect("put");
         assert_eq!(fs::read_to_string(root.join("up")).expect("there"), "mine");
     }

@@ -21,7 +21,7 @@ pub fn raise() {
     }
 }
 
-/// How many descriptors this process may have.
+/// Returns the maximum number of descriptors of this process.
 pub fn most() -> usize {
     getrlimit(Resource::Nofile).current.map_or(MOST as usize, |most| most.min(MOST) as usize)
 }
@@ -29,7 +29,7 @@ pub fn most() -> usize {
 /// Gives a process that was just started the limit that this one was started with.
 pub fn give_back(pid: Pid) {
     if let Some(original) = ORIGINAL.get() {
-        // Where that is not allowed, the process has more than it needs.
+        // Where that is not permitted, the process keeps the higher limit.
         let _ = prlimit(Some(pid), Resource::Nofile, *original);
     }
 }

@@ -1,4 +1,4 @@
-//! Where things are in the state folder, and how they are read and written there.
+//! Layout of the state folder, and access to its files.
 //!
 //! ```text
 //! <state>/epoch                      the highest epoch that opened it: a shim of a lower one does not begin
@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where containers build their view of files, in the state folder.
+/// Folder in the state folder in which containers build their view of files.
 pub const ROOT: &str = "pods.root";
 /// The record's name in a pod's folder.
 pub const RECORD: &str = "record.json";
@@ -155,14 +155,14 @@ pub fn main_process(state: &Path, uid: &str, container: &str) -> Option<Identity
     record.containers.get(container)?.process().filter(|process| process.lives())
 }
 
-/// Who holds a pod's folder, as its record or else the kernel's list of locks tells.
+/// Returns the process that holds a pod's folder, by its record or the kernel's list of locks.
 pub fn holder(pod: &Path) -> Option<Identity> {
     let recorded = read_record(pod).filter(|record| record.boot == process::boot_id()).and_then(|record| record.shim);
     recorded.filter(|shim| shim.lives()).or_else(|| lock_holder(pod))
 }
 
-/// Whose process it is, among the pods of the cluster with this folder, and of which container; none for one that was started beside
-/// them, as by `exec`.
+/// Returns the pod and container of a process, among the pods of the cluster with this folder. The container is `None`
+/// for a process that was started beside the containers, as by `exec`.
 pub fn owner(state: &Path, pid: u32) -> Option<(PodName, Option<String>)> {
     let pid = i32::try_from(pid).ok()?;
     let above = |pid: &i32| process::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);

@@ -1,6 +1,6 @@
-//! Which program executes a file: what stands after `#!`, or the loader that an ELF file names.
+//! Finds the program that executes a file: the one after `#!`, or the loader that an ELF file names.
 //!
-//! Never: says that a file can be executed. What cannot be read has no interpreter.
+//! Never: decides whether a file can be executed. A file that cannot be read has no interpreter.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What is read of a file: headers stand at its beginning.
+/// Number of bytes to read: headers are at the beginning of a file.
 const HEAD: usize = 4096;
 /// The type of the ELF header that names the loader (`PT_INTERP`).
 const LOADER: u32 = 3;
@@ -27,7 +27,7 @@ pub fn of(program: &Path) -> Option<PathBuf> {
     (!name.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(name)))
 }
 
-/// What an ELF file of 64 bits names (elf(5)).
+/// Returns the loader of a 64-bit ELF file (elf(5)).
 fn loader(file: &[u8]) -> Option<&[u8]> {
     let number = |at: usize, bytes: usize| {
         let bytes = file.get(at..at.checked_add(bytes)?)?;

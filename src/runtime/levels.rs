@@ -1,4 +1,4 @@
-//! How much is left of what pods share: read from `/proc` and one `statvfs`, so that looking costs next to nothing.
+//! Remaining amounts of shared resources, read from `/proc` and by one `statvfs`, so that measuring is cheap.
 
 use crate::world::pressure::{Level, Levels, Signal};
 use std::fs;

@@ -19,7 +19,7 @@ const CHECK: Duration = Duration::from_secs(20);
 /// Larger files are no manifests (Kubernetes: maxConfigLength).
 const MOST: u64 = 10 << 20;
 
-/// What the thread is told.
+/// A command to the thread.
 enum Told {
     Touched,
     Quit,

@@ -1,4 +1,4 @@
-//! Who holds a port of the machine: on every address, so that nobody else gets it anywhere, or at one.
+//! Finds the program that holds a port of the machine, on every address or on one.
 
 use std::fmt;
 use std::fs;
@@ -24,17 +24,17 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Who listens at a port on every address; none when nobody does.
+/// Returns the program that listens on a port on every address.
 pub fn holder(port: u16) -> Option<Holder> {
     holder_at(Ipv4Addr::UNSPECIFIED, port)
 }
 
-/// Who listens at a port of this address, or of every one; none when nobody does.
+/// Returns the program that listens on a port of this address or of every one.
 pub fn holder_at(at: Ipv4Addr, port: u16) -> Option<Holder> {
     find(&TCP, port, |address| address == at).map(|(_, holder)| holder)
 }
 
-/// Who has a port, for connections or else for datagrams: at every address, or at one that is meant; and at which.
+/// Returns the program that holds a TCP or UDP port, on every address or on a matching one, and the address.
 pub fn holder_where(port: u16, is_meant: impl Fn(Ipv4Addr) -> bool) -> Option<(Ipv4Addr, Holder)> {
     find(&TCP, port, &is_meant).or_else(|| find(&UDP, port, &is_meant))
 }
@@ -48,7 +48,7 @@ struct Tables {
 const TCP: Tables = Tables { files: ["/proc/net/tcp", "/proc/net/tcp6"], waits: LISTENS };
 const UDP: Tables = Tables { files: ["/proc/net/udp", "/proc/net/udp6"], waits: "07" };
 
-/// Who is at every address comes first: others may have theirs beside somebody at another one.
+/// Programs on every address come first: others may hold theirs beside a program on another address.
 fn find(tables: &Tables, port: u16, is_meant: impl Fn(Ipv4Addr) -> bool) -> Option<(Ipv4Addr, Holder)> {
     let text = tables.files.map(|file| fs::read_to_string(file).unwrap_or_default());
     let all = text.iter().flat_map(|table| table.lines()).filter_map(|line| socket(line, port, tables.waits));
@@ -74,7 +74,7 @@ fn socket(line: &str, port: u16, state: &str) -> Option<(Ipv4Addr, u64)> {
     Some((Ipv4Addr::from(address.to_ne_bytes()), fields.get(9)?.parse().ok()?))
 }
 
-/// How the kernel writes the first bytes of a mapped address.
+/// First bytes of a mapped address, as the kernel prints them.
 const MAPPED: &str = "0000000000000000FFFF0000";
 
 fn pids() -> impl Iterator<Item = u32> {

@@ -1,4 +1,4 @@
-//! Who a process is, who its descendants are, and signals that can reach nobody else.
+//! Identity of processes, their descendants, and signals that cannot reach another process.
 //!
 //! A pid alone names nobody: it is handed out again. A process is known by pid and start time within one boot,
 //! and it is only ever signalled through a pidfd that was opened before its identity was checked. Where a sandbox refuses those, a
@@ -19,10 +19,10 @@ pub struct Identity {
     pub start: u64,
 }
 
-/// What `/proc/pid/stat` tells that the runtime needs.
+/// The fields of `/proc/pid/stat` that the runtime needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
-    /// Who it is.
+    /// Identity of the process.
     pub identity: Identity,
     /// Its parent.
     pub parent: i32,
@@ -37,7 +37,7 @@ pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// What the kernel tells about a pid now.
+/// Reads `/proc/pid/stat`.
 pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -93,14 +93,14 @@ impl Identity {
     }
 }
 
-/// What a sandbox says that does not know a call, or does not want it.
+/// Whether an error means that a sandbox does not know or permit a call.
 fn is_refusal(error: Errno) -> bool {
     matches!(error, Errno::NOSYS | Errno::PERM)
 }
 
 /// Whether processes can be held here, so that a signal reaches them and nobody else whoever their parent is.
 pub fn can_be_held() -> bool {
-    // Which does nothing to who runs.
+    // SIGCONT has no effect on a running process.
     let sent = pidfd_open(getpid(), PidfdFlags::empty()).and_then(|own| pidfd_send_signal(own, Signal::CONT));
     sent.is_ok()
 }

@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// A terminal that somebody waits for.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
-    /// Where its other side goes.
+    /// Destination of its master side.
     pub to: &'a OwnedFd,
     /// Its size.
     pub size: Size,

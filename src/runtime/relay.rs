@@ -23,7 +23,7 @@ use tokio::task::spawn_local;
 /// So much is read at once.
 const AT_ONCE: usize = 64 << 10;
 
-/// How long somebody who has just spoken is listened to without sleep; about what one answer of a quick server takes.
+/// Time to poll without sleeping after activity; about the response time of a fast server.
 const ALERT: Duration = Duration::from_micros(40);
 /// So many times in a row, before all else that the thread has to do gets its turn.
 const IN_A_ROW: usize = 32;
@@ -33,9 +33,9 @@ const HOPES: u8 = 3;
 const FORGIVEN: u8 = 64;
 
 thread_local! {
-    /// How many connections a thread carries.
+    /// Number of connections of a thread.
     static CARRIED: Cell<usize> = const { Cell::new(0) };
-    /// Where a thread reads to.
+    /// Read buffer of a thread.
     static BYTES: RefCell<Box<[u8]>> = RefCell::new(vec![0; AT_ONCE].into());
 }
 
@@ -119,7 +119,7 @@ async fn both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::Result
                 return Poll::Ready(Ok(()));
             }
             let has_passed = there.passed + back.passed > passed;
-            // Who was woken for nothing is not awake for long.
+            // After a spurious wake-up, polling ends soon.
             if !has_passed || CARRIED.get() > 1 || !hope.is_any() {
                 return Poll::Pending;
             }
@@ -164,7 +164,7 @@ impl Drop for Carried {
 /// Whether it is worth while to look instead of sleeping.
 struct Hope {
     left: u8,
-    /// How often there was none.
+    /// Number of polls without data.
     without: u8,
 }
 
@@ -191,13 +191,13 @@ impl Hope {
 /// One direction of a connection.
 #[derive(Default)]
 struct Way {
-    /// What was read and not yet taken, from `at` on.
+    /// Data read and not written yet, from `at` on.
     left: Vec<u8>,
     at: usize,
     /// Whether nothing more comes, and whether that was passed on.
     has_ended: bool,
     is_over: bool,
-    /// How often something was passed on.
+    /// Number of transfers.
     passed: usize,
 }
 

@@ -17,7 +17,7 @@ use std::mem::discriminant;
 /// Why an attempt cannot be started, if so: reason and message.
 pub type Judge = fn(&Start) -> Option<(String, String)>;
 
-/// How the pretended machine behaves.
+/// Behaviour of the simulated machine.
 #[derive(Clone, Debug, Default)]
 pub struct Knobs {
     /// Between the order to start and Running.
@@ -30,7 +30,7 @@ pub struct Knobs {
     pub probe_delay: SignedDuration,
     /// Images that cannot be had: reason and message.
     pub refused_images: HashMap<String, (String, String)>,
-    /// What cannot be started, by how a real machine would judge it: reason and message.
+    /// Decides which attempts cannot start, as a real machine would: reason and message.
     pub judge: Option<Judge>,
     /// Containers, by image, that end by themselves after so many seconds with a code.
     pub exits: HashMap<String, (i64, i32)>,
@@ -47,7 +47,7 @@ struct Sim {
     stopping: Option<Stopping>,
     /// By the machine's own clock.
     kill_at: Option<Time>,
-    /// How the attempt before ended.
+    /// End of the previous attempt.
     last: Option<Ended>,
 }
 
@@ -87,7 +87,7 @@ struct Pod {
     containers: BTreeMap<Str, Sim>,
 }
 
-/// What is to come.
+/// A future event.
 enum Event {
     Run,
     Refuse { reason: String, message: String },
@@ -102,7 +102,7 @@ enum Coming {
 /// The machine.
 #[derive(Default)]
 pub struct Simulated {
-    /// How it behaves; may be turned at any time.
+    /// Its behaviour; may be changed at any time.
     pub knobs: Knobs,
     /// From the machine's own clock, which only goes forward, to the one on the wall, which may be set.
     pub skew: SignedDuration,
@@ -430,7 +430,7 @@ mod tests {
         Time::from_second(second).expect("a time")
     }
 
-    /// What was reported, as short words with the second.
+    /// Returns the reports as short texts with their second.
     fn story(machine: &mut Simulated, until: i64) -> Vec<String> {
         let word = |report: Report| match report {
             Report::Container { attempt, state, .. } => match state {

@@ -23,10 +23,10 @@ const LONGEST_BURST: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_secs(1);
 /// More files than these are not looked at.
 const MOST: usize = 20_000;
-/// Of a file that is larger, its size and its time of change stand for its content.
+/// For larger files, size and modification time stand for the content.
 const LARGE: u64 = 8 * 1024 * 1024;
 
-/// What the thread is told.
+/// A command to the thread.
 enum Told {
     /// Watch these files of an image; none any more when there are no globs.
     Watch(Str, Globs),
@@ -72,7 +72,7 @@ impl Drop for Watching {
     }
 }
 
-/// What is watched.
+/// The watched files.
 struct Eyes {
     watcher: Option<RecommendedWatcher>,
     folders: BTreeSet<PathBuf>,

@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-/// What to start.
+/// The program to start.
 pub struct Program<'a> {
     /// The file; no search is made.
     pub path: CString,
@@ -33,9 +33,9 @@ pub struct Program<'a> {
     pub stdio: [BorrowedFd<'a>; 3],
     /// The terminal that it gets as all three of them and as its controlling one; only [`fork`] can see to that.
     pub terminal: Option<OwnedFd>,
-    /// Who it is to be, when not who we are; only [`fork`] can see to that.
+    /// User of the process, when different; only [`fork`] can set it.
     pub identity: Option<Identity>,
-    /// What it gives up; only [`fork`] can see to that.
+    /// Privileges to give up; only [`fork`] can do that.
     pub rights: Rights,
 }
 
@@ -123,7 +123,7 @@ pub fn fork<'a>(
                 // SAFETY: as below.
                 unsafe { libc::_exit(127) }
             }
-            // Where only its parent can signal it, nobody could once that is gone.
+            // Where only the parent can signal a process, nothing could after the parent's death.
             let bound = space.is_some_and(Space::is_new) || !process::can_be_held();
             let become_it = || match prepare() {
                 Ok(program) => match become_ready(&program) {
@@ -177,7 +177,7 @@ pub fn hold_only<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>>) {
     close(first, u32::MAX);
 }
 
-/// What a child says right before it executes its program.
+/// Message of a child right before it executes its program.
 const GOING: &[u8] = b"!";
 
 /// Ends this process with its parent, from whom nobody else has heard of it yet. False when the parent has died already; a parent in
@@ -191,7 +191,7 @@ fn dies_with(parent: Pid) -> bool {
 /// again, from memory.
 fn drop_pages() {
     unsafe extern "C" {
-        // Where the linker has put the beginning of the program, and the end of its code.
+        // Symbols of the linker: start of the program, and end of its code.
         static __executable_start: u8;
         static etext: u8;
     }
@@ -225,7 +225,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Who it is.
+    /// Returns its pid.
     pub fn pid(&self) -> Pid {
         self.pid
     }

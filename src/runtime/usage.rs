@@ -1,4 +1,4 @@
-//! What pods and the machine use, measured when somebody asks: nothing is sampled for nobody.
+//! Resource usage of pods and the machine, measured on request only.
 //!
 //! A container's memory and CPU time are those of its control group where it has one, else what `/proc` tells of its processes: CPU time
 //! with that of ended threads and children, memory by proportional share, so that what several share is counted once.
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Nanoseconds of one tick of `/proc/pid/stat`; the kernel always tells users 100 a second.
 const TICK: u64 = 10_000_000;
 
-/// What each running container of a pod has used so far, by its name; empty for a pod that does not run here.
+/// Returns the cumulative usage of each running container of a pod, by name; empty for a pod that does not run here.
 pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, Sample> {
     let pod = folder::pod(state, uid);
     let Some(record) = folder::read_record(&pod).filter(|record| record.boot == process::boot_id()) else {
@@ -32,7 +32,7 @@ pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, Sample> {
     running.filter_map(sample).collect()
 }
 
-/// What a container has left to its shim: main processes, and daemons whose parents have ended.
+/// Returns the children that a shim inherited: main processes, and daemons whose parents have ended.
 fn orphans(shim: Identity) -> Vec<Identity> {
     if !shim.lives() {
         return Vec::new();
@@ -128,7 +128,7 @@ fn working_set(pid: i32) -> Option<u64> {
     Some(usage.saturating_sub(counter(&stat, inactive).unwrap_or(0)))
 }
 
-/// How the CPU limit of a process's own group of kloop's has held it back; none without such a group.
+/// Returns the throttling of a process's own group; `None` without such a group.
 fn throttling(pid: i32) -> Option<Throttling> {
     let (_, folder) = own_group(pid, "cpu")?;
     parse_throttling(&fs::read_to_string(folder.join("cpu.stat")).ok()?)
@@ -159,7 +159,7 @@ fn own_group(pid: i32, controller: &str) -> Option<(bool, PathBuf)> {
     Some((is_unified, mounted(is_unified, controller)?.join(path.trim_start_matches('/'))))
 }
 
-/// Where the hierarchy of a controller is mounted, when all of it is.
+/// Returns the mount point of a controller's hierarchy, when it is mounted completely.
 fn mounted(is_unified: bool, controller: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let is_it = |line: &&str| {
@@ -175,12 +175,12 @@ fn mounted(is_unified: bool, controller: &str) -> Option<PathBuf> {
     (fields.next()? == "/").then(|| fields.next().map(PathBuf::from))?
 }
 
-/// How much the machine can swap out.
+/// Returns the machine's swap space.
 pub fn swap_of_machine() -> u64 {
     bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), "SwapTotal:").unwrap_or(0)
 }
 
-/// What the whole machine has used so far, and what it uses of its memory.
+/// Returns the cumulative usage of the whole machine.
 pub fn of_machine() -> Option<Sample> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();

@@ -15,7 +15,7 @@ use std::path::Path;
 /// Walks through a volume, for `fsGroup`, until one is not disturbed.
 const TRIES: u32 = 3;
 
-/// Who it is: a user of whom no group is said has the one that the machine knows, else 0, as in a container.
+/// Resolves a user: the group of a user without one is that of the machine's user database, else 0, as in a container.
 pub fn identity(wanted: &User) -> Identity {
     let user = wanted.user.unwrap_or_else(|| rustix::process::geteuid().as_raw());
     let of_machine = || primary_group(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user).unwrap_or(0);

@@ -33,7 +33,7 @@ pub fn run(args: &Args, context: &mut Context) -> Outcome {
     let mut before: Option<Vec<Object>> = None;
     let mut said = String::new();
     loop {
-        // Which folders a kustomization is made of may change with it.
+        // A change may add folders to a kustomization or remove some.
         folders = watched(args).unwrap_or(folders);
         // The watch comes first: what changes while it is applied is seen afterwards.
         let touched = Touched::watch(&folders, args.files.recursive);
@@ -54,8 +54,8 @@ pub fn run(args: &Args, context: &mut Context) -> Outcome {
     }
 }
 
-/// What was applied a moment ago and is in no file any more goes, of whatever kind and namespace it is: kubectl's pruning knows the usual
-/// kinds, in the namespaces that are still named.
+/// Deletes objects that were applied before and are in no file any more, of any kind and namespace; kubectl's pruning
+/// knows only common kinds, in the namespaces that are still named.
 fn prune_rest(args: &Args, context: &mut Context, before: &[Object], now: &[Object]) -> Outcome {
     if !args.pruning.prune {
         return Ok(());
@@ -72,20 +72,20 @@ fn prune_rest(args: &Args, context: &mut Context, before: &[Object], now: &[Obje
     Ok(())
 }
 
-/// Where changes of the manifests show.
+/// Returns the folders to watch for changes of the manifests.
 fn watched(args: &Args) -> Outcome<Vec<PathBuf>> {
     if args.files.kustomize.is_empty() {
         return args.files.filenames.iter().map(|name| folder(name)).collect();
     }
     let folders = kustomize::folders(&args.files.kustomize);
-    // What is missing of a kustomization may come; that there is none at all is a mistake.
+    // Missing parts of a kustomization may appear later; a missing kustomization is an error.
     match Path::new(&args.files.kustomize).is_dir() && !folders.is_empty() {
         true => Ok(folders),
         false => kustomize::manifests(&args.files.kustomize).map(|_| folders),
     }
 }
 
-/// Where a change of what a name stands for shows.
+/// Returns the folder to watch for a file name.
 fn folder(name: &str) -> Outcome<PathBuf> {
     let path = Path::new(name);
     if name == "-" || name.contains("://") {
@@ -101,7 +101,7 @@ fn folder(name: &str) -> Outcome<PathBuf> {
     Ok(parent.unwrap_or(Path::new(".")).to_owned())
 }
 
-/// What stays wrong is told once.
+/// Reports a repeated failure only once.
 fn tell_once(context: &mut Context, failure: &Failure, said: &mut String) {
     let text = failure.to_string();
     if text != *said {

@@ -63,7 +63,7 @@ fn shortened(status: Status, change: &Value) -> Status {
     Status { message, ..status }
 }
 
-/// What an object is and where, as kubectl's errors tell it.
+/// Names an object and its place, as kubectl's errors do.
 pub fn place(kind: &Kind, name: &str, namespace: &str) -> String {
     let version = kind.api_version();
     let version = if version.contains('/') { version } else { format!("/{version}") };

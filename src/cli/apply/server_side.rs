@@ -22,7 +22,7 @@ pub struct ServerSide {
     pub force_conflicts: bool,
 }
 
-/// What kubectl says of conflicts, with what can be done about them.
+/// kubectl's text about conflicts and their remedies.
 const RESOLVE: &str = "\
 Please review the fields above--they currently have other managers. Here
 are the ways you can resolve this warning:
@@ -50,14 +50,14 @@ impl ServerSide {
         Err(Failure::plain(wrong))
     }
 
-    /// Who applies, if it is on the server's side.
+    /// Returns the field manager of a server-side apply.
     pub fn applier(&self, asked: Option<&str>) -> Option<Applier> {
         let manager = asked.unwrap_or(KUBECTL).to_owned();
         self.server_side.then_some(Applier { manager, force: self.force_conflicts })
     }
 }
 
-/// Who applies.
+/// Field manager and options of a server-side apply.
 pub struct Applier {
     manager: String,
     force: bool,

@@ -97,7 +97,7 @@ fn ask_state(command: Command, before: &[OsString]) -> Command {
     each(command, &|arg| with(arg, &state))
 }
 
-/// What an argument of a verb may be; none where only its user knows.
+/// Returns the completer for an argument of a verb; `None` for free text.
 fn completer(argument: &str, verb: &str, state: &Arc<State>) -> Option<ArgValueCompleter> {
     let listed =
         |list: Vec<String>| Some(ArgValueCompleter::new(move |word: &OsStr| offer(word, list.iter().cloned())));

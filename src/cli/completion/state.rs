@@ -1,4 +1,4 @@
-//! What the cluster's file knows that a command line may name. It is only read, and is not made when it is not there.
+//! Names from the cluster's state file for completion. The file is only read, and never created.
 
 use crate::apiserver::Api;
 use crate::cli::context::{default_namespace, state_path};
@@ -9,7 +9,7 @@ use crate::store::Access;
 use clap::ArgMatches;
 use std::path::PathBuf;
 
-/// What the words before the cursor said.
+/// Options in the words before the cursor.
 #[derive(Default)]
 pub struct State {
     path: Option<PathBuf>,

@@ -58,7 +58,7 @@ pub fn run(args: FromFiles, context: &mut Context) -> Outcome {
     Failure::all(failures)
 }
 
-/// What is sent for a manifest.
+/// Returns the object to send for a manifest.
 fn sent(
     args: &FromFiles,
     context: &Context,

@@ -1,4 +1,4 @@
-//! What every generator does with the object it has made: prints it, or creates it.
+//! Common part of all generators: prints or creates the generated object.
 //!
 //! Start reading at [`Making::create`].
 
@@ -59,7 +59,7 @@ impl Making {
         self.make.change.tell(context, kind, &object, word, dry_run)
     }
 
-    /// What `--dry-run` says.
+    /// Parses `--dry-run`.
     pub fn dry_run(&self, context: &mut Context) -> Outcome<DryRun> {
         self.make.change.dry_run(context)
     }

@@ -1,4 +1,4 @@
-//! Where the data of config maps and secrets comes from: literals, files, folders, files of variables.
+//! Sources of data for config maps and secrets: literals, files, folders, env files.
 
 use crate::cli::{Failure, Outcome, input};
 use crate::object::cause;

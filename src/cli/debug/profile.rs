@@ -5,7 +5,7 @@ use crate::cli::{Failure, Outcome};
 use crate::object::Object;
 use serde_json::{Map, Value, json};
 
-/// What a copy keeps of its original.
+/// The parts of the original that a copy keeps.
 #[derive(clap::Args)]
 pub struct Keep {
     /// If true, keep the original pod annotations. (This flag only works when used with '--copy-to')
@@ -28,7 +28,7 @@ pub struct Keep {
     keep_startup: bool,
 }
 
-/// What is debugged, and how.
+/// Target and method of debugging.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Style {
     /// A pod, by one more container in it.

@@ -7,7 +7,7 @@ use crate::cli::{Context, Failure, Outcome, pairs};
 use crate::object::Object;
 use serde_json::{Value, json};
 
-/// What `--image-pull-policy` may say.
+/// Values of `--image-pull-policy`.
 pub const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 
 /// Adds an ephemeral container; its name.
@@ -100,7 +100,7 @@ pub fn copy(
     Ok((copied, name))
 }
 
-/// What the flags say of a container.
+/// Sets the fields of a container from the flags.
 fn fill(args: &Args, container: &mut Value) -> Outcome {
     if !args.command.is_empty() {
         if let Some(fields) = container.as_object_mut().filter(|_| !args.arguments_only) {

@@ -26,7 +26,7 @@ pub struct Args {
     /// IMAGE.
     #[arg(value_name = "IMAGE")]
     image: String,
-    /// What the container's args are.
+    /// The container's args.
     #[arg(last = true, value_name = "ARGS")]
     args: Vec<String>,
 }

@@ -126,7 +126,7 @@ impl Args {
         )))
     }
 
-    /// What the flags say of each field; null takes it away.
+    /// Returns the fields that the flags set; null removes one.
     fn fields(&self) -> Outcome<Vec<(&'static str, Value)>> {
         let mut fields = self.recipe_fields()?;
         let mut words = |field: &'static str, flag: &str, text: &Option<String>| -> Outcome {

@@ -158,7 +158,8 @@ fn file_name(resource: &Resource) -> String {
     parts.join("_").to_lowercase().replace('/', "-") + ".yaml"
 }
 
-/// What the kustomization of a folder makes, as manifests; what is deprecated in it is told, but not again while it stays the same.
+/// Builds the kustomization of a folder and returns manifests; deprecated fields are reported once while they stay the
+/// same.
 pub fn manifests(folder: &str) -> Outcome<Vec<Manifest>> {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut warnings = Vec::new();
@@ -174,7 +175,7 @@ pub fn manifests(folder: &str) -> Outcome<Vec<Manifest>> {
 /// The folders whose files a build of this one depends on, as far as it gets.
 pub fn folders(folder: &str) -> Vec<PathBuf> {
     let disk = Disk::new(false);
-    // What is wrong is told where it is built to be used.
+    // Errors are reported when the result is used.
     let _ = build::build(&disk, folder, &mut Vec::new());
     disk.folders.into_inner().into_iter().collect()
 }

@@ -41,7 +41,7 @@ struct Flags {
     resource_version: Option<String>,
 }
 
-/// What labels and annotations differ in.
+/// The difference between labels and annotations.
 struct Mark {
     /// `label`.
     noun: &'static str,
@@ -51,7 +51,7 @@ struct Mark {
     parse: fn(&[String]) -> Outcome<Pairs>,
     /// Says what is wrong with keys that have other values already; nothing when none has.
     taken: fn(&[(&str, &str)]) -> String,
-    /// What was done: the pairs, and whether the object changed.
+    /// Returns the result's text, from the pairs and whether the object changed.
     done: fn(&Pairs, bool) -> &'static str,
 }
 

@@ -69,7 +69,7 @@ pub struct Args {
     chunk_size: i64,
 }
 
-/// What is said when the time is over.
+/// Message after the timeout.
 const REACHED: &str = "global timeout reached";
 
 /// The pause before a refused eviction is tried again.
@@ -103,7 +103,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     for (name, _) in &failed {
         context.tell(&format!(" {name}"));
     }
-    // Of one node each cause has its line, of several each node has. One that is alone stands for itself.
+    // For one node, each cause is a line; for several, each node is.
     match &failed[..] {
         [(_, errors)] if args.disable_eviction && errors[0].starts_with(REACHED) => {
             context.tell(&format!("error: {}", errors[0]));
@@ -144,7 +144,7 @@ fn drain(
     Ok(errors)
 }
 
-/// What is left on a node when it could not be drained.
+/// Prints the pods that remain on a node that could not be drained.
 fn tell_pending(args: &Args, context: &mut Context, node: &str, error: &str) -> Outcome {
     let left = chosen(args, context, node)?;
     if !left.pods.is_empty() {
@@ -172,7 +172,7 @@ fn pods_of(args: &Args, context: &mut Context, node: &str) -> Outcome<Vec<Object
     context.look(|ledger| read::list(ledger, pods, None, &wanted))
 }
 
-/// Which pods go, and what stands against it.
+/// Pods to evict, and the obstacles.
 #[derive(Default)]
 struct Chosen {
     pods: Vec<Object>,
@@ -180,7 +180,7 @@ struct Chosen {
     errors: Vec<String>,
 }
 
-/// How a filter of kubectl's judges a pod.
+/// Result of one of kubectl's pod filters.
 enum Judged {
     /// It goes.
     Goes,
@@ -323,7 +323,7 @@ fn remove(
     }
 }
 
-/// What is said when the time is over: of each pod for itself, or once of pods that were deleted.
+/// Messages after the timeout: one for each evicted pod, or one for all deleted ones.
 fn late(args: &Args, going: &[Going], timeout: Duration) -> Vec<String> {
     let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
     let reached = format!("{REACHED}: {}", time::format_duration(timeout));
@@ -341,7 +341,7 @@ fn late(args: &Args, going: &[Going], timeout: Duration) -> Vec<String> {
     going.iter().map(told).collect()
 }
 
-/// What came of one try.
+/// Result of one attempt.
 enum Removed {
     Accepted,
     Later,

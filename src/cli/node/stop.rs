@@ -35,7 +35,7 @@ pub struct Args {
     write: WriteFlags,
 }
 
-/// What `start` takes.
+/// Arguments of `start`.
 #[derive(clap::Args)]
 pub struct Start {
     /// NODE.

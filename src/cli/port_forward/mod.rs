@@ -67,7 +67,7 @@ pub struct Args {
     pod_running_timeout: String,
 }
 
-/// What is forwarded.
+/// The forwarded object.
 struct Target {
     api: Api,
     kind: &'static Kind,
@@ -110,7 +110,7 @@ fn interrupt() -> io::Result<UnixStream> {
     Ok(told)
 }
 
-/// Where to listen. Of `localhost`, which is two addresses, one is enough.
+/// Local address to listen on. `localhost` is two addresses, of which one is enough.
 struct Place {
     at: IpAddr,
     is_one_of_two: bool,
@@ -271,7 +271,7 @@ impl Target {
         Ok(pods.into_iter().min_by_key(rank))
     }
 
-    /// Where the port leads at this moment.
+    /// Returns the current address behind the port.
     fn place(&self, word: &str) -> Option<SocketAddr> {
         let (service, pod) = (self.service().ok()?, self.running().ok()??);
         let port = Meant { service: service.as_ref(), pod: &pod }.remote(word).ok()?.parse().ok()?;

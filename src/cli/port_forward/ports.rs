@@ -30,7 +30,7 @@ pub fn words(word: &str) -> Outcome<Words<'_>> {
     }
 }
 
-/// Whose ports are meant: the Service's, where one was named, and those of the pod behind it.
+/// Ports of the target: the Service's, where one was named, and those of the pod behind it.
 #[derive(Clone, Copy)]
 pub struct Meant<'a> {
     /// The Service.

@@ -79,7 +79,7 @@ fn follow(args: &Args, context: &mut Context, target: &Target, patience: &Patien
     }
 }
 
-/// How a rollout stands.
+/// Progress of a rollout.
 #[derive(Debug, PartialEq, Eq)]
 struct Stage {
     sentence: String,

@@ -116,10 +116,10 @@ impl Setting {
     }
 }
 
-/// What is done to an object.
+/// Change of an object.
 type Edit = Box<dyn FnOnce(&mut Object) -> Outcome>;
 
-/// How a verb is named in its messages.
+/// Names of a verb in its messages.
 #[derive(Clone, Copy)]
 struct Words {
     /// `deployment.apps/web <image> updated`.
@@ -128,7 +128,7 @@ struct Words {
     patched: &'static str,
 }
 
-/// Where the pod spec of a kind is.
+/// Returns the path of a kind's pod spec.
 fn pod_spec_path(kind: &Kind) -> Option<&'static [&'static str]> {
     match kind.kind {
         "Pod" => Some(&["spec"]),

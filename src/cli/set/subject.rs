@@ -24,7 +24,7 @@ pub struct Args {
     subjects: Subjects,
 }
 
-/// Whom a binding is for.
+/// Subjects of a binding.
 #[derive(clap::Args)]
 pub struct Subjects {
     /// Usernames to bind to the role.

@@ -89,7 +89,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     context.print(&nodes(found.iter().map(node).collect(), order, args.no_headers, args.show_swap))
 }
 
-/// What the pods of these nodes use, which run on this machine beside those of others.
+/// Usage of these nodes' pods, which run on this machine beside those of other nodes.
 fn by_pods(added: &[&str], context: &mut Context) -> Outcome<BTreeMap<String, Usage>> {
     let mut sums: BTreeMap<String, Usage> = added.iter().map(|name| ((*name).to_owned(), Usage::default())).collect();
     let Some(state) = context.existing()?.map(|api| api.store().home().to_owned()).filter(|_| !sums.is_empty()) else {

@@ -104,7 +104,7 @@ fn found(args: &Args, named: Option<&str>, context: &mut Context) -> Outcome<Vec
     }
 }
 
-/// What those of the pods use that run on this machine.
+/// Usage of the pods that run on this machine.
 pub(super) fn measure(state: &Path, pods: &[Object]) -> Vec<Pod> {
     let sample =
         || -> Vec<BTreeMap<String, Sample>> { pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect() };

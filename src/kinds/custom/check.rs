@@ -6,7 +6,7 @@ use crate::kinds::{Errors, FieldError, Path};
 use crate::object::Object;
 use serde_json::Value;
 
-/// What is wrong with an object.
+/// Validates an object against a schema.
 pub fn check(schema: &Value, object: &Object) -> Vec<FieldError> {
     let mut errors = Errors::default();
     for (name, value) in object.0.as_object().into_iter().flatten() {
@@ -178,7 +178,7 @@ fn of_list(schema: &Value, items: &[Value], path: &Path, errors: &mut Errors) {
     }
 }
 
-/// What tells an item of a map in a list from the others.
+/// Returns the key of an item in a list of type map.
 fn key_of(schema: &Value, item: &Value) -> Value {
     let names = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str);
     names.filter_map(|name| Some((name.to_owned(), item.get(name)?.clone()))).collect::<serde_json::Map<_, _>>().into()

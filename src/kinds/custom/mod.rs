@@ -23,13 +23,13 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 
-/// Where the definitions themselves are kept.
+/// Resource of the definitions.
 pub const DEFINITIONS: Resource = Resource("customresourcedefinitions.apiextensions.k8s.io");
 
-/// What holds a definition that is being deleted until its objects are gone.
+/// Finalizer that keeps a deleted definition until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// What a definition declares, but for the names that are in its [`Kind`].
+/// The content of a definition, except for the names, which are in its [`Kind`].
 pub struct Custom {
     /// The definition's name.
     pub definition: String,
@@ -39,7 +39,7 @@ pub struct Custom {
     pub singular: &'static str,
     /// The columns of its table.
     pub columns: CustomColumns,
-    /// Where its replicas stand, when it has a scale.
+    /// Paths of the scale subresource, if it has one.
     pub scale: Option<ScalePaths>,
     /// The fields that lists can be narrowed by, besides name and namespace: `spec.colour`.
     pub selectable: Vec<String>,
@@ -52,9 +52,9 @@ pub struct Custom {
 /// The fields of a scale, each as its steps.
 #[derive(Clone, Debug)]
 pub struct ScalePaths {
-    /// How many there are to be.
+    /// Path of the desired replicas.
     pub wanted: Vec<String>,
-    /// How many there are.
+    /// Path of the observed replicas.
     pub seen: Vec<String>,
     /// The selector of their pods as text.
     pub selector: Vec<String>,
@@ -137,7 +137,7 @@ static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
 /// Gives the stored texts of definitions.
 type Source = Box<dyn FnOnce() -> Vec<String> + Send>;
 
-/// Who was not asked yet.
+/// Sources of definitions that have not been read yet.
 static LATER: Mutex<Vec<Source>> = Mutex::new(Vec::new());
 
 /// Leaves word where definitions can be read, once somebody asks for a kind that is not built in.
@@ -158,7 +158,7 @@ pub fn known() -> Vec<&'static Kind> {
     KNOWN.read().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
 }
 
-/// What a resource's definition declares, when it is a custom resource that was learnt.
+/// Returns the definition of a resource, if it is a known custom resource.
 pub fn of(resource: &str) -> Option<&'static Custom> {
     if super::ALL.iter().any(|kind| kind.resource == resource) {
         return None;
@@ -278,8 +278,8 @@ fn keep_all(texts: Vec<String>) -> &'static [&'static str] {
     Vec::leak(texts.into_iter().map(keep).collect())
 }
 
-/// What a version is worth beside others of its group: stable ones first, then betas, then alphas, each by number; whatever looks
-/// otherwise last (k8s.io/apimachinery/pkg/version: CompareKubeAwareVersionStrings).
+/// Priority of a version within its group: stable ones first, then beta, then alpha, each by number; other names last
+/// (k8s.io/apimachinery/pkg/version: CompareKubeAwareVersionStrings).
 fn precedence(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
     let parts = || -> Option<(u8, u64, u64)> {
         let rest = version.strip_prefix('v')?;
@@ -343,8 +343,8 @@ impl Custom {
         self.schemas.get()?.get(version)
     }
 
-    /// What is stored of a body: metadata in canonical form, defaults filled in, fields that the schema of the body's version does not
-    /// know dropped and told, in the version that the kind is shown in (the conversion `None` changes nothing but the version's name).
+    /// Returns the stored form of a body: canonical metadata, defaults filled in, fields that the version's schema does
+    /// not know dropped and reported, in the storage version (the conversion `None` changes only the version's name).
     pub fn normalize(
         &'static self,
         kind: &Kind,
@@ -372,7 +372,7 @@ impl Custom {
         Ok(new)
     }
 
-    /// What is wrong with an object by the schema of the version that it was written in.
+    /// Validates an object by the schema of its version.
     pub fn validate(&'static self, api_version: &str, object: &Object) -> Vec<FieldError> {
         self.schema(api_version).map(|schema| check::check(schema, object)).unwrap_or_default()
     }

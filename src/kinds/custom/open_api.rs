@@ -37,7 +37,7 @@ fn default(schema: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// What the place of a schema forbids in it.
+/// Restrictions on a schema at its place in the tree.
 #[derive(Clone, Copy, Default)]
 struct Place {
     is_root: bool,

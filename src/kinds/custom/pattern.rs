@@ -81,7 +81,7 @@ fn wrong<T>(what: &str, part: &str) -> Result<T, String> {
     Err(format!("error parsing regexp: {what}: `{part}`"))
 }
 
-/// How large a part of a pattern is.
+/// Size of a part of a pattern.
 #[derive(Clone, Copy, Default)]
 struct Size {
     states: usize,
@@ -95,7 +95,7 @@ struct Group {
     size: Size,
 }
 
-/// What came last, which a repetition would repeat.
+/// The last part read, to which a repetition would apply.
 #[derive(Clone, Copy)]
 enum Last<'p> {
     /// Nothing that can be repeated: the start of a group or of an alternative.

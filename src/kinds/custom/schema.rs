@@ -1,11 +1,10 @@
-//! What a structural schema makes of a body: unknown fields are dropped, defaults are filled in.
-//! (k8s.io/apiextensions-apiserver/pkg/apiserver/schema: pruning, defaulting)
+//! Pruning and defaulting by a structural schema. (k8s.io/apiextensions-apiserver/pkg/apiserver/schema)
 
 use crate::kinds::UnknownField;
 use crate::kinds::read::nearest;
 use serde_json::{Map, Value};
 
-/// What every object has, and a schema need not say.
+/// Fields that every object has, also when the schema does not list them.
 const HEAD: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Whether a schema says so.

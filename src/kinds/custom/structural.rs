@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Keywords that hold a list of schemas.
 const LISTS: [&str; 3] = ["anyOf", "allOf", "oneOf"];
 
-/// Where a schema stands.
+/// Position of a schema in the tree.
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
     Root,
@@ -128,7 +128,7 @@ fn typed(schema: &Value, level: Level, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// What every object has may only be narrowed a little.
+/// The schema of `metadata` may only restrict the name.
 fn metadata(schema: &Value, level: Level, path: &Path, errors: &mut Errors) {
     let path = path.child("properties");
     let is_resource = level == Level::Root || is(schema, "x-kubernetes-embedded-resource");
@@ -249,7 +249,7 @@ fn complete(logic: &Value, schema: &Value, at: &Path, told: &Path, errors: &mut 
 mod tests {
     use super::*;
 
-    /// What is wrong with a schema of an object with one field `a`.
+    /// Returns the errors of a schema for an object with one field `a`.
     fn wrong_with(field: Value) -> Vec<String> {
         let mut errors = Errors::default();
         check(&json!({"type": "object", "properties": {"a": field}}), &Path::root("s"), &mut errors);

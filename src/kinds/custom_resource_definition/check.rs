@@ -1,4 +1,4 @@
-//! What Kubernetes refuses of a definition (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go).
+//! Validation of definitions in Kubernetes' words (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go).
 //!
 //! Kubernetes looks at a form of the definition in which whatever all versions have in common stands once, for the whole of it: paths in
 //! its messages are of that form.
@@ -354,7 +354,7 @@ mod tests {
     use crate::object::Object;
     use serde_json::{Value, json};
 
-    /// What is wrong with a definition whose fields at these pointers are replaced; `null` takes a field away.
+    /// Returns the errors of a definition in which the fields at these pointers are replaced; `null` removes a field.
     fn wrong_with(edits: &[(&str, Value)]) -> Vec<String> {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}});
         let mut definition = json!({

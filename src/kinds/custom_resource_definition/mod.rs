@@ -44,7 +44,7 @@ fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Valu
     Ok(definition)
 }
 
-/// What of a definition means nothing here.
+/// Returns warnings for the parts of a definition that have no effect.
 fn warnings(definition: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
     if definition.text(&["spec", "conversion", "strategy"]) == Some("Webhook") {

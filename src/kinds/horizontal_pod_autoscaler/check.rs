@@ -1,4 +1,4 @@
-//! What an autoscaler's spec may not say (`ValidateHorizontalPodAutoscaler`), in Kubernetes' order.
+//! Validation of autoscalers (`ValidateHorizontalPodAutoscaler`), in Kubernetes' order.
 
 use crate::kinds::amount::quantity;
 use crate::kinds::{Errors, Path, names};

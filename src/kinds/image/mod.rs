@@ -25,7 +25,7 @@ pub const RESOURCE: &str = "images.kloop.dev";
 /// The fields and what they mean, as OpenAPI says it: what `explain` shows.
 pub const SCHEMA: &str = include_str!("schema.json");
 
-/// What is said of images of some names.
+/// An Image object: settings for images with matching names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Image {
@@ -35,18 +35,18 @@ pub struct Image {
     pub kind: String,
     /// Name, labels, annotations.
     pub metadata: ObjectMeta,
-    /// What people write.
+    /// The desired settings.
     pub spec: ImageSpec,
-    /// What kloop has seen.
+    /// The observed state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<ImageStatus>,
 }
 
-/// What an image is here. What is left out is as if no Image object were there.
+/// Settings of an image. An absent field has the value that it has without an Image object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageSpec {
-    /// Which images it is about: `nginx`, `nginx:1.*`, `*/team/app@sha256:*`.
+    /// Patterns of image names: `nginx`, `nginx:1.*`, `*/team/app@sha256:*`.
     pub patterns: Vec<String>,
     /// The program and its first arguments. Empty: the container's `args`, or `command`, are the whole command.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,10 +72,10 @@ pub struct ImageSpec {
     /// The folder to start in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
-    /// Who it runs as when kloop is root: `postgres`, `999`, `999:999`.
+    /// User of the container when kloop runs as root: `postgres`, `999`, `999:999`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Where it listens, for people to read.
+    /// Ports that the program listens on, for documentation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<Port>>,
     /// `private`, or `host` for a container that sees and changes the machine's files.
@@ -113,7 +113,7 @@ pub struct Port {
     pub protocol: Option<String>,
 }
 
-/// How the program is made.
+/// Build of the program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Build {
@@ -124,7 +124,7 @@ pub struct Build {
     pub working_dir: Option<String>,
 }
 
-/// What kloop has seen of an image.
+/// Observed state of an image.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageStatus {
@@ -136,7 +136,7 @@ pub struct ImageStatus {
     pub build: Option<BuildStatus>,
 }
 
-/// How the last build went.
+/// Result of the last build.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BuildStatus {
@@ -162,9 +162,9 @@ pub struct BuildStatus {
 pub struct Sources {
     /// Differs when their content does.
     pub digest: String,
-    /// How many there are.
+    /// Number of files.
     pub files: i64,
-    /// What is wrong with them.
+    /// The problem with the files, if any.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

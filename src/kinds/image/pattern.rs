@@ -6,7 +6,7 @@
 
 use super::reference::{self, Reference};
 
-/// How well a pattern fits an image; the greatest wins. The name counts first, then the digest, then the tag.
+/// Specificity of a match; the greatest wins. The name counts first, then the digest, then the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     name: Fit,
@@ -54,7 +54,7 @@ pub fn parse(text: &str) -> Result<Pattern<'_>, String> {
     Ok(Pattern { name, tag, digest })
 }
 
-/// How well a pattern fits an image; none when it does not.
+/// Returns the specificity of a pattern for an image; `None` when it does not match.
 pub fn rank(pattern: &str, image: &str) -> Option<Rank> {
     const NOTHING: Fit = (false, 0);
     let pattern = parse(pattern).ok()?;

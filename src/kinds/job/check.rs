@@ -163,7 +163,7 @@ fn check_completions(new: &JobSpec, old: &JobSpec, path: &Path, errors: &mut Err
     }
 }
 
-/// Where its pods may run can still be said while it is suspended and was never started (KEP-2926).
+/// A suspended Job that never started may change its scheduling directives (KEP-2926).
 fn check_same_template(new: &PodTemplateSpec, old: &PodTemplateSpec, movable: bool, path: &Path, errors: &mut Errors) {
     let none = PodSpec::default();
     let (now, before) = (new.spec.as_ref().unwrap_or(&none), old.spec.as_ref().unwrap_or(&none));

@@ -63,7 +63,7 @@ impl Typed for Job {
     }
 }
 
-/// What a CronJob's template gets too: the defaults of the pods.
+/// Fills in pod defaults, also for a CronJob's template.
 pub fn template(spec: &mut JobSpec) {
     spec.selector.iter_mut().for_each(omit::selector);
     defaults::template(&mut spec.template);

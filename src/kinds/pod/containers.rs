@@ -108,7 +108,7 @@ fn check_care(container: &Container, spec: &PodSpec, path: &Path, errors: &mut E
     }
 }
 
-/// What all containers have in common.
+/// Validates the fields that all container types share.
 pub fn check_common(container: &Container, volumes: &Volumes<'_>, path: &Path, errors: &mut Errors) {
     match container.name.as_str() {
         "" => errors.required(&path.child("name"), ""),

@@ -1,4 +1,4 @@
-//! What Kubernetes fills in for the parts of a pod spec that are left out (`SetDefaults_*` of core/v1).
+//! Defaults of a pod spec (`SetDefaults_*` of core/v1).
 
 use super::super::omit::{self, empty};
 use k8s_openapi::api::core::v1::{Affinity, ContainerPort, EnvFromSource, HTTPGetAction, PodAffinityTerm, Toleration};

@@ -1,11 +1,11 @@
-//! What other rooms ask of a pod: how much it requests, its QoS class, its conditions.
+//! Derived properties of a pod: its requests, QoS class and conditions.
 
 use crate::object::quantity::Quantity;
 use k8s_openapi::api::core::v1::{Container, Pod, PodCondition, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use std::collections::BTreeMap;
 
-/// What a pod asks of its node, by resource.
+/// Effective requests of a pod, by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Thousandths of a CPU.
@@ -76,8 +76,8 @@ pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// What a pod requests of its node: its containers and sidecars together, or an init container with the sidecars
-/// started before it where that is more; what is set for the whole pod wins; the overhead of its runtime comes on top.
+/// Computes a pod's effective requests: its containers and sidecars together, or an init container with the sidecars
+/// started before it where that is more; pod-level requests take precedence; the runtime's overhead is added.
 pub fn requests(spec: &PodSpec) -> Requests {
     let of = |container: &Container| Requests::of(container.resources.as_ref().and_then(|all| all.requests.as_ref()));
     let mut sidecars = Requests::default();

@@ -7,7 +7,7 @@ use serde_json::Value;
 pub const ANNOTATION: &str = "kloop.dev/filesystem";
 /// Its values.
 const VALUES: [&str; 2] = ["host", "private"];
-/// Where every pod that does not refuse it has the token of its service account, unasked.
+/// Default mount path of a pod's service account token.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Warnings about a pod or a template whose `metadata` and `spec` lie at `path` in the object.

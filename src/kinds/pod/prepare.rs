@@ -1,4 +1,4 @@
-//! What the server does to a new pod before it checks it.
+//! Changes that the server makes to a new pod before validation.
 
 use super::facts;
 use crate::kinds::typed;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// What a probe or hook may do; one of them.
+/// The actions of a probe or hook, of which exactly one must be set.
 #[derive(Default)]
 struct Handler<'h> {
     exec: Option<&'h ExecAction>,
@@ -95,7 +95,7 @@ fn check_http(http: &HTTPGetAction, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// Which of a container's three probes.
+/// The kind of probe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Restarts the container.

@@ -82,7 +82,7 @@ pub fn check_pod(spec: &PodSpec, spec_path: &Path, errors: &mut Errors) {
     check_seccomp(security.seccomp_profile.as_ref(), &path.child("seccompProfile"), errors);
 }
 
-/// What goes with users of the pod's own, and what goes with them alone.
+/// Validates combinations with pods in user namespaces.
 fn check_users(spec: &PodSpec, path: &Path, errors: &mut Errors) {
     if spec.host_users == Some(false) {
         let fields = [("hostNetwork", spec.host_network), ("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc)];

@@ -1,4 +1,4 @@
-//! What the writer of a pod spec is told although it is in order (Kubernetes: `pkg/api/pod/warnings.go`).
+//! Warnings about valid pod specs (Kubernetes: `pkg/api/pod/warnings.go`).
 
 use super::{filesystem, port_warnings, unsupported};
 use crate::kinds::{names, node_labels};

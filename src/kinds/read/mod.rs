@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-/// What does not fit, in Go's words.
+/// A type error, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
     /// `spec.containers[0].env[1].value`.
@@ -94,7 +94,7 @@ pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     close.filter(|(distance, _)| *distance <= 1 + name.len() / 4).min().map(|(_, known)| known)
 }
 
-/// Where the reader is, from the innermost step outwards.
+/// Path of the value being read, from the innermost step outwards.
 #[derive(Clone, Copy)]
 enum Step<'s> {
     Root,

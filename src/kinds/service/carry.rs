@@ -1,4 +1,4 @@
-//! What an update keeps of the old Service, and fields that follow from others (`registry/core/service/strategy.go`).
+//! Fields that an update of a Service keeps or derives (`registry/core/service/strategy.go`).
 
 use super::HEADLESS;
 use crate::object::Object;

@@ -1,4 +1,4 @@
-//! What a Service may not say (`ValidateService`), in the order in which Kubernetes says it.
+//! Validation of Services (`ValidateService`), in Kubernetes' order.
 
 use super::{HEADLESS, is_external};
 use crate::kinds::address::{self, Loopback};

@@ -2,7 +2,7 @@
 
 use crate::object::{Time, time};
 
-/// How long ago a moment was; `<unknown>` when there is none.
+/// Formats the time since a moment; `<unknown>` when there is none.
 pub fn since(moment: Option<Time>, now: Time) -> String {
     moment.map_or_else(|| "<unknown>".into(), |moment| time::age(between(moment, now)))
 }

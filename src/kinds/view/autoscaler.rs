@@ -40,7 +40,7 @@ fn cells(scaler: &Object, now: Time) -> Vec<Cell> {
     ]
 }
 
-/// What is measured of one metric and what it should be.
+/// Current and target value of one metric.
 struct Metric<'a> {
     /// The part of the metric that its type names.
     spec: &'a Value,

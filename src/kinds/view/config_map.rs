@@ -33,7 +33,7 @@ fn describe(map: &Object, related: &dyn Related, out: &mut Describe) {
     events::of(map, related, out);
 }
 
-/// How many bytes a base64 text stands for; 0 when it is none.
+/// Length in bytes of decoded base64 text; 0 when it is invalid.
 pub fn decoded_length(text: &str) -> usize {
     base64::engine::general_purpose::STANDARD.decode(text).map_or(0, |bytes| bytes.len())
 }

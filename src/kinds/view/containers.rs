@@ -45,13 +45,13 @@ pub fn template(out: &mut Describe, template: &Value) {
     tolerations(out, 1, spec.list("tolerations"));
 }
 
-/// Where containers are described: inside a pod, or inside a template, which indents more and knows no status.
+/// Context of a container's description: a pod, or a template, which indents more and has no status.
 pub struct Place<'a> {
     /// Blanks before the headings.
     pub indent: &'a str,
     /// The pod, whose fields environment variables may name.
     pub pod: Option<&'a Value>,
-    /// How a container is held back by its CPU limit, if it is.
+    /// Describes how the CPU limit throttles a container, if it does.
     pub throttled: &'a dyn Fn(&str) -> Option<String>,
     /// The number of its process on this machine, if it runs here.
     pub process_id: &'a dyn Fn(&str) -> Option<i32>,

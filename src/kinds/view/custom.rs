@@ -48,7 +48,7 @@ impl CustomColumns {
     }
 }
 
-/// What does not fit the declared type is left empty, as apiextensions-apiserver does.
+/// A value that does not fit the declared type is left empty, as apiextensions-apiserver does.
 fn cell(kind: &str, path: Option<&Template>, object: &Object, now: Time) -> Cell {
     let found = path.and_then(|path| path.find(&object.0).ok()).unwrap_or_default();
     let Some(first) = found.first() else { return Cell::Empty };

@@ -22,7 +22,7 @@ impl Describe {
         Describe::default()
     }
 
-    /// What was written: cells end with tabs, lines with newlines, nothing is escaped.
+    /// The text so far: cells end with tabs, lines with newlines, nothing is escaped.
     pub fn raw(&self) -> &str {
         &self.text
     }

@@ -5,7 +5,7 @@ use super::{Cell, Column, Describe, Related, View, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
-/// What is shown of any kind.
+/// Columns for kinds without a view.
 pub const VIEW: View = View { resource: "", columns: &[Column::text("Name"), Column::text("Age")], cells, describe };
 
 fn cells(object: &Object, now: Time) -> Vec<Cell> {

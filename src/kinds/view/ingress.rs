@@ -62,7 +62,7 @@ fn ports(body: &Value) -> String {
     }
 }
 
-/// What pods ask where the ports are not the usual ones: their network leads them there.
+/// Ports inside pods, where these differ from the ones on the machine.
 fn usual_ports(body: &Value) -> &'static str {
     let ports = ports(body);
     match (ports.split(", ").all(|port| ["80", "443"].contains(&port)), ports.contains(", ")) {

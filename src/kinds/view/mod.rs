@@ -1,4 +1,4 @@
-//! How each kind looks to people: the columns of `get` and the sections of `describe`.
+//! Presentation of each kind: the columns of `get` and the sections of `describe`.
 //!
 //! Knows: per kind a [`View`], one file each, found through [`of`]; the cells ([`Cell`]), the description being built
 //! ([`Describe`]) and the questions a description asks about other objects ([`Related`]).
@@ -55,7 +55,7 @@ pub use related::Related;
 
 use crate::object::{Object, Time};
 
-/// How one kind looks.
+/// Presentation of one kind.
 pub struct View {
     /// `deployments.apps`.
     pub resource: &'static str,

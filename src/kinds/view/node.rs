@@ -171,7 +171,7 @@ fn system(body: &Value, out: &mut Describe) {
     }
 }
 
-/// What runs here and how much of the node it has been promised.
+/// Pods on the node, and the sum of their requests.
 fn pods(node: &Object, related: &dyn Related, out: &mut Describe) {
     let mut pods = related.list("pods", "");
     pods.retain(|pod| {

@@ -60,7 +60,7 @@ fn condition<'a>(body: &'a Value, kind: &str) -> &'a str {
         .map_or("", |known| known.text("status"))
 }
 
-/// What the READY, STATUS and RESTARTS columns say. The rules are those of Kubernetes' server-side printer.
+/// Content of the READY, STATUS and RESTARTS columns, by the rules of Kubernetes' server-side printer.
 pub struct Summary {
     /// Containers that are ready.
     pub ready: usize,

@@ -1,4 +1,4 @@
-//! How much a pod asks for or may use, all its containers together.
+//! Sum of a pod's requests and limits over all its containers.
 
 use super::body::Body;
 use crate::object::quantity::Quantity;

@@ -89,7 +89,7 @@ fn describe_role(role: &Object, _related: &dyn Related, out: &mut Describe) {
     }
 }
 
-/// What may be done to one resource, or one of its objects, or one URL.
+/// Allowed verbs for one resource, one of its objects, or one URL.
 struct Rule<'a> {
     group: &'a str,
     resource: &'a str,

@@ -1,11 +1,11 @@
-//! What a description asks about other objects.
+//! Queries of a description about other objects.
 
 use super::body::Body;
 use crate::object::selector::Selector;
 use crate::object::{Object, Time};
 use serde_json::Value;
 
-/// Where a description finds what else there is. Whoever describes implements it over the store or a World.
+/// Access to other objects for a description. The caller implements it over the store or a World.
 pub trait Related {
     /// The objects of a resource, `pods`, in a namespace; in all of them when it is empty.
     fn list(&self, resource: &str, namespace: &str) -> Vec<Object>;
@@ -16,7 +16,7 @@ pub trait Related {
     /// The moment that ages are counted to.
     fn now(&self) -> Time;
 
-    /// How its CPU limit holds a running container of a pod back, in words; none when it does not, or nobody can tell.
+    /// Describes how the CPU limit throttles a running container; `None` when it does not, or when it is unknown.
     fn throttled(&self, _pod: &Object, _container: &str) -> Option<String> {
         None
     }

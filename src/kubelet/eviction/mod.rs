@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::Container;
 /// `status.reason` of an evicted pod, and the reason of its event.
 pub const REASON: &str = "Evicted";
 
-/// What the message of a pod begins with that its node never took in.
+/// Prefix of the message of a pod that its node rejected.
 const REJECTED: &str = "Pod was rejected: ";
 
 /// Seconds that its containers have (Kubernetes: immediateEvictionGracePeriodSeconds).
@@ -68,7 +68,7 @@ pub fn rejection(pod: &LocalPod) -> Option<String> {
     }
 }
 
-/// What the event of an eviction tells: of a rejection the reason alone.
+/// Returns the text of an eviction's event; for a rejection the reason alone.
 pub fn event(message: &str) -> &str {
     message.strip_prefix(REJECTED).unwrap_or(message)
 }
@@ -85,7 +85,7 @@ pub fn order(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-/// What is bounded. A volume in memory bounds itself: there is no room for more.
+/// Returns the storage limits. A volume in memory is limited by its file system.
 fn bounds(pod: &LocalPod) -> Vec<Bound> {
     let on_disk = pod.spec.volumes.iter().flatten().filter_map(|volume| {
         let empty = volume.empty_dir.as_ref()?;

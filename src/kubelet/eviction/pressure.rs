@@ -19,7 +19,7 @@ pub const LOOP: Loop = Loop { name: "eviction-manager", root: "nodes", concerns,
 /// So long answers about what pods use are waited for; then those that came have to do.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(2);
 
-/// What a condition says: its name; then reason and message when it holds, and when it does not.
+/// Conditions: name, then reason and message when the condition is true, and when it is false.
 const CONDITIONS: [(&str, [&str; 2], [&str; 2]); 3] = [
     (
         "MemoryPressure",

@@ -1,5 +1,5 @@
-//! Who goes first when a node runs out of something: who uses more than it asked for, then the lower priority, then who uses most
-//! beyond what it asked for (kubelet: rankMemoryPressure).
+//! Ranks pods for eviction: those above their requests first, then by lower priority, then by usage above the requests
+//! (kubelet: rankMemoryPressure).
 
 use crate::kinds::pod::facts::{Requests, requests};
 use crate::kinds::typed;
@@ -15,9 +15,9 @@ pub const CRITICAL: i64 = 2_000_000_000;
 pub struct Candidate<'a> {
     /// The pod.
     pub row: &'a Row,
-    /// What it asks for.
+    /// Its spec, with requests.
     spec: PodSpec,
-    /// What is known of it.
+    /// Its facts.
     facts: &'a PodFacts,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Who goes first.
+/// Returns the pod to evict first.
 pub fn first<'a>(candidates: Vec<Candidate<'a>>, signal: Signal) -> Option<Candidate<'a>> {
     candidates.into_iter().min_by_key(|one| (one.order(signal), one.row.key.clone()))
 }

@@ -4,7 +4,7 @@ use super::super::pod::LocalPod;
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::world::volume::Source;
 
-/// What is in a claim of the pod's namespace; or why it cannot be had yet.
+/// Returns the content of a claim in the pod's namespace, or why it is not available yet.
 pub fn source(pod: &LocalPod, name: &str) -> Result<Source, String> {
     let world = pod.world;
     let Some(claim) = world.find("persistentvolumeclaims", &pod.row.key.namespace, name) else {

@@ -1,4 +1,4 @@
-//! Whom a pod's programs ask for names: `/etc/resolv.conf`, as the kubelet makes it of the pod's policy, its `dnsConfig` and the machine's
+//! DNS configuration of a pod: `/etc/resolv.conf`, as the kubelet makes it of the pod's policy, its `dnsConfig` and the machine's
 //! own file.
 //!
 //! Where the cluster's resolver has a place at port 53, that is told to whoever uses it, because some programs believe only the server
@@ -12,14 +12,15 @@ use crate::world::{EventType, Plan, entrance};
 
 /// The port of resolvers.
 const DNS: u16 = 53;
-/// What is to be asked where the cluster's resolver has no place at port 53: whatever server pods ask, it is the one that answers.
+/// Server address for `resolv.conf` where the cluster's resolver has no address of its own at port 53: every server
+/// that pods ask is answered by it.
 const ANY: &str = "127.0.0.1";
 /// The most servers, and the most and longest search paths, that the kubelet writes down.
 const SERVERS: usize = 3;
 const SEARCHES: usize = 32;
 const SEARCHES_LENGTH: usize = 2048;
 
-/// What a pod's own words are added to.
+/// The settings that a pod's `dnsConfig` extends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Base {
     Cluster,
@@ -53,7 +54,7 @@ fn is_led(pod: &LocalPod) -> bool {
     pod.world.settings.pod_network && !is_on_host(pod)
 }
 
-/// What its policy asks for.
+/// Returns the base that its policy selects.
 fn wanted(pod: &LocalPod) -> Base {
     match policy(pod) {
         "None" => Base::Nothing,
@@ -63,7 +64,7 @@ fn wanted(pod: &LocalPod) -> Base {
     }
 }
 
-/// What it gets: without a way to the cluster's resolver, the machine's.
+/// Returns the base in effect: without access to the cluster's resolver, the machine's.
 fn base(pod: &LocalPod) -> Base {
     match wanted(pod) {
         Base::Cluster if !has_place(pod) && !is_led(pod) => Base::Machine,
@@ -158,7 +159,7 @@ impl Config {
     }
 }
 
-/// Whom the programs of a container mean when they ask a server at port 53.
+/// Returns the DNS server for a container's queries to port 53.
 pub fn names(pod: &LocalPod, member: &Member) -> Names {
     // Among the machine's files the pod's own servers are not known.
     let own = pod.spec.dns_config.iter().filter(|_| !view::sees_machine(pod, member));
@@ -212,7 +213,7 @@ mod tests {
     use crate::world::volume::Source;
     use serde_json::{Value, json};
 
-    /// Where the machine's resolver stands, and what its file says.
+    /// The machine's resolver and the content of its file.
     const MACHINE: &str = "# local\nnameserver 192.0.2.9\nsearch lan.\noptions edns0 timeout:3\n";
 
     /// The first start of a pod with this spec, and the reasons of its events.

@@ -37,7 +37,7 @@ pub fn of(pod: &LocalPod, volume: &Volume) -> Option<Found> {
     for source in projected.sources.iter().flatten() {
         match projection(pod, source, mode) {
             Ok(more) => {
-                // Where two sources want one path, the later one has it.
+                // When two sources have one path, the later one wins.
                 files.retain(|file| more.iter().all(|new| new.path != file.path));
                 files.extend(more);
             }
@@ -74,7 +74,7 @@ struct Kind {
     resource: &'static str,
     word: &'static str,
     key_word: &'static str,
-    /// Where values are as they are, and where they are in base64.
+    /// Fields with plain values and with base64 values.
     plain: &'static str,
     encoded: &'static str,
 }
@@ -123,7 +123,7 @@ fn from_base64(text: &str) -> Vec<u8> {
     STANDARD.decode(text).unwrap_or_default()
 }
 
-/// What the pod learns of itself.
+/// Files of the downward API.
 fn told(pod: &LocalPod, items: Option<&[DownwardAPIVolumeFile]>, mode: i32) -> Found {
     let mut files = Vec::new();
     for item in items.unwrap_or_default() {

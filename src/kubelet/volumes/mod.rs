@@ -19,7 +19,7 @@ use super::start::Unready;
 use crate::world::volume::Source;
 use k8s_openapi::api::core::v1::Volume;
 
-/// What is in one volume; or what is missing, in Kubernetes' words.
+/// Returns the content of one volume, or what is missing, in Kubernetes' words.
 fn source(pod: &LocalPod, volume: &Volume) -> Result<Source, String> {
     if let Some(empty) = &volume.empty_dir {
         let in_memory = empty.medium.as_deref() == Some("Memory") && !resources::is_memory_denied(pod);
@@ -103,7 +103,7 @@ mod tests {
         lines
     }
 
-    /// What was told of mounts that failed.
+    /// Messages of failed mounts.
     fn failures(machine: &Machine) -> Vec<&str> {
         let failed = machine.events.iter().filter(|event| event.reason == "FailedMount");
         failed.map(|event| &*event.message).collect()

@@ -1,4 +1,4 @@
-//! How the containers of a pod see files: under a private layer with volumes mounted, or the machine's as they are.
+//! View of files for a pod's containers: under a private layer with volumes mounted, or the machine's as they are.
 //!
 //! A private layer is the usual thing. The pod's annotation or the container's Image object turns it off, and some machines cannot
 //! have it: then whatever it would have brought is told.

@@ -13,15 +13,16 @@ use std::sync::Arc;
 /// An object that is not what its spec asks for, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
-    /// Which.
+    /// The object.
     pub key: Key,
-    /// What is missing, in words.
+    /// The missing state, as a sentence.
     pub why: String,
     /// Whether it stays so until somebody does something about it: a Job or a pod of its own that has failed.
     pub is_final: bool,
 }
 
-/// How long a pod of a Job runs until that counts: what fails mostly does so at once, and whoever runs a Job wants to hear of it.
+/// Time that a Job's pod must run before it counts as converged: most failures happen at once, and the user wants to
+/// see them.
 const PROOF: SignedDuration = SignedDuration::from_secs(3);
 
 /// The same for what a store holds, where another control plane leads, and when the last pod of a Job has proven itself.
@@ -100,7 +101,7 @@ fn is_judged(resource: Resource) -> bool {
     )
 }
 
-/// What is missing in one object itself, whoever owns it.
+/// Returns the missing state of one object, regardless of its owner.
 pub fn missing_of(resource: Resource, object: &Object) -> Option<String> {
     match resource.0 {
         "pods" => pod(object),
@@ -142,8 +143,8 @@ fn updates_missing(object: &Object, updated: i64, wanted: i64) -> Option<String>
     (!is_met).then(|| format!("updatedReplicas is {updated} of {due}"))
 }
 
-/// How many of the wanted pods the controller itself brings to the newest template; none where it brings none: the ReplicaSet's
-/// and the ReplicationController's, a paused Deployment's, and those that are updated when somebody deletes them.
+/// Number of wanted pods that the controller itself updates to the newest template. `None` when it updates none:
+/// ReplicaSets, ReplicationControllers, paused Deployments, and the `OnDelete` strategy.
 pub fn updates_due(object: &Object, wanted: i64) -> Option<i64> {
     let is_paused = object.at(&["spec", "paused"]).is_some_and(|paused| paused == true);
     match object.kind() {
@@ -226,7 +227,7 @@ fn unready(pod: &Object) -> Option<String> {
 
 /// Why a pod is not running, in the words of its status.
 fn trouble(pod: &Object) -> Option<String> {
-    // What ended the whole pod (DeadlineExceeded, Evicted) says more than how its containers took it.
+    // A reason of the whole pod (DeadlineExceeded, Evicted) is more specific than the exit of its containers.
     let of_pod = pod.text(&["status", "reason"]).filter(|_| pod.text(&["status", "phase"]) == Some("Failed"));
     if let Some(reason) = of_pod {
         let message = pod.text(&["status", "message"]).and_then(|text| text.trim().lines().next());

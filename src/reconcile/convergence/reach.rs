@@ -73,7 +73,7 @@ fn unnamed_port(service: &Object, pods: &[&Arc<Row>]) -> Option<String> {
     targets.into_iter().find(|name| !named(name)).map(str::to_owned)
 }
 
-/// What is missing of a Service, an Ingress or a claim.
+/// Returns the missing state of a Service, an Ingress or a claim.
 pub fn missing(world: &World, row: &Row) -> Option<String> {
     match row.key.resource.0 {
         "services" => silence(world, row).map(|silence| match silence {

@@ -9,7 +9,7 @@ use crate::object::{Key, Resource};
 use crate::world::{Row, World};
 use std::sync::Arc;
 
-/// How far owners and children are followed.
+/// Maximum depth of owners and children to follow.
 const DEPTH: usize = 8;
 
 /// The chain of one object. None when there is no such object.
@@ -51,7 +51,7 @@ fn link(world: &mut World, row: &Arc<Row>, of: &Plane) -> Link {
     if row.is_deleting() { leaving(world, row, link) } else { link }
 }
 
-/// What is being deleted is held by its finalizers, and by nothing else but time.
+/// Explains a deletion in progress by the remaining finalizers.
 fn leaving(world: &World, row: &Row, link: Link) -> Link {
     let handled = ["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
     let finalizers: Vec<&str> = row.finalizers.iter().map(|one| &**one).collect();
@@ -114,7 +114,7 @@ fn below(world: &mut World, row: &Arc<Row>, of: &Plane, depth: usize) -> Vec<Lin
     links
 }
 
-/// Of so many children the furthest is looked for.
+/// Maximum number of children to examine for the least converged one.
 const FOLLOWED: usize = 50;
 
 fn standing(chain: &[Link]) -> Standing {
@@ -126,7 +126,7 @@ fn awaits_dependents(row: &Row) -> bool {
     row.is_deleting() && row.finalizers.iter().any(|one| **one == *"foregroundDeletion")
 }
 
-/// What an object leads to.
+/// Returns the objects that an object depends on for convergence.
 fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
     if awaits_dependents(row) {
         let holds =
@@ -169,7 +169,7 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
     }
 }
 
-/// What an autoscaler scales.
+/// Returns the scale target of an autoscaler.
 pub fn target(world: &World, row: &Row) -> Option<Arc<Row>> {
     let object = row.object();
     let kind = crate::kinds::by_kind(
@@ -206,7 +206,7 @@ pub fn with_prospect(world: &mut World, row: &Row, link: Link, of: &Plane) -> Li
     }
 }
 
-/// What to do about a refusal.
+/// Returns the remedy for a refused write.
 pub fn advice(world: &World, row: &Row, message: &str, of: &Plane) -> String {
     let place = in_namespace(&row.key);
     let correct = of.correct(world, row);

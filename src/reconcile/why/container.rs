@@ -208,7 +208,7 @@ impl One<'_> {
         Link { seen, next: Some(next), ..link }
     }
 
-    /// What helps where it wants a port that is for root.
+    /// Returns the remedy when the container wants a port reserved for root.
     fn reserved(&self) -> Option<String> {
         let deed = told(self.world, self.row, "PortReserved")?;
         let (what, advice) = deed.message.rsplit_once(" here: ")?;
@@ -238,10 +238,10 @@ impl One<'_> {
         let wake = moment(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended + pause);
         let place = super::chain::in_namespace(&self.row.key);
         let logs = match self.of.pretends {
-            // What is only planned has no log.
+            // A planned container has no log.
             true => self.of.correct_container(self.world, self.row),
             false => {
-                // Of one that is not tried again, or never was, the log is the current one.
+                // For a container that is not restarted, or never was, the current log is the relevant one.
                 let is_over = self.status["state"]["terminated"].is_object() || restarts == 0;
                 let previous = if is_over { "" } else { " --previous" };
                 format!("kloop logs {} -c {}{previous}{place}", self.row.key.name, self.name)
@@ -305,7 +305,7 @@ fn pause(message: &str) -> Option<SignedDuration> {
     time::parse_duration(word).ok()
 }
 
-/// What to do about a volume that does not come by waiting. (What it needs of other objects is theirs to tell.)
+/// Returns the remedy for a volume that cannot appear by waiting. (Missing objects are explained by their own links.)
 fn another_volume(failed: &str) -> Option<String> {
     let (_, why) = failed.split_once(" : ")?;
     if why.ends_with("not supported by this node") {
@@ -332,7 +332,7 @@ pub(super) fn split_advice(message: &str) -> (String, Option<String>) {
     }
 }
 
-/// What a probe or a hook does, in a few words.
+/// Describes a probe or hook in a few words.
 pub(super) fn handler(probe: &Value) -> String {
     let port = |handler: &Value| match &handler["port"] {
         Value::String(name) => name.clone(),

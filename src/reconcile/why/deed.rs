@@ -1,11 +1,11 @@
-//! What was done last about an object or a container: its newest event.
+//! The last activity about an object or a container: its newest event.
 //!
-//! Knows: which events are about whom. Never: guesses at what left no event. Start reading at [`last`].
+//! Knows: the mapping of events to objects. Never: guesses at activity without an event. Start reading at [`last`].
 
 use crate::object::{Object, Str, Time};
 use crate::world::{Row, World};
 
-/// What is told of the machine when a pod begins: nothing that was done about the pod.
+/// Reasons of events about the machine when a pod starts, which are not activity about the pod.
 const ASIDE: [&str; 7] = [
     "LimitsNotEnforced",
     "VolumesNotInMemory",
@@ -27,7 +27,7 @@ pub struct Deed {
     pub at: Time,
 }
 
-/// Whom events are about.
+/// The subject of events: an object or one of its containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Subject {
     namespace: Str,
@@ -53,7 +53,7 @@ impl Subject {
     }
 }
 
-/// What was done last about somebody.
+/// Returns the last activity about a subject.
 pub(super) fn last(world: &World, subject: &Subject) -> Option<Deed> {
     let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.is_meant(event));
     let deeds = events.filter_map(|event| deed(&event)).filter(|deed| !ASIDE.contains(&&*deed.reason));
@@ -72,7 +72,7 @@ pub(super) fn told(world: &World, row: &Row, reason: &str) -> Option<Deed> {
     deeds.filter(|deed| deed.reason == reason).max_by_key(|deed| deed.at)
 }
 
-/// What an event tells of a port that cannot be had, unless a later one says that it can.
+/// Returns the message of an unavailable port, unless a later event says that it is available.
 pub(super) fn port_unavailable(world: &World, row: &Row) -> Option<String> {
     let unavailable = told(world, row, "PortUnavailable")?;
     let is_over = told(world, row, "PortAvailable").is_some_and(|available| available.at >= unavailable.at);

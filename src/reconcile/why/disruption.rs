@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Their resource.
 pub const ROOT: &str = "poddisruptionbudgets.policy";
 
-/// Of so many pods that block it is told which they are.
+/// Maximum number of blocking pods to name.
 const NAMED: usize = 5;
 
 /// The link of a budget.
@@ -85,7 +85,7 @@ fn is_healthy(pod: &Row) -> bool {
     pod.pod().is_some_and(|pod| pod.ready) && !pod.is_deleting()
 }
 
-/// What says how many of its pods there are.
+/// Returns the owner that sets the number of pods.
 fn owner(world: &World, pod: &Row) -> Option<Arc<Row>> {
     let top = owners(world, pod).into_iter().next()?;
     ["deployments.apps", "replicasets.apps", "statefulsets.apps", "replicationcontrollers"]

@@ -10,15 +10,15 @@ use crate::object::Time;
 use crate::world::{Ended, Row, World};
 use serde_json::Value;
 
-/// How a container came to its end.
+/// Explanation of a container's exit.
 pub(super) struct Known {
     /// In a few words.
     pub error: String,
-    /// What to do about it.
+    /// The remedy.
     pub next: String,
 }
 
-/// How a container of a pod ended, by its `terminated` state, where that is known.
+/// Explains the exit of a pod's container by its `terminated` state, where that is possible.
 pub(super) fn known(world: &World, row: &Row, spec: &Value, ended: &Value, of: &Plane) -> Option<Known> {
     let name = spec["name"].as_str()?;
     let correct = of.correct_container(world, row);

@@ -8,7 +8,8 @@ use crate::reconcile::convergence;
 use crate::world::World;
 use std::collections::BTreeSet;
 
-/// What has no status of its own that says so when it is stuck: its chain does. What others wait for comes first.
+/// Resources without a status that shows when they are stuck, explained by their chain. Prerequisites of others come
+/// first.
 const BY_CHAIN: [&str; 6] = [
     image::RESOURCE,
     "nodes",
@@ -41,8 +42,8 @@ pub fn unmet(world: &mut World, namespace: Option<&str>, of: &Plane) -> Vec<Answ
     answers
 }
 
-/// Whose pods have ended although their status says that they run, which is all that the file knows: the topmost owners, or the pods
-/// themselves.
+/// Returns the topmost owners of pods (or the pods) that have ended although their status says that they run; the store
+/// alone does not know.
 fn lost(world: &World, of: &Plane) -> BTreeSet<Key> {
     let rows = of.lost.keys().filter_map(|uid| world.by_uid(uid));
     rows.map(|row| owners(world, row).first().unwrap_or(row).key.clone()).collect()

@@ -35,7 +35,7 @@ pub fn links(world: &mut World, pod: &Row, of: &Plane) -> Vec<Link> {
     links.filter(|link| link.standing == Standing::Stuck).collect()
 }
 
-/// How the last build failed, if it did, and the last line that it wrote.
+/// Returns the failure of the last build, and the last line of its output.
 fn failure(world: &World, row: &Row) -> Option<(String, Option<String>)> {
     let object = row.object();
     object.at(&["spec", "build"])?;

@@ -46,7 +46,7 @@ pub fn link(world: &World, row: &Row, plane: &Plane) -> Link {
     Link { seen, next, ..link }
 }
 
-/// Where it answers.
+/// Returns its addresses.
 fn places(row: &Row) -> Vec<String> {
     let object = row.object();
     let doors = object.items(&["status", "loadBalancer", "ingress"]).iter();

@@ -35,7 +35,7 @@ pub use chain::{explain, owners};
 pub use deed::Deed;
 pub use everything::unmet;
 
-/// How far something is from what was asked for.
+/// Distance of an object from its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Standing {
     /// It is as it was asked for.
@@ -58,7 +58,7 @@ impl Standing {
     }
 }
 
-/// Who runs the loops.
+/// State of the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plane {
     /// Whether a control plane runs.
@@ -75,7 +75,7 @@ pub struct Plane {
     pub pretends: bool,
 }
 
-/// What has ended of a pod since its status was written.
+/// A pod's exits since its status was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// Everything, and nobody knows how.
@@ -84,7 +84,7 @@ pub enum Lost {
     Some(BTreeMap<Str, Ended>),
 }
 
-/// How a container has ended.
+/// Exit of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Its exit code.
@@ -94,8 +94,8 @@ pub struct Ended {
 }
 
 impl Plane {
-    /// How an object is corrected. What an owner keeps as it is, is corrected in the topmost owner: it would be put back below. What is
-    /// only planned has nothing but its manifest.
+    /// Returns the command that corrects an object. A change below an owner would be reverted, so it is made in the
+    /// topmost owner. A planned object has only its manifest.
     fn correct(&self, world: &World, row: &Row) -> String {
         let owners = chain::owners(world, row);
         let top = owners.first().map_or(row, |top| top);
@@ -108,7 +108,8 @@ impl Plane {
         }
     }
 
-    /// How what a pod's containers are is corrected: of a pod that nobody makes again, little can be changed while it is there.
+    /// Returns the command that corrects a pod's containers; few fields of a pod without a controller can change while
+    /// it exists.
     fn correct_container(&self, world: &World, row: &Row) -> String {
         if row.body().annotation("kubernetes.io/config.mirror").is_some() {
             return format!("change the manifest of {} in the folder that its node reads it from", name(&row.key));
@@ -126,27 +127,27 @@ impl Plane {
 pub struct Link {
     /// `deployment/web`, `container app`, `control plane`.
     pub what: String,
-    /// How it stands.
+    /// Its state.
     pub standing: Standing,
-    /// What is wanted of it.
+    /// The desired state.
     pub wanted: String,
-    /// What is seen of it.
+    /// The observed state.
     pub seen: String,
     /// The loop that is responsible for it.
     pub by: &'static str,
-    /// What that loop was last refused, or would be refused now.
+    /// The last refused write of that loop, or one that would be refused now.
     pub error: Option<String>,
     /// When the loop looks again by itself.
     pub wake: Option<Time>,
-    /// What to do about it.
+    /// The remedy.
     pub next: Option<String>,
-    /// Whose events tell what was done about it last.
+    /// Subject of the events that tell the last activity.
     about: Option<deed::Subject>,
-    /// What was done about it last.
+    /// The last activity.
     pub last: Option<Deed>,
     /// More lines: nodes that were refused, the last lines of a log.
     pub more: Vec<String>,
-    /// Whose log tells more: the uid of the pod, and the container.
+    /// The log with further details: the uid of the pod, and the container.
     pub log: Option<(Str, String)>,
     /// The ports that a container which ends again and again wants: somebody else may have them.
     pub ports: Vec<u16>,
@@ -194,16 +195,16 @@ impl Link {
 /// The whole chain.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// What was asked about.
+    /// The object in question.
     pub about: String,
     /// Owners first, then the object, then what it leads to.
     pub links: Vec<Link>,
-    /// Where the object itself stands in `links`.
+    /// Index of the object in `links`.
     pub place: usize,
 }
 
 impl Answer {
-    /// How the object stands with all that it leads to, and the control plane where something is to be done.
+    /// State of the object with everything that it depends on, and of the control plane when work is pending.
     pub fn standing(&self) -> Standing {
         let below = self.links.iter().enumerate().filter(|(place, link)| *place >= self.place || is_plane(link));
         below.map(|(_, link)| link.standing).max().unwrap_or_default()
@@ -228,12 +229,12 @@ impl Answer {
             (Some(cause), None) => cause,
             (None, Some(run)) => format!("run: {run}"),
             (None, None) if self.standing() == Standing::Converged => {
-                // What is there may have something to be done about all the same; how one that ended did so is over.
+                // A converged object may still have a remedy; the exit of a finished container is history.
                 let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
                 below.find_map(|link| link.next.clone()).unwrap_or_else(|| self.nothing())
             }
             (None, None) => {
-                // What is on its way may say what it waits for.
+                // An object in progress may say what it waits for.
                 let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
                 let waits = below.find_map(|link| link.next.clone().filter(|_| link.standing == Standing::Converging));
                 waits.unwrap_or_else(|| "wait, it is on its way".into())
@@ -252,7 +253,7 @@ impl Answer {
     }
 }
 
-/// What the link about the control plane is called.
+/// Name of the link about the control plane.
 const PLANE: &str = "control plane";
 
 fn is_plane(link: &Link) -> bool {

@@ -1,4 +1,4 @@
-//! What a pod needs besides a node to run on: that the node answers, and that its claims, ConfigMaps and Secrets are there.
+//! Prerequisites of a pod besides a node: a node that answers, its claims, ConfigMaps and Secrets.
 
 use super::chain::{absent, in_namespace, with_prospect};
 use super::{Link, Plane, Standing, node};
@@ -9,7 +9,7 @@ use crate::world::{Row, World, storage};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What is missing for a pod to run; nothing for one that has ended.
+/// Returns the missing prerequisites of a pod; none for an ended pod.
 pub fn links(world: &mut World, row: &Row, of: &Plane) -> Vec<Link> {
     let Some(fields) = row.pod().filter(|pod| !pod.phase.is_terminal()) else { return Vec::new() };
     let mut links = Vec::new();
@@ -91,7 +91,7 @@ fn waits_for(world: &mut World, row: &Row) -> String {
 /// A ConfigMap or Secret that a pod cannot do without: its resource and name.
 type Place = (&'static str, String);
 
-/// What a pod refers to without calling it optional, with the keys that it names.
+/// Returns a pod's required references, with the keys that it names.
 fn references(pod: &Object) -> BTreeMap<Place, Vec<String>> {
     let mut found: BTreeMap<Place, Vec<String>> = BTreeMap::new();
     let mut note = |resource: &'static str, source: &Value, name: &str, keys: Vec<String>| {

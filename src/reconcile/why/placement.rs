@@ -48,7 +48,7 @@ pub fn unbound(world: &mut World, row: &Row, object: &Object, link: Link, of: &P
     }
 }
 
-/// Where it waits. The queue is nowhere but in a control plane that runs.
+/// Describes the pod's place in the queue, which exists only in a running control plane.
 fn queued(hold: &Hold, of: &Plane) -> String {
     let wakers = hints::wakers(hold).join(", or ");
     if of.runs {
@@ -85,7 +85,8 @@ fn line(verdict: &Verdict) -> String {
     }
 }
 
-/// What keeps a pod from a node, those that are most worth telling first: of what helps on as many nodes, the first is told.
+/// An obstacle between a pod and a node, most useful to report first: of remedies for equally many nodes, the first is
+/// shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
     Down,
@@ -100,12 +101,12 @@ enum Obstacle {
     Other,
 }
 
-/// What is to be done about one obstacle on one node.
+/// Remedy for one obstacle on one node.
 struct Remedy {
     obstacle: Obstacle,
     /// Each of them would do.
     ways: Vec<String>,
-    /// How to add a node that would not have the obstacle.
+    /// Command that adds a node without the obstacle.
     by_adding: Option<String>,
 }
 
@@ -121,7 +122,7 @@ impl Remedy {
 
 const ADD: &str = "add a node: kloop node add";
 
-/// What helps on most of the nodes that need the fewest things done.
+/// Returns the remedy that helps on most of the nodes with the fewest obstacles.
 fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[Verdict]) -> String {
     if verdicts.is_empty() {
         return "add a node: kloop node add NAME --cpu 4 --memory 8Gi --simulated, or run reconcile with this machine"
@@ -129,7 +130,7 @@ fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[Verdict]) -> Strin
     }
     let of = |verdict| remedies(world, row, pod, verdict);
     let found: Vec<(&Verdict, Vec<Remedy>)> = verdicts.iter().map(|verdict| (verdict, of(verdict))).collect();
-    // Where its volumes are is where it has to go, whatever the other nodes say.
+    // A pod must run where its volumes are, whatever the other nodes say.
     let has_volumes = |(verdict, _): &&(&Verdict, _)| {
         !verdict.hurdles.iter().any(|hurdle| hurdle.reasons.iter().any(|one| one == ELSEWHERE))
     };
@@ -139,7 +140,7 @@ fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[Verdict]) -> Strin
     }
     let fewest = meant.iter().map(|(_, remedies)| remedies.len()).min().unwrap_or(0);
     meant.retain(|(_, remedies)| remedies.len() == fewest);
-    // What it asks for by labels is what it is meant for.
+    // Nodes that the pod selects by labels are the intended ones.
     let is_asked_for =
         |(_, remedies): &&(&Verdict, Vec<Remedy>)| remedies.iter().all(|one| one.obstacle != Obstacle::Labels);
     if meant.iter().any(&is_asked_for) {
@@ -216,7 +217,7 @@ fn resources(row: &Row, name: &str, hurdle: &Hurdle) -> Remedy {
     let is_short = |of: &str| hurdle.reasons.iter().any(|reason| reason.strip_prefix("Insufficient ") == Some(of));
     let short = flags.iter().filter(|(of, _)| is_short(of));
     let flags: Vec<String> = short.map(|(of, wanted)| format!(" --{of} {wanted}")).collect();
-    // Of other resources a node offers what its own manifest says.
+    // Amounts of extended resources come from the node's own manifest.
     let others: Vec<&str> = hurdle.reasons.iter().filter_map(|reason| reason.strip_prefix("Insufficient ")).collect();
     let others: Vec<&str> = others.into_iter().filter(|of| !["cpu", "memory"].contains(of)).collect();
     let larger = match others.is_empty() {

@@ -48,7 +48,7 @@ pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
     }
 }
 
-/// What policies keep a pod from is no fault of theirs, and may well be why it does not get ready.
+/// Connections that policies deny are intended, and may well explain why the pod is not ready.
 fn denied(world: &World, row: &Row, mut link: Link) -> Link {
     let unavailable = port_unavailable(world, row);
     link.next = link.next.or_else(|| unavailable.as_deref().and_then(another_host_port));
@@ -60,7 +60,7 @@ fn denied(world: &World, row: &Row, mut link: Link) -> Link {
     link
 }
 
-/// What to do about a hostPort that does not lead to its pod: the pod is fine otherwise.
+/// Returns the remedy for a hostPort that does not reach its pod, which is otherwise fine.
 fn another_host_port(told: &str) -> Option<String> {
     let (at, why) = told.strip_prefix("hostPort ")?.split_once(" does not lead to the pod: ")?;
     let holder = why.split_once(": ").and_then(|(_, who)| who.strip_suffix(" listens there"));
@@ -96,7 +96,7 @@ fn failed(world: &World, row: &Row, object: &Object, link: Link, of: &Plane) -> 
 struct Bad {
     name: String,
     error: String,
-    /// What to do about it, where its log does not tell.
+    /// The remedy, where the log does not show it.
     next: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the loops would do now, and what the API server would say to it: asked of the loops themselves, and undone again.
+//! Dry run of the loops: asks them for their next writes, passes these to the API server, and rolls them back.
 
 use super::super::{beat, loops};
 use super::autoscaler;
@@ -10,18 +10,18 @@ use crate::world::{Loop, Row, World};
 use crate::{kubelet, network, scheduler};
 use std::collections::HashMap;
 
-/// What the loops of one object come to.
+/// Result for the loops of one object.
 #[derive(Debug, Default)]
 pub struct Prospect {
-    /// What they wait for.
+    /// Reasons for waiting.
     pub waits: Vec<String>,
-    /// What they would do now, in words.
+    /// Next writes, described.
     pub due: Vec<String>,
-    /// What they would be refused.
+    /// The refusal of a write, if any.
     pub refused: Option<String>,
     /// When they look again by themselves.
     pub wake: Option<Time>,
-    /// Which changes could help a pod that no node can take.
+    /// Changes that could make an unschedulable pod schedulable.
     pub hold: Option<Hold>,
 }
 

@@ -9,7 +9,7 @@ use crate::object::{Object, Str};
 use crate::world::{Phase, Row, World};
 use std::sync::Arc;
 
-/// Where a workload's status has a count, and what people call it.
+/// Count fields of workload statuses, and their names for users.
 const COUNTS: [(&str, &str); 8] = [
     ("replicas", "pods"),
     ("currentNumberScheduled", "pods"),
@@ -25,7 +25,7 @@ const COUNTS: [(&str, &str); 8] = [
 pub fn link(world: &mut World, row: &Row, of: &Plane) -> Link {
     let object = row.object();
     let link = Link { wanted: wanted(row, &object), seen: seen(row, &object), ..Link::of(row) };
-    // How long a Job runs is not known where pods only pretend: there it is enough that it does.
+    // Running time is unknown on simulated nodes, so there it is enough that the Job runs.
     let runs = row.key.resource == "jobs.batch" && !of.pretends && convergence::job_runs(&object);
     let missing = runs || convergence::missing_of(row.key.resource, &object).is_some();
     let link = Link { standing: if missing { Standing::Converging } else { Standing::Converged }, ..link };
@@ -103,7 +103,7 @@ fn replaced(world: &World, row: &Row, link: Link) -> Link {
     }
 }
 
-/// How many pods a DaemonSet is to have.
+/// Number of pods that a DaemonSet should have.
 fn daemons(row: &Row, object: &Object) -> Option<i64> {
     let wanted = || object.int(&["status", "desiredNumberScheduled"]).unwrap_or(0);
     (row.key.resource == "daemonsets.apps").then(wanted)
@@ -165,7 +165,7 @@ fn seen(row: &Row, object: &Object) -> String {
     }
 }
 
-/// What a person has to let go on, or has to correct: a pause, a deadline, a Job that has failed.
+/// Explains a state that only a user can change: a pause, a deadline, a failed Job.
 fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
     let place = in_namespace(&row.key);
     let (kind, me) = (row.key.resource.0, name(&row.key));
@@ -194,7 +194,7 @@ fn held(world: &World, row: &Row, object: &Object, link: Link) -> Link {
     link
 }
 
-/// Whose log tells why a Job has failed: the newest pod of it that did, and its first container.
+/// Returns the log that explains a failed Job: its newest failed pod, first container.
 fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
     let failed = |pod: &&Arc<Row>| pod.pod().is_some_and(|fields| fields.phase == Phase::Failed);
     let pod = world.controlled("pods", &job.uid).filter(failed).max_by_key(|pod| pod.created)?;
@@ -202,7 +202,7 @@ fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
     Some((pod.uid.clone(), container))
 }
 
-/// What its status says it was refused.
+/// Explains a refusal that the status reports.
 fn refused(world: &World, row: &Row, object: &Object, link: Link, of: &Plane) -> Link {
     let failure = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "ReplicaFailure");
     let message = failure.filter(|one| one["status"] == "True").and_then(|one| one["message"].as_str());

@@ -2,7 +2,7 @@
 
 use super::programs;
 
-/// What containers inherit from the control plane: where programs are, whose home it is, how time and text look. Nothing more.
+/// Environment that containers inherit from the control plane: PATH, HOME, time zone and locale, nothing more.
 #[derive(Clone, Debug, Default)]
 pub struct Environment(pub Vec<(String, String)>);
 
@@ -27,7 +27,7 @@ impl Environment {
         passed_on.with(vec![("PATH".to_owned(), path)])
     }
 
-    /// Where programs are looked for.
+    /// Returns the search path for programs.
     pub fn path(&self) -> &str {
         self.0.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value)
     }

@@ -29,7 +29,7 @@ const SEES_MACHINE: [&str; 2] = ["KLOOP_FILES", "host"];
 pub struct Refusal {
     /// `ErrImagePull`, `ErrImageNeverPull`, `InvalidImageName`, `CreateContainerError`.
     pub reason: &'static str,
-    /// What is wrong and what to write instead.
+    /// The problem and its remedy.
     pub message: String,
 }
 
@@ -45,24 +45,24 @@ pub fn can_be_found(start: &Start, environment: &Environment) -> bool {
     by_image(start, environment).is_ok()
 }
 
-/// What an image is looked for with.
+/// Input for resolving an image.
 pub struct Asked<'a> {
     /// The image as written.
     pub image: &'a str,
-    /// What an Image object says of it.
+    /// Settings from the Image object.
     pub object: Option<&'a Image>,
     /// The folder of the pod's manifest.
     pub manifest_dir: Option<&'a str>,
-    /// Where programs are looked for.
+    /// Returns the search path for programs.
     pub path: &'a str,
     /// `args` of the container.
     pub args: &'a [String],
 }
 
-/// What an image is.
+/// Result of resolving an image.
 #[derive(Debug, Default, PartialEq)]
 pub struct Found {
-    /// Which rule has won, and with what: `Image web`.
+    /// The rule that matched: `Image web`.
     pub rule: String,
     /// The program and its arguments, those of the container included.
     pub argv: Vec<String>,
@@ -73,7 +73,7 @@ pub struct Found {
 /// The rules that were asked before, and why they did not do; the last one is the one that failed when nothing was found.
 pub type Tried = Vec<(&'static str, String)>;
 
-/// What to execute for a start.
+/// Returns the command for a start.
 pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refusal> {
     let found = if start.command.is_empty() { by_image(start, environment)? } else { by_command(start, environment)? };
     let cwd = start.working_dir.clone().filter(|folder| !folder.is_empty());
@@ -131,7 +131,8 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
     })
 }
 
-/// Who the container runs as, and where their home is when its Image object says who it is. Only root can be anybody else.
+/// Returns the user of the container, and the home folder when the Image object sets the user. Only root can run as
+/// another user.
 fn user(start: &Start) -> Result<(Option<User>, Option<String>), Refusal> {
     let said = start.user.as_ref().is_some_and(|user| user.user.is_some());
     let of_image = start.brought.as_ref().and_then(|image| image.user.as_deref());
@@ -342,7 +343,7 @@ fn beside(image: &str, folder: Option<&str>) -> Result<String, String> {
     Ok(file.to_string_lossy().into_owned())
 }
 
-/// What to write when nothing was found: an Image object, whole, for one.
+/// Message when nothing was found, with a complete Image object as an example.
 fn absent(image: &str, program: &str, package: &str) -> String {
     let name = reference::name(image);
     let parsed = reference::parse(image);

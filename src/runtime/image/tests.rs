@@ -12,7 +12,7 @@ fn start(image: &str, command: &[&str], args: &[&str]) -> Start {
     Start { image: image.into(), command: owned(command), args: owned(args), ..a_start("u", "c", 0) }
 }
 
-/// What an Image object says, in a folder.
+/// Returns the settings of an Image object, with a folder.
 fn object(entrypoint: Option<&[&str]>, command: &[&str]) -> Image {
     let owned = |list: &[&str]| list.iter().map(|item| item.to_string()).collect::<Vec<_>>();
     Image {

@@ -1,4 +1,4 @@
-//! Where groups can be made: what this process's own group and the mounted hierarchies tell, never a fixed path.
+//! Finds the place for control groups, from this process's own group and the mounted hierarchies, never by a fixed path.
 //!
 //! Everything is made below this process's own group, or, in version 2, below the nearest one above it that may have groups of its own
 //! (there, a group that holds processes may not hand controllers down). So whatever bounds this process bounds its pods.
@@ -17,7 +17,7 @@ pub const WANTED: [&str; 3] = ["cpu", "memory", "pids"];
 struct Mounted {
     /// The group that is mounted.
     root: String,
-    /// Where.
+    /// Its mount point.
     at: PathBuf,
     /// Version 2.
     unified: bool,
@@ -73,7 +73,8 @@ fn mounts(root: &Path, mountinfo: &str) -> Vec<Mounted> {
     mountinfo.lines().filter_map(line).collect()
 }
 
-/// Where this process's own group of a hierarchy is, by the line of `/proc/self/cgroup` with those controllers.
+/// Returns the folder of this process's own group in a hierarchy, from the line of `/proc/self/cgroup` with those
+/// controllers.
 fn own_folder(mounted: &Mounted, own: &str, is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let path = own.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -191,7 +192,7 @@ mod tests {
         let files = [
             ("cg/app/me.scope/cgroup.controllers", "cpu memory pids"),
             ("cg/app/me.scope/cgroup.procs", "7\n"),
-            // What the kernel refuses to write is a folder here.
+            // A folder stands for a file that the kernel refuses to write.
             ("cg/app/me.scope/cgroup.subtree_control/x", ""),
             ("cg/app/cgroup.controllers", "cpu memory pids"),
             ("cg/app/cgroup.procs", ""),

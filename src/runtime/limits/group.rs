@@ -119,7 +119,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// How often the kernel has ended a process of these groups because they had no memory left.
+/// Number of processes in these groups that the kernel killed for lack of memory.
 pub fn oom_kills(groups: &[Group]) -> u64 {
     let count = |group: &Group| {
         let text = fs::read_to_string(Path::new(&group.folder).join(group.oom.as_ref()?)).ok()?;
@@ -135,7 +135,7 @@ pub fn holds(groups: &[Group], container: &str, pid: i32) -> bool {
     own.is_some_and(|group| members(group).lines().any(|line| line.parse() == Ok(pid)))
 }
 
-/// What a container's group is called in its pod's; with a dot, so that it is no file of the kernel's.
+/// Returns the name of a container's group within its pod's; the dot distinguishes it from the kernel's files.
 pub fn folder_of(container: &str) -> String {
     format!("c.{container}")
 }

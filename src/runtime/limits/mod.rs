@@ -1,4 +1,4 @@
-//! What processes may use, enforced by the kernel's control groups.
+//! Resource limits of processes, enforced by the kernel's control groups.
 //!
 //! Knows: where groups can be made on this machine ([`Tree::find`]), which ones a container needs ([`Tree::groups`]), and how they are
 //! made, entered, asked and removed ([`group`]). The control plane chooses them; the pod's shim makes them, and the container's process
@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 /// The time that a share of CPU is measured over, in microseconds.
 const PERIOD: i64 = 100_000;
 
-/// How the names of clusters' folders begin.
+/// Prefix of the clusters' folder names.
 const PREFIX: &[u8] = b"kloop-";
 
-/// Where a cluster's groups are.
+/// Location of a cluster's groups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     /// One hierarchy for everything (v2), or one for each controller (v1).
@@ -35,7 +35,7 @@ pub struct Tree {
 /// One hierarchy that a cluster has a folder in.
 #[derive(Clone, Debug, PartialEq)]
 struct Branch {
-    /// What it controls: `cpu`, `memory`, `pids`.
+    /// Its controllers: `cpu`, `memory`, `pids`.
     controllers: Vec<&'static str>,
     /// The cluster's folder.
     base: PathBuf,
@@ -47,7 +47,7 @@ impl Tree {
         find::tree(Path::new("/"), &name(state))
     }
 
-    /// What cannot be bounded here, in words; none when everything can.
+    /// Describes the limits that cannot be enforced here; `None` when all can.
     pub fn lacks(&self) -> Option<String> {
         let missing: Vec<&str> = find::WANTED.into_iter().filter(|wanted| !self.has(wanted)).collect();
         let why = format!("no cgroup controller for {} can be used", missing.join(" and "));
@@ -58,7 +58,7 @@ impl Tree {
         self.branches.iter().any(|branch| branch.has(controller))
     }
 
-    /// What the groups of a container leave to whoever watches.
+    /// Returns the limits that the groups do not enforce, for the shim to watch.
     pub fn watched(&self, limits: &Limits) -> SoftBounds {
         let all = watched(limits);
         let memory = |bound: Option<i64>| bound.filter(|_| !self.has("memory"));
@@ -94,17 +94,17 @@ impl Tree {
     }
 }
 
-/// What there is to watch where there are no groups at all.
+/// Returns the limits to watch where there are no groups.
 pub fn watched(limits: &Limits) -> SoftBounds {
     SoftBounds { memory: limits.container.memory, pod_memory: limits.pod.memory, pids: limits.pod.pids }
 }
 
-/// What happens where there are no groups at all, in words.
+/// Describes the consequences where there are no groups.
 pub fn without_groups(why: &str) -> String {
     instead(&find::WANTED, why)
 }
 
-/// What happens instead of what these controllers would do.
+/// Describes the replacement for missing controllers.
 fn instead(missing: &[&str], why: &str) -> String {
     let told = [
         ("cpu", "CPU is not limited"),
@@ -179,7 +179,7 @@ impl Branch {
         }
     }
 
-    /// Of a hierarchy of version 1.
+    /// Settings for a hierarchy of version 1.
     fn knobs_of_one(&self, caps: &Caps) -> Vec<Knob> {
         let mut knobs = Vec::new();
         if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
@@ -201,7 +201,7 @@ impl Branch {
         knobs
     }
 
-    /// Of the hierarchy of version 2.
+    /// Settings for the hierarchy of version 2.
     fn knobs_of_two(&self, caps: &Caps) -> Vec<Knob> {
         let mut knobs = Vec::new();
         if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
@@ -222,7 +222,7 @@ impl Branch {
     }
 }
 
-/// What a cluster's folder is called.
+/// Returns the name of a cluster's folder.
 fn name(state: &Path) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! How much room pods take on the disk: looked at every ten seconds, and only of those that are bounded.
+//! Disk usage of pods with limits, measured every ten seconds.
 
 use super::super::file_tree::{self, Found, Mounts, walk};
 use super::super::{folder, volumes};
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Before the first look at a pod.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Who watches: a thread that ends with this, and that sleeps while nothing is bounded.
+/// Handle of the measuring thread, which ends when this is dropped and sleeps while there are no limits.
 #[derive(Default)]
 pub struct Watcher(Option<Sender<(Str, Vec<Bound>)>>);
 
@@ -88,7 +88,7 @@ fn taken(pod: &Path, what: &Storage) -> u64 {
     }
 }
 
-/// What a container has written over the machine's files: its root is a file system of its own then.
+/// Size of the files that a container wrote in its private layer: its root is a file system of its own then.
 fn layer(pod: &Path, container: &str) -> u64 {
     let used = || {
         let main = folder::read_record(pod)?.containers.get(container)?.process()?;

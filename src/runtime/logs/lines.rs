@@ -7,13 +7,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 /// The end of a file.
 pub struct Tail {
-    /// Where it begins.
+    /// Its offset.
     pub at: u64,
-    /// How many lines it has.
+    /// Number of lines.
     pub lines: usize,
 }
 
-/// Where the last `wanted` lines of a file begin, and how many there are; searched from behind.
+/// Finds the last `wanted` lines of a file, searching from the end.
 pub fn tail_start(file: &mut File, wanted: usize) -> io::Result<Tail> {
     let size = file.metadata()?.len();
     if wanted == 0 {
@@ -49,7 +49,7 @@ pub struct Entry<'a> {
     pub stamp: &'a [u8],
     /// Whether the line goes on in the next entry.
     pub is_part: bool,
-    /// What was written.
+    /// Content of the line.
     pub content: &'a [u8],
 }
 

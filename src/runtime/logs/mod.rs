@@ -27,7 +27,7 @@ const REFUSED: i32 = 128;
 /// Looked at again after this long even when nothing woke us.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// What to read, as `kubectl logs` and the API name it.
+/// Selection of log lines, named as in `kubectl logs` and the API.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Go on until the attempt has ended.
@@ -74,7 +74,7 @@ pub struct Logs {
 /// Says, when an attempt has ended and as long as the next one has not begun, whether there will be one after this exit code.
 pub type Next = Box<dyn Fn(i32) -> bool + Send>;
 
-/// What comes after an attempt.
+/// Continuation after an attempt.
 enum After {
     /// This one, which has begun.
     Attempt(u32),

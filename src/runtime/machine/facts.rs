@@ -4,7 +4,7 @@ use super::super::wire::{Container, End, Record, State, moment};
 use crate::world::facts::Stopping;
 use crate::world::{ContainerFacts, ContainerState, Ended, PodFacts};
 
-/// What a record says of a pod.
+/// Converts a record to facts about a pod.
 pub fn pod(record: &Record) -> PodFacts {
     let containers = record.containers.iter().map(|(name, known)| (name.as_str().into(), container(known)));
     PodFacts {
@@ -27,7 +27,7 @@ fn container(known: &Container) -> ContainerFacts {
     ContainerFacts { stopping, last, ..ContainerFacts::new(known.attempt, state(&known.state)) }
 }
 
-/// Where an attempt stands.
+/// Converts the state of an attempt.
 pub fn state(state: &State) -> ContainerState {
     match state {
         State::Running { process, since } => {

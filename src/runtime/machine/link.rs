@@ -8,7 +8,7 @@ use std::time::Instant;
 /// An answer longer than this is no shim's of ours.
 const LONGEST: usize = 64 * 1024 * 1024;
 
-/// What becomes of a connection.
+/// State of a connection.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Fate {
     /// There is more to come.

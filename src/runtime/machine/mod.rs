@@ -30,18 +30,18 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the inventory waits for shims that are there and do not answer.
+/// Time that the inventory waits for shims that do not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Threads that hold connections: starting a shim keeps one busy for about a millisecond.
 const SHARDS: usize = 2;
 
-/// Where effects are carried out: the machine, or its simulated twin.
+/// Executes effects: the machine, or its simulated twin.
 pub trait Host {
     /// Orders an effect; returns at once. Repeating one does no harm.
     fn carry_out(&mut self, now: Time, effect: &Effect);
 }
 
-/// What every thread of a machine shares.
+/// State shared by all threads of a machine.
 struct Context {
     state: PathBuf,
     epoch: u64,
@@ -50,7 +50,7 @@ struct Context {
     environment: image::Environment,
     builds: build::Builds,
     remover: Remover,
-    /// Where limits are enforced, or why they are not.
+    /// The control groups that enforce limits, or why there are none.
     limits: Result<limits::Tree, String>,
     report: Arc<dyn Fn(Report) + Send + Sync>,
 }
@@ -67,7 +67,7 @@ impl Context {
         self.builds.order(&self.state, &self.environment, image, waiting, move |report| (context.report)(report));
     }
 
-    /// What those leave to the shim.
+    /// Returns the limits that the shim must watch.
     fn watched(&self, limits: &Limits) -> SoftBounds {
         self.limits.as_ref().map_or_else(|_| limits::watched(limits), |tree| tree.watched(limits))
     }
@@ -79,15 +79,15 @@ pub struct Machine {
     inboxes: Vec<Arc<Inbox>>,
     threads: Vec<JoinHandle<()>>,
     probes: probe::Pool,
-    /// Who watches how much room pods take.
+    /// Measures the disk usage of pods.
     room: limits::room::Watcher,
-    /// Who makes known what is ordered of the network.
+    /// Publishes network configuration.
     scribe: Scribe,
     /// Whether everything that is to be known of the network was ordered once.
     is_settled: bool,
     /// Whether names are answered.
     answers: bool,
-    /// What watches the files of images; none before there are any.
+    /// Watches the files of images; `None` until there are any.
     watching: Option<sources::Watching>,
     /// Control groups in which processes of pods run that this cluster does not know.
     strangers: Vec<PathBuf>,
@@ -131,7 +131,8 @@ impl Machine {
         });
         let told = context.clone();
         let hear = Arc::new(move |report| (told.report)(report));
-        // Where it cannot be started nobody answers names and lets the rest of the machine in.
+        // Where the gateway cannot start, names are not answered and pods are not reachable from the rest of the
+        // machine.
         let gateway = Link::start(context.state.clone(), epoch, program.to_owned(), hear).ok();
         let scribe = Scribe::new(context.state.clone(), gateway);
         let mut machine = Machine {
@@ -225,7 +226,7 @@ impl Machine {
         setting.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024)
     }
 
-    /// Whom the machine itself asks for names.
+    /// Returns the content of the machine's own resolver configuration.
     pub fn resolver(&self) -> Str {
         std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default().into()
     }
@@ -260,14 +261,14 @@ impl Machine {
         }
     }
 
-    /// Who asks for a name is known by its address.
+    /// Registers a pod's address, which identifies the client of a DNS query.
     fn meet(&self, ip: &str, namespace: &Str) {
         if let Ok(address) = ip.parse() {
             self.tell(Telling::Pod(address, namespace.clone()));
         }
     }
 
-    /// Where files cannot be watched at all, pods whose images want it wait, and say so.
+    /// Watches an image's files. Where watching is impossible, the pods of the image wait and report it.
     fn watch(&mut self, image: &Str, files: &Globs) {
         if self.watching.is_none() {
             let context = self.context.clone();

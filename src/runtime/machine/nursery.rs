@@ -1,4 +1,4 @@
-//! How a pod gets its shim: by asking a nursery, a small process that shims are forked from.
+//! Starts a pod's shim through a zygote, a small process that shims are forked from.
 
 use super::super::{folder, spawn};
 use super::Context;

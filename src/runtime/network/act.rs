@@ -13,10 +13,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// How long a connection may take here. On loopback one is there, or refused, at once, unless the other side's queue is full.
+/// Time limit for a connection here. On loopback it succeeds or fails at once, unless the other side's queue is full.
 const AT_ONCE: Duration = Duration::from_millis(2);
 
-/// What came of a call: what it gives or its error; none when the kernel is to go on with it.
+/// Result of a call: its value or error; `None` when the kernel should continue the call.
 pub type Outcome = Option<Result<i64, Errno>>;
 
 /// Somebody's socket, as a duplicate of our own.
@@ -149,7 +149,8 @@ pub fn send(socket: &Socket, from: Ipv4Addr, to: SocketAddrV4, message: &[u8], f
     net::sendto(&socket.fd, message, flags, &to).map(|sent| sent as i64)
 }
 
-/// What a datagram says of where it leaves from, as the kernel reads it (ip(7), `IP_PKTINFO`; IPv6 sockets take it for mapped addresses).
+/// The source address of a datagram, as the kernel reads it (ip(7), `IP_PKTINFO`; IPv6 sockets accept it for mapped
+/// addresses).
 #[repr(C)]
 struct Source {
     header: libc::cmsghdr,

@@ -17,9 +17,9 @@ const MOST: usize = 16_384;
 pub struct Session {
     /// The client.
     pub client: Ipv4Addr,
-    /// What the port is called among all ports, whichever of its addresses the client comes by.
+    /// Name of the port among all ports, for all of its addresses.
     pub port: String,
-    /// How long the client is remembered after it last came.
+    /// Idle time after which a client is forgotten.
     pub lasts: Duration,
 }
 
@@ -34,7 +34,7 @@ impl Session {
     }
 }
 
-/// Who was led where, and when.
+/// The chosen endpoint of each client, and when.
 #[derive(Default)]
 pub struct Affinity(Mutex<Sessions>);
 

@@ -1,4 +1,4 @@
-//! What to do about a call, from nothing but what was asked and where the pod lives.
+//! Decides about a socket call, from the call and the pod's address alone.
 
 use super::routes::DNS_PORT;
 use crate::world::entrance;
@@ -16,7 +16,7 @@ pub enum Call {
     Send,
 }
 
-/// What is done about it.
+/// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The kernel carries it out as it was asked.

@@ -23,7 +23,7 @@ fn program() -> [libc::sock_filter; 12] {
     let call = |number: libc::c_long| number as u32;
     [
         step(LOAD, ARCHITECTURE, 0, 0),
-        // Of a foreign architecture (32-bit programs) the numbers mean other calls: they stay on the host's network.
+        // Calls of another architecture (32-bit programs) have other numbers: they stay on the host's network.
         step(EQUAL, OURS, 0, 8),
         step(LOAD, NUMBER, 0, 0),
         step(EQUAL, call(libc::SYS_bind), 7, 0),
@@ -48,7 +48,7 @@ pub fn install() -> Result<OwnedFd, Errno> {
     // SAFETY: the program is live, its length is its own; the call reads it and keeps no pointer.
     let put = || unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &filter) };
     let mut fd = put();
-    // Who is root of less than the machine has to promise what an ordinary user's processes have promised already.
+    // A root user without all capabilities must set no_new_privs, like an ordinary user.
     if fd < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EACCES) {
         rustix::thread::set_no_new_privs(true)?;
         fd = put();

@@ -1,4 +1,4 @@
-//! How the end of a filter comes from the child that installs it to the shim that serves it.
+//! Passes the listener of a filter from the child that installs it to the shim that serves it.
 
 use super::super::trial;
 use super::{Affinity, Guard, filter, notice};

@@ -19,11 +19,11 @@ pub const MOST: usize = 4;
 const FEW: usize = 4;
 
 thread_local! {
-    /// Which of them this thread is.
+    /// Index of this thread.
     static NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What is done about a connection, on the thread that it is given to.
+/// Task for a connection, run on the worker's thread.
 type Work = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// The threads, as the one sees them that gives.
@@ -36,7 +36,7 @@ pub struct Hands {
 }
 
 struct Hand {
-    /// How many connections it has.
+    /// Number of its connections.
     load: Arc<AtomicUsize>,
     works: UnboundedSender<Work>,
 }

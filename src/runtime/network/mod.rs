@@ -72,16 +72,16 @@ pub struct Guard {
     own: Ipv4Addr,
     tables: Tables,
     callers: Callers,
-    /// Whom its programs ask for names.
+    /// DNS server of its programs.
     names: Names,
-    /// Where Services keep the pod.
+    /// Session affinity of the pod as a client of Services.
     affinity: Rc<Affinity>,
-    /// Where the datagrams of its sockets went.
+    /// Endpoint of each UDP flow.
     flows: Affinity,
-    /// How many choices were made, and what makes a chance of that.
+    /// Number of choices so far, from which the next random number is derived.
     choices: u64,
     chance: RandomState,
-    /// Where the gateway was found to take datagrams, and when.
+    /// Addresses at which the gateway was found to accept datagrams, and when.
     open: HashMap<SocketAddrV4, Instant>,
     /// The connection that policies have just denied.
     denied: Option<Denial>,
@@ -350,7 +350,8 @@ impl Guard {
         self.carry(notice, socket, from, to)
     }
 
-    /// Where nothing but the source is another than the program believes, the kernel does the rest, and waits where that takes time.
+    /// When only the source address differs from the request, the kernel completes the call, and waits where that takes
+    /// time.
     fn as_asked(&self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
         if notice.call == Call::Send && socket.is_everywhere() {
             return self.carry(notice, socket, self.own, to);

@@ -57,7 +57,7 @@ fn of_group(thread: i32) -> Result<OwnedFd, Errno> {
 /// Gets at the memory and the descriptors of a child, as answers need it: a sandbox without ptrace's rights forbids it. Only
 /// for a process of one thread.
 pub fn look_into_another() -> Result<(), Errno> {
-    // Where the child has the same.
+    // The value in the child's memory.
     let word = [0x6b; 4];
     // SAFETY: this process has one thread; the child only waits to be killed.
     let child = match unsafe { libc::fork() } {
@@ -81,7 +81,7 @@ pub struct Notice {
     id: u64,
     /// The thread that calls.
     thread: i32,
-    /// Which call.
+    /// The call.
     pub call: Call,
     arguments: [u64; 6],
 }

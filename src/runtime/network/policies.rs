@@ -23,7 +23,7 @@ pub const EPHEMERAL: u16 = 32_768;
 /// Between namespace and name: no name has it.
 const BETWEEN: char = '_';
 
-/// What was written: the policies that are about each pod, and the pods that each policy is about.
+/// The written files: the policies that select each pod, and the pods that each policy selects.
 #[derive(Default)]
 pub struct Written {
     pods: BTreeMap<Ipv4Addr, BTreeSet<String>>,
@@ -35,7 +35,7 @@ pub struct Written {
 impl Written {
     /// Writes, or with none removes, what a policy says.
     pub fn write(&mut self, state: &Path, policy: &Key, rules: Option<&Policy>) -> io::Result<()> {
-        // What was written before something failed counts from now on too.
+        // Files written before a failure are in force too.
         let written = self.write_all(&state.join(FOLDER), policy, rules);
         written.and(tables::renew(state))
     }

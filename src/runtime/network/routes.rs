@@ -1,4 +1,4 @@
-//! Where Services lead, as files that shims read at the moment of a connection: one for each Service address, replaced as a whole.
+//! Routes of Services, as files that shims read when a connection is made: one for each Service address, replaced as a whole.
 //! They outlive the control plane. A line is a port: `tcp 80 any 127.9.1.4:8080 127.9.1.5:8080`; the third word is `same` when a
 //! client is to come to the same endpoint again, and the next one tells for how many seconds, and what the port is called:
 //! `10800@127.9.128.7/http`. A node port has a line of its own, `tcp-node 30080 any ...`: it leads on while the Service's port becomes
@@ -98,17 +98,17 @@ fn text(route: &Route) -> String {
     text
 }
 
-/// What a port is called among all ports of the cluster, whatever its number.
+/// Returns the name of a port among all ports of the cluster, independent of its number.
 fn called(route: &Route, port: &RoutePort) -> String {
     format!("{}/{}", route.address, port.name)
 }
 
-/// Where a client is led.
+/// The endpoint for a client.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// The endpoints in the order in which to try them; none when there are none.
     pub endpoints: Vec<SocketAddrV4>,
-    /// Where the Service keeps its clients: what is to be noted of this one, once it is there.
+    /// Session to record once the client is connected, for a Service with session affinity.
     session: Option<Session>,
 }
 
@@ -142,7 +142,7 @@ impl Choice {
 }
 
 thread_local! {
-    /// What makes chance of a number, and how often it was asked for: the system is asked once.
+    /// Source of randomness, seeded once by the system, and the number of uses.
     static CHANCE: (RandomState, Cell<u64>) = (RandomState::new(), Cell::new(0));
 }
 
@@ -154,7 +154,7 @@ pub fn chance() -> u64 {
     })
 }
 
-/// Where a client of a Service's port is led, by what the file of the Service says.
+/// Chooses the endpoint for a client of a Service's port, by the text of the Service's file.
 pub fn choose(text: &str, port: u16, stream: bool, client: Ipv4Addr, chance: u64) -> Choice {
     among(text, if stream { "tcp" } else { "udp" }, port, client, chance)
 }

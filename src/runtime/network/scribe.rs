@@ -1,4 +1,4 @@
-//! Who makes known what was ordered of the network, in that order: to shims by the tables of routes and policies, and to the gateway.
+//! Publishes network configuration in the order of the commands: to shims by the tables of routes and policies, and to the gateway.
 //!
 //! What the disk refuses is tried again until it is written, by a thread: nobody orders it a second time. Never: decides what is said.
 
@@ -11,14 +11,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// How long what the disk has refused waits.
+/// Interval for retrying failed writes.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Something that is to be made known.
 pub enum Order {
-    /// Where a Service leads; the gateway is told once that is written.
+    /// The route of a Service; the gateway gets it once it is written.
     Route(Key, Route),
-    /// What a NetworkPolicy says; none when it is gone.
+    /// The rules of a NetworkPolicy; `None` when it is gone.
     Police(Key, Option<Arc<Policy>>),
     /// Something for the gateway alone.
     Tell(Telling),
@@ -47,7 +47,7 @@ struct Desk {
     gateway: Option<Link>,
     routes: routes::Written,
     policies: policies::Written,
-    /// What the disk has refused; while there is any a thread tries it again.
+    /// Failed writes, which a thread retries.
     owed: Vec<Order>,
 }
 

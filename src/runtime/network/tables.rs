@@ -34,7 +34,7 @@ pub struct Tables {
     kept: RefCell<Kept>,
 }
 
-/// What was read.
+/// A cached file.
 struct Kept {
     stamp: Option<File>,
     number: Option<[u8; 8]>,
@@ -64,8 +64,8 @@ impl Tables {
         }
     }
 
-    /// What a file of a table says; nothing when there is none. One that could not be read (no descriptor is left, say) may say
-    /// anything: that is an error, and the next who asks reads again.
+    /// Returns the text of a table's file; `None` when it does not exist. A file that cannot be read (for lack of
+    /// descriptors, say) is an error, and the next call reads it again.
     pub fn text(&self, folder: &'static str, name: String) -> io::Result<Rc<str>> {
         let at = (folder, name);
         if let Some(text) = self.kept.borrow().texts.get(&at) {

@@ -175,7 +175,7 @@ fn refuse_other(response: &Response<()>) -> Result<(), Failed> {
     }
 }
 
-/// What `grpc-status` says, if it is there.
+/// Returns the value of `grpc-status`, if present.
 fn status_of(headers: &HeaderMap) -> Option<Result<(), Failed>> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let code = text("grpc-status")?.parse().unwrap_or(UNKNOWN);
@@ -233,7 +233,7 @@ mod tests {
     use serde_json::json;
     use std::net::TcpListener;
 
-    /// How a server answers one call: the message's status, the status of the call, or nothing at all.
+    /// Behaviour of the test server for one call: a status in the message, a status of the call, or no answer.
     #[derive(Clone, Copy)]
     enum Manner {
         Says(u8),

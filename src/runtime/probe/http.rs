@@ -9,12 +9,12 @@ use ureq::tls::TlsConfig;
 
 /// Redirects that are followed.
 const REDIRECTS: usize = 10;
-/// What is read of an answer's body.
+/// Maximum number of bytes to read of a body.
 const BODY: u64 = 10 * 1024;
-/// What Go adds when the client's own timer has fired.
+/// Text that Go appends when the client's own timer has fired.
 const TIMED_OUT: &str = "(Client.Timeout exceeded while awaiting headers)";
 
-/// What was answered.
+/// Response to a probe.
 struct Answer {
     status: u16,
     location: Option<String>,
@@ -101,12 +101,12 @@ fn ask(url: &str, get: &Value, timeout: Duration) -> Result<Answer, ureq::Error>
 
 fn text(body: &mut ureq::Body) -> String {
     let mut bytes = Vec::new();
-    // What came before an error is all there is to say.
+    // The part before a read error is used.
     let _ = io::Read::read_to_end(&mut io::Read::take(body.as_reader(), BODY), &mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What Go says of a server that speaks plain HTTP where TLS was expected.
+/// Go's message for a server that speaks plain HTTP where TLS is expected.
 const PLAIN: &str = "http: server gave HTTP response to HTTPS client";
 
 /// The error as Go's `http.Client` words it.

@@ -18,17 +18,17 @@ use jiff::SignedDuration;
 use serde_json::Value;
 use std::time::Duration;
 
-/// What an answer may say at most.
+/// Maximum length of a message.
 const MESSAGE: usize = 10 * 1024;
 /// As which client probes come.
 const USER_AGENT: &str = "kube-probe/1.36";
 
-/// What one probe has found.
+/// Result of one probe.
 #[derive(Debug, PartialEq)]
 pub struct Finding {
-    /// What it comes to.
+    /// The result.
     pub verdict: Verdict,
-    /// What there is to say.
+    /// The message.
     pub message: String,
 }
 
@@ -60,7 +60,7 @@ pub fn command(handler: &Value) -> Vec<String> {
     words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
-/// What the end of an exec probe's command means.
+/// Converts the result of an exec probe's command.
 pub fn judge(probe: &Probe, outcome: ExecOutcome, output: String) -> Finding {
     match outcome {
         ExecOutcome::Exited(0) => Finding::success(),

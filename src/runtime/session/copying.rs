@@ -23,7 +23,7 @@ impl Copy {
         Copy { from, to, pending: Vec::new(), is_output, over: false, broken: false }
     }
 
-    /// What it waits for.
+    /// Returns the event to wait for.
     pub fn wanted(&self) -> PollFd<'_> {
         match self.pending.is_empty() {
             true => PollFd::new(&self.from, PollFlags::IN),

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks whether it has, at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Which of our streams the command gets.
+/// The client's streams that the command gets.
 #[derive(Clone, Copy)]
 pub struct Streams {
     /// Our standard input, or nothing to read.
@@ -44,7 +44,7 @@ pub struct Streams {
     pub terminal: bool,
 }
 
-/// How a session ended.
+/// End of a session.
 #[derive(Debug, PartialEq)]
 pub enum Ended {
     /// The command, with this code.
@@ -90,10 +90,10 @@ pub fn run(state: &Path, uid: &str, container: &str, argv: &[String], streams: S
     shim.attend(copies, Some((&terminal, &fit)))
 }
 
-/// How we are attached to a container.
+/// Settings for attaching to a container.
 #[derive(Clone, Copy)]
 pub struct Joining {
-    /// What of us it gets.
+    /// The attached streams.
     pub streams: Streams,
     /// Whether what it has written before comes first.
     pub replay: bool,
@@ -164,7 +164,7 @@ struct Shim {
     inbox: Vec<u8>,
 }
 
-/// What follows the size of our terminal.
+/// Callback that passes the size of the client's terminal.
 type Fit<'a> = &'a dyn Fn(&OwnedFd, Size) -> io::Result<()>;
 
 impl Shim {
@@ -239,7 +239,7 @@ impl Shim {
         loop {
             while let Some(answer) = self.hear()? {
                 if let Some(ended) = ended(&answer) {
-                    // What was written is all there; who else holds the outputs is not waited for.
+                    // All output is buffered by now; other processes that hold the outputs open are not waited for.
                     copies.iter_mut().filter(|copy| copy.is_output).for_each(Copy::drain);
                     return Ok(ended);
                 }
@@ -257,7 +257,7 @@ impl Shim {
             for (copy, _) in copies.iter_mut().zip(&ready[first..]).filter(|(_, ready)| **ready) {
                 copy.step();
             }
-            // Who is read by nobody any more goes, and does not hold the container up.
+            // A client whose output nobody reads any more leaves, and does not block the container.
             if copies.iter().any(|copy| copy.is_output && copy.broken) {
                 return Ok(Ended::Told(SIGPIPE));
             }
@@ -272,7 +272,7 @@ impl Shim {
         }
     }
 
-    /// What it has said, if it has.
+    /// Reads the next answer, if there is one.
     fn hear(&mut self) -> io::Result<Option<Answer>> {
         let refused = |why: &str| Answer::Refused { why: why.into(), start: None };
         let mut block = [0; 4096];

@@ -13,7 +13,7 @@ use rustix::io::{Errno, read, write};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// What may wait to be read by one who is attached before the container has to wait.
+/// Maximum output buffered for an attached client before the container must wait.
 const HELD: usize = 256 * 1024;
 
 /// Somebody in front of a container.
@@ -41,7 +41,7 @@ pub struct Inlet {
     ends: bool,
 }
 
-/// What a descriptor is watched for.
+/// Reason for watching a descriptor.
 pub enum Watched {
     /// Somebody's input or outputs.
     Of(u64),
@@ -80,7 +80,7 @@ impl Pipe {
 }
 
 impl Inlet {
-    /// Of a pipe or a terminal.
+    /// Wraps a pipe or a terminal.
     pub fn new(fd: OwnedFd) -> io::Result<Inlet> {
         Ok(Inlet { pipe: Pipe::new(fd)?, ends: false })
     }
@@ -191,7 +191,7 @@ impl Shim {
         for one in &mut self.attached {
             if !self.clients.iter().any(|client| client.id == one.client) {
                 one.outlets = Default::default();
-                // What they had typed is still to be read.
+                // Pending input is read before the client is dropped.
                 one.over |= one.input.is_none();
             }
         }
@@ -218,7 +218,7 @@ impl Shim {
 }
 
 impl Attached {
-    /// What was typed, as much as can be read now, goes to the container.
+    /// Copies available input to the container.
     fn read(&mut self, live: Option<&mut Live>) {
         let (Some(input), Some(live)) = (&self.input, live) else { return };
         let mut block = [0; 16 * 1024];

@@ -18,14 +18,14 @@ const CLOSE: Duration = Duration::from_millis(100);
 /// Between two looks at the number of processes while it is less than a quarter.
 const FEW: Duration = Duration::from_secs(10);
 
-/// What a container had too much of.
+/// The exceeded limit.
 pub enum Over {
     Memory,
     /// In words.
     Processes(String),
 }
 
-/// What one container has.
+/// Usage of one container.
 struct Found {
     at: usize,
     processes: Vec<Identity>,

@@ -9,12 +9,12 @@ use std::os::fd::OwnedFd;
 
 /// A request longer than this is nobody's.
 const LONGEST: usize = 8 * 1024 * 1024;
-/// Who reads so slowly that this much piles up is cut off.
+/// A client that lets this many bytes pile up is disconnected.
 const BACKLOG: usize = 4 * 1024 * 1024;
 
 /// One connection.
 pub struct Client {
-    /// Which.
+    /// Its number.
     pub id: u64,
     /// Its socket.
     pub socket: OwnedFd,

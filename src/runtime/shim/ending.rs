@@ -1,5 +1,5 @@
-//! How an attempt ends: what it has left is ended too, its last output taken in, its end recorded and told.
-//! Start reading at [`Shim::finish_ended`].
+//! The end of an attempt: kills remaining processes, reads the last output, records and reports the exit. Start reading
+//! at [`Shim::finish_ended`].
 
 use super::super::folder;
 use super::super::limits::group;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Nanoseconds that the clock of file systems is behind at most: a tick of the slowest kernels.
 const TICK: i64 = 10_000_000;
-/// How long the mounts of an ended container are kept: what else ended at the same moment starts again first.
+/// Time for which the mounts of an ended container are kept: restarts come first.
 const SPENT: Duration = Duration::from_secs(2);
 
 impl Shim {
@@ -90,14 +90,15 @@ impl Live {
         End { code, signal, started: Some(self.since), finished: now(), ..End::default() }
     }
 
-    /// What the container left in its termination log, or the end of its log when it failed and asked for that.
+    /// Returns the termination message, or the end of the log when the container failed and its policy asks for that.
     fn message(&self, end: &End) -> String {
         let own = tree::read_capped(&folder::message(&self.name, self.launch.attempt), 4096, |_| true);
         let written = if own.is_empty() { self.left_outside() } else { own };
         if written.is_empty() && end.code != 0 && self.launch.message_from_logs { self.log.tail() } else { written }
     }
 
-    /// What a container that sees the machine's files has left where it was to: a file of whoever it runs as, written while it ran.
+    /// Reads the termination message of a container without a private view: a file owned by the container's user,
+    /// modified while it ran.
     fn left_outside(&self) -> String {
         let path = Path::new(&self.launch.message_path);
         if self.launch.view.is_some() || !path.is_absolute() {

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 /// A started attempt.
 pub struct Started {
-    /// What was started, with what was made up for it.
+    /// The launch, with generated values.
     pub launch: Launch,
     /// Its main process.
     pub process: Identity,
@@ -32,7 +32,7 @@ pub struct Started {
     pub since: i64,
     /// Its outputs.
     pub streams: Vec<Stream>,
-    /// Where they go.
+    /// Destination of its output.
     pub log: Log,
     /// The writing end of its standard input, when that stays open.
     pub stdin: Option<Inlet>,
@@ -54,21 +54,21 @@ impl From<String> for Refused {
     }
 }
 
-/// Where a program is started.
+/// Context of a program's start.
 enum Place<'a> {
     /// Among the machine's files.
     Here,
     /// In a view of its own, made for it.
     Own {
-        /// What it begins with.
+        /// Namespaces to start from.
         ground: Option<&'a view::Ground>,
-        /// What it shares with its pod.
+        /// Shared memory of its pod.
         shm: Option<&'a view::Shm>,
         /// The pod's folder.
         pod: &'a Path,
         /// The file of its termination message, and where it finds it.
         message: (&'a Path, &'a str),
-        /// What it sees.
+        /// Its view of files.
         view: &'a View,
         /// The pod's volumes.
         volumes: &'a [Volume],
@@ -77,9 +77,9 @@ enum Place<'a> {
     Of(view::Other),
 }
 
-/// What a program finds when it starts.
+/// Context of a process that starts in a container.
 pub struct Surroundings<'a> {
-    /// What its container was told: who it is, what it may do.
+    /// The container's launch: user and privileges.
     pub launch: &'a Launch,
     /// Its environment.
     pub env: &'a [(String, String)],
@@ -169,12 +169,12 @@ pub fn prepare(
     let surroundings = surroundings(&launch, &lines, &groups);
     let is_plain = matches!(place, Place::Here) && gate.is_none() && surroundings.are_plain() && process::can_be_held();
     let process = if is_plain { None } else { Some(fork(&launch.argv, &surroundings, place, gate.as_ref(), space)?) };
-    // What is in them may be secret, and large.
+    // Volume contents may be secret, and large.
     launch.volumes.clear();
     Ok(Prepared { launch, lines, groups, gate, process })
 }
 
-/// What a variable of an environment holds.
+/// Returns the value of an environment variable.
 pub fn variable<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
     env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
@@ -221,7 +221,7 @@ impl Prepared {
     }
 }
 
-/// What container runtimes say of a terminal unless something else is declared.
+/// Default `TERM` of container runtimes.
 pub fn add_term(env: &mut Vec<(String, String)>) {
     if env.iter().all(|(name, _)| name != "TERM") {
         env.push(("TERM".into(), "xterm".into()));
@@ -362,7 +362,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// What exec would run: a name with a slash is a path, any other is looked for on the container's PATH.
+/// Returns the file that exec would run: a name with a slash is a path, any other is searched on the container's PATH.
 pub fn find(name: &str, path: &str, cwd: &Path) -> Result<PathBuf, String> {
     if name.contains('/') {
         let file = cwd.join(name);

@@ -1,4 +1,4 @@
-//! What a container's standard input, output and error are: a terminal, or pipes and nothing to read.
+//! Standard input, output and error of a container: a terminal, or pipes and `/dev/null`.
 
 use super::super::pty::{self, Asked};
 use super::super::spawn::{Identity, nothing};
@@ -17,9 +17,9 @@ pub enum Lines {
     Terminal {
         /// For all that the terminal takes the place of.
         nothing: OwnedFd,
-        /// Where it comes out.
+        /// Reading end.
         from: OwnedFd,
-        /// Where it is put in.
+        /// Writing end.
         to: OwnedFd,
     },
     /// Pipes, one for each output.
@@ -49,7 +49,7 @@ impl Lines {
         Ok(Lines::Pipes { theirs: [input, stdout, stderr], outputs: [out, err], input: ours })
     }
 
-    /// What the container gets.
+    /// Returns the container's ends.
     pub fn theirs(&self) -> [&OwnedFd; 3] {
         match self {
             Lines::Terminal { nothing, .. } => [nothing; 3],
@@ -76,7 +76,7 @@ impl Lines {
         }
     }
 
-    /// What we keep of a container that has started: its outputs, and its input when that stays open.
+    /// Returns the shim's ends: the outputs, and the input when it stays open.
     pub fn ours(self, stdin: bool) -> io::Result<(Vec<Stream>, Option<Inlet>)> {
         let (streams, input) = match self {
             Lines::Terminal { from, .. } => {

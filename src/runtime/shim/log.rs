@@ -17,12 +17,12 @@ const PART: usize = 16 * 1024;
 const FILE_BYTES: u64 = 10 * 1024 * 1024;
 /// Files kept, the one being written included.
 const FILES: u32 = 5;
-/// What is told again at most of what was logged before.
+/// Maximum amount of earlier output to repeat.
 const REPLAY: usize = 1024 * 1024;
 /// Read at once.
 const BATCH: usize = 256 * 1024;
 
-/// Where output is read to and log lines are put together; one for all containers of a shim.
+/// Buffers for reading output and composing log lines; shared by all containers of a shim.
 pub struct Desk {
     input: Box<[u8]>,
     read: usize,
@@ -35,7 +35,7 @@ impl Desk {
         Desk { input: vec![0; BATCH].into_boxed_slice(), read: 0, output: Vec::new() }
     }
 
-    /// What was read last.
+    /// Returns the bytes read last.
     pub fn fresh(&self) -> &[u8] {
         &self.input[..self.read]
     }
@@ -196,12 +196,12 @@ impl Stream {
         Stream { fd, tag, held: Vec::new(), pressed: 0 }
     }
 
-    /// Which of the two.
+    /// Returns `stdout` or `stderr`.
     pub fn tag(&self) -> &'static str {
         self.tag
     }
 
-    /// What was read and is not logged yet: the beginning of a line.
+    /// Returns the beginning of an incomplete line.
     pub fn held(&self) -> &[u8] {
         &self.held
     }

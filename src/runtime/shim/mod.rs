@@ -57,9 +57,9 @@ use std::time::{Duration, Instant};
 use stop_signal::BlockedStop;
 use successor::{Expected, Successor};
 
-/// How long a shim without work stays, so that a quick restart need not start a new one.
+/// Time for which a shim without containers stays, so that a quick restart needs no new one.
 const LINGER: Duration = Duration::from_secs(10);
-/// How long the same denied connection is not told again, and how many different ones are remembered.
+/// Time for which a repeated denied connection is not reported again, and maximum number of different ones to remember.
 const QUIET: Duration = Duration::from_secs(60);
 const DENIED: usize = 64;
 /// Between the first two looks at processes that were killed and are still there, and between any two. The end of each wakes the shim
@@ -93,15 +93,15 @@ struct Live {
     ended_for: Option<Signal>,
     /// Its stop signal, when it was blocked as it was sent.
     blocked_stop: Option<BlockedStop>,
-    /// How the main process ended.
+    /// End of the main process.
     end: Option<End>,
-    /// What its groups had counted when it began.
+    /// OOM kills in its groups before it started.
     oom_kills: u64,
-    /// What it had too much of, for which it was ended.
+    /// The exceeded limit for which it was killed.
     over: Option<Over>,
     /// Its mounts, when it has its own.
     mounts: Option<OwnedFd>,
-    /// What its next attempt will most likely be.
+    /// Its expected next attempt.
     next: Option<Box<Expected>>,
     /// When that is prepared although this one runs.
     ripe: Option<Instant>,
@@ -120,9 +120,9 @@ struct Shim {
     pause: Option<Pause>,
     execs: Vec<Running>,
     attached: Vec<Attached>,
-    /// What its programs ask of the pod's network comes in here.
+    /// Listeners of its containers' network filters.
     guards: Vec<Guard>,
-    /// Where Services keep the pod, whichever of its containers asks.
+    /// Session affinity of the pod as a client of Services.
     affinity: Rc<Affinity>,
     /// Connections that policies denied, and when that was last told.
     denied: HashMap<Denial, Instant>,
@@ -135,7 +135,7 @@ struct Shim {
     /// Number of the last command that was marked.
     next_mark: u64,
     removing: bool,
-    /// How long it waits for what was killed until it looks again by itself.
+    /// Interval for checking killed processes.
     kill_pause: Duration,
     /// Mounts of what has ended, and when they go: the kernel takes its time for that, and its successor comes first.
     spent: Vec<(OwnedFd, Instant)>,
@@ -143,14 +143,14 @@ struct Shim {
     idle: Instant,
     /// When what no group bounds is looked at; none when there is nothing of the kind.
     next_look: Option<Instant>,
-    /// What views of files begin with.
+    /// Base mounts for views of files.
     ground: Place,
     /// The memory that its containers share; none until one needs it.
     shm: Option<Shm>,
     _lock: OwnedFd,
 }
 
-/// What a descriptor that became ready stands for.
+/// Origin of an event.
 enum Source {
     Signals,
     Listener,

@@ -21,7 +21,7 @@ pub struct Pause {
     said: OwnedFd,
 }
 
-/// What lies below a shim: its children, and those of its pause in its place.
+/// Returns the children of a shim, with the children of its pause process in its place.
 pub fn below(shim: i32) -> Vec<i32> {
     let is_pause = |pid: i32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"pause\n");
     let children = process::children(shim).into_iter();
@@ -52,7 +52,7 @@ impl Pause {
         self.process.pid
     }
 
-    /// What it says comes in here.
+    /// Returns the descriptor that becomes readable when it signals.
     pub fn said(&self) -> &OwnedFd {
         &self.said
     }
@@ -70,7 +70,7 @@ impl Pause {
     }
 }
 
-/// What a pause does all its life. It must not run what belongs to its parent: it only calls the kernel.
+/// Main loop of the pause process. It must not run code of its parent: it only makes system calls.
 fn serve(say: &OwnedFd) {
     let _ = rustix::thread::set_name(c"pause");
     view::hide();
@@ -80,7 +80,7 @@ fn serve(say: &OwnedFd) {
     let all = unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();
         libc::sigfillset(&mut all);
-        // What is blocked is kept, also for the first process of a namespace, until it is waited for.
+        // Blocked signals stay pending, also for the first process of a namespace, until they are waited for.
         libc::sigprocmask(libc::SIG_SETMASK, &all, ptr::null_mut());
         all
     };

@@ -1,4 +1,4 @@
-//! What a shim is asked, and how it answers.
+//! Requests to a shim, and their answers.
 
 use super::super::limits::group;
 use super::super::network::{self, Gate};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Milliseconds that a deadline is ahead at most: some thirty years, so that no sum overflows.
 const LONGEST: u64 = 1 << 40;
-/// What is kept of a command's output.
+/// Maximum output of a command to keep.
 const OUTPUT: usize = 10 * 1024;
 
 /// A command that runs beside a container.
@@ -33,7 +33,7 @@ pub struct Running {
     container: String,
     client: u64,
     process: Identity,
-    /// What it writes, unless that goes to whoever asked.
+    /// Its output, unless it goes to the client.
     pipe: Option<OwnedFd>,
     /// Whether it ends with the connection of whoever asked.
     is_session: bool,
@@ -78,7 +78,7 @@ impl Shim {
             }
             Request::Refresh(volumes) => {
                 drop(volumes::lay_out(&self.pod, &volumes));
-                // What is expected was what is there no more.
+                // The expected start no longer applies.
                 self.expect_nothing();
             }
             Request::Exec(exec) => self.exec(client, &exec),
@@ -124,7 +124,7 @@ impl Shim {
         let name = launch.container.clone();
         let attempt = launch.attempt;
         self.awaited.remove(&name);
-        // What the one before has written in memory would count as this one's.
+        // Memory written by the previous attempt would count for this one.
         if launch.has_memory_bound() {
             self.spent.clear();
         }

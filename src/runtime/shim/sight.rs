@@ -1,4 +1,4 @@
-//! What an attempt that waits has seen of the machine's files already, and may be otherwise by the time it runs.
+//! The files of the machine that a standby attempt depends on, and that may change before it runs.
 //!
 //! A view that is laid out keeps to what was looked up in it: the program, the folders that the container begins and lives in, what is
 //! bound where. Who builds a program anew while its container runs means the new one to be started. Never: looks into a folder.
@@ -11,12 +11,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Which files these are: device and number, and of what is no folder when it was last changed. None: there is none.
+/// Identity of files: device and inode, and for non-folders the time of change. `None`: the file does not exist.
 #[derive(PartialEq)]
 pub struct Sight(Vec<Option<(u64, u64, i64, i64)>>);
 
 impl Sight {
-    /// Of the files that the start of a launch looks up, as they are now.
+    /// Records the files that the start of a launch looks up.
     pub fn of(pod: &Path, launch: &Launch) -> Sight {
         let cwd = launch::folder_of(launch);
         let mut paths = vec![cwd.to_owned()];

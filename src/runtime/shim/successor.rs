@@ -15,9 +15,10 @@ use crate::world::{Again, Processes};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long one waits when the attempt before it has ended. A container that is to wait longer before it starts again has time then.
+/// Time for which a standby process is kept after the exit of the attempt before it. A longer backoff leaves time for a
+/// normal start.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a container runs before its successor is prepared: many live shorter, and when many start, starts come first.
+/// Time that a container runs before its standby is prepared: many live shorter, and during bursts starts come first.
 const RIPE: Duration = Duration::from_secs(10);
 
 /// The start that will most likely follow another.
@@ -25,7 +26,7 @@ const RIPE: Duration = Duration::from_secs(10);
 pub struct Expected {
     /// As it will be asked for, but for what is in its volumes.
     launch: Launch,
-    /// What is in them.
+    /// Digest of their content.
     contents: u64,
 }
 
@@ -35,14 +36,14 @@ pub struct Successor {
     /// None once it was dismissed.
     prepared: Option<Prepared>,
     process: Identity,
-    /// What it has seen of the machine: its files, and the number of the ground below them.
+    /// The machine's files that it depends on, and the version of its base mounts.
     seen: (Sight, u64),
     /// None while the attempt before it runs.
     until: Option<Instant>,
 }
 
 impl Expected {
-    /// What follows a launch; none when nothing does, when only the moment of the start can tell what it needs (a terminal, an input, a
+    /// Returns the expected next start; `None` when there is none, when only the moment of the start can tell what it needs (a terminal, an input, a
     /// variable from a file, a volume that is mounted in memory), when preparing it takes long (a group for all of its files), or when it would have to share
     /// the memory of what has just ended.
     pub fn after(launch: &Launch) -> Option<Box<Expected>> {
@@ -124,7 +125,7 @@ impl Shim {
 
     fn add_successor(&mut self, expected: Box<Expected>, until: Option<Instant>) -> bool {
         let seen = self.seen(&expected);
-        // What fails now will fail again when the start comes, and is told then.
+        // An error now will recur at the real start, and is reported then.
         let Ok(gate) = self.gate() else { return false };
         let prepared = self.prepare(expected.launch.clone(), gate).ok();
         let process = |prepared: &Prepared| prepared.pid().and_then(Identity::of);
@@ -135,7 +136,7 @@ impl Shim {
         true
     }
 
-    /// What a start would see of the machine now.
+    /// Records the inputs of a start as they are now.
     fn seen(&mut self, expected: &Expected) -> (Sight, u64) {
         (Sight::of(&self.pod, &expected.launch), self.ground.number())
     }

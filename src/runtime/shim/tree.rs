@@ -67,7 +67,7 @@ impl Shim {
         left
     }
 
-    /// What a container has left to this process, and the commands that run beside it.
+    /// Returns the orphans of a container that this process inherited, and the commands that run beside it.
     fn orphans(&self, live: &Live) -> Vec<Stat> {
         let is_known = |pid: i32| {
             let is_main = self.live.iter().any(|other| other.end.is_none() && other.process.pid == pid);

@@ -24,7 +24,7 @@ pub fn fill(pod: &Path, launch: &mut Launch) -> Result<(), String> {
         if value.is_none() {
             launch.env.retain(|(_, known)| *known != mark);
         }
-        // What refers to a variable that is not there stays as it was written.
+        // A reference to an unknown variable stays as written.
         let value = value.unwrap_or_else(|| format!("$({})", wanted.variable));
         let texts = launch.env.iter_mut().map(|(_, known)| known).chain(&mut launch.argv);
         texts.filter(|text| text.contains(&mark)).for_each(|text| *text = text.replace(&mark, &value));

@@ -17,7 +17,7 @@ use std::path::{Component, Path, PathBuf};
 /// Something to bind.
 pub struct Bind {
     source: OwnedFd,
-    /// Where it goes: an absolute path.
+    /// Its target: an absolute path.
     pub target: PathBuf,
     read_only: bool,
     /// Whether its content is the cluster's own, so that mount points may be made in it.
@@ -188,7 +188,7 @@ pub fn close(mounted: &OwnedFd) -> rustix::io::Result<()> {
     mount_remount(path_of(mounted), kept(mounted) | MountFlags::BIND | MountFlags::RDONLY, "")
 }
 
-/// What a mount may not lose when it is changed, or the kernel refuses the change in a user namespace.
+/// Returns the flags that a mount must keep; otherwise the kernel refuses the change in a user namespace.
 fn kept(mounted: &OwnedFd) -> MountFlags {
     let is = fstatvfs(mounted).map_or(StatVfsMountFlags::empty(), |found| found.f_flag);
     let pairs = [

@@ -20,13 +20,13 @@ use std::path::{Component, Path, PathBuf};
 /// A path that must be there in the end.
 #[derive(Debug, PartialEq)]
 pub struct Wanted {
-    /// Where.
+    /// The path.
     pub path: PathBuf,
     /// Whether it is a folder; a file otherwise.
     pub is_folder: bool,
 }
 
-/// Where devices are, which every container has of its own.
+/// Folder of devices; every container has its own.
 const DEVICES: &str = "/dev";
 /// No places for files.
 const AS_THEY_ARE: [&str; 4] = [DEVICES, "/proc", services::FOLDER, "/sys"];
@@ -47,12 +47,12 @@ const SPECIAL: [&str; 14] = [
     "sysfs",
     "tracefs",
 ];
-/// Where an ordinary user can write nothing: they are bound unless something is mounted in them.
+/// Folders that an ordinary user cannot write: they are bound unless something is mounted in them.
 const OTHERS: [&str; 9] = ["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/lost+found", "/sbin", "/usr"];
 /// Programs that run as root in containers write here; in the layer an ordinary user can, too.
 const WRITABLE: [&str; 4] = ["/var/cache", "/var/lib", "/var/log", "/var/tmp"];
 
-/// Whom the kernel names in a user namespace in place of those who have no name there.
+/// Uid that the kernel shows for users without a mapping in a user namespace.
 const NOBODY: u32 = 65534;
 
 struct Composer<'a> {
@@ -252,7 +252,7 @@ impl Composer<'_> {
             let path = entry.path();
             let place = self.target(&path);
             if self.hides(&path) {
-                // What lies in a folder of the container's own costs nothing; where such a folder comes, a place is needed.
+                // Files in a private folder cost nothing; a private folder needs a mount point.
                 if self.own.iter().any(|own| own.is_at(&path)) {
                     make(&place, 0o755)?;
                 }
@@ -267,7 +267,7 @@ impl Composer<'_> {
                     self.lay_entry(&path)?;
                 }
                 _ => {
-                    // What may not be bound (a stale or foreign mount) is left out.
+                    // Mounts that cannot be bound (stale or foreign ones) are left out.
                     let _ = fs::write(&place, "");
                     let _ = mount_bind(&path, &place);
                 }

@@ -9,9 +9,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What no container needs, and the terminals that it gets anew, by the beginning of the name.
+/// Devices to leave out, and terminals that it gets newly, by prefix.
 const LEFT_OUT: [&str; 6] = ["loop", "ram", "tty", "vcs", "zram", "pt"];
-/// Where the usual place of a termination message is.
+/// Default path of a termination message.
 const MESSAGE: &str = "/dev/termination-log";
 
 /// Puts the devices of containers in the place of the machine's, for this process. Every container sees the same, so nothing can be

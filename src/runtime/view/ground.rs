@@ -1,4 +1,4 @@
-//! What the views of all containers have in common, laid out once by whoever shims are forked from: a mount namespace (and as an
+//! The common base of all containers' views, prepared once by the process that shims are forked from: a mount namespace (and as an
 //! ordinary user the user namespace that allows it) with a `/dev` for containers, and what is mounted where.
 //!
 //! A container that begins with it saves more than half of what its view costs. When something is mounted or unmounted on the machine,
@@ -17,7 +17,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// What a fork says that could not lay out what it should.
+/// Exit code of a fork that failed.
 const FAILED: u8 = 2;
 
 /// Namespaces to begin a view with.
@@ -29,17 +29,17 @@ pub struct Ground {
     has_spaces: bool,
 }
 
-/// What is mounted on the machine, and a descriptor that tells when that changes.
+/// The machine's mounts, and a descriptor that reports changes of them.
 struct Machine {
     all: Vec<Mounted>,
     table: OwnedFd,
 }
 
-/// Where a ground is, or none where no view can be had or nobody has laid one yet.
+/// The base mounts, or none where views are impossible or not prepared yet.
 #[derive(Default)]
 pub struct Place {
     ground: Option<Ground>,
-    /// How often one was laid.
+    /// Number of times that they were prepared.
     laid: u64,
 }
 
@@ -77,7 +77,7 @@ impl Place {
         }
     }
 
-    /// What a forked process makes of its parent's: it hears itself of changes from now on.
+    /// Adapts a forked process's copy: it watches for changes itself from now on.
     pub fn inherit(&mut self) {
         let heard = self.ground.as_mut().is_none_or(|ground| table().map(|table| ground.machine.table = table).is_ok());
         if !heard {
@@ -108,7 +108,7 @@ impl Ground {
         Ok(Ground { users, mounts: space("mnt")?, machine, has_spaces })
     }
 
-    /// What is mounted where.
+    /// Returns the mounts.
     pub fn mounts(&self) -> Vec<Mounted> {
         self.machine.all.clone()
     }
@@ -169,7 +169,7 @@ pub fn beside<L, T>(
             let laid = matches!(rustix::io::read(&ready, &mut word), Ok(1)) && word != [FAILED];
             let opened = if laid { open(child, word == [1]) } else { Err("no namespace can be had".into()) };
             drop(release);
-            // Where children are not waited for, as in a nursery, this only waits for its end.
+            // Where children are reaped automatically, as in a zygote, this only waits for the end.
             let _ = waitpid(Some(child), WaitOptions::empty());
             opened
         }

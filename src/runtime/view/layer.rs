@@ -10,11 +10,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where layers are made.
+/// Folder for layers.
 pub struct Layers<'a> {
     /// The tmpfs.
     pub base: &'a Path,
-    /// How many there are.
+    /// Number of layers.
     pub count: usize,
     /// Whether root makes them.
     pub is_root: bool,

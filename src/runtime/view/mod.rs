@@ -48,14 +48,14 @@ const SPACES: [(&str, LinkNameSpaceType); 3] = [
     ("mnt", LinkNameSpaceType::Mount),
     ("uts", LinkNameSpaceType::HostNameAndNISDomainName),
 ];
-/// Whose rights nobody shares (Kubernetes' pause has them, too).
+/// Uid that no other process has (Kubernetes' pause uses it, too).
 const NOBODY: u32 = 65535;
 /// The hidden command that tries whether namespaces can be had.
 pub const TRY: &str = "try-view";
 
-/// What a process has that has begun.
+/// State of a process that has entered its view.
 pub struct Begun {
-    /// What is mounted on the machine.
+    /// The machine's mounts.
     mounts: Vec<Mounted>,
     /// Its pod's memory.
     shm: Option<OwnedFd>,
@@ -124,7 +124,7 @@ pub fn enter(
     let root = compose::compose(&base, mounts, &wanted, lives, &Own::all(&shown, &targets, begun.shm))?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     if view.read_only {
-        // What cannot be made is told when it is mounted.
+        // A failure here is reported when the mount is made.
         bind::make_folder(&root, cwd);
         binds.iter().for_each(|bind| drop(bind.place(&root)));
         compose::close(&base)?;
@@ -215,7 +215,7 @@ fn open_space(whose: &str, name: &str) -> rustix::io::Result<OwnedFd> {
 pub fn join(other: &Other) -> Result<(), String> {
     let enter = |(space, kind): &(OwnedFd, LinkNameSpaceType)| {
         match move_into_link_name_space(space.as_fd(), Some(*kind)) {
-            // Where no namespace can be entered there are no mounts of its own either, and a name is not worth an error.
+            // Without namespaces there are no private mounts either, and a host name is not worth an error.
             Err(_) if *kind == LinkNameSpaceType::HostNameAndNISDomainName => Ok(()),
             entered => entered,
         }

@@ -1,11 +1,11 @@
-//! What is mounted where, from `/proc/self/mountinfo`.
+//! Mounts of this process, from `/proc/self/mountinfo`.
 
 use std::path::{Path, PathBuf};
 
 /// A mount: its place and its file system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mounted {
-    /// Where.
+    /// Its mount point.
     pub at: PathBuf,
     /// `ext4`, `proc` ...
     pub kind: String,

@@ -17,7 +17,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Memory that processes share.
 pub const SHM: &str = "/dev/shm";
-/// Where they are.
+/// Their paths.
 const PLACES: [&str; 2] = ["/tmp", SHM];
 
 /// Whether a path lies in a folder that every container has of its own.

@@ -9,15 +9,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Where the machine's services have their sockets.
+/// Folder of the machine's service sockets.
 pub const FOLDER: &str = "/run";
-/// How deep below a folder sockets are looked for.
+/// Maximum depth at which sockets are searched.
 const DEPTH: usize = 2;
 /// A folder that has changed within this time may change once more by the same stamp: the clock of file systems ticks slowly.
 const UNSETTLED: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// What was found last. Those who are forked have it, too.
+    /// The last result, which forked processes inherit.
     static KNOWN: RefCell<Option<Found>> = const { RefCell::new(None) };
 }
 
@@ -29,7 +29,7 @@ struct Found {
     serving: Vec<PathBuf>,
 }
 
-/// Which folder it is, and when something in it came or went.
+/// Identity of a folder and the time of its last change.
 type Stamp = (u64, u64, i64, i64, i64, i64);
 
 /// The entries of a folder that are sockets or pipes, hold one, or are empty folders, which wait for a service to begin.

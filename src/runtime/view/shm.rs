@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// The memory of one pod.
 pub struct Shm {
     mounts: OwnedFd,
-    /// Where it is among those mounts.
+    /// Its path among those mounts.
     at: PathBuf,
     /// Its folder, to look into.
     root: OwnedFd,
@@ -37,7 +37,7 @@ impl Shm {
         folder::private_folder(&at).map_err(|error| format!("{error:#}"))?;
         let lay = || {
             ground.enter(false, false, None)?;
-            // What is executed is no memory to share (as in container runtimes).
+            // Shared memory is not executable (as in container runtimes).
             let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
             mount("tmpfs", &at, "tmpfs", flags, Some(c"mode=1777")).map(|()| true).map_err(failed)
         };

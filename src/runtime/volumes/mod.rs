@@ -16,10 +16,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Where a pod's volumes are in its folder; with a dot, which no container's name has.
+/// Folder of a pod's volumes; the dot distinguishes it from containers' names.
 pub const FOLDER: &str = "volumes.d";
 
-/// Where the cluster's own persistent volumes are in the state folder.
+/// Folder of the cluster's persistent volumes in the state folder.
 pub const KEPT: &str = "volumes";
 
 /// The folder of persistent volumes that were deleted, until their files are removed.
@@ -125,7 +125,7 @@ fn state_of(pod: &Path) -> &Path {
     pod.ancestors().nth(2).unwrap_or(pod)
 }
 
-/// Where a volume's root is on the machine.
+/// Returns the root of a volume on the machine.
 pub fn root_of(pod: &Path, name: &str, volumes: &[Volume]) -> PathBuf {
     match volumes.iter().find(|volume| *volume.name == *name).map(|volume| &volume.source) {
         Some(Source::Host { path, .. }) => PathBuf::from(path),

@@ -1,4 +1,4 @@
-//! What the control plane and a shim say to each other, and what a shim records on disk.
+//! The protocol between the control plane and a shim, and the shim's record on disk.
 //!
 //! One JSON document a line, in both directions, over the shim's Unix socket. A connection first says [`Request::Hello`];
 //! from then on it gets [`Answer::State`] once and every change after. Times are nanoseconds since 1970.
@@ -24,14 +24,15 @@ pub const VERSION: u32 = 1;
 pub struct Envelope {
     /// The leader's epoch.
     pub epoch: u64,
-    /// What it wants.
+    /// The request.
     pub request: Request,
 }
 
-/// What a shim can be asked.
+/// Requests to a shim.
 #[derive(Serialize, Deserialize)]
 pub enum Request {
-    /// Who the pod is, as far as the asker knows; answered by the state, and by every change from then on.
+    /// Opens a connection, with the pod's name as far as the caller knows it; answered by the state, and by every
+    /// change from then on.
     Hello(Option<PodName>),
     /// Starts an attempt.
     Start(Box<Launch>),
@@ -52,10 +53,10 @@ pub enum Request {
         attempt: u32,
         /// The groups that it and its pod are to be in.
         groups: Vec<Group>,
-        /// What they do not bound.
+        /// Limits that the groups do not enforce.
         #[serde(default)]
         watched: SoftBounds,
-        /// What they bound: given back with the answer.
+        /// The limits, returned with the answer.
         limits: Box<Limits>,
     },
     /// Runs a command beside a running container, in its environment.
@@ -75,7 +76,7 @@ pub enum Request {
     Remove,
 }
 
-/// Whose shim it is.
+/// The pod of a shim.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(default)]
 pub struct PodName {
@@ -116,28 +117,28 @@ pub struct Launch {
     /// Variables that tell where volumes are that are not mounted: the variable, and the volume's name.
     #[serde(default)]
     pub volume_paths: Vec<(String, String)>,
-    /// Who it runs as, when not as the shim.
+    /// User to run as, when different from the shim's.
     #[serde(default)]
     pub user: Option<User>,
     /// The control groups that it and its pod are in, those above before those below.
     #[serde(default)]
     pub groups: Vec<Group>,
-    /// What they do not bound.
+    /// Limits that the groups do not enforce.
     #[serde(default)]
     pub watched: SoftBounds,
-    /// How soon the kernel ends it when the machine runs out of memory.
+    /// Kernel preference for killing it when the machine runs out of memory.
     #[serde(default)]
     pub oom_score: Option<i32>,
-    /// What it may do.
+    /// Its privileges.
     #[serde(default)]
     pub rights: Rights,
-    /// Whom it asks for names.
+    /// Its DNS server.
     #[serde(default)]
     pub names: Names,
-    /// Whose processes it sees.
+    /// Visible processes.
     #[serde(default)]
     pub processes: Processes,
-    /// What it calls the machine; empty for its own name.
+    /// Host name; empty for the machine's own.
     #[serde(default)]
     pub hostname: String,
     /// Whether standard input stays open.
@@ -156,7 +157,7 @@ pub struct Launch {
     pub again: Again,
     /// The signal that asks it to end.
     pub stop_signal: i32,
-    /// Where a container with a view of its own leaves its termination message.
+    /// Path of the termination message in a private view.
     #[serde(default)]
     pub message_path: String,
     /// Whether the tail of the log stands in for an empty termination message on errors.
@@ -190,9 +191,9 @@ pub struct SoftBounds {
 /// A control group: a folder of the kernel's, and what is written there.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Group {
-    /// Where it is.
+    /// Its folder.
     pub folder: String,
-    /// What it bounds.
+    /// Its settings.
     pub knobs: Vec<Knob>,
     /// The file that takes processes in; none when it only has other groups below.
     pub entrance: Option<String>,
@@ -223,10 +224,10 @@ impl Knob {
     }
 }
 
-/// How a container sees files when not as the machine does.
+/// View of files, when different from the machine's.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct View {
-    /// Where it sees the pod's volumes.
+    /// Mounts of the pod's volumes.
     pub mounts: Vec<Mount>,
     /// Folders of the machine that it sees, and changes, as they are.
     pub own: Vec<String>,
@@ -296,12 +297,12 @@ pub struct Size {
     pub columns: u16,
 }
 
-/// What a shim answers and reports.
+/// Answers and reports of a shim.
 #[derive(Serialize, Deserialize)]
 pub enum Answer {
     /// Everything it knows.
     State(Record),
-    /// Where a container stands now.
+    /// New state of a container.
     Container {
         /// The container.
         name: String,
@@ -312,22 +313,22 @@ pub enum Answer {
     ExecDone {
         /// The asker's number; 0 for a session.
         id: u64,
-        /// How.
+        /// The result.
         outcome: ExecOutcome,
-        /// What it wrote, at most 10 KiB.
+        /// Its output, at most 10 KiB.
         output: String,
     },
     /// From now on whatever the container writes is passed on.
     Attached,
     /// The container has ended, or nothing more is passed on for another reason. Everything until then was.
     Detached,
-    /// What a container may use has changed, or could not be changed.
+    /// The limits of a container have changed, or could not be changed.
     Limited {
         /// The container.
         container: String,
         /// The attempt.
         attempt: u32,
-        /// What was asked for.
+        /// The requested limits.
         limits: Box<Limits>,
         /// Why it could not be done.
         error: Option<String>,
@@ -349,7 +350,7 @@ pub enum Answer {
     Removed,
 }
 
-/// How a command beside a container ended.
+/// End of a command beside a container.
 #[derive(Serialize, Deserialize, Debug, PartialEq)]
 pub enum ExecOutcome {
     /// With this code.

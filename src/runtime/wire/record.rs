@@ -1,6 +1,6 @@
-//! What a shim records on disk: where the newest attempt of each container stands.
+//! Record of a shim on disk: the state of each container's newest attempt.
 //!
-//! Never: forgets what was told. Start reading at [`Record`].
+//! Never: loses a reported state. Start reading at [`Record`].
 
 use super::super::process::Identity;
 use super::{PodName, VERSION};
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// What a shim keeps on disk, in `record.json`, written whole and renamed into place at every change.
+/// Content of `record.json`, written completely and renamed into place at every change.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(default)]
 pub struct Record {
-    /// Which [`VERSION`] its shim speaks; 0 for those that did not say yet.
+    /// The shim's protocol [`VERSION`]; 0 for old ones without it.
     pub version: u32,
     /// The boot that the processes belong to.
     pub boot: String,
@@ -23,7 +23,7 @@ pub struct Record {
     pub shim: Option<Identity>,
     /// Whether the last shim left in order, with nothing of the pod running.
     pub left: bool,
-    /// Whose pod.
+    /// The pod.
     pub pod: PodName,
     /// The containers by name.
     pub containers: BTreeMap<String, Container>,
@@ -34,11 +34,11 @@ pub struct Record {
 pub struct Container {
     /// Its number, from 0.
     pub attempt: u32,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// It was asked to stop.
     pub stopping: Option<Stopping>,
-    /// How the attempt before it ended.
+    /// End of the previous attempt.
     pub last: Option<End>,
 }
 
@@ -51,7 +51,7 @@ pub struct Stopping {
     pub kill_at: i64,
 }
 
-/// Where an attempt stands.
+/// State of an attempt.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub enum State {
     /// Its main process runs.
@@ -74,7 +74,7 @@ pub enum State {
     Ended(End),
 }
 
-/// How an attempt ended.
+/// End of an attempt.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(default)]
 pub struct End {
@@ -98,8 +98,8 @@ impl Record {
         Record { version: VERSION, ..Record::default() }
     }
 
-    /// What can be read of a record that another version wrote, each part for itself. A container that cannot be read is left out:
-    /// for the control plane it is lost.
+    /// Reads the usable parts of a record that another version wrote. A container that cannot be read is left out: for
+    /// the control plane it is lost.
     pub fn salvage(text: &[u8]) -> Option<Record> {
         let found: Map<String, Value> = serde_json::from_slice(text).ok()?;
         let containers = found.get("containers").and_then(Value::as_object).into_iter().flatten();
@@ -122,7 +122,7 @@ fn part<T: DeserializeOwned + Default>(found: &Map<String, Value>, name: &str) -
 }
 
 impl Container {
-    /// How the newest attempt ended, if it has.
+    /// Returns the end of the newest attempt, if it has ended.
     pub fn ended(&self) -> Option<&End> {
         match &self.state {
             State::Ended(end) => Some(end),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What a kustomization file says.
+/// Content of a kustomization file.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Kustomization {
@@ -125,12 +125,12 @@ pub struct Generator {
     pub literals: Vec<String>,
     pub envs: Vec<String>,
     pub env: String,
-    /// Of secrets alone.
+    /// Type of the Secret.
     pub r#type: String,
     pub options: GeneratorOptions,
 }
 
-/// How generated objects look.
+/// Options of generated objects.
 #[derive(Deserialize, Default, Clone)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GeneratorOptions {
@@ -150,7 +150,7 @@ pub struct Patch {
     pub options: PatchOptions,
 }
 
-/// What a patch may change besides.
+/// Additional changes that a patch may make.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PatchOptions {
@@ -159,7 +159,7 @@ pub struct PatchOptions {
     pub allow_no_target_match: bool,
 }
 
-/// Which objects are meant: those that all of it is true of.
+/// Selects objects that match every given field.
 #[derive(Deserialize, Default, Clone)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Target {
@@ -182,7 +182,7 @@ pub struct Replacement {
     pub targets: Vec<Aim>,
 }
 
-/// Where a replacement's value is.
+/// Source of a replacement's value.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Source {
@@ -195,7 +195,7 @@ pub struct Source {
     pub options: FieldOptions,
 }
 
-/// Where a replacement's value goes.
+/// Target of a replacement's value.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Aim {
@@ -205,7 +205,7 @@ pub struct Aim {
     pub options: FieldOptions,
 }
 
-/// Which part of a text is meant, and whether what is missing is made.
+/// Part of a text to use, and whether to create missing fields.
 #[derive(Deserialize, Default, Clone)]
 #[serde(default)]
 pub struct FieldOptions {

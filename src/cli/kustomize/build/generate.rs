@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// What is generated.
+/// Kind of generated object.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Make {
     ConfigMap,
@@ -52,7 +52,7 @@ pub fn add(
     }
 }
 
-/// What a generated object keeps of the one whose place it takes.
+/// Copies the parts of a replaced object that a generated one keeps.
 fn take_over(made: &mut Resource, old: &Resource, merge: bool) {
     let metadata = [&["metadata", "labels"][..], &["metadata", "annotations"]];
     let data = [&["data"][..], &["binaryData"]];

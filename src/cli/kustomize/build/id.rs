@@ -1,10 +1,10 @@
-//! What tells the objects of a build apart: group, version, kind, name and namespace.
+//! Identity of objects in a build: group, version, kind, name and namespace.
 
 use crate::kinds;
 use crate::object::Object;
 use std::fmt;
 
-/// Who an object is, or was before a layer changed it.
+/// Identity of an object, now or before a layer changed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Id {
     pub group: String,
@@ -15,7 +15,7 @@ pub struct Id {
 }
 
 impl Id {
-    /// Of an object as it is now.
+    /// Returns an object's present identity.
     pub fn of(object: &Object) -> Id {
         let (group, version) = object.api_version().rsplit_once('/').unwrap_or(("", object.api_version()));
         let [group, version, kind, name, namespace] =

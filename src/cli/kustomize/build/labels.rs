@@ -22,7 +22,7 @@ const TEMPLATES: [Field; 8] = [
 
 const CLAIMS: Field = Field::made("StatefulSet", "spec/volumeClaimTemplates[]/metadata/labels");
 
-/// What selects pods.
+/// Selectors of pods.
 const SELECTORS: [Field; 12] = [
     Field::made("ReplicationController", "spec/selector"),
     Field::made("Deployment", "spec/selector/matchLabels"),
@@ -38,7 +38,7 @@ const SELECTORS: [Field; 12] = [
     Field::made("Service", "spec/selector"),
 ];
 
-/// Which pods to be near or far from, in the templates of these kinds.
+/// Kinds whose templates have affinity terms with selectors.
 const NEAR: [&str; 2] = ["Deployment", "StatefulSet"];
 const NEARBY: [&str; 5] = [
     "spec/template/spec/affinity/podAffinity/preferredDuringSchedulingIgnoredDuringExecution/podAffinityTerm/labelSelector/matchLabels",

@@ -23,7 +23,7 @@ const MANAGED_BY: &str = "kustomize-v5.8.1";
 pub struct Layer<'f> {
     files: &'f dyn Files,
     root: Root,
-    /// What it says.
+    /// Its content.
     pub file: Kustomization,
     document: Rc<Document>,
     shown: PathBuf,
@@ -288,13 +288,13 @@ impl<'f> Layer<'f> {
         Ok(())
     }
 
-    /// Where a field of the kustomization stands.
+    /// Returns file and line of a field of the kustomization.
     fn place(&self, field: &str) -> String {
         let line = self.document.line_of(field).unwrap_or(self.document.line);
         format!("{}:{line}", self.shown.display())
     }
 
-    /// What is wrong, and where that is said; what was hinted at further inside is nearer.
+    /// Adds file and line to an error, unless an inner step already did.
     fn hinted(&self, why: String, field: &str) -> String {
         if why.contains("\nhint: ") { why } else { format!("{why}\nhint: {}: {field}", self.place(field)) }
     }

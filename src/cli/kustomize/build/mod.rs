@@ -33,7 +33,7 @@ pub use resource::Resource;
 use place::Root;
 use resource::Resources;
 
-/// What comes of a step, or what is wrong with the files, in kubectl's words.
+/// Result of a step; the error is in kubectl's words.
 pub type Built<T = ()> = Result<T, String>;
 
 /// Objects with this annotation are for other tools, and are not part of what is built.

@@ -7,7 +7,7 @@ use super::resource::Resources;
 use crate::object::Object;
 use serde_json::Value;
 
-/// Where else a namespace is named.
+/// Other fields with a namespace.
 const FIELDS: [Field; 3] = [
     Field::made("Namespace", "metadata/name"),
     Field { group: "apiregistration.k8s.io", kind: "APIService", path: "spec/service/namespace", create: true },
@@ -22,7 +22,7 @@ const FIELDS: [Field; 3] = [
 /// The field that is set by itself.
 const OWN: &str = "metadata/namespace";
 
-/// How a namespace is set.
+/// Options for setting a namespace.
 #[derive(Default)]
 pub struct How<'a> {
     /// More fields that name it.

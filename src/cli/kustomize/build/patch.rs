@@ -9,7 +9,7 @@ use super::target::Wanted;
 use crate::object::{Object, merge, patch, yaml};
 use serde_json::Value;
 
-/// What a patch says.
+/// Parsed patch.
 enum Change {
     /// Strategic merges, each of which looks like a part of an object.
     Merge(Vec<Object>),
@@ -92,7 +92,7 @@ fn read(files: &dyn Files, root: &Root, entry: &Patch) -> Built<Change> {
     .and_then(|change| named(change, entry))
 }
 
-/// What names its object itself needs a name and a kind.
+/// A patch that names its own object needs a name and a kind.
 fn named(change: Change, entry: &Patch) -> Built<Change> {
     if let (Change::Merge(patches), None) = (&change, &entry.target) {
         for (field, value) in patches.iter().flat_map(|patch| [("kind", patch.kind()), ("metadata.name", patch.name())])
@@ -150,7 +150,7 @@ fn operate(resource: &mut Resource, operations: &Value) -> Built {
     Ok(())
 }
 
-/// What a patch deleted is gone; what it made the same as another is refused.
+/// Removes objects that a patch deleted, and refuses duplicates that it created.
 fn finish(resources: &mut Resources) -> Built {
     let patched = std::mem::take(&mut resources.0);
     let is_there = |resource: &Resource| resource.object.0.as_object().is_some_and(|fields| !fields.is_empty());

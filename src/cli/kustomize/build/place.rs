@@ -1,11 +1,11 @@
-//! Where a kustomization's files are: names relative to its folder, and what must not be reached from there.
+//! Files of a kustomization: names relative to its folder, and limits on which paths they may reach.
 
 use super::Built;
 use std::path::{Component, Path, PathBuf};
 
 /// The files that a build may ask for.
 pub trait Files {
-    /// What is at an absolute path, links followed; or why there is nothing, in the system's words.
+    /// Resolves an absolute path, following links; the error is in the system's words.
     fn find(&self, path: &Path) -> Result<Found, String>;
     /// The content of a file that was found.
     fn read(&self, path: &Path) -> Result<Vec<u8>, String>;
@@ -17,7 +17,7 @@ pub trait Files {
     }
 }
 
-/// What is at a path, which is absolute and without links.
+/// The file or folder at an absolute path without links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A folder.
@@ -43,9 +43,9 @@ pub struct Root {
 pub struct Text {
     /// As the user would name it.
     pub shown: PathBuf,
-    /// Where it is.
+    /// Its path.
     pub at: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 
@@ -100,7 +100,7 @@ impl Root {
         }
     }
 
-    /// What a resource's name stands for: a file, or a folder with a kustomization of its own.
+    /// Resolves an entry of `resources`: a file, or a folder with its own kustomization.
     pub fn find(&self, files: &dyn Files, path: &str) -> Built<Found> {
         if is_remote(path) {
             return Err(remote(path));

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// The API version of plugins that are built in.
 const BUILTIN: &str = "builtin";
 
-/// What the configurations of transformers say, all in one: each reads its own part.
+/// Configuration of all transformers in one type: each reads its own part.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Plugin {

@@ -8,7 +8,7 @@ use super::rules::NameReference;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Where the spec of a pod is in the kinds that have one.
+/// Path of the pod spec in the kinds that have one.
 const PODS: [(&str, &str); 8] = [
     ("Pod", "spec"),
     ("Deployment", "spec/template/spec"),
@@ -20,7 +20,7 @@ const PODS: [(&str, &str); 8] = [
     ("CronJob", "spec/jobTemplate/spec/template/spec"),
 ];
 
-/// What pods refer to, and where.
+/// References of pods: target kinds and paths.
 const OF_PODS: [(&str, &str); 19] = [
     ("ConfigMap", "volumes/configMap/name"),
     ("ConfigMap", "volumes/projected/sources/configMap/name"),
@@ -43,7 +43,7 @@ const OF_PODS: [(&str, &str); 19] = [
     ("ResourceClaimTemplate", "resourceClaims/resourceClaimTemplateName"),
 ];
 
-/// What other kinds refer to, and where.
+/// References of other kinds: target kinds and paths.
 const OTHERS: [(&str, Field); 39] = [
     ("Deployment", Field::there("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
     ("ReplicationController", Field::there("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
@@ -125,7 +125,7 @@ struct Candidate {
     suffixes: Vec<String>,
 }
 
-/// Who refers.
+/// The referring object.
 struct Referrer {
     place: Option<String>,
     prefixes: Vec<String>,

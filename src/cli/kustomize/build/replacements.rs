@@ -96,7 +96,7 @@ fn put(resources: &mut [Resource], value: &Value, aim: &Aim) -> Built {
         if !wanted.was_ever(resource) || rejected.iter().any(|rejected| rejected.was_ever(resource)) {
             continue;
         }
-        // What it was called stays known when its name is replaced.
+        // The old name is remembered when a replacement changes the name.
         resource.remember();
         for field in fields {
             let steps = path::parse(field);

@@ -8,12 +8,12 @@ use crate::object::yaml::Document;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Where an object was written.
+/// File in which an object was written.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The file, as the user would name it.
     pub shown: PathBuf,
-    /// Where the file is.
+    /// Path of the file.
     pub at: PathBuf,
     /// The document of the file.
     pub document: Rc<Document>,
@@ -28,9 +28,9 @@ pub struct Origin {
 pub struct Resource {
     /// As it is so far.
     pub object: Object,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
-    /// Who it was before each change of its name or namespace, the oldest first.
+    /// Its identity before each change of its name or namespace, the oldest first.
     pub before: Vec<Id>,
     /// The prefixes that its name was given, the innermost first.
     pub prefixes: Vec<String>,
@@ -56,12 +56,12 @@ impl Resource {
         }
     }
 
-    /// Who it is now.
+    /// Returns its present identity.
     pub fn id(&self) -> Id {
         Id::of(&self.object)
     }
 
-    /// Who it was at first.
+    /// Returns its original identity.
     pub fn first_id(&self) -> Id {
         self.before.first().cloned().unwrap_or_else(|| self.id())
     }

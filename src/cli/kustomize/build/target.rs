@@ -1,4 +1,4 @@
-//! Which objects a patch or a replacement means.
+//! Selection of objects for a patch or a replacement.
 
 use super::Built;
 use super::file::Target;

@@ -80,7 +80,7 @@ metadata: {name: web}
 spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
 ";
 
-/// What the Deployment of the base became.
+/// Returns the built Deployment.
 fn deployment(over: &str) -> serde_json::Value {
     let text = format!("{BASE}== over/kustomization.yaml\nresources: [../base]\n{over}");
     let mut warnings = Vec::new();

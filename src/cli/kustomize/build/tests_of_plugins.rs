@@ -61,7 +61,7 @@ fn variables_hold_names_as_they_are_in_the_end() {
     assert!(refused.contains("var 'HOOKS' cannot be mapped to a field"), "{refused}");
 }
 
-/// What a transformer makes of two objects.
+/// Returns the result of a transformer for two objects.
 fn transformed(config: &str) -> Result<String, String> {
     built(&format!(
         "== over/kustomization.yaml\nresources: [all.yaml]\ntransformers: [change.yaml]\n== over/change.yaml\napiVersion: builtin\n\

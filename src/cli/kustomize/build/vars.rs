@@ -11,7 +11,7 @@ use crate::object::Object;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Where the spec of a pod is in the kinds whose containers may name variables.
+/// Path of the pod spec in the kinds whose containers may name variables.
 const PODS: [(&str, &str); 7] = [
     ("Pod", "spec"),
     ("Deployment", "spec/template/spec"),

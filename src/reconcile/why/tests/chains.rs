@@ -1,4 +1,4 @@
-//! What is told of an object because of what it stands on, or what stands on it.
+//! Tests of explanations that follow owners, children and prerequisites.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What to do about a pod that fits no node: only what would really help, in words that can be run as they are.
+//! Tests of remedies for unschedulable pods: each one helps, and its command runs as printed.
 
 use super::*;
 

@@ -1,7 +1,7 @@
-//! What shims answer, and what becomes of it.
+//! Answers of shims, and their effects.
 //!
-//! Knows: which answer is about what, and what is wanted no longer once it has come. Never: speaks first; that is the shard's part.
-//! Start reading at [`Shard::hear`].
+//! Knows: the meaning of each answer, and the pending orders that it fulfils. Never: sends the first message; the shard
+//! does. Start reading at [`Shard::hear`].
 
 use super::super::super::wire::{self, Answer, Record, State};
 use super::super::super::{image, probe};

@@ -44,7 +44,7 @@ const OVERDUE: Duration = Duration::from_secs(10);
 /// Shims started in a row for one request before it is given up.
 const TRIES: u32 = 3;
 
-/// What a shard is told.
+/// A command to a shard.
 pub enum Order {
     /// Carry this out.
     Effect(Effect),
@@ -58,7 +58,7 @@ pub enum Order {
     Quit,
 }
 
-/// Where orders wait for their shard.
+/// Queue of commands to a shard.
 pub struct Inbox {
     orders: Mutex<VecDeque<Order>>,
     wake: OwnedFd,
@@ -86,7 +86,7 @@ impl Inbox {
     }
 }
 
-/// What is wanted of one pod, and the way to its shim.
+/// Desired state of one pod, and the connection to its shim.
 #[derive(Default)]
 struct Pod {
     link: Option<Link>,
@@ -108,7 +108,7 @@ struct Pod {
     tries: u32,
     /// Everything is ready for its shim, only the nursery was busy.
     unborn: bool,
-    /// How often it was, in a row.
+    /// Number of consecutive waits.
     waits: u32,
     /// Attempts in a row to reach its shim that failed.
     failures: u32,
@@ -418,7 +418,7 @@ impl Shard {
         }
         self.building.remove(&place);
         match result {
-            // What was built may be something else by now.
+            // The build may have produced another program.
             Ok(()) => {
                 self.unbuilt.remove(&place);
                 self.start(start);

@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// Takes the gateway's news.
 pub type Hear = Arc<dyn Fn(Report) + Send + Sync>;
 
-/// What reaches the thread.
+/// Messages to the thread.
 enum Letter {
     /// Something for the gateway.
     Order(Order),
@@ -71,7 +71,7 @@ struct Told {
     entrances: BTreeMap<Key, Entrance>,
     exposed: BTreeMap<Key, Vec<HostPort>>,
     pods: HashMap<Ipv4Addr, Str>,
-    /// Whose doors could not be opened: a gateway that is new knows nothing of that.
+    /// Services and pods with blocked listeners: a new gateway does not know them.
     blocked: BTreeSet<Key>,
     node_ports: Vec<Cidr>,
     network: Option<u8>,
@@ -115,7 +115,7 @@ struct Line {
     teller: Sender<Letter>,
     told: Told,
     stream: Option<UnixStream>,
-    /// Which connection it is.
+    /// Number of the connection.
     number: u64,
     /// When it was last tried to connect.
     tried: Option<Instant>,

@@ -41,12 +41,12 @@ const LOCK: &str = "network.lock";
 const CLAIM: u16 = 10_250;
 /// Between two looks at whether anything is left to stay for.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a predecessor may take to end.
+/// Time that a predecessor gets to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a control plane may take for its first word, and to take in what it is told.
+/// Time that a control plane gets to send its first message, and to read each message.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// What a control plane tells: one JSON document a line.
+/// Commands of a control plane: one JSON document a line.
 #[derive(Serialize, Deserialize, Debug, Clone)]
 pub enum Order {
     /// The first word: who leads.
@@ -56,28 +56,28 @@ pub enum Order {
         /// The build of the binary.
         build: String,
     },
-    /// Where a Service leads.
+    /// The route of a Service.
     Route(Key, Route),
-    /// What an Ingress lets in; none when nothing any more.
+    /// The routes of an Ingress; `None` when it is gone.
     Admit(Key, Option<Entrance>),
     /// The ports of the machine that a pod wants.
     Expose(Key, Vec<HostPort>),
     /// The blocks of this machine's addresses at which node ports answer too, beside localhost: told before any route.
     NodePorts(Vec<Cidr>),
-    /// Who has an address: the pod's namespace.
+    /// A pod's address and its namespace.
     Pod(Ipv4Addr, Str),
     /// Names are to be answered from now on, in the cluster whose addresses are 127.N.0.0/16.
     Answer(u8),
-    /// How does it stand with the doors of a Service, or of a pod? Some could not be opened when that was last heard.
+    /// Asks for the listeners of a Service or pod, some of which were blocked.
     Ask(Key),
     /// Everything has been told: what was told by others before and not again is over.
     Settled,
 }
 
-/// What the gateway tells.
+/// Messages of the gateway.
 #[derive(Serialize, Deserialize, Debug, Clone)]
 pub enum News {
-    /// Where the proxy for Ingresses listens.
+    /// Addresses on which the Ingress proxy listens.
     Doors(Doors),
     /// Doors of a Service, or of a pod, that could not be opened.
     Blocked(Key, Vec<Blocked>),
@@ -160,7 +160,7 @@ fn lock(state: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// What is told to the control plane, and to the next one at its first word.
+/// Messages to the control plane, kept to be repeated to the next one.
 #[derive(Default)]
 struct Outbox {
     leader: Option<UnixStream>,
@@ -174,7 +174,7 @@ impl Outbox {
         match news {
             News::Shared(_) => {}
             News::Doors(doors) => self.doors = doors,
-            // What becomes free while nobody leads is for the next one to know.
+            // Without a leader, a listener that becomes free is reported to the next one.
             News::Blocked(key, blocked) if blocked.is_empty() && self.leader.is_some() => {
                 drop(self.blocked.remove(&key))
             }
@@ -211,10 +211,10 @@ struct Gateway {
     /// The lock on the cluster's addresses; none when another cluster has them.
     claim: Option<TcpListener>,
     proxy: proxy::Teller,
-    /// Where node ports answer beside localhost.
+    /// Addresses besides localhost on which node ports answer.
     outside: Vec<Ipv4Addr>,
     ingress: ingress::Proxy,
-    /// What leads somewhere, and what of it the present leader has told.
+    /// Keys with a route, and those that the present leader has sent.
     known: HashSet<Key>,
     told: HashSet<Key>,
     is_over: bool,
@@ -223,7 +223,7 @@ struct Gateway {
 /// The control plane that leads.
 struct Leader {
     stream: UnixStream,
-    /// What it has said of a line.
+    /// The incomplete line received so far.
     begun: Vec<u8>,
 }
 
@@ -286,7 +286,7 @@ impl Gateway {
         pods.into_iter().any(|pod| folder::holder(&pod.path()).is_some())
     }
 
-    /// Who calls leads from now on, unless its time is over. One of another build has to have a gateway of its own.
+    /// Accepts a new leader, unless its epoch has passed. A leader of another build needs a gateway of its own.
     fn meet(&mut self, stream: UnixStream) {
         let _ = stream.set_read_timeout(Some(MOMENT));
         let _ = stream.set_write_timeout(Some(MOMENT));
@@ -309,7 +309,7 @@ impl Gateway {
         self.told.clear();
         locked(&self.outbox).lead(ours);
         self.leader = Some(Leader { stream, begun });
-        // What came with the first word is there already.
+        // Lines that arrived with the first message are already buffered.
         self.take_lines();
     }
 
@@ -335,7 +335,7 @@ impl Gateway {
         let rest = leader.begun.split_off(end + 1);
         let lines = std::mem::replace(&mut leader.begun, rest);
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            // Of the same build there is none that cannot be read.
+            // Commands of the same build can always be parsed.
             if let Ok(order) = serde_json::from_slice(line) {
                 self.take(order);
             }
@@ -396,7 +396,7 @@ impl Gateway {
         let _ = self.proxy.send(proxy::Word::Open(key, proxy::of_pod(ports)));
     }
 
-    /// What the present leader knows nothing of.
+    /// Removes a key that the present leader does not know.
     fn forget(&mut self, key: Key) {
         match key.resource.0 {
             "services" => self.route(key, Route::default()),

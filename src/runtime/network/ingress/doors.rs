@@ -1,4 +1,4 @@
-//! Where the proxy listens: at port 80, and at 443 while there are certificates, of the address of all Ingresses; elsewhere where
+//! Listeners of the Ingress proxy: at port 80, and at 443 while there are certificates, of the address of all Ingresses; elsewhere where
 //! the machine does not let it (an ordinary user, a port that is taken), which it tells. Pods find it at 80 and 443 all the same.
 
 use super::super::super::relay;
@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 const HTTP: [u16; 3] = [80, 8080, 0];
 /// The same for HTTPS.
 const HTTPS: [u16; 3] = [443, 8443, 0];
-/// How long a client may take for a handshake, and for the head of a request.
+/// Time limit for a handshake, and for the head of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One client, until it goes.
@@ -39,7 +39,7 @@ type Conversation = Pin<Box<dyn Future<Output = ()>>>;
 pub struct Doors {
     state: PathBuf,
     tell: Tell,
-    /// Who converses.
+    /// Worker threads.
     hands: Rc<RefCell<Hands>>,
     told: entrance::Doors,
     address: Option<Ipv4Addr>,

@@ -25,7 +25,7 @@ const OF_NEIGHBOURS: [HeaderName; 7] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// What `TE` says of a client that takes what comes after the body.
+/// Value of `TE` for a client that accepts trailers.
 const TRAILERS: &str = "trailers";
 
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
@@ -35,13 +35,13 @@ const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_SCHEME: HeaderName = HeaderName::from_static("x-forwarded-scheme");
 
-/// Who has come in, and by which door.
+/// A client connection and its listener.
 pub struct Visit {
-    /// What the proxy knows.
+    /// State of the proxy.
     pub shared: Arc<Shared>,
-    /// Where the client is.
+    /// Address of the client.
     pub client: SocketAddr,
-    /// What is told of that to endpoints: the client's address, the scheme (`http` or `https`), the door's port.
+    /// Forwarding headers for endpoints: the client's address, the scheme (`http` or `https`), the listener's port.
     told: [HeaderValue; 3],
 }
 
@@ -189,7 +189,7 @@ async fn tunnel(client: OnUpgrade, server: OnUpgrade) {
     }
 }
 
-/// What the proxy itself says, such as `404 Not Found`, and why.
+/// An error response of the proxy itself, such as `404 Not Found`, with the reason.
 fn refusal(code: StatusCode, why: &str, is_head: bool) -> Answer {
     let text = if is_head { String::new() } else { format!("{code}\n{why}\n") };
     let mut response = Response::new(Either::Right(Full::from(text)));

@@ -39,7 +39,7 @@ pub struct Proxy {
     changed: Option<UnboundedSender<()>>,
 }
 
-/// What the thread and whoever feeds it share.
+/// State shared between the thread and its callers.
 #[derive(Default)]
 struct Shared {
     known: Mutex<Known>,
@@ -47,7 +47,7 @@ struct Shared {
     pools: [pool::Pool; hands::MOST],
 }
 
-/// What was ordered, and what it comes to.
+/// The ordered configuration, and the tables derived from it.
 #[derive(Default)]
 struct Known {
     routes: HashMap<Key, Led>,
@@ -57,7 +57,7 @@ struct Known {
     affinity: Affinity,
 }
 
-/// Where a Service leads.
+/// The route of a Service.
 struct Led {
     route: Route,
     /// The endpoints of each port, as they are connected to.
@@ -71,7 +71,7 @@ impl Led {
     }
 }
 
-/// What becomes of a request.
+/// Decision about a request.
 enum Way {
     /// No Ingress has a rule for it.
     Nowhere,
@@ -146,7 +146,7 @@ impl Shared {
         &self.pools[hands::Hands::number() % hands::MOST]
     }
 
-    /// Where a request goes, at this moment.
+    /// Decides the destination of a request.
     fn way(&self, host: &str, path: &str, client: IpAddr) -> Way {
         let known = self.known();
         let table = known.table.clone();

@@ -23,7 +23,7 @@ pub type Body = Either<Incoming, Empty<Bytes>>;
 const KEPT: usize = 64;
 /// So many are looked at for one that is free.
 const TRIED: usize = 8;
-/// How long an endpoint may take to be connected to; hosts outside may be far away.
+/// Time limit for connecting to an endpoint; external hosts may be far away.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type Kept = HashMap<SocketAddr, VecDeque<Sender>>;

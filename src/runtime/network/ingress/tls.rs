@@ -63,7 +63,7 @@ pub fn is_key_of_another(chain: &[u8], key: &[u8]) -> bool {
     pair(chain, key).is_some_and(|key| key.keys_match() == Err(mismatch))
 }
 
-/// What accepts TLS connections with the certificates that are known at that moment.
+/// Returns an acceptor that uses the current certificates.
 pub fn acceptor(shared: Arc<super::Shared>) -> Result<TlsAcceptor, rustls::Error> {
     let config =
         ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;

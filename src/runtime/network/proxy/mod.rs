@@ -29,13 +29,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, timeout};
 
-/// How often it is tried again to listen where that was refused.
+/// Interval for trying to listen again after a failure.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Where the proxy is told what leads where. It ends when this is dropped.
+/// Sends routes to the proxy, which ends when this is dropped.
 pub type Teller = UnboundedSender<Word>;
 
-/// What the proxy is told.
+/// Commands to the proxy.
 pub enum Word {
     /// The doors that somebody wants.
     Open(Key, Vec<Door>),
@@ -58,13 +58,13 @@ pub fn start(state: &Path, tell: Tell) -> io::Result<Teller> {
     Ok(teller)
 }
 
-/// What everybody who listens uses.
+/// State shared by all listeners.
 struct Means {
-    /// Where Services lead.
+    /// Routes of Services.
     tables: Rc<Tables>,
-    /// Who carries.
+    /// Worker threads.
     hands: Rc<RefCell<Hands>>,
-    /// Where Services keep their clients.
+    /// Session affinity.
     affinity: Arc<Affinity>,
 }
 
@@ -84,14 +84,14 @@ pub struct Door {
     is_used: bool,
 }
 
-/// What is listened on.
+/// Address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Place {
     at: SocketAddrV4,
     is_udp: bool,
 }
 
-/// Where it leads.
+/// Destination.
 #[derive(Clone, Copy, Debug)]
 enum To {
     /// To the endpoints of this port of the Service at this address, as they are at that moment.
@@ -102,7 +102,7 @@ enum To {
     Pod(SocketAddrV4),
 }
 
-/// Where a Service is to be found from outside: its node ports at localhost, and at these addresses.
+/// Returns the external listeners of a Service: its node ports on localhost, and on these addresses.
 pub fn doors(route: &Route, outside: &[Ipv4Addr]) -> Vec<Door> {
     let addresses: Vec<Ipv4Addr> = route.addresses().filter_map(|address| address.parse().ok()).collect();
     let Some(service) = addresses.first().copied() else { return Vec::new() };
@@ -127,7 +127,7 @@ pub fn of_pod(ports: &[HostPort]) -> Vec<Door> {
     ports.iter().map(|port| Door { place: place(port), to: To::Pod(port.to), is_used: true }).collect()
 }
 
-/// What somebody wants, and what came of it.
+/// Wanted listeners, and the result of opening them.
 #[derive(Default)]
 struct Doors {
     wanted: Vec<Door>,
@@ -137,7 +137,7 @@ struct Doors {
 
 /// Somebody listens.
 struct Open {
-    /// Where whoever comes next is led.
+    /// Destination of new clients.
     to: Rc<Cell<To>>,
     task: JoinHandle<()>,
 }
@@ -162,7 +162,7 @@ async fn listen(mut told: UnboundedReceiver<Word>, means: Means, tell: Tell) {
             }
             Err(_) => None,
         };
-        // What one has left may be what another one waits for.
+        // A closed listener may free the address for another one.
         let is_time = std::mem::take(&mut is_freed) || last.elapsed() >= AGAIN;
         last = if is_time { Instant::now() } else { last };
         let waiting = is_time.then(|| all.iter().filter(|(_, doors)| !doors.blocked.is_empty()));
@@ -263,7 +263,7 @@ impl Place {
         Ok(Open { to, task })
     }
 
-    /// Where a client is led, best first: read at this moment, as the pods' own connections are led.
+    /// Returns the destinations for a client, best first, from the same tables that pods' own connections use.
     fn places(
         &self,
         to: Rc<Cell<To>>,

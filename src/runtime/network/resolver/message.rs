@@ -20,7 +20,7 @@ const HEAD: usize = 12;
 /// The least that a record takes: a pointer to its name, and what every record has.
 const LEAST: usize = 12;
 
-/// What is said to a question.
+/// Answer to a query.
 pub enum Said {
     /// This.
     Known(Vec<u8>),
@@ -30,7 +30,7 @@ pub enum Said {
 
 /// A question for the machine's resolver.
 pub struct Forward {
-    /// What the client asked, as it came.
+    /// The client's query, unchanged.
     pub asked: Vec<u8>,
     /// Whether it asked on a connection.
     pub is_stream: bool,
@@ -90,7 +90,7 @@ fn kind(question: &Question) -> Kind {
     }
 }
 
-/// How long an answer may be: as long as the client says (RFC 6891), on a connection as long as any message.
+/// Maximum length of an answer: as the client says (RFC 6891); over TCP that of any message.
 fn limit(asked: &Packet, is_stream: bool) -> usize {
     match asked.opt() {
         _ if is_stream => LONGEST,
@@ -216,12 +216,12 @@ fn fill<'a>(packet: &mut Packet<'a>, asked: &Packet<'a>, records: &'a [Record]) 
     Ok(())
 }
 
-/// What each of so many has of a hundred (CoreDNS).
+/// Weight of each of `many` records, in percent (CoreDNS).
 fn share(many: usize) -> u16 {
     u16::try_from(100 / many.max(1)).unwrap_or_default().max(1)
 }
 
-/// Who says that there is nothing, and for how long that may be believed: without it a client asks again each time.
+/// SOA record for negative answers, with their time to live; without it a client repeats the query each time.
 fn authority(asked: &Packet) -> Result<ResourceRecord<'static>, SimpleDnsError> {
     let name = asked.questions.first().map(|question| question.qname.to_string().to_ascii_lowercase());
     let is_reverse = name.is_some_and(|name| name.ends_with("in-addr.arpa"));
@@ -247,7 +247,7 @@ fn start_of_reply<'a>(asked: &Packet<'a>, code: RCODE) -> Packet<'a> {
     }
     *packet.rcode_mut() = code;
     packet.questions.extend(asked.questions.first().cloned());
-    // Who speaks of EDNS is spoken to with it (RFC 6891).
+    // A client that uses EDNS gets EDNS (RFC 6891).
     let opt = |opt: &OPT| OPT { opt_codes: Vec::new(), udp_packet_size: opt.udp_packet_size, version: 0 };
     *packet.opt_mut() = asked.opt().map(opt);
     packet

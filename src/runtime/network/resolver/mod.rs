@@ -29,14 +29,14 @@ use tokio::time::timeout;
 const ASKED: usize = 256;
 /// Connections at the same time; more are hung up on.
 const CONNECTIONS: usize = 256;
-/// How long a connection may say nothing, or take nothing in (RFC 7766: some seconds).
+/// Maximum idle time of a connection (RFC 7766: some seconds).
 const IDLE: Duration = Duration::from_secs(10);
 /// The longest message.
 const LONGEST: usize = 65_535;
 /// So often a port is looked for that is free for both protocols.
 const TRIES: usize = 16;
 
-/// What the resolver and whoever feeds it share.
+/// Directory shared between the resolver and its caller.
 pub type Shared = Arc<Mutex<Directory>>;
 
 /// Starts answering, and leads the cluster's pods here: at a port of its own, and where the machine allows it at the cluster's
@@ -56,7 +56,7 @@ pub fn start(state: &Path, network: u8, directory: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the resolver of the cluster with this folder answers the rest of the machine; none while it does not run.
+/// Returns the address at which the cluster's resolver answers the rest of the machine; `None` while it does not run.
 pub fn found(state: &Path, network: u8) -> Option<SocketAddrV4> {
     let usual = SocketAddrV4::new(entrance::resolver(network), routes::DNS_PORT);
     let text = std::fs::read_to_string(state.join(routes::FOLDER).join(routes::DNS)).unwrap_or_default();
@@ -107,7 +107,7 @@ fn lead(state: &Path, door: &Door) -> io::Result<()> {
     routes::write(state, &Route { address: routes::DNS.into(), ports, ..Route::default() })
 }
 
-/// What everybody who answers uses.
+/// State shared by all listeners.
 struct Means {
     directory: Shared,
     /// The cluster's address for names: it is never asked itself.
@@ -174,7 +174,7 @@ async fn talk(mut stream: TcpStream, client: SocketAddr, means: Rc<Means>, compl
 }
 
 impl Means {
-    /// What the machine's resolver says; when it says nothing, that it does not.
+    /// Asks the machine's resolver; returns SERVFAIL when it does not answer.
     async fn ask(&self, forward: &Forward) -> Option<Vec<u8>> {
         let said = match self.asked.try_acquire() {
             Ok(_asked) => upstream::ask(forward, self.usual).await,

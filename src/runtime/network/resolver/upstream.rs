@@ -11,12 +11,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-/// How long each server may take.
+/// Time limit for each server.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What tells in a message's third byte that it was cut.
+/// Truncation flag in the third byte of a message.
 const CUT: u8 = 0x02;
 
-/// What is said there; none when nobody says anything. `own` is where the cluster's names are answered.
+/// Returns the answer of the machine's servers; `None` when none answers. `own` is the address of the cluster's
+/// resolver.
 pub async fn ask(forward: &Forward, own: Ipv4Addr) -> Option<Vec<u8>> {
     if forward.aliases.is_empty() {
         return said(&forward.asked, forward.is_stream, own).await;
