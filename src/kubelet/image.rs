@@ -290,7 +290,8 @@ fn filesystem(pod: &LocalPod, member: &Member) -> Option<String> {
 /// is said of its image now, or the program that it lacked has come.
 pub fn is_repaired(pod: &LocalPod, member: &Member) -> bool {
     let Some(facts) = member.facts.as_ref().filter(|_| !pod.simulated) else { return false };
-    facts.findable || state(pod, member.spec.image.as_deref().unwrap_or_default()) != facts.image
+    let now = || state(pod, member.spec.image.as_deref().unwrap_or_default());
+    facts.findable || facts.image.as_ref().is_some_and(|tried| *tried != now())
 }
 
 /// The state that the container's image is resolved with now, as [`Start`] has it; empty without an Image object.

@@ -235,7 +235,7 @@ impl ContainerFacts {
             state,
             stopping: None,
             last: None,
-            image: String::new(),
+            image: None,
             refusals: 0,
             findable: false,
             limits: None,
@@ -299,8 +299,8 @@ pub struct ContainerFacts {
     pub stopping: Option<Stopping>,
     /// End of the previous attempt.
     pub last: Option<Ended>,
-    /// The state of the Image object that it was last tried with; empty without one.
-    pub image: String,
+    /// State of the Image object that the last try used, empty without one. `None` when another control plane made that try.
+    pub image: Option<String>,
     /// Number of refusals of this attempt; the image pull backoff is derived from it.
     pub refusals: u32,
     /// Whether the program that it was refused for has come since.

@@ -416,7 +416,7 @@ impl Facts {
             pod.volumes = Some(fingerprint(&start.files.volumes));
         }
         let state = ContainerState::Starting { since: now };
-        let image = start.brought.as_ref().map(|image| image.tried()).unwrap_or_default();
+        let image = Some(start.brought.as_ref().map(|image| image.tried()).unwrap_or_default());
         let limits = Some(start.limits.clone());
         let fresh = ContainerFacts { image, limits, ..ContainerFacts::new(start.attempt, state) };
         let fresh = match pod.containers.get(&start.container) {
