@@ -292,7 +292,7 @@ fn words_typed_in_a_folder_mean_the_files_of_that_folder() {
     cluster.ok("create deployment other --image=busybox");
     typed(&["set", "image", "deployment/other", "busybox=./nosuch.sh"]);
     let missing = format!("there is no file {here}/./nosuch.sh");
-    cluster.until("it is looked for there", || cluster.ok("describe pods").contains(&missing));
+    cluster.until("it is looked for there", || cluster.ok("get events").contains(&missing));
 }
 
 #[test]

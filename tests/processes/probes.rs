@@ -44,7 +44,7 @@ spec:
   containers:
   - name: main
     image: python
-    args: ["{server}", "{certificate}", "{key}"]
+    args: [python3, "{server}", "{certificate}", "{key}"]
     readinessProbe:
       periodSeconds: 1
       timeoutSeconds: 20
@@ -140,7 +140,7 @@ spec:
   containers:
   - name: main
     image: python
-    args: ["{}", "{}"]
+    args: [python3, "{}", "{}"]
     readinessProbe: {{periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 20, grpc: {{port: 9999, service: {service}}}}}
 "#,
             server.display(),

@@ -90,10 +90,8 @@ fn recipes_are_listed_with_their_programs_and_begin_image_objects() {
     assert!(has("minio") || lacking.is_some_and(|line| line.contains("<missing>")), "{listed}");
     cluster.ok("image set registry.example.com/team/db --from postgres --env PGDATA=/data");
     let made = |path: &str| cluster.read("image/db", path);
-    assert_eq!(
-        made("{.spec.patterns[*]} {.spec.programs[*]} {.spec.env[*].value}"),
-        "registry.example.com/team/db postgres /data"
-    );
+    let fields = ["{.spec.patterns[*]}", "{.spec.programs[*]}", "{.spec.env[*].value}"];
+    assert_eq!(fields.map(made), ["registry.example.com/team/db", "postgres", "/data"]);
     assert!(made("{.spec.entrypoint[2]}").contains("initdb"));
     let unknown = cluster.kloop("image set x --from nosuch");
     assert!(
@@ -220,7 +218,7 @@ fn redis_keeps_its_data_in_a_claim_and_lets_other_pods_in() {
     let address = cluster.read("pod/db-0", "{.status.podIP}");
     let said = run(&cluster, "other", "redis", &format!("[redis-cli, -h, {address}, -p, '6390', get, k]"));
     assert_eq!(said, "v\n");
-    cluster.ok("delete statefulset db");
+    cluster.ok("delete pod/other statefulset/db");
     cluster.nothing_is_left();
 }
 
