@@ -26,8 +26,11 @@ const OBJECTS_OF_A_KIND: usize = 60;
 /// Mutations that kloop may judge differently, of a hundred.
 const ALLOWED_PERCENT: usize = 10;
 
+/// The name of a value that is tried, and the value.
+type Tried = (&'static str, fn() -> Value);
+
 /// The texts and numbers that are tried, in the order of [`verdicts`].
-const TRIED: &[(&str, fn() -> Value)] = &[
+const TRIED: &[Tried] = &[
     ("empty", || json!("")),
     ("overlong", || json!("a".repeat(300))),
     ("bad name", || json!("Bad_Name!")),

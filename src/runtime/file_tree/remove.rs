@@ -188,7 +188,7 @@ mod tests {
             symlink(other.path(), top.join(folder).join("link")).expect("linked");
         }
         for closed in ["a/b/c", "a/b", "a"] {
-            fs::set_permissions(top.join(closed), fs::Permissions::from_mode(0)).expect("closed");
+            fs::set_permissions(top.join(closed), fs::Permissions::from_mode(0o000)).expect("closed");
         }
         let parent = open_folder(CWD, base.path()).expect("opened");
         remove(&parent, "top").expect("removed");

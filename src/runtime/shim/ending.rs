@@ -106,7 +106,7 @@ impl Live {
         }
         let me = self.launch.user.as_ref().and_then(|user| user.user).unwrap_or(rustix::process::geteuid().as_raw());
         let written = |found: &Stat| {
-            let (seconds, nanos) = (found.st_mtime as i64, found.st_mtime_nsec as i64);
+            let (seconds, nanos) = (found.st_mtime, found.st_mtime_nsec as i64);
             seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
         };
         // File systems stamp with a clock that stands still for a tick of the kernel, so a file may seem older than it is.

@@ -100,7 +100,7 @@ pub fn discard(state: &Path, volume: &str) -> Result<(), String> {
 
 /// Removes what is left of persistent volumes that were [discarded](discard). The error tells of the first that cannot be removed.
 pub fn clear_discarded(state: &Path) -> Result<(), String> {
-    let away = match open_folder(CWD, &state.join(DISCARDED)) {
+    let away = match open_folder(CWD, state.join(DISCARDED)) {
         Err(Errno::NOENT) => return Ok(()),
         away => away.map_err(|error| format!("cannot open {DISCARDED}: {}", cause(error)))?,
     };
