@@ -105,10 +105,6 @@ fn of_template_at(template: &Value, prefix: &str) -> Vec<String> {
         repeated_variables(container, at, &mut warnings);
     }
     port_warnings::check(&containers, &mut warnings);
-    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
-        let text = "must be >= 0; negative values are invalid and will be treated as 1";
-        warnings.push(format!("{path}.terminationGracePeriodSeconds: {text}"));
-    }
     of_neighbours(spec, &path, &mut warnings);
     let unsupported = unsupported::fields(spec, &path).into_iter();
     warnings.extend(unsupported.map(|(field, instead)| format!("{field}: not supported by kloop yet: {instead}")));
@@ -283,7 +279,7 @@ mod tests {
             "spec": {
                 "affinity": node, "nodeSelector": {"beta.kubernetes.io/os": "linux"},
                 "topologySpreadConstraints": [{"topologyKey": zone, "labelSelector": {}}],
-                "volumes": [{"name": "v", "glusterfs": {}}], "terminationGracePeriodSeconds": -1,
+                "volumes": [{"name": "v", "glusterfs": {}}],
                 "imagePullSecrets": [{"name": "s"}, {"name": "s"}, {"name": ""}],
                 "hostAliases": [{"ip": "1.2.3.4"}, {"ip": "1.2.3.4"}],
                 "initContainers": [{"name": "i", "ports": [port(80)]}],
@@ -306,7 +302,6 @@ mod tests {
             "spec.containers[0].resources.limits[memory]: fractional byte value \"100m\" is invalid",
             "spec.containers[0].env[2]: hides previous definition of \"A\"",
             "spec.containers[0].ports[0]: duplicate port definition with spec.initContainers[0].ports[0]",
-            "spec.terminationGracePeriodSeconds: must be >= 0",
             "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null",
         ];
         let told = of_pod(&pod);
