@@ -261,7 +261,7 @@ fn moments_are_moved_without_overflow() {
                 })
             })
         };
-        of_duration.iter().any(|text| line.contains(text)) || NAMES.iter().any(|name| of_name(name))
+        of_duration.iter().any(|text| line.contains(text)) || NAMES.iter().any(of_name)
     };
     // What is moved there comes from the clock, by constants.
     let by_clock = [

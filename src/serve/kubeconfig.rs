@@ -29,7 +29,7 @@ pub struct Access<'a> {
     pub namespace: &'a str,
 }
 
-/// Whether a file was written by [`write`].
+/// Whether a file was written by [`write`](fn@write).
 pub fn is_ours(path: &Path) -> bool {
     let mut start = vec![0; MARK.len()];
     File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == MARK.as_bytes()
