@@ -130,7 +130,8 @@ fn a_flood_without_line_ends_fills_neither_disk_nor_memory() {
     let status = fs::read_to_string(format!("/proc/{shim}/status")).expect("the shim");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its memory");
     let peak: u64 = peak.trim().trim_end_matches(" kB").parse().expect("a number");
-    assert!(peak < 32 << 10, "the shim took {peak} kB");
+    // A quarter of the flood: the pages of a debug binary alone are some 30 MB of this.
+    assert!(peak < 48 << 10, "the shim took {peak} kB");
 }
 
 /// Runs a script of Python as the first process of namespaces of its own, with the binary's path as its argument.
