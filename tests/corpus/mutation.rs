@@ -10,7 +10,7 @@ use kloop::object::yaml;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Where a pod spec lies in the kinds that have one.
+/// Paths of the pod spec in the kinds that have one.
 const POD_SPECS: &[(&str, &str)] = &[
     ("Pod", "spec"),
     ("Deployment", "spec.template.spec"),
@@ -41,7 +41,7 @@ const TRIED: &[Tried] = &[
     ("huge", || json!(3_000_000_000_i64)),
 ];
 
-/// What becomes of each of [`TRIED`]: `a`ccepted, `r`efused, `.` not stated. Numbers do not fit into texts, nor texts into numbers.
+/// The verdict on each of [`TRIED`]: `a`ccepted, `r`efused, `.` not stated. Numbers do not fit into texts, nor texts into numbers.
 fn verdicts(form: &str) -> &'static str {
     match form {
         "list" | "map" | "bool" => "rrrrrrrr",

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, signal};
 use std::fs;
 use std::path::Path;
 
-/// Where recipes look for programs besides PATH.
+/// Folders that recipes search for programs besides PATH.
 const FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
 fn has(program: &str) -> bool {
