@@ -41,7 +41,7 @@ pub fn of_transitions(pod: &LocalPod, order: &Order, new: &PodStatus, plan: &mut
         volumes::tell_names(pod, plan);
         security::tell_missing(pod, plan);
         message::tell_shared(pod, plan);
-        ports::tell_refused(pod, plan);
+        ports::tell_low(pod, plan);
     }
     ports::tell_denied(pod, plan);
     for (member, step) in pod.members.iter().zip(&order.steps) {

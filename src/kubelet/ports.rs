@@ -2,19 +2,35 @@
 //!
 //! Knows: what is declared, what may be bound and what could not be. Never: refuses a pod for it; a program may listen elsewhere than it declares.
 
+use super::address;
 use super::pod::{LocalPod, Member};
-use crate::world::entrance::Unbound;
+use crate::world::entrance::{LOW_PORTS_MOVED_BY, Unbound};
 use crate::world::{Effect, EventType, Plan, Row, World};
 use serde_json::Value;
 
-/// An event for each declared port that the pod's processes may not bind.
-pub fn tell_refused(pod: &LocalPod, plan: &mut Plan) {
+/// An event for each declared port that the machine keeps for root: where else it is reached, or that the pod's processes may not bind it.
+pub fn tell_low(pod: &LocalPod, plan: &mut Plan) {
     let lowest = pod.world.settings.lowest_port;
+    let is_on_machine = pod.spec.host_network == Some(true) || !pod.world.settings.pod_network;
+    let own = address::of(pod).filter(|_| !is_on_machine);
     for member in &pod.members {
         for port in declared(member).filter(|port| *port < lowest) {
-            let message =
-                format!("Container {} declares port {port}, and {}", member.spec.name, for_root(lowest, port));
-            plan.event(pod.row, EventType::Warning, "PortReserved", message);
+            let name = &member.spec.name;
+            let (kind, reason, message) = match own.as_deref().zip(port.checked_add(LOW_PORTS_MOVED_BY)) {
+                Some((ip, moved)) => (
+                    EventType::Normal,
+                    "PortMoved",
+                    format!(
+                        "Container {name} declares port {port}, and ports below {lowest} are for root here: pods, Services, probes and \
+                         port-forward reach it at port {port}, other programs of this machine at {ip}:{moved}"
+                    ),
+                ),
+                None => {
+                    let why = for_root(lowest, port);
+                    (EventType::Warning, "PortReserved", format!("Container {name} declares port {port}, and {why}"))
+                }
+            };
+            plan.event(pod.row, kind, reason, message);
         }
     }
 }
@@ -161,13 +177,24 @@ mod tests {
 
     #[test]
     fn ports_that_are_kept_for_root_are_told_once() {
-        for (lowest, told) in [(0, 0), (80, 0), (1024, 1)] {
+        let on_machine = ["PortReserved ports below 1024 are for root here: let it listen on another"];
+        let of_pod = [
+            "PortMoved ports below 1024 are for root here: pods, Services, probes and port-forward reach it at port 80",
+        ];
+        let table =
+            [(0, false, &[][..]), (80, false, &[][..]), (1024, false, &of_pod[..]), (1024, true, &on_machine[..])];
+        for (lowest, host_network, expected) in table {
             let container =
                 json!({"name": "c", "image": "i", "ports": [{"containerPort": 80}, {"containerPort": 8080}]});
-            let mut machine = Machine::new(pod(json!({"containers": [container]})));
+            let mut machine = Machine::new(pod(json!({"hostNetwork": host_network, "containers": [container]})));
             machine.world.settings.lowest_port = lowest;
             machine.run_to(100);
-            assert_eq!(machine.events.iter().filter(|event| event.reason == "PortReserved").count(), told);
+            let told = machine.events.iter().filter(|event| event.reason.starts_with("Port"));
+            let told: Vec<String> = told.map(|event| format!("{} {}", event.reason, event.message)).collect();
+            let is_it = |(told, expected): (&String, &&str)| {
+                told.replacen(" Container c declares port 80, and", "", 1).starts_with(expected)
+            };
+            assert!(told.len() == expected.len() && told.iter().zip(expected).all(is_it), "{told:?}");
         }
     }
 }

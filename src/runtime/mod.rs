@@ -23,6 +23,7 @@ mod interpreter;
 pub mod levels;
 pub mod limits;
 pub mod logs;
+mod low_ports;
 pub mod machine;
 pub mod manifests;
 mod network;

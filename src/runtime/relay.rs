@@ -6,6 +6,7 @@
 //! be woken twice for each request is most of what a relay costs then. Where that was in vain it is left off for a while.
 //! Never: looks into a byte.
 
+use super::low_ports;
 use super::probe::dial;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socket_with};
@@ -94,7 +95,7 @@ async fn connect(place: SocketAddr) -> io::Result<TcpStream> {
     let family = if place.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    let connected = rustix::net::connect(&socket, &place);
+    let connected = rustix::net::connect(&socket, &low_ports::actual_of(place));
     let stream = TcpStream::from_std(socket.into());
     match connected {
         Ok(()) => stream,

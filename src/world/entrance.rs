@@ -109,6 +109,10 @@ pub struct HostPort {
     pub to: SocketAddrV4,
 }
 
+/// Offset from a pod port that the machine reserves for root to the port that is bound in its place. The sums lie above Linux's ephemeral
+/// ports.
+pub const LOW_PORTS_MOVED_BY: u16 = 61_440;
+
 /// A port of its own address that a program in a pod failed to bind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Unbound {

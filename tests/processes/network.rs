@@ -1,6 +1,6 @@
 //! The pod network: every pod its own address, the same ports side by side, Services that lead to whoever is ready.
 
-use super::{fetch, server, servers, service, web};
+use super::{fetch, pod, server, servers, service, web};
 use crate::cluster::Cluster;
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -353,4 +353,77 @@ print("all of them", flush=True)
         !["", "Pending", "Running"].contains(&&*cluster.read("pod/twins", "{.status.phase}"))
     });
     assert_eq!(cluster.ok("logs twins"), "all of them\n");
+}
+
+#[test]
+fn low_ports_of_pods_are_reached_whoever_runs_them() {
+    low_ports(&Cluster::new());
+    if rustix::process::geteuid().is_root() {
+        low_ports(&Cluster::of_user(65_534));
+    }
+}
+
+/// A pod that listens at the ports 80 and 53, and everything of the cluster that leads there.
+fn low_ports(cluster: &Cluster) {
+    let _plane = cluster.watch();
+    let server = r#"
+import http.server, os, socket, threading
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"answer at {self.connection.getsockname()[1]}".encode())
+names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+names.bind(("0.0.0.0", 53))
+own = socket.socket()
+own.bind((os.environ["POD_IP"], 81))
+def answer():
+    while True:
+        message, client = names.recvfrom(100)
+        names.sendto(message.upper() + b" " + str(names.getsockname()[1]).encode(), client)
+threading.Thread(target=answer).start()
+server = http.server.ThreadingHTTPServer(("", 80), Handler)
+print(server.socket.getsockname()[1], own.getsockname(), flush=True)
+server.serve_forever()
+"#;
+    let fields = serde_json::json!({
+        "name": "main", "image": "python:3", "command": ["python3", "-c", server],
+        "ports": [{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}],
+        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "readinessProbe": {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1},
+        "livenessProbe": {"tcpSocket": {"port": 80}},
+    });
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: web, labels: {{app: web}}}}, spec: {{terminationGracePeriodSeconds: 1, containers: [{fields}]}}}}\n---\n{}{}",
+        service("web", "ports: [{name: http, port: 80}, {name: names, port: 53, protocol: UDP}]"),
+        pod("client", "Always", 1, "exec sleep 10000"),
+    ));
+    cluster.ready_pods("app=web", 1);
+    cluster.ready_pods("app=client", 1);
+    let pod = cluster.read("pod/web", "{.status.podIP}");
+    assert_eq!(cluster.log("web", "main").lines().next(), Some(&*format!("80 ('{pod}', 81)")));
+    let ask = |from: &str, place: &str| {
+        let script = format!("import urllib.request as r; print(r.urlopen('http://{place}/').read().decode())");
+        cluster.run(&["exec", from, "--", "python3", "-c", &script], "").out.trim().to_owned()
+    };
+    let resolve = |place: &str| {
+        let script = format!(
+            "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.settimeout(1); s.sendto(b'hello', ('{place}', 53)); print(s.recv(100).decode())"
+        );
+        cluster.run(&["exec", "client", "--", "python3", "-c", &script], "").out.trim().to_owned()
+    };
+    let address = cluster.read("service/web", "{.spec.clusterIP}");
+    cluster.until("the Service leads there", || ask("client", &address) == "answer at 80");
+    cluster.until("and for datagrams", || resolve(&address) == "HELLO 53");
+    assert_eq!((ask("client", &pod), ask("web", "localhost"), resolve(&pod)), {
+        let answer = || "answer at 80".to_owned();
+        (answer(), answer(), "HELLO 53".to_owned())
+    });
+    let forward = cluster.background(&["port-forward", "pod/web", ":80"]);
+    cluster.until("it listens", || forward.said().contains("Forwarding from"));
+    let said = forward.said();
+    let place = said.lines().find_map(|line| line.strip_prefix("Forwarding from ")?.split(' ').next()).unwrap();
+    assert_eq!(fetch(place).as_deref(), Some("answer at 80"));
+    drop(forward);
+    cluster.ok("delete pod web client --now");
 }

@@ -13,7 +13,7 @@ mod shard;
 use super::network::gateway::{Order as Telling, link::Link};
 use super::network::scribe::{Order as Notice, Scribe};
 use super::wire::{Group, SoftBounds};
-use super::{build, bury, folder, image, limits, probe, sources, view};
+use super::{build, bury, folder, image, limits, low_ports, probe, sources, view};
 use crate::object::{Str, Time};
 use crate::world::limits::Limits;
 use crate::world::plan::Globs;
@@ -219,11 +219,7 @@ impl Machine {
 
     /// The lowest port that these may bind: all for root, else what the machine's setting says.
     pub fn lowest_port(&self) -> u16 {
-        if rustix::process::geteuid().is_root() {
-            return 0;
-        }
-        let setting = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
-        setting.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024)
+        low_ports::lowest()
     }
 
     /// Returns the content of the machine's own resolver configuration.

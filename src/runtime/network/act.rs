@@ -1,8 +1,8 @@
 //! Binding, connecting and sending for somebody else, on a duplicate of their socket.
 
-use super::super::ports;
-use super::address::for_family;
-use super::decide::Call;
+use super::super::{low_ports, ports};
+use super::address::{self, for_family};
+use super::decide::{self, Call};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
@@ -53,6 +53,14 @@ impl Socket {
         self.bound().map(|address| address.port())
     }
 
+    /// The name that it has for the program, when that is another than the kernel's: a low port of the pod at this address.
+    pub fn name(fd: &OwnedFd, own: Ipv4Addr) -> Option<Vec<u8>> {
+        let bound = net::getsockname(fd).ok().and_then(|address| SocketAddr::try_from(address).ok())?;
+        let place = decide::v4(bound).filter(|place| *place.ip() == own)?;
+        let port = Some(low_ports::asked(own, place.port())).filter(|port| *port != place.port())?;
+        Some(address::write(SocketAddr::new(bound.ip(), port)))
+    }
+
     fn bound(&self) -> Option<SocketAddr> {
         net::getsockname(&self.fd).ok().and_then(|address| SocketAddr::try_from(address).ok())
     }
@@ -70,6 +78,7 @@ pub fn listens_here(own: Ipv4Addr, port: u16) -> bool {
 
 /// Whether the kernel's tables have a socket that is bound to this place, in such a state.
 fn is_in(tables: [&str; 2], own: Ipv4Addr, port: u16, is_state: impl Fn(&str) -> bool) -> bool {
+    let port = low_ports::actual(SocketAddrV4::new(own, port)).port();
     let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(own.octets()));
     // Mapped addresses end as the others are.
     tables.into_iter().zip([0, 24]).any(|(file, at)| {
@@ -90,7 +99,7 @@ pub fn bind(socket: &Socket, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
         // leaves the port to its twin for IPv4.
         return net::bind(socket, &SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0)).map(|()| 0);
     }
-    net::bind(socket, &for_family(SocketAddrV4::new(own, port), v6)).map(|()| 0)
+    net::bind(socket, &for_family(low_ports::actual(SocketAddrV4::new(own, port)), v6)).map(|()| 0)
 }
 
 /// Connects, from this address where it is free to choose. A connection that takes its time is under way then: the kernel, told to go on, waits for it
@@ -99,7 +108,7 @@ pub fn connect(socket: &Socket, from: Ipv4Addr, to: SocketAddrV4) -> Outcome {
     if to.ip().is_loopback() {
         leave_from(socket, from);
     }
-    let to = for_family(to, socket.v6);
+    let to = for_family(low_ports::actual(to), socket.v6);
     let (is_stream, socket) = (socket.is_stream, &socket.fd);
     if !is_stream {
         return Some(net::connect(socket, &to).map(|()| 0));
@@ -138,7 +147,7 @@ fn hastily(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
 /// Sends a datagram, from this address where the socket is free to choose.
 pub fn send(socket: &Socket, from: Ipv4Addr, to: SocketAddrV4, message: &[u8], flags: i32) -> Result<i64, Errno> {
     let (flags, is_near) = (flags | libc::MSG_DONTWAIT, to.ip().is_loopback());
-    let to = for_family(to, socket.v6);
+    let to = for_family(low_ports::actual(to), socket.v6);
     if is_near && socket.is_everywhere() {
         return send_from(&socket.fd, from, &to, message, flags);
     }

@@ -22,6 +22,24 @@ pub fn read(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
+/// Writes an address as a `sockaddr_in` or `sockaddr_in6`.
+pub fn write(address: SocketAddr) -> Vec<u8> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u16;
+    let mut bytes = [&family.to_ne_bytes()[..], &address.port().to_be_bytes()].concat();
+    match address {
+        SocketAddr::V4(address) => {
+            bytes.extend(address.ip().octets());
+            bytes.resize(16, 0);
+        }
+        SocketAddr::V6(address) => {
+            bytes.extend(address.flowinfo().to_ne_bytes());
+            bytes.extend(address.ip().octets());
+            bytes.extend(address.scope_id().to_ne_bytes());
+        }
+    }
+    bytes
+}
+
 /// The address in the form that a socket of this family takes.
 pub fn for_family(to: SocketAddrV4, v6: bool) -> SocketAddr {
     match v6 {
@@ -39,6 +57,10 @@ mod tests {
         let mut v4 = (libc::AF_INET as u16).to_ne_bytes().to_vec();
         v4.extend([0x1f, 0x90, 127, 0, 0, 1]);
         assert_eq!(read(&v4), Some("127.0.0.1:8080".parse().unwrap()));
+        for address in ["127.9.1.4:80", "[::ffff:127.9.1.4]:80"] {
+            let address: SocketAddr = address.parse().unwrap();
+            assert_eq!(read(&write(address)), Some(address));
+        }
         let mut v6 = (libc::AF_INET6 as u16).to_ne_bytes().to_vec();
         v6.extend([0, 80, 0, 0, 0, 0]);
         v6.extend(Ipv6Addr::LOCALHOST.octets());

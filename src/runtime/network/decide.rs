@@ -14,6 +14,8 @@ pub enum Call {
     Connect,
     /// `sendto` with an address.
     Send,
+    /// `getsockname`
+    Name,
 }
 
 /// A decision.
@@ -76,8 +78,8 @@ pub fn decide(call: Call, asked: SocketAddr, own: Ipv4Addr, names: &Names) -> De
     match call {
         // Any port of any address meets nobody's, and a client that binds nothing else may want to go out into the world.
         Call::Bind if ip.is_unspecified() && port == 0 => Decision::GoOn,
-        Call::Bind if is_here => Decision::Bind { port },
-        Call::Bind => Decision::GoOn,
+        Call::Bind if is_here || ip == own => Decision::Bind { port },
+        Call::Bind | Call::Name => Decision::GoOn,
         _ if port == DNS_PORT && !is_ours && !names.outside && !names.servers.contains(&ip) => Decision::Names,
         _ if is_resolver(&asked, own) => Decision::Names,
         _ if is_here => Decision::Within { port },
@@ -108,7 +110,8 @@ mod tests {
             (Call::Send, "127.9.128.7:53", Decision::Service(to("127.9.128.7:53"))),
             (Call::Bind, "[::1]:80", Decision::Bind { port: 80 }),
             (Call::Bind, "[::ffff:0.0.0.0]:80", Decision::Bind { port: 80 }),
-            (Call::Bind, "127.9.1.4:80", Decision::GoOn),
+            (Call::Bind, "127.9.1.4:80", Decision::Bind { port: 80 }),
+            (Call::Bind, "127.9.1.5:80", Decision::GoOn),
             (Call::Bind, "10.0.0.1:80", Decision::GoOn),
             (Call::Connect, "127.0.0.1:80", Decision::Within { port: 80 }),
             (Call::Connect, "[::1]:80", Decision::Within { port: 80 }),

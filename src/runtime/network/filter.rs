@@ -1,5 +1,6 @@
-//! The filter itself: a few instructions of classic BPF that stop at three system calls and let all others through.
+//! The filter itself: a few instructions of classic BPF that stop at three or four system calls and let all others through.
 
+use super::super::low_ports;
 use rustix::io::Errno;
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -18,16 +19,18 @@ const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-fn program() -> [libc::sock_filter; 12] {
+/// Whether `tells_names`, `getsockname` is told of as well: where low ports of pods are kept at others.
+fn program(tells_names: bool) -> [libc::sock_filter; 13] {
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
     let call = |number: libc::c_long| number as u32;
     [
         step(LOAD, ARCHITECTURE, 0, 0),
         // Calls of another architecture (32-bit programs) have other numbers: they stay on the host's network.
-        step(EQUAL, OURS, 0, 8),
+        step(EQUAL, OURS, 0, 9),
         step(LOAD, NUMBER, 0, 0),
-        step(EQUAL, call(libc::SYS_bind), 7, 0),
-        step(EQUAL, call(libc::SYS_connect), 6, 0),
+        step(EQUAL, call(libc::SYS_bind), 8, 0),
+        step(EQUAL, call(libc::SYS_connect), 7, 0),
+        step(EQUAL, call(libc::SYS_getsockname), if tells_names { 6 } else { 5 }, 0),
         step(EQUAL, call(libc::SYS_sendto), 0, 4),
         step(LOAD, FIFTH[0], 0, 0),
         step(EQUAL, 0, 0, 3),
@@ -41,7 +44,7 @@ fn program() -> [libc::sock_filter; 12] {
 /// Puts this process, and all that it starts, under the filter. Gives the end at which its calls come in, for another process to
 /// serve: from now on whoever binds or connects here waits for that. Fails where the kernel, or a sandbox around us, does not allow it.
 pub fn install() -> Result<OwnedFd, Errno> {
-    let mut program = program();
+    let mut program = program(low_ports::lowest() > 0);
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // A caller that waits for its answer is disturbed by nothing but its death: Go's runtime sends signals all the time.
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;

@@ -6,6 +6,7 @@
 //! that is ready at that moment ([`routes`]); what NetworkPolicies deny is refused ([`policies`]). Everything else goes on in the kernel as if nobody had asked.
 //!
 //! The call is done by the shim, on a duplicate of the caller's socket. This is no wall: a program that wants to can get around it.
+//! Where the machine keeps low ports for root, those of pods are bound elsewhere (`low_ports`), and `getsockname` still tells the low one.
 //! Stated limits: `sendmsg` with an address, io_uring, and programs that listen to a seccomp filter of their own.
 //! Knows: the kernel's side of it ([`filter`], [`notice`]), sockets ([`act`]), what the cluster says ([`tables`]), and what to answer
 //! ([`decide`], which is pure).
@@ -34,7 +35,7 @@ pub use gate::Gate;
 pub use ingress::is_key_of_another;
 pub use resolver::found as resolver_of;
 
-use super::ports;
+use super::{low_ports, ports};
 use crate::network::policy::table::Flow;
 use crate::world::entrance::Unbound;
 use crate::world::policy::Denial;
@@ -147,6 +148,10 @@ impl Guard {
 
     /// None: the kernel is to carry it out as it was asked.
     fn carry_out(&mut self, notice: &Notice) -> Outcome {
+        if notice.call == Call::Name {
+            let socket = notice.socket(&self.listener, &mut self.callers).ok()?;
+            return Socket::name(&socket, self.own).map(|name| notice.give_name(&name));
+        }
         let asked = notice.address()?;
         let decision = decide::decide(notice.call, asked, self.own, &self.names);
         if notice.call != Call::Bind {
@@ -195,10 +200,12 @@ impl Guard {
         }
         let holder = match error {
             Errno::ACCESS => None,
-            Errno::ADDRINUSE if socket.is_stream => match ports::holder(port) {
-                Some(holder) => Some(holder.to_string()),
-                None => return,
-            },
+            Errno::ADDRINUSE if socket.is_stream => {
+                match ports::holder(low_ports::actual(SocketAddrV4::new(self.own, port)).port()) {
+                    Some(holder) => Some(holder.to_string()),
+                    None => return,
+                }
+            }
             _ => return,
         };
         self.said.insert(port, Instant::now());
@@ -306,7 +313,8 @@ impl Guard {
 
     /// Whether a datagram may be the answer to one that was allowed: it leaves from where its receiver may send to.
     fn is_reply(&self, socket: &Socket, to: SocketAddrV4) -> bool {
-        let from = socket.port().filter(|port| *port > 0 && *port < policies::EPHEMERAL);
+        let from = socket.port().map(|port| low_ports::asked(self.own, port));
+        let from = from.filter(|port| *port > 0 && *port < policies::EPHEMERAL);
         from.is_some_and(|port| {
             let asked = Flow { from: *to.ip(), to: SocketAddrV4::new(self.own, port), protocol: "udp" };
             policies::allow(&self.tables, &asked)
@@ -353,7 +361,7 @@ impl Guard {
     /// When only the source address differs from the request, the kernel completes the call, and waits where that takes
     /// time.
     fn as_asked(&self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
-        if notice.call == Call::Send && socket.is_everywhere() {
+        if low_ports::actual(to) != to || notice.call == Call::Send && socket.is_everywhere() {
             return self.carry(notice, socket, self.own, to);
         }
         act::leave_from(socket, self.own);
@@ -365,7 +373,7 @@ impl Guard {
             Call::Send => {
                 Some(notice.message().and_then(|message| act::send(socket, from, to, &message, notice.flags())))
             }
-            Call::Bind | Call::Connect => act::connect(socket, from, to),
+            Call::Bind | Call::Connect | Call::Name => act::connect(socket, from, to),
         }
     }
 }

@@ -101,6 +101,7 @@ pub fn receive(listener: &OwnedFd) -> Result<Notice, Errno> {
     let call = match libc::c_long::from(raw.data.nr) {
         libc::SYS_bind => Call::Bind,
         libc::SYS_connect => Call::Connect,
+        libc::SYS_getsockname => Call::Name,
         _ => Call::Send,
     };
     Ok(Notice { id: raw.id, thread: raw.pid as i32, call, arguments: raw.data.args })
@@ -131,10 +132,23 @@ impl Notice {
     pub fn address(&self) -> Option<SocketAddr> {
         let (at, length) = match self.call {
             Call::Bind | Call::Connect => (self.arguments[1], self.arguments[2]),
+            Call::Name => return None,
             Call::Send => (self.arguments[4], self.arguments[5]),
         };
         let length = (length as u32 as usize).min(address::LONGEST);
         address::read(&memory(self.thread, at, length).ok()?)
+    }
+
+    /// Gives the caller of `getsockname` this address, as the kernel gives one: what does not fit is cut off, the length says how long it is.
+    pub fn give_name(&self, name: &[u8]) -> Result<i64, Errno> {
+        let (at, length_at) = (self.arguments[1], self.arguments[2]);
+        let length = memory(self.thread, length_at, size_of::<u32>())?;
+        let length = u32::from_ne_bytes(length[..].try_into().map_err(|_| Errno::FAULT)?);
+        if length > i32::MAX as u32 {
+            return Err(Errno::INVAL);
+        }
+        write_memory(self.thread, at, &name[..name.len().min(length as usize)])?;
+        write_memory(self.thread, length_at, &(name.len() as u32).to_ne_bytes()).map(|()| 0)
     }
 
     /// The bytes of a `sendto`.
@@ -170,6 +184,15 @@ fn memory(thread: i32, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
     }
     bytes.truncate(read as usize);
     Ok(bytes)
+}
+
+/// Writes into the memory of a thread's process.
+fn write_memory(thread: i32, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+    let here = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let there = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: bytes.len() };
+    // SAFETY: the kernel only reads our live buffer of this length, and checks the other process's address itself.
+    let written = unsafe { libc::process_vm_writev(thread, &here, 1, &there, 1, 0) };
+    if usize::try_from(written) == Ok(bytes.len()) { Ok(()) } else { Err(Errno::FAULT) }
 }
 
 fn check(code: i32) -> Result<(), Errno> {

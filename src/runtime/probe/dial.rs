@@ -1,5 +1,6 @@
 //! `tcpSocket`, and what all probes over the network have in common: where they go, and Go's words for not getting there.
 
+use super::super::low_ports;
 use super::Finding;
 use crate::object::cause;
 use serde_json::Value;
@@ -17,7 +18,7 @@ pub fn probe(socket: &Value, ip: &str, timeout: Duration) -> Finding {
     let Some(address) = resolve(&authority) else {
         return Finding::failure(format!("dial tcp: lookup {host}: no such host"));
     };
-    match TcpStream::connect_timeout(&address, timeout) {
+    match TcpStream::connect_timeout(&low_ports::actual_of(address), timeout) {
         Ok(_) => Finding::success(),
         Err(error) => Finding::failure(error_of(&authority, &error)),
     }

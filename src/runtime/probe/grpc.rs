@@ -1,5 +1,6 @@
 //! `grpc`: the health checking protocol of gRPC over plain HTTP/2, with the messages of the kubelet (probe/grpc/grpc.go).
 
+use super::super::low_ports;
 use super::{Finding, USER_AGENT, dial};
 use crate::object::time;
 use h2::client;
@@ -80,7 +81,7 @@ pub fn probe(call: &Value, ip: &str, timeout: Duration) -> Finding {
 /// Tries until there is a connection: whoever waits for it says how long.
 async fn connect(address: SocketAddr) -> TcpStream {
     loop {
-        match TcpStream::connect(address).await {
+        match TcpStream::connect(low_ports::actual_of(address)).await {
             Ok(connection) => return connection,
             Err(_) => tokio::time::sleep(RETRY).await,
         }

@@ -1,11 +1,16 @@
 //! `httpGet`, over HTTP and HTTPS, with the messages of Go's network library, which the kubelet passes on.
 
+use super::super::low_ports;
 use super::{Finding, USER_AGENT, dial};
 use crate::world::Verdict;
 use serde_json::Value;
 use std::io;
 use std::time::{Duration, Instant};
+use ureq::config::Config;
+use ureq::http::Uri;
 use ureq::tls::TlsConfig;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 /// Redirects that are followed.
 const REDIRECTS: usize = 10;
@@ -70,6 +75,18 @@ fn follow(mut url: String, get: &Value, timeout: Duration) -> Result<Answer, Str
     Err(format!("Get {url:?}: stopped after {REDIRECTS} redirects"))
 }
 
+/// Finds a pod's low port where it really is.
+#[derive(Debug)]
+struct PodResolver(DefaultResolver);
+
+impl Resolver for PodResolver {
+    fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let mut found = self.0.resolve(uri, config, timeout)?;
+        found.iter_mut().for_each(|address| *address = low_ports::actual_of(*address));
+        Ok(found)
+    }
+}
+
 fn ask(url: &str, get: &Value, timeout: Duration) -> Result<Answer, ureq::Error> {
     let headers = get["httpHeaders"].as_array().map(Vec::as_slice).unwrap_or_default();
     let own = |name: &str, otherwise: &str| {
@@ -77,7 +94,7 @@ fn ask(url: &str, get: &Value, timeout: Duration) -> Result<Answer, ureq::Error>
             headers.iter().any(|header| header["name"].as_str().is_some_and(|own| own.eq_ignore_ascii_case(name)));
         if has { String::new() } else { otherwise.to_owned() }
     };
-    let agent = ureq::Agent::config_builder()
+    let config = ureq::Agent::config_builder()
         .timeout_global(Some(timeout))
         .http_status_as_error(false)
         .max_redirects(0)
@@ -86,8 +103,8 @@ fn ask(url: &str, get: &Value, timeout: Duration) -> Result<Answer, ureq::Error>
         .tls_config(TlsConfig::builder().disable_verification(true).build())
         .user_agent(own("User-Agent", USER_AGENT))
         .accept(own("Accept", "*/*"))
-        .build()
-        .new_agent();
+        .build();
+    let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), PodResolver(DefaultResolver::default()));
     // An empty value means that the header is not sent.
     let request = headers.iter().filter(|header| header["value"] != "").fold(agent.get(url), |request, header| {
         request.header(header["name"].as_str().unwrap_or_default(), header["value"].as_str().unwrap_or_default())

@@ -3,6 +3,7 @@
 //! One is kept from its answer's head on, while the rest still comes: whoever takes it next looks whether it is free. Those that were
 //! kept longest are looked at first, since they are free most likely; then nobody has to wait for the end of an answer to keep it.
 
+use crate::runtime::low_ports;
 use crate::runtime::probe::dial;
 use http_body_util::{Either, Empty};
 use hyper::body::{Bytes, Incoming};
@@ -159,7 +160,7 @@ impl Pool {
 
 async fn connect(place: &SocketAddr, is_h2: bool) -> Result<Sender, String> {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
-    let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(place)).await;
+    let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(low_ports::actual_of(*place))).await;
     let stream = stream.unwrap_or_else(|_| Err(late())).map_err(|error| dial::error_of(&place.to_string(), &error))?;
     let _ = stream.set_nodelay(true);
     let stream = TokioIo::new(stream);

@@ -1,6 +1,7 @@
 //! Datagrams, there and back: each client has a socket of its own to the endpoint that it was led to, and the answers leave from
 //! where the client has sent to.
 
+use super::super::super::low_ports;
 use super::super::affinity::Affinity;
 use super::super::routes::Choice;
 use std::cell::{Cell, RefCell};
@@ -84,7 +85,7 @@ async fn begin(
         _ => Ipv4Addr::UNSPECIFIED,
     };
     let socket = Rc::new(UdpSocket::bind((from, 0)).await?);
-    socket.connect(to).await?;
+    socket.connect(low_ports::actual(to)).await?;
     choice.taken(affinity, to);
     let used = Rc::new(Cell::new(Instant::now()));
     let task =

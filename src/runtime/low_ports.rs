@@ -1,0 +1,73 @@
+//! Low ports of pods, where the machine keeps such ports for root.
+//!
+//! A program in a pod may listen at port 80 as in a cluster, although an ordinary user may not: its socket is bound to another port of the
+//! pod's address, and everything of kloop that connects to the pod's port 80 goes there. The number of that port follows from the one that
+//! was asked for, so that nobody has to be told: 61520 for 80, above those that Linux hands out by itself (32768 to 60999).
+//! Never: moves a port of an address that is not a pod's.
+
+use super::network::is_pod;
+use crate::world::entrance::LOW_PORTS_MOVED_BY as MOVED_BY;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+/// The lowest port that processes of this user may bind: any for root, else what the machine's setting says.
+pub fn lowest() -> u16 {
+    if rustix::process::geteuid().is_root() {
+        return 0;
+    }
+    let setting = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    setting.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024)
+}
+
+/// The place where a socket is bound that was to be bound to this one, which is the same but for low ports of pods.
+pub fn actual(asked: SocketAddrV4) -> SocketAddrV4 {
+    let may_move = is_pod(*asked.ip()) && (1..=u16::MAX - MOVED_BY).contains(&asked.port());
+    if may_move { moved(asked, lowest()) } else { asked }
+}
+
+/// As [`actual`], of an address of any family.
+pub fn actual_of(asked: SocketAddr) -> SocketAddr {
+    match asked {
+        SocketAddr::V4(asked) => actual(asked).into(),
+        SocketAddr::V6(_) => asked,
+    }
+}
+
+/// The port that was asked for where a socket of a pod is bound to this one.
+pub fn asked(own: Ipv4Addr, port: u16) -> u16 {
+    let low = port.checked_sub(MOVED_BY).filter(|low| is_pod(own) && *low > 0);
+    low.filter(|low| *low < lowest()).unwrap_or(port)
+}
+
+fn moved(asked: SocketAddrV4, lowest: u16) -> SocketAddrV4 {
+    let port = asked.port();
+    let to = Some(port).filter(|port| *port < lowest).and_then(|port| port.checked_add(MOVED_BY));
+    SocketAddrV4::new(*asked.ip(), to.unwrap_or(port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn low_ports_are_moved_and_the_others_stay() {
+        let own = Ipv4Addr::new(127, 9, 1, 4);
+        let port = |port, lowest| moved(SocketAddrV4::new(own, port), lowest).port();
+        let table = [(80, 1024, 61_520), (1023, 1024, 62_463), (1024, 1024, 1024), (80, 80, 80), (79, 80, 61_519)];
+        for (asked, lowest, expected) in table.into_iter().chain([(80, 0, 80), (60_000, u16::MAX, 60_000)]) {
+            assert_eq!(port(asked, lowest), expected, "{asked}, {lowest}");
+        }
+    }
+
+    #[test]
+    fn only_pods_have_moved_ports_and_both_ways_agree() {
+        for ip in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 9, 128, 1), Ipv4Addr::new(192, 0, 2, 1)] {
+            assert_eq!(actual(SocketAddrV4::new(ip, 80)).port(), 80, "{ip}");
+            assert_eq!(asked(ip, 61_520), 61_520, "{ip}");
+        }
+        let own = Ipv4Addr::new(127, 9, 1, 4);
+        for port in [0, 1, 53, 80, 1023, 1024, 8080, 61_440, 65_535] {
+            let place = actual(SocketAddrV4::new(own, port));
+            assert_eq!(asked(own, place.port()), port, "{port}");
+        }
+    }
+}
