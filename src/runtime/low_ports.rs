@@ -10,7 +10,7 @@ use crate::world::entrance::LOW_PORTS_MOVED_BY as MOVED_BY;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// The lowest port that processes of this user may bind: any for root, else what the machine's setting says.
-pub fn lowest() -> u16 {
+pub fn lowest_allowed() -> u16 {
     if rustix::process::geteuid().is_root() {
         return 0;
     }
@@ -19,26 +19,26 @@ pub fn lowest() -> u16 {
 }
 
 /// The place where a socket is bound that was to be bound to this one, which is the same but for low ports of pods.
-pub fn actual(asked: SocketAddrV4) -> SocketAddrV4 {
+pub fn moved_address(asked: SocketAddrV4) -> SocketAddrV4 {
     let may_move = is_pod(*asked.ip()) && (1..=u16::MAX - MOVED_BY).contains(&asked.port());
-    if may_move { moved(asked, lowest()) } else { asked }
+    if may_move { with_low_moved(asked, lowest_allowed()) } else { asked }
 }
 
-/// As [`actual`], of an address of any family.
-pub fn actual_of(asked: SocketAddr) -> SocketAddr {
+/// As [`moved_address`], of an address of any family.
+pub fn socket_address(asked: SocketAddr) -> SocketAddr {
     match asked {
-        SocketAddr::V4(asked) => actual(asked).into(),
+        SocketAddr::V4(asked) => moved_address(asked).into(),
         SocketAddr::V6(_) => asked,
     }
 }
 
 /// The port that was asked for where a socket of a pod is bound to this one.
-pub fn asked(own: Ipv4Addr, port: u16) -> u16 {
+pub fn requested_port(own: Ipv4Addr, port: u16) -> u16 {
     let low = port.checked_sub(MOVED_BY).filter(|low| is_pod(own) && *low > 0);
-    low.filter(|low| *low < lowest()).unwrap_or(port)
+    low.filter(|low| *low < lowest_allowed()).unwrap_or(port)
 }
 
-fn moved(asked: SocketAddrV4, lowest: u16) -> SocketAddrV4 {
+fn with_low_moved(asked: SocketAddrV4, lowest: u16) -> SocketAddrV4 {
     let port = asked.port();
     let to = Some(port).filter(|port| *port < lowest).and_then(|port| port.checked_add(MOVED_BY));
     SocketAddrV4::new(*asked.ip(), to.unwrap_or(port))
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn low_ports_are_moved_and_the_others_stay() {
         let own = Ipv4Addr::new(127, 9, 1, 4);
-        let port = |port, lowest| moved(SocketAddrV4::new(own, port), lowest).port();
+        let port = |port, lowest| with_low_moved(SocketAddrV4::new(own, port), lowest).port();
         let table = [(80, 1024, 61_520), (1023, 1024, 62_463), (1024, 1024, 1024), (80, 80, 80), (79, 80, 61_519)];
         for (asked, lowest, expected) in table.into_iter().chain([(80, 0, 80), (60_000, u16::MAX, 60_000)]) {
             assert_eq!(port(asked, lowest), expected, "{asked}, {lowest}");
@@ -61,13 +61,13 @@ mod tests {
     #[test]
     fn only_pods_have_moved_ports_and_both_ways_agree() {
         for ip in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 9, 128, 1), Ipv4Addr::new(192, 0, 2, 1)] {
-            assert_eq!(actual(SocketAddrV4::new(ip, 80)).port(), 80, "{ip}");
-            assert_eq!(asked(ip, 61_520), 61_520, "{ip}");
+            assert_eq!(moved_address(SocketAddrV4::new(ip, 80)).port(), 80, "{ip}");
+            assert_eq!(requested_port(ip, 61_520), 61_520, "{ip}");
         }
         let own = Ipv4Addr::new(127, 9, 1, 4);
         for port in [0, 1, 53, 80, 1023, 1024, 8080, 61_440, 65_535] {
-            let place = actual(SocketAddrV4::new(own, port));
-            assert_eq!(asked(own, place.port()), port, "{port}");
+            let place = moved_address(SocketAddrV4::new(own, port));
+            assert_eq!(requested_port(own, place.port()), port, "{port}");
         }
     }
 }

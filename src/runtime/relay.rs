@@ -95,7 +95,7 @@ async fn connect(place: SocketAddr) -> io::Result<TcpStream> {
     let family = if place.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    let connected = rustix::net::connect(&socket, &low_ports::actual_of(place));
+    let connected = rustix::net::connect(&socket, &low_ports::socket_address(place));
     let stream = TcpStream::from_std(socket.into());
     match connected {
         Ok(()) => stream,

@@ -219,7 +219,7 @@ impl Machine {
 
     /// The lowest port that these may bind: all for root, else what the machine's setting says.
     pub fn lowest_port(&self) -> u16 {
-        low_ports::lowest()
+        low_ports::lowest_allowed()
     }
 
     /// Returns the content of the machine's own resolver configuration.

@@ -57,7 +57,7 @@ impl Socket {
     pub fn name(fd: &OwnedFd, own: Ipv4Addr) -> Option<Vec<u8>> {
         let bound = net::getsockname(fd).ok().and_then(|address| SocketAddr::try_from(address).ok())?;
         let place = decide::v4(bound).filter(|place| *place.ip() == own)?;
-        let port = Some(low_ports::asked(own, place.port())).filter(|port| *port != place.port())?;
+        let port = Some(low_ports::requested_port(own, place.port())).filter(|port| *port != place.port())?;
         Some(address::write(SocketAddr::new(bound.ip(), port)))
     }
 
@@ -78,7 +78,7 @@ pub fn listens_here(own: Ipv4Addr, port: u16) -> bool {
 
 /// Whether the kernel's tables have a socket that is bound to this place, in such a state.
 fn is_in(tables: [&str; 2], own: Ipv4Addr, port: u16, is_state: impl Fn(&str) -> bool) -> bool {
-    let port = low_ports::actual(SocketAddrV4::new(own, port)).port();
+    let port = low_ports::moved_address(SocketAddrV4::new(own, port)).port();
     let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(own.octets()));
     // Mapped addresses end as the others are.
     tables.into_iter().zip([0, 24]).any(|(file, at)| {
@@ -99,7 +99,7 @@ pub fn bind(socket: &Socket, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
         // leaves the port to its twin for IPv4.
         return net::bind(socket, &SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0)).map(|()| 0);
     }
-    net::bind(socket, &for_family(low_ports::actual(SocketAddrV4::new(own, port)), v6)).map(|()| 0)
+    net::bind(socket, &for_family(low_ports::moved_address(SocketAddrV4::new(own, port)), v6)).map(|()| 0)
 }
 
 /// Connects, from this address where it is free to choose. A connection that takes its time is under way then: the kernel, told to go on, waits for it
@@ -108,7 +108,7 @@ pub fn connect(socket: &Socket, from: Ipv4Addr, to: SocketAddrV4) -> Outcome {
     if to.ip().is_loopback() {
         leave_from(socket, from);
     }
-    let to = for_family(low_ports::actual(to), socket.v6);
+    let to = for_family(low_ports::moved_address(to), socket.v6);
     let (is_stream, socket) = (socket.is_stream, &socket.fd);
     if !is_stream {
         return Some(net::connect(socket, &to).map(|()| 0));
@@ -147,7 +147,7 @@ fn hastily(socket: &OwnedFd, to: &SocketAddr) -> Result<(), Errno> {
 /// Sends a datagram, from this address where the socket is free to choose.
 pub fn send(socket: &Socket, from: Ipv4Addr, to: SocketAddrV4, message: &[u8], flags: i32) -> Result<i64, Errno> {
     let (flags, is_near) = (flags | libc::MSG_DONTWAIT, to.ip().is_loopback());
-    let to = for_family(low_ports::actual(to), socket.v6);
+    let to = for_family(low_ports::moved_address(to), socket.v6);
     if is_near && socket.is_everywhere() {
         return send_from(&socket.fd, from, &to, message, flags);
     }

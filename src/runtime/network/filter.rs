@@ -44,7 +44,7 @@ fn program(tells_names: bool) -> [libc::sock_filter; 13] {
 /// Puts this process, and all that it starts, under the filter. Gives the end at which its calls come in, for another process to
 /// serve: from now on whoever binds or connects here waits for that. Fails where the kernel, or a sandbox around us, does not allow it.
 pub fn install() -> Result<OwnedFd, Errno> {
-    let mut program = program(low_ports::lowest() > 0);
+    let mut program = program(low_ports::lowest_allowed() > 0);
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // A caller that waits for its answer is disturbed by nothing but its death: Go's runtime sends signals all the time.
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;

@@ -201,7 +201,7 @@ impl Guard {
         let holder = match error {
             Errno::ACCESS => None,
             Errno::ADDRINUSE if socket.is_stream => {
-                match ports::holder(low_ports::actual(SocketAddrV4::new(self.own, port)).port()) {
+                match ports::holder(low_ports::moved_address(SocketAddrV4::new(self.own, port)).port()) {
                     Some(holder) => Some(holder.to_string()),
                     None => return,
                 }
@@ -313,7 +313,7 @@ impl Guard {
 
     /// Whether a datagram may be the answer to one that was allowed: it leaves from where its receiver may send to.
     fn is_reply(&self, socket: &Socket, to: SocketAddrV4) -> bool {
-        let from = socket.port().map(|port| low_ports::asked(self.own, port));
+        let from = socket.port().map(|port| low_ports::requested_port(self.own, port));
         let from = from.filter(|port| *port > 0 && *port < policies::EPHEMERAL);
         from.is_some_and(|port| {
             let asked = Flow { from: *to.ip(), to: SocketAddrV4::new(self.own, port), protocol: "udp" };
@@ -361,7 +361,7 @@ impl Guard {
     /// When only the source address differs from the request, the kernel completes the call, and waits where that takes
     /// time.
     fn as_asked(&self, notice: &Notice, socket: &Socket, to: SocketAddrV4) -> Outcome {
-        if low_ports::actual(to) != to || notice.call == Call::Send && socket.is_everywhere() {
+        if low_ports::moved_address(to) != to || notice.call == Call::Send && socket.is_everywhere() {
             return self.carry(notice, socket, self.own, to);
         }
         act::leave_from(socket, self.own);

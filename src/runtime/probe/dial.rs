@@ -18,7 +18,7 @@ pub fn probe(socket: &Value, ip: &str, timeout: Duration) -> Finding {
     let Some(address) = resolve(&authority) else {
         return Finding::failure(format!("dial tcp: lookup {host}: no such host"));
     };
-    match TcpStream::connect_timeout(&low_ports::actual_of(address), timeout) {
+    match TcpStream::connect_timeout(&low_ports::socket_address(address), timeout) {
         Ok(_) => Finding::success(),
         Err(error) => Finding::failure(error_of(&authority, &error)),
     }

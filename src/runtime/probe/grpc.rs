@@ -81,7 +81,7 @@ pub fn probe(call: &Value, ip: &str, timeout: Duration) -> Finding {
 /// Tries until there is a connection: whoever waits for it says how long.
 async fn connect(address: SocketAddr) -> TcpStream {
     loop {
-        match TcpStream::connect(low_ports::actual_of(address)).await {
+        match TcpStream::connect(low_ports::socket_address(address)).await {
             Ok(connection) => return connection,
             Err(_) => tokio::time::sleep(RETRY).await,
         }

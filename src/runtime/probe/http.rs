@@ -82,7 +82,7 @@ struct PodResolver(DefaultResolver);
 impl Resolver for PodResolver {
     fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let mut found = self.0.resolve(uri, config, timeout)?;
-        found.iter_mut().for_each(|address| *address = low_ports::actual_of(*address));
+        found.iter_mut().for_each(|address| *address = low_ports::socket_address(*address));
         Ok(found)
     }
 }

@@ -160,7 +160,7 @@ impl Pool {
 
 async fn connect(place: &SocketAddr, is_h2: bool) -> Result<Sender, String> {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
-    let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(low_ports::actual_of(*place))).await;
+    let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(low_ports::socket_address(*place))).await;
     let stream = stream.unwrap_or_else(|_| Err(late())).map_err(|error| dial::error_of(&place.to_string(), &error))?;
     let _ = stream.set_nodelay(true);
     let stream = TokioIo::new(stream);

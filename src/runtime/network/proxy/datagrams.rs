@@ -85,7 +85,7 @@ async fn begin(
         _ => Ipv4Addr::UNSPECIFIED,
     };
     let socket = Rc::new(UdpSocket::bind((from, 0)).await?);
-    socket.connect(low_ports::actual(to)).await?;
+    socket.connect(low_ports::moved_address(to)).await?;
     choice.taken(affinity, to);
     let used = Rc::new(Cell::new(Instant::now()));
     let task =
