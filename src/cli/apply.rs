@@ -112,7 +112,7 @@ fn once(args: &Args, context: &mut Context, again: bool) -> Outcome<Vec<Object>>
     // Unknown kinds and wrong namespaces are reported before anything is applied.
     let mut located = Vec::new();
     for manifest in &manifests {
-        match targets::locate(context, manifest) {
+        match targets::locate_for(context, manifest, dry_run) {
             Ok((kind, key)) => located.push((manifest, kind, key)),
             Err(failure) => failures.push(failure),
         }

@@ -2,7 +2,7 @@
 //! rules and errors.
 
 use super::files::{self, FileFlags, Manifest};
-use super::flags::SelectFlags;
+use super::flags::{DryRun, SelectFlags};
 use super::relative::record_folder;
 use super::{Context, Failure, Outcome};
 use crate::apiserver::create::decode;
@@ -336,6 +336,17 @@ pub fn locate(context: &Context, manifest: &Manifest) -> Outcome<(&'static Kind,
     }
     let namespace = if kind.namespaced { namespace_of(context, object)? } else { String::new() };
     Ok((kind, Key::new(kind.resource, &namespace, object.name())))
+}
+
+/// Returns what [`locate`] does. A change that is only shown (`--dry-run=client`) takes custom kinds that have no definition here yet.
+pub fn locate_for(context: &Context, manifest: &Manifest, dry_run: DryRun) -> Outcome<(&'static Kind, Key)> {
+    let object = &manifest.object;
+    let is_known = kinds::by_kind(object.api_version(), object.kind()).is_some();
+    if dry_run != DryRun::Client || is_known || !kinds::unknown::is_custom(object.api_version()) {
+        return locate(context, manifest);
+    }
+    let kind = kinds::unknown::kind(object.api_version(), object.kind());
+    Ok((kind, Key::new(kind.resource, object.namespace(), object.name())))
 }
 
 /// The API server's refusal of a name or a namespace that is no text, as `name: 12` and `name: on` are not in YAML.

@@ -2,12 +2,18 @@
 
 use super::go::{self, Field, Shape};
 use super::{Errors, Kind, Path, Typed, names, omit};
+use crate::object::Object;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use serde_json::json;
 
 /// The catalogue's entry.
-pub const KIND: Kind =
-    Kind { short: &["no"], namespaced: false, generation: false, ..Kind::of::<Node>("nodes", "v1", "Node") };
+pub const KIND: Kind = Kind {
+    short: &["no"],
+    namespaced: false,
+    generation: false,
+    warnings,
+    ..Kind::of::<Node>("nodes", "v1", "Node")
+};
 
 const TAINT: &[Field] = &[
     ("Key", "key", Shape::Text),
@@ -15,6 +21,18 @@ const TAINT: &[Field] = &[
     ("Effect", "effect", Shape::Text),
     ("TimeAdded", "timeAdded", Shape::Pointer),
 ];
+
+/// Warns of fields that no part of Kubernetes reads any more (`pkg/registry/core/node/strategy.go`).
+fn warnings(node: &Object) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if node.0["spec"]["configSource"].is_object() {
+        warnings.push("spec.configSource: the feature is removed".to_owned());
+    }
+    if node.text(&["spec", "externalID"]).is_some_and(|id| !id.is_empty()) {
+        warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+    }
+    warnings
+}
 
 /// A kubelet registers its node together with the first status, so a create keeps it: nothing to prepare.
 impl Typed for Node {

@@ -1,6 +1,7 @@
 //! RuntimeClass (node.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::{Errors, Kind, Path, Typed, names, node_labels, omit};
+use crate::object::Object;
 use k8s_openapi::api::node::v1::RuntimeClass;
 
 /// The catalogue's entry.
@@ -9,6 +10,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     unconditional_update: false,
+    warnings,
     ..Kind::of::<RuntimeClass>("runtimeclasses.node.k8s.io", "v1", "RuntimeClass")
 };
 
@@ -23,5 +25,26 @@ impl Typed for RuntimeClass {
             Some(old) => errors.immutable(&path, &self.handler, &old.handler),
             None => errors.each_invalid(&path, self.handler.as_str(), names::label(&self.handler)),
         }
+    }
+}
+
+/// Warns of node labels that have newer names (`pkg/api/node/util.go`).
+fn warnings(class: &Object) -> Vec<String> {
+    let labels = class.pairs(&["scheduling", "nodeSelector"]);
+    let messages = labels.filter_map(|(key, _)| node_labels::deprecated(key));
+    messages.map(|message| format!("scheduling.nodeSelector: {message}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::object::Object;
+    use serde_json::json;
+
+    #[test]
+    fn node_labels_with_newer_names_are_warned_of() {
+        let class = |label: &str| Object(json!({"handler": "h", "scheduling": {"nodeSelector": {label: ""}}}));
+        let newer = "scheduling.nodeSelector: deprecated since v1.14; use \"kubernetes.io/os\" instead";
+        assert_eq!(super::warnings(&class("beta.kubernetes.io/os")), [newer]);
+        assert!(super::warnings(&class("kubernetes.io/os")).is_empty());
     }
 }

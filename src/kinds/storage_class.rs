@@ -1,6 +1,7 @@
 //! StorageClass (storage.k8s.io/v1).
 
-use super::{Errors, Kind, Path, Typed, names, omit};
+use super::{Errors, Kind, Path, Typed, names, node_labels, omit};
+use crate::object::Object;
 use k8s_openapi::api::core::v1::TopologySelectorTerm;
 use k8s_openapi::api::storage::v1::StorageClass;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     status: false,
     generation: false,
+    warnings,
     ..Kind::of::<StorageClass>("storageclasses.storage.k8s.io", "v1", "StorageClass")
 };
 
@@ -85,5 +87,35 @@ fn check_topology(term: &TopologySelectorTerm, path: &Path, errors: &mut Errors)
         if !keys.insert(expression.key.as_str()) {
             errors.duplicate(&key, expression.key.as_str());
         }
+    }
+}
+
+/// Warns of node labels that have newer names (`pkg/api/storage/util.go`).
+fn warnings(class: &Object) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (term, topology) in class.items(&["allowedTopologies"]).iter().enumerate() {
+        for (index, expression) in topology["matchLabelExpressions"].as_array().into_iter().flatten().enumerate() {
+            if let Some(message) = expression["key"].as_str().and_then(node_labels::deprecated) {
+                warnings.push(format!("allowedTopologies[{term}].matchLabelExpressions[{index}].key: {message}"));
+            }
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::object::Object;
+    use serde_json::json;
+
+    #[test]
+    fn topologies_with_old_labels_are_warned_of() {
+        let class = |key: &str| {
+            let expressions = json!([{"key": "a", "values": ["b"]}, {"key": key, "values": ["b"]}]);
+            Object(json!({"allowedTopologies": [{"matchLabelExpressions": expressions}]}))
+        };
+        let newer = "allowedTopologies[0].matchLabelExpressions[1].key: deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead";
+        assert_eq!(super::warnings(&class("failure-domain.beta.kubernetes.io/zone")), [newer]);
+        assert!(super::warnings(&class("topology.kubernetes.io/zone")).is_empty());
     }
 }

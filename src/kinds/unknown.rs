@@ -1,4 +1,4 @@
-//! Kinds that nothing is known of but their names, for commands that change the text of a manifest and ask no cluster (`--local`).
+//! Kinds that nothing is known of but their names, for commands that change the text of a manifest and ask no cluster (`--local`, `--dry-run=client`).
 
 use super::{ALL, Kind, UnknownField, typed::DecodeError};
 use crate::object::Resource;
@@ -19,12 +19,19 @@ pub fn kind(api_version: &str, name: &str) -> &'static Kind {
         categories: &[],
         deprecated: None,
         scale: false,
+        namespaced: false,
         warnings: |_| Vec::new(),
         normalize,
         prepare: |_, _| {},
         validate: |_, _| Vec::new(),
         ..*ALL[0]
     }))
+}
+
+/// Whether a definition may bring this API group: Kubernetes' own groups end in `.k8s.io` or have no dot.
+pub fn is_custom(api_version: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    group.contains('.') && !group.ends_with(".k8s.io")
 }
 
 fn normalize(body: &Value, _: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {

@@ -118,6 +118,7 @@ fn wanted(pod: &LocalPod) -> Order {
     }
     order.wakes.extend(deadlines::end(pod));
     order.wakes.extend(simulate::wake(pod));
+    order.wakes.extend(volumes::token_renewal(pod).filter(|_| !pod.simulated));
     if restart_all::decide(pod, &mut order) {
         return order;
     }

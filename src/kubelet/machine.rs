@@ -3,12 +3,14 @@
 use super::LOOP;
 use crate::object::{Key, Object, Resource, Str, Time};
 use crate::world::limits::Limits;
+use crate::world::volume::Volume;
 use crate::world::{
     ContainerFacts, ContainerState, Effect, Ended, Event, NodeFacts, Plan, Report, Start, Verb, Verdict, World,
 };
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Behaviour of a container.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,8 @@ pub struct Machine {
     pub starts: Vec<Start>,
     /// Number of status writes.
     pub writes: usize,
+    /// Renewed volumes as they were ordered, with the second.
+    pub refreshes: Vec<(i64, Arc<[Volume]>)>,
     /// Resizes as they were ordered.
     pub resizes: Vec<Limits>,
     acts: BTreeMap<String, Act>,
@@ -87,6 +91,7 @@ impl Machine {
             events: Vec::new(),
             starts: Vec::new(),
             writes: 0,
+            refreshes: Vec::new(),
             resizes: Vec::new(),
             acts: BTreeMap::new(),
             probes: BTreeMap::new(),
@@ -425,6 +430,7 @@ impl Machine {
             | Effect::Remember { .. } => {}
             Effect::Refresh { pod_uid, volumes } => {
                 self.story.push(format!("{} refresh {pod_uid} {volumes:?}", self.second()));
+                self.refreshes.push((self.second(), volumes));
             }
             Effect::Probe(probe) => {
                 let kind = format!("{:?}", probe.kind).to_lowercase();

@@ -49,7 +49,7 @@ pub fn catch_up(
             let stored = entry.change.stored();
             let key = stored.key.clone();
             let before = world.get(&key).cloned();
-            let taken = contain(|| take(world, &entry.change));
+            let taken = contain(|| apply_change(world, &entry.change));
             if let Err(text) = taken {
                 queue.note_fault(Fault { by: "reconcile", about: key.clone(), text });
             }
@@ -59,19 +59,19 @@ pub fn catch_up(
     }
 }
 
-/// Takes one change in.
-fn take(world: &mut World, change: &Change) {
+/// Applies one change of the store to the world.
+fn apply_change(world: &mut World, change: &Change) {
     match change {
         Change::Put(stored) => world.put(stored.key.clone(), stored.body.clone()),
         Change::Removed(stored) => world.remove(&stored.key),
     }
     if change.stored().key.resource == DEFINITIONS {
-        hear(change);
+        update_kinds(change);
     }
 }
 
-/// A definition makes a kind known, and takes it away.
-fn hear(change: &Change) {
+/// Adds or removes the kind of a changed definition.
+fn update_kinds(change: &Change) {
     match change {
         Change::Put(stored) => {
             custom::learn(&stored.body);

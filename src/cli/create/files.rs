@@ -66,7 +66,7 @@ fn sent(
     validation: FieldValidation,
     dry_run: DryRun,
 ) -> Outcome<(&'static Kind, Object)> {
-    let (kind, key) = targets::locate(context, manifest)?;
+    let (kind, key) = targets::locate_for(context, manifest, dry_run)?;
     let mut object = targets::placed(manifest, kind, &key);
     targets::refuse_duplicates(kind, manifest, validation)?;
     // As kubectl: a version in a manifest means nothing for an object that is new. What is sent to nobody is shown as written.

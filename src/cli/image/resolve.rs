@@ -38,6 +38,7 @@ pub fn run(args: Args, context: &mut Context) -> Outcome {
     {
         return Err(Failure::plain(format!("couldn't parse image name {:?}: {why}", args.image)));
     }
+    context.may_be_new();
     let objects = context.look(|ledger| read::list(ledger, &KIND, None, &Wanted::default()))?;
     let object = image::among(objects.iter(), &args.image);
     let environment = Environment::of_this_process();

@@ -77,6 +77,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut Context) -> Outcome {
+    context.may_be_new();
     let dry_run = args.change.dry_run(context)?;
     if let Err(why) = pattern::parse(&args.pattern) {
         return Err(Failure::plain(format!("invalid pattern {:?}: {why}", args.pattern)));

@@ -59,7 +59,7 @@ fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> Found {
         return told(pod, downward.items.as_deref(), mode);
     }
     if let Some(wanted) = &source.service_account_token {
-        let content = token::of(pod, wanted.audience.as_deref()).into_bytes();
+        let content = token::content(pod, wanted).into_bytes();
         return Ok(vec![file(&wanted.path, mode, content)]);
     }
     Err("this kind of projection is not supported by this node".into())

@@ -11,6 +11,7 @@ mod token;
 mod view;
 
 pub use dns::{names, tell_names};
+pub use token::renewal as token_renewal;
 pub use view::{files, outdated, paths, sees_machine, tell_shared};
 
 use super::pod::LocalPod;
@@ -60,7 +61,7 @@ pub fn missing(pod: &LocalPod) -> Option<Unready> {
 #[cfg(test)]
 mod tests {
     use super::super::machine::{Machine, pod};
-    use crate::world::volume::{Files, Source, View};
+    use crate::world::volume::{Files, Source, View, Volume};
     use serde_json::{Value, json};
 
     fn meta(name: &str) -> Value {
@@ -87,10 +88,14 @@ mod tests {
         machine.starts.last().expect("it was started").files.clone()
     }
 
-    /// `name: path mode content`, a line for each file.
+    /// Returns `name: path mode content`, a line for each file.
     fn told(files: &Files) -> Vec<String> {
+        lines(&files.volumes)
+    }
+
+    fn lines(volumes: &[Volume]) -> Vec<String> {
         let mut lines = Vec::new();
-        for volume in files.volumes.iter() {
+        for volume in volumes {
             match &volume.source {
                 Source::Files(all) => lines.extend(all.iter().map(|file| {
                     let content = String::from_utf8_lossy(&file.content);
@@ -101,6 +106,15 @@ mod tests {
         }
         lines.retain(|line| !line.starts_with("etc."));
         lines
+    }
+
+    /// Returns the claims of the token in a line of [`lines`].
+    fn claims(line: &str) -> Value {
+        use base64::Engine;
+        let parts: Vec<&str> = line.rsplit(' ').next().unwrap().split('.').collect();
+        assert_eq!(parts.len(), 3, "{line}");
+        let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(parts[1]).unwrap();
+        serde_json::from_slice(&claims).unwrap()
     }
 
     /// Messages of failed mounts.
@@ -187,16 +201,38 @@ mod tests {
     fn a_token_names_its_pod() {
         let source = json!({"serviceAccountToken": {"path": "token", "audience": "vault"}});
         let mut machine = machine(json!([{"name": "v", "projected": {"sources": [source]}}]));
-        let line = told(&started(&mut machine)).remove(0);
-        let token = line.strip_prefix("v token 644 ").expect("one file");
-        let parts: Vec<&str> = token.split('.').collect();
-        assert_eq!(parts.len(), 3);
-        use base64::Engine;
-        let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(parts[1]).unwrap();
-        let claims: Value = serde_json::from_slice(&claims).unwrap();
+        let claims = claims(&told(&started(&mut machine))[0]);
         assert_eq!(claims["aud"], json!(["vault"]));
         assert_eq!(claims["sub"], "system:serviceaccount:default:default");
         assert_eq!(claims["kubernetes.io"]["pod"], json!({"name": "p", "uid": "uid-p"}));
+    }
+
+    #[test]
+    fn a_token_is_renewed_before_it_expires() {
+        // (audience, requested lifetime, lifetime of the token, seconds until it is renewed)
+        let usual = 365 * 24 * 3600;
+        for (audience, requested, lifetime, renewed) in [
+            ("vault", 600, 600, Some(480)),
+            ("vault", 3607, 3607, Some(2884)),
+            ("", 3600, 3600, Some(2880)),
+            ("vault", 1_000_000, 1_000_000, Some(86_400)),
+            ("", 3607, usual, None),
+        ] {
+            let source =
+                json!({"serviceAccountToken": {"path": "t", "audience": audience, "expirationSeconds": requested}});
+            let mut machine = machine(json!([{"name": "v", "projected": {"sources": [source]}}]));
+            let first = claims(&told(&started(&mut machine))[0]);
+            assert_eq!(first["exp"].as_i64(), first["iat"].as_i64().map(|issued| issued + lifetime), "{requested}");
+            let before = machine.refreshes.len();
+            machine.run_to(renewed.unwrap_or(90_000) - 1);
+            assert_eq!(machine.refreshes.len(), before, "{requested}: too early");
+            machine.run_to(renewed.unwrap_or(90_000) + 1);
+            let renewals = machine.refreshes[before..].iter();
+            let renewals: Vec<(i64, Value)> =
+                renewals.map(|(second, volumes)| (*second, claims(&lines(volumes)[0])["iat"].clone())).collect();
+            let expected = renewed.map(|after| (after, json!(first["iat"].as_i64().unwrap() + after)));
+            assert_eq!(renewals, Vec::from_iter(expected), "{requested}");
+        }
     }
 
     #[test]
