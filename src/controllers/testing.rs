@@ -184,7 +184,7 @@ impl Cluster {
         assert_eq!(plan, again, "two runs of {} for {key} differ", ALL[index].name);
         let spins = plan.is_empty() && plan.wake.is_some_and(|at| at <= self.world.now);
         assert!(!spins, "{} looks at {key} again at once and does nothing: {plan:?}", ALL[index].name);
-        let Plan { mut writes, effects, events, wake, .. } = plan;
+        let Plan { mut writes, effects, memory, events, wake, .. } = plan;
         if self.is_refused(index, key, &writes) {
             return;
         }
@@ -193,6 +193,7 @@ impl Cluster {
             writes.truncate(1);
             self.queue.insert((index, key.clone()));
         }
+        memory.iter().for_each(|memory| self.world.facts.remember(memory));
         for effect in &effects {
             self.world.facts.ordered(effect, self.world.now);
         }

@@ -7,13 +7,8 @@ use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use serde_json::json;
 
 /// The catalogue's entry.
-pub const KIND: Kind = Kind {
-    short: &["no"],
-    namespaced: false,
-    generation: false,
-    warnings,
-    ..Kind::of::<Node>("nodes", "v1", "Node")
-};
+pub const KIND: Kind =
+    Kind { short: &["no"], namespaced: false, generation: false, warnings, ..Kind::of::<Node>("nodes", "v1", "Node") };
 
 const TAINT: &[Field] = &[
     ("Key", "key", Shape::Text),

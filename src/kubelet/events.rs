@@ -6,7 +6,7 @@ use super::{conditions, deadlines, eviction, hooks, message, ports, probes, reso
 use crate::kinds::pod::unsupported;
 use crate::object::Time;
 use crate::world::facts::Throttled;
-use crate::world::{Effect, Ended, Event, EventType, Plan};
+use crate::world::{Ended, Event, EventType, Memory, Plan};
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStatus};
 
 /// Tells what has changed.
@@ -173,7 +173,7 @@ impl Teller<'_, '_> {
             format!("CPU limit{limit} holds container {name} back: it is throttled in a quarter of the time or more");
         self.event(EventType::Warning, "CPUThrottling", message);
         let (pod_uid, container) = (self.pod.row.uid.clone(), name.as_str().into());
-        self.plan.effects.push(Effect::ToldThrottled { pod_uid, container, attempt: self.member.attempt });
+        self.plan.memory.push(Memory::ThrottlingReported { pod_uid, container, attempt: self.member.attempt });
     }
 
     /// Whether status as it stands tells that this attempt has run.

@@ -346,6 +346,7 @@ impl Machine {
             self.commit(write.verb);
         }
         self.events.extend(plan.events);
+        plan.memory.iter().for_each(|memory| self.world.facts.remember(memory));
         for effect in plan.effects {
             self.world.facts.ordered(&effect, self.world.now);
             match self.lost_orders.checked_sub(1) {
@@ -415,19 +416,14 @@ impl Machine {
             Effect::Confine { pod_uid, bounds } => {
                 self.story.push(format!("{} watch {pod_uid} {bounds:?}", self.second()))
             }
-            Effect::Told { .. }
-            | Effect::ToldThrottled { .. }
-            | Effect::Route { .. }
+            Effect::Route { .. }
             | Effect::Admit { .. }
             | Effect::Police { .. }
-            | Effect::ToldDenied { .. }
             | Effect::Expose { .. }
-            | Effect::ToldBlocked { .. }
             | Effect::Discard { .. }
             | Effect::Watch { .. }
             | Effect::Build { .. }
-            | Effect::Measure { .. }
-            | Effect::Remember { .. } => {}
+            | Effect::Measure { .. } => {}
             Effect::Refresh { pod_uid, volumes } => {
                 self.story.push(format!("{} refresh {pod_uid} {volumes:?}", self.second()));
                 self.refreshes.push((self.second(), volumes));

@@ -5,7 +5,7 @@
 use super::address;
 use super::pod::{LocalPod, Member};
 use crate::world::entrance::{LOW_PORTS_MOVED_BY, Unbound};
-use crate::world::{Effect, EventType, Plan, Row, World};
+use crate::world::{EventType, Memory, Plan, Row, World};
 use serde_json::Value;
 
 /// An event for each declared port that the machine keeps for root: where else it is reached, or that the pod's processes may not bind it.
@@ -91,7 +91,7 @@ pub fn tell_denied(pod: &LocalPod, plan: &mut Plan) {
         is_told = true;
     }
     if is_told {
-        plan.effects.push(Effect::ToldDenied { pod_uid: pod.row.uid.clone() });
+        plan.memory.push(Memory::ConnectionsReported { pod_uid: pod.row.uid.clone() });
     }
 }
 

@@ -8,7 +8,7 @@ use super::hooks;
 use super::pod::{LocalPod, Member, State};
 use crate::object::Time;
 use crate::object::time::Shift;
-use crate::world::{Effect, Event, EventType, Plan, Probe as Order, ProbeFacts, ProbeKind, Verdict};
+use crate::world::{Effect, Event, EventType, Memory, Plan, Probe as Order, ProbeFacts, ProbeKind, Verdict};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Probe;
 use serde::Serialize;
@@ -116,7 +116,7 @@ pub fn tell_failures(pod: &LocalPod, member: &Member, plan: &mut Plan) {
             plan.effects.push(Effect::Measure { pods: vec![pod.row.uid.clone()] });
         }
         let (pod_uid, container) = (pod.row.uid.clone(), member.spec.name.as_str().into());
-        plan.effects.push(Effect::Told { pod_uid, container, attempt: member.attempt, kind });
+        plan.memory.push(Memory::ProbeReported { pod_uid, container, attempt: member.attempt, kind });
     }
 }
 

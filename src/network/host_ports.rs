@@ -130,12 +130,12 @@ mod tests {
             told.events[0].message,
             "hostPort 127.0.0.1:8080/TCP does not lead to the pod: address already in use"
         );
-        world.facts.ordered(&told.effects[0], Time::UNIX_EPOCH);
+        world.facts.remember(&told.memory[0]);
         assert!(plan(&world, &key).is_empty(), "told once");
         world.facts.take(crate::world::Report::Blocked { about: key.clone(), doors: Vec::new() });
         let told = plan(&world, &key);
         assert_eq!(told.events.iter().map(|event| event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
-        world.facts.ordered(&told.effects[0], Time::UNIX_EPOCH);
+        world.facts.remember(&told.memory[0]);
         assert!(
             plan(&world, &key).is_empty() && world.facts.blocked.is_empty(),
             "told once, and nothing is kept of it"

@@ -3,7 +3,7 @@
 use crate::object::{Key, Object, Str};
 use crate::world::plan::{Member, Route, RoutePort};
 use crate::world::resources::SIMULATED;
-use crate::world::{Effect, EventType, Loop, Plan, Row, SERVICE_NAME, SLICES, World};
+use crate::world::{Effect, EventType, Loop, Memory, Plan, Row, SERVICE_NAME, SLICES, World};
 use serde_json::Value;
 
 /// The loop, by the name that people know.
@@ -60,7 +60,7 @@ pub(super) fn tell_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl
     if row.is_none() && !doors.is_empty() {
         return;
     }
-    plan.effects.push(Effect::ToldBlocked { about: key.clone() });
+    plan.memory.push(Memory::ListenersReported { about: key.clone() });
     let Some(row) = row else { return };
     if doors.is_empty() {
         plan.event(row, EventType::Normal, "PortAvailable", "no port of it is unavailable any more".to_owned());

@@ -18,7 +18,7 @@ use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::runtime::contain::contain;
 use crate::store::{Attempt, CommitError, Read, Store, StoreError, Txn};
-use crate::world::{Effect, Event, EventType, Loop, Row, Verb, World, Write};
+use crate::world::{Effect, Event, EventType, Loop, Memory, Row, Verb, World, Write};
 use jiff::SignedDuration;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -90,11 +90,13 @@ struct Wishes {
     /// Staged writes.
     writes: Vec<Vec<Write>>,
     effects: Vec<Effect>,
+    /// Kept in the World once the commit stands.
+    memory: Vec<Memory>,
     /// The last states of what is removed.
     last: HashMap<Key, Arc<Object>>,
     /// Planned keys.
     planned: Vec<Item>,
-    /// Planned keys with effects. Effects become facts only after the commit; a second plan before it would order and
+    /// Planned keys with effects or memory. These become facts only after the commit; a second plan before it would order and
     /// log them twice.
     acting: HashSet<Item>,
     /// Whether processes that have ended are to start again.
@@ -161,7 +163,10 @@ impl Beat<'_> {
             self.record_events(&mut wishes);
         }
         match self.commit(txn, &mut wishes) {
-            Ok(rows) => Ok(Done { effects: wishes.effects, rows }),
+            Ok(rows) => {
+                wishes.memory.iter().for_each(|memory| self.world.facts.remember(memory));
+                Ok(Done { effects: wishes.effects, rows })
+            }
             Err(error) => {
                 self.world.drop_staged();
                 // Keys of a failed tick stay due.
@@ -258,12 +263,13 @@ impl Beat<'_> {
         wishes.deeds.note(each.name, &item.1, &plan);
         let profile = self.world.get(&item.1).and_then(|row| row.pod()).map(|pod| pod.scheduler.clone());
         self.recorder.extend(&Teller { by: each.name, profile }, plan.events, now);
-        let acts_not = plan.effects.is_empty();
+        let acts_not = plan.effects.is_empty() && plan.memory.is_empty();
         if !acts_not {
             wishes.acting.insert(item.clone());
         }
         wishes.restarts |= plan.effects.iter().any(restarts);
         wishes.effects.extend(plan.effects);
+        wishes.memory.extend(plan.memory);
         let writes = plan.writes.len();
         wishes.writes.push(plan.writes);
         if let Some(at) = plan.wake {

@@ -362,19 +362,14 @@ impl Host for Simulated {
                 let sources = Sources { digest: "0".into(), files: 0, message: String::new() };
                 self.put(now, Coming::Report(Report::Sources { image: image.clone(), files: files.clone(), sources }));
             }
-            Effect::Told { .. }
-            | Effect::ToldThrottled { .. }
-            | Effect::Build { .. }
+            Effect::Build { .. }
             | Effect::Route { .. }
             | Effect::Admit { .. }
             | Effect::Police { .. }
-            | Effect::ToldDenied { .. }
             | Effect::Expose { .. }
-            | Effect::ToldBlocked { .. }
             | Effect::Refresh { .. }
             | Effect::Discard { .. }
             | Effect::Measure { .. }
-            | Effect::Remember { .. }
             | Effect::Confine { .. }
             | Effect::Resize { .. } => {}
         }

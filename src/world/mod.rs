@@ -38,7 +38,7 @@ pub use facts::{
     Stopping, Verdict, Watched,
 };
 pub use fleet::Place;
-pub use plan::{Effect, Event, EventType, Plan, Probe, Propagation, Verb, Write};
+pub use plan::{Effect, Event, EventType, Memory, Plan, Probe, Propagation, Verb, Write};
 pub use report::Report;
 pub use resources::{Load, NodeFields, Requests, Taint};
 pub use row::{Fields, Phase, PodFields, Row};

@@ -20,6 +20,8 @@ pub struct Plan {
     pub writes: Vec<Write>,
     /// Carried out after the commit; each is idempotent.
     pub effects: Vec<Effect>,
+    /// Kept by the World after the commit, so that no later plan repeats it.
+    pub memory: Vec<Memory>,
     /// Recorded as Event objects, aggregated.
     pub events: Vec<Event>,
     /// Why nothing (more) is done yet, for `why` and dry runs.
@@ -157,43 +159,12 @@ pub enum Effect {
         /// All of them.
         ports: Vec<HostPort>,
     },
-    /// Marks blocked listeners of a Service or pod as reported: an event of the same plan reports them. No action on
-    /// the machine.
-    ToldBlocked {
-        /// The Service, or the pod.
-        about: Key,
-    },
     /// Sets what a NetworkPolicy says.
     Police {
         /// The policy.
         policy: Key,
         /// All of it; none when it says nothing any more.
         rules: Option<std::sync::Arc<Policy>>,
-    },
-    /// Events of the same plan tell of all connections that were denied to a pod, and of all ports that its programs could not bind. Nothing is to be done on the machine.
-    ToldDenied {
-        /// The pod.
-        pod_uid: Str,
-    },
-    /// Marks the last failure of a probe as reported: an event of the same plan reports it. No action on the machine.
-    Told {
-        /// The pod.
-        pod_uid: Str,
-        /// The container.
-        container: Str,
-        /// The attempt that was probed.
-        attempt: u32,
-        /// The probe.
-        kind: ProbeKind,
-    },
-    /// Marks CPU throttling of an attempt as reported: an event of the same plan reports it. No action on the machine.
-    ToldThrottled {
-        /// The pod.
-        pod_uid: Str,
-        /// The container.
-        container: Str,
-        /// The attempt that was measured.
-        attempt: u32,
     },
     /// Measures what pods use; the answers become facts.
     Measure {
@@ -218,13 +189,6 @@ pub enum Effect {
         /// The limits.
         bounds: Vec<Bound>,
     },
-    /// Stores the memory of an autoscaler. No action on the machine.
-    Remember {
-        /// Its uid.
-        autoscaler: Str,
-        /// All that it remembers.
-        memory: Box<Autoscaler>,
-    },
     /// Deletes the folder of a persistent volume of the cluster.
     Discard {
         /// The PersistentVolume's name.
@@ -248,6 +212,48 @@ pub enum Effect {
         pod_uid: Str,
         /// Its volumes.
         volumes: std::sync::Arc<[Volume]>,
+    },
+}
+
+/// Something that a loop has to know in its next plan and that no object says. It is lost with the control plane.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Memory {
+    /// An event of this plan reports the blocked listeners of a Service or pod.
+    ListenersReported {
+        /// The Service, or the pod.
+        about: Key,
+    },
+    /// Events of this plan report all denied connections of a pod, and all ports that its programs could not bind.
+    ConnectionsReported {
+        /// The pod.
+        pod_uid: Str,
+    },
+    /// An event of this plan reports the last failure of a probe.
+    ProbeReported {
+        /// The pod.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The attempt that was probed.
+        attempt: u32,
+        /// The probe.
+        kind: ProbeKind,
+    },
+    /// An event of this plan reports that the CPU limit holds an attempt back.
+    ThrottlingReported {
+        /// The pod.
+        pod_uid: Str,
+        /// The container.
+        container: Str,
+        /// The attempt that was measured.
+        attempt: u32,
+    },
+    /// Recommendations and scalings of an autoscaler.
+    Autoscaler {
+        /// Its uid.
+        uid: Str,
+        /// All that it remembers.
+        state: Box<Autoscaler>,
     },
 }
 
@@ -374,7 +380,7 @@ impl Plan {
 
     /// Whether the plan contains nothing to do now.
     pub fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.effects.is_empty()
+        self.writes.is_empty() && self.effects.is_empty() && self.memory.is_empty()
     }
 
     /// Adds a write.

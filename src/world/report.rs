@@ -6,7 +6,7 @@ use super::facts::{
     Throttled, Verdict, Watched,
 };
 use super::limits::{Limits, Storage};
-use super::plan::{Effect, Globs};
+use super::plan::{Effect, Globs, Memory};
 use super::policy::Denial;
 use super::start::Start;
 use super::usage::Sample;
@@ -324,27 +324,11 @@ impl Facts {
                     false => self.exposed.insert(pod.clone(), ports.clone()),
                 };
             }
-            Effect::ToldBlocked { about } => {
-                self.blocked.get_mut(about).into_iter().for_each(|(_, told)| *told = true);
-                self.blocked.retain(|key, (doors, _)| key != about || !doors.is_empty());
-            }
             Effect::Police { policy, rules } => {
                 match rules {
                     None => self.policies.remove(policy),
                     Some(rules) => self.policies.insert(policy.clone(), rules.clone()),
                 };
-            }
-            Effect::ToldDenied { pod_uid } => {
-                if let Some(pod) = self.pods.get_mut(pod_uid) {
-                    pod.denied.clear();
-                    pod.unbound.clear();
-                }
-            }
-            Effect::Told { pod_uid, container, attempt, kind } => self.told(pod_uid, container, *attempt, *kind),
-            Effect::ToldThrottled { pod_uid, container, attempt } => {
-                if let Some(known) = self.container(pod_uid, container, *attempt) {
-                    known.throttled = Throttled::Told;
-                }
             }
             Effect::Watch { image, files } if files.globs.is_empty() => drop(self.watched.remove(image)),
             Effect::Watch { image, files } => {
@@ -367,9 +351,6 @@ impl Facts {
                     pod.watched = true;
                 }
             }
-            Effect::Remember { autoscaler, memory } => {
-                self.autoscalers.insert(autoscaler.clone(), (**memory).clone());
-            }
             Effect::Discard { .. } | Effect::Measure { .. } => {}
             Effect::Refresh { pod_uid, volumes } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
@@ -386,10 +367,33 @@ impl Facts {
         }
     }
 
-    fn told(&mut self, pod_uid: &Str, container: &Str, attempt: u32, kind: ProbeKind) {
-        let known = self.container(pod_uid, container, attempt);
-        if let Some(probe) = known.and_then(|known| known.probes.get_mut(&kind)) {
-            probe.untold = None;
+    /// Keeps what a committed plan asks to remember.
+    pub fn remember(&mut self, memory: &Memory) {
+        match memory {
+            Memory::ListenersReported { about } => {
+                self.blocked.get_mut(about).into_iter().for_each(|(_, told)| *told = true);
+                self.blocked.retain(|key, (doors, _)| key != about || !doors.is_empty());
+            }
+            Memory::ConnectionsReported { pod_uid } => {
+                if let Some(pod) = self.pods.get_mut(pod_uid) {
+                    pod.denied.clear();
+                    pod.unbound.clear();
+                }
+            }
+            Memory::ProbeReported { pod_uid, container, attempt, kind } => {
+                let known = self.container(pod_uid, container, *attempt);
+                if let Some(probe) = known.and_then(|known| known.probes.get_mut(kind)) {
+                    probe.untold = None;
+                }
+            }
+            Memory::ThrottlingReported { pod_uid, container, attempt } => {
+                if let Some(known) = self.container(pod_uid, container, *attempt) {
+                    known.throttled = Throttled::Told;
+                }
+            }
+            Memory::Autoscaler { uid, state } => {
+                self.autoscalers.insert(uid.clone(), (**state).clone());
+            }
         }
     }
 

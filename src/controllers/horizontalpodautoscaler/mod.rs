@@ -12,7 +12,7 @@ use super::status;
 use crate::kinds;
 use crate::object::{Key, Object, time};
 use crate::world::facts::Autoscaler;
-use crate::world::{Effect, EventType, Loop, Plan, PodFacts, Row, Verb, World};
+use crate::world::{Effect, EventType, Loop, Memory, Plan, PodFacts, Row, Verb, World};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -236,9 +236,8 @@ impl Autoscaling<'_> {
         let since = self.world.now - MEMORY;
         self.memory.recommendations.retain(|(at, _)| *at > since);
         self.memory.scalings.retain(|(at, _)| *at > since);
-        let (autoscaler, memory) = (self.row.uid.clone(), Box::new(self.memory.clone()));
-        self.plan.effects.retain(|effect| !matches!(effect, Effect::Remember { .. }));
-        self.plan.effects.push(Effect::Remember { autoscaler, memory });
+        let (uid, state) = (self.row.uid.clone(), Box::new(self.memory.clone()));
+        self.plan.memory = vec![Memory::Autoscaler { uid, state }];
     }
 
     fn finish(mut self) -> Plan {

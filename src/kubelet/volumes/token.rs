@@ -8,8 +8,8 @@ use super::super::pod::LocalPod;
 use crate::object::Time;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::{Value, json};
 use k8s_openapi::api::core::v1::ServiceAccountTokenProjection;
+use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

@@ -24,6 +24,9 @@ use std::path::PathBuf;
 /// Tells the program of an image with volumes that it sees the machine's files, so that none of these folders is its own.
 const SEES_MACHINE: [&str; 2] = ["KLOOP_FILES", "host"];
 
+/// Names the variable that tells the program of an Image object which of its images the container named.
+const NAMED_IMAGE: &str = "KLOOP_IMAGE";
+
 /// Why an attempt cannot be started.
 #[derive(Debug, PartialEq)]
 pub struct Refusal {
@@ -97,6 +100,9 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<Launch, Refus
         fresh_owner: user.as_ref().map(user::identity).map(|who| (who.user, who.group)),
         read_only: start.files.read_only,
     });
+    if start.brought.is_some() {
+        env.push((NAMED_IMAGE.to_owned(), start.image.clone()));
+    }
     if view.is_none() && start.brought.as_ref().is_some_and(|image| !image.volumes.is_empty()) {
         env.push(SEES_MACHINE.map(str::to_owned).into());
     }

@@ -290,11 +290,6 @@ impl Host for Machine {
                 self.inbox(&start.pod_uid).put(Order::Effect(effect.clone()));
                 return self.meet(&start.ip, &start.namespace);
             }
-            Effect::Told { .. }
-            | Effect::ToldThrottled { .. }
-            | Effect::ToldDenied { .. }
-            | Effect::ToldBlocked { .. }
-            | Effect::Remember { .. } => return,
             // One thread measures, whosever pods they are: it speaks to no shim.
             Effect::Confine { pod_uid, bounds } => return self.room.watch(pod_uid.clone(), bounds.clone()),
             Effect::Measure { pods } => match pods.first() {

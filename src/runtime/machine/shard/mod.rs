@@ -320,15 +320,10 @@ impl Shard {
                 self.resize(&pod_uid, &container, attempt, limits)
             }
             Effect::Measure { pods } => pods.iter().for_each(|uid| self.measure(uid)),
-            Effect::Told { .. }
-            | Effect::ToldThrottled { .. }
-            | Effect::Route { .. }
+            Effect::Route { .. }
             | Effect::Admit { .. }
             | Effect::Police { .. }
-            | Effect::ToldDenied { .. }
             | Effect::Expose { .. }
-            | Effect::ToldBlocked { .. }
-            | Effect::Remember { .. }
             | Effect::Watch { .. }
             | Effect::Build { .. }
             | Effect::Confine { .. } => {}
