@@ -3,6 +3,7 @@
 use super::{Context, Outcome};
 use crate::object::{Object, Resource};
 use crate::runtime;
+use comfy_table::{ContentArrangement, Table, presets};
 use std::collections::BTreeMap;
 
 /// Make the cluster's names known to this machine: print lines for its hosts file, and how to use kloop's resolver.
@@ -29,9 +30,7 @@ pub fn run(_args: Args, context: &mut Context) -> Outcome {
     let home = context.existing()?.map(|api| api.store().home().to_owned());
     let resolver = home.and_then(|home| runtime::resolver_of(&home, network));
     let mut text = String::from("# Names of the kloop cluster. They hold until a Service is made anew.\n");
-    for (address, names) in lines {
-        text += &format!("{address}\t{}\n", names.join(" "));
-    }
+    text += &hosts(&lines);
     text += &match resolver {
         Some(place) => {
             // systemd-resolved takes a port after the address (resolved.conf(5)).
@@ -47,7 +46,18 @@ pub fn run(_args: Args, context: &mut Context) -> Outcome {
     context.print(&text)
 }
 
-/// The names by their address.
+/// Returns the lines of a hosts file, with the names in one column.
+fn hosts(lines: &BTreeMap<String, Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    for (address, names) in lines {
+        table.add_row([address.clone(), names.join(" ")]);
+    }
+    table.column_iter_mut().for_each(|column| drop(column.set_padding((0, 2))));
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Returns the names of each address.
 fn names(services: &[Object], slices: &[Object], ingresses: &[Object]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for service in services {
@@ -107,14 +117,13 @@ mod tests {
         let status = json!({"loadBalancer": {"ingress": [{"ip": "127.9.255.1"}]}});
         let ingress = Object(json!({"metadata": {"name": "shop"}, "spec": {"rules": rules}, "status": status}));
         let found = names(&[service("web", "127.9.128.7"), service("db", "None")], &[slice], &[ingress]);
-        let lines: Vec<String> =
-            found.iter().map(|(address, names)| format!("{address} {}", names.join(" "))).collect();
-        let expected = [
-            "127.9.1.4 db-0.db.shop.svc.cluster.local",
-            "127.9.1.7 db-2.db.shop.svc.cluster.local",
-            "127.9.128.7 web.shop.svc.cluster.local web.shop",
-            "127.9.255.1 shop.example",
-        ];
-        assert_eq!(lines, expected);
+        let expected = "\
+127.9.1.4    db-0.db.shop.svc.cluster.local
+127.9.1.7    db-2.db.shop.svc.cluster.local
+127.9.128.7  web.shop.svc.cluster.local web.shop
+127.9.255.1  shop.example
+";
+        assert_eq!(hosts(&found), expected);
+        assert_eq!(hosts(&BTreeMap::new()), "");
     }
 }

@@ -1,6 +1,6 @@
 //! The file that tells clients where the server is, and the token that lets them in.
 
-use crate::object::{cause, yaml};
+use crate::object::cause;
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -67,11 +67,11 @@ fn write_new(path: &Path, access: &Access<'_>) -> std::io::Result<File> {
     fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.try_lock()?;
-    file.write_all(format!("{MARK}{}", text(access)).as_bytes())?;
+    file.write_all(format!("{MARK}{}", text(access)?).as_bytes())?;
     Ok(file)
 }
 
-fn text(access: &Access<'_>) -> String {
+fn text(access: &Access<'_>) -> std::io::Result<String> {
     let scheme = if access.authority.is_some() { "https" } else { "http" };
     let mut address = access.address;
     if address.ip().is_unspecified() {
@@ -83,14 +83,15 @@ fn text(access: &Access<'_>) -> String {
         cluster["certificate-authority-data"] = STANDARD.encode(authority).into();
     }
     let user = access.token.map_or(json!({}), |token| json!({"token": token}));
-    yaml::to_yaml(&json!({
+    let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": NAME, "cluster": cluster}],
         "contexts": [{"name": NAME, "context": {"cluster": NAME, "namespace": access.namespace, "user": NAME}}],
         "current-context": NAME,
         "users": [{"name": NAME, "user": user}],
-    }))
+    });
+    serde_yaml::to_string(&config).map_err(std::io::Error::other)
 }
 
 #[cfg(test)]
