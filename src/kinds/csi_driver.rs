@@ -1,7 +1,11 @@
 //! CSIDriver (storage.k8s.io/v1).
 
-use super::{Errors, Kind, Typed, omit};
-use k8s_openapi::api::storage::v1::CSIDriver;
+use super::{Errors, Kind, Path, Typed, names, omit};
+use k8s_openapi::api::storage::v1::{CSIDriver, TokenRequest};
+
+const MOST_NAME_BYTES: usize = 63;
+const LEAST_TOKEN_SECONDS: i64 = 600;
+const MOST_TOKEN_SECONDS: i64 = 1 << 32;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -11,6 +15,38 @@ pub const KIND: Kind = Kind {
     unconditional_update: false,
     ..Kind::of::<CSIDriver>("csidrivers.storage.k8s.io", "v1", "CSIDriver")
 };
+
+/// Checks the name of a driver as volumes say it: a subdomain in either case, of up to 63 characters (`ValidateCSIDriverName`).
+pub fn check_name(name: &str, path: &Path, errors: &mut Errors) {
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    if name.len() > MOST_NAME_BYTES {
+        errors.too_long(path, MOST_NAME_BYTES);
+    }
+    errors.each_invalid(path, name, names::subdomain(&name.to_lowercase()));
+}
+
+/// Checks the tokens that a driver asks for: one of an audience, for ten minutes at least.
+fn check_token_requests(requests: &[TokenRequest], path: &Path, errors: &mut Errors) {
+    for (index, request) in requests.iter().enumerate() {
+        let path = path.index(index);
+        if requests[..index].iter().any(|before| before.audience == request.audience) {
+            errors.duplicate(&path.child("audience"), request.audience.as_str());
+            continue;
+        }
+        let at = path.child("expirationSeconds");
+        match request.expiration_seconds {
+            Some(seconds) if seconds < LEAST_TOKEN_SECONDS => {
+                errors.invalid(&at, seconds, "may not specify a duration less than 10 minutes");
+            }
+            Some(seconds) if seconds > MOST_TOKEN_SECONDS => {
+                errors.invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds");
+            }
+            _ => {}
+        }
+    }
+}
 
 impl Typed for CSIDriver {
     fn default(&mut self) {
@@ -26,5 +62,20 @@ impl Typed for CSIDriver {
         spec.volume_lifecycle_modes.get_or_insert_with(|| vec!["Persistent".to_owned()]);
     }
 
-    fn validate(&self, _old: Option<&Self>, _errors: &mut Errors) {}
+    fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
+        let (spec, path) = (&self.spec, Path::root("spec"));
+        if self.metadata.name.as_deref().is_some_and(|name| name.len() > MOST_NAME_BYTES) {
+            errors.too_long(&Path::root("metadata").child("name"), MOST_NAME_BYTES);
+        }
+        let policies = ["File", "None", "ReadWriteOnceWithFSType"];
+        if let Some(other) = spec.fs_group_policy.as_deref().filter(|text| !policies.contains(text)) {
+            errors.unsupported(&path.child("fsGroupPolicy"), other, &policies);
+        }
+        let modes = ["Persistent", "Ephemeral"];
+        let chosen = spec.volume_lifecycle_modes.iter().flatten();
+        for other in chosen.filter(|mode| !modes.contains(&mode.as_str())) {
+            errors.unsupported_as_listed(&path.child("volumeLifecycleModes"), other.as_str(), &modes);
+        }
+        check_token_requests(spec.token_requests.as_deref().unwrap_or_default(), &path.child("tokenRequests"), errors);
+    }
 }

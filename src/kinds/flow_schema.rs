@@ -14,7 +14,9 @@ pub const KIND: Kind = Kind {
 impl Typed for FlowSchema {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
-        self.spec.get_or_insert_default().matching_precedence.get_or_insert(1000);
+        let precedence = &mut self.spec.get_or_insert_default().matching_precedence;
+        omit::empty(precedence);
+        precedence.get_or_insert(1000);
         self.status.get_or_insert_default();
     }
 

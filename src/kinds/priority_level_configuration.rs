@@ -23,9 +23,12 @@ impl Typed for PriorityLevelConfiguration {
             limited.lendable_percent.get_or_insert(0);
             let response = limited.limit_response.as_mut();
             if let Some(queuing) = response.and_then(|response| response.queuing.as_mut()) {
-                queuing.queues.get_or_insert(64);
-                queuing.hand_size.get_or_insert(8);
-                queuing.queue_length_limit.get_or_insert(50);
+                for (field, usual) in
+                    [(&mut queuing.queues, 64), (&mut queuing.hand_size, 8), (&mut queuing.queue_length_limit, 50)]
+                {
+                    omit::empty(field);
+                    field.get_or_insert(usual);
+                }
             }
         }
         self.status.get_or_insert_default();
