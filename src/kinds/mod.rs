@@ -78,6 +78,7 @@ pub mod validating_admission_policy;
 pub mod validating_admission_policy_binding;
 pub mod validating_webhook_configuration;
 pub mod volume_attachment;
+mod volume_source;
 
 pub use field::{Errors, FieldError, NameRule, Path};
 pub use metadata::validate_metadata;

@@ -1,7 +1,10 @@
 //! PersistentVolume (core/v1).
 
 use super::amount::quantity;
-use super::{Errors, Kind, Path, Typed, names, node_labels, omit, persistent_volume_claim, pod, selector};
+use super::{
+    Errors, Kind, Path, Typed, csi_driver, names, node_labels, omit, persistent_volume_claim, pod, selector,
+    volume_source,
+};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use serde_json::{Value, json};
@@ -179,11 +182,15 @@ fn check_sources(spec: &PersistentVolumeSpec, path: &Path, errors: &mut Errors) 
     for field in needed.iter().filter(|field| text(field).is_empty()) {
         errors.required(&path.child(field), "");
     }
+    volume_source::check(source, at, &path, errors);
     if matches!(*source, "hostPath" | "local") && text("path").split('/').any(|part| part == "..") {
         errors.invalid(&path.child("path"), text("path"), "must not contain '..'");
     }
     if *source == "nfs" && !text("path").is_empty() && !text("path").starts_with('/') {
         errors.invalid(&path.child("path"), text("path"), "must be an absolute path");
+    }
+    if *source == "csi" && !text("driver").is_empty() {
+        csi_driver::check_name(text("driver"), &path.child("driver"), errors);
     }
     if *source == "local" && spec.node_affinity.is_none() {
         errors.required(&Path::root("metadata").child("annotations"), "Local volume requires node affinity");

@@ -4,9 +4,12 @@ use super::internal;
 use super::paths;
 use super::ports::check_host_network;
 use crate::kinds::{Errors, Path, names};
-use k8s_openapi::api::core::v1::{PodSecurityContext, PodSpec, SeccompProfile, SecurityContext, Sysctl};
+use k8s_openapi::api::core::v1::{
+    AppArmorProfile, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext, Sysctl,
+};
 
 const MOST_ID: i64 = 2_147_483_647;
+const MOST_PROFILE_BYTES: usize = 4095;
 const SYSCTL: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
 fn check_id(id: Option<i64>, path: &Path, errors: &mut Errors) {
@@ -23,6 +26,7 @@ pub fn check(security: &SecurityContext, path: &Path, errors: &mut Errors) {
         errors.unsupported(&path.child("procMount"), mount, &["Default", "Unmasked"]);
     }
     check_seccomp(security.seccomp_profile.as_ref(), &path.child("seccompProfile"), errors);
+    check_app_armor(security.app_armor_profile.as_ref(), &path.child("appArmorProfile"), errors);
     if security.allow_privilege_escalation != Some(false) {
         return;
     }
@@ -54,6 +58,26 @@ fn check_seccomp(profile: Option<&SeccompProfile>, path: &Path, errors: &mut Err
     }
 }
 
+fn check_app_armor(profile: Option<&AppArmorProfile>, path: &Path, errors: &mut Errors) {
+    let Some(profile) = profile else { return };
+    let at = path.child("localhostProfile");
+    match (profile.type_.as_str(), profile.localhost_profile.as_deref()) {
+        ("Localhost", Some(name)) if name.trim() != name => {
+            errors.invalid(&at, name, "must not be padded with whitespace");
+        }
+        ("Localhost", None | Some("")) => errors.required(&at, "must be set when AppArmor type is Localhost"),
+        ("Localhost", Some(name)) if name.len() > MOST_PROFILE_BYTES => errors.too_long(&at, MOST_PROFILE_BYTES),
+        ("RuntimeDefault" | "Unconfined", Some(name)) => {
+            errors.invalid(&at, name, "can only be set when AppArmor type is Localhost");
+        }
+        ("Localhost" | "RuntimeDefault" | "Unconfined", _) => {}
+        ("", _) => errors.required(&path.child("type"), "type is required when appArmorProfile is set"),
+        (other, _) => {
+            errors.unsupported_as_listed(&path.child("type"), other, &["Localhost", "RuntimeDefault", "Unconfined"]);
+        }
+    }
+}
+
 /// Checks what the pod as a whole may do, and its ports on the node's network.
 pub fn check_pod(spec: &PodSpec, spec_path: &Path, errors: &mut Errors) {
     let path = &spec_path.child("securityContext");
@@ -80,6 +104,7 @@ pub fn check_pod(spec: &PodSpec, spec_path: &Path, errors: &mut Errors) {
         }
     }
     check_seccomp(security.seccomp_profile.as_ref(), &path.child("seccompProfile"), errors);
+    check_app_armor(security.app_armor_profile.as_ref(), &path.child("appArmorProfile"), errors);
 }
 
 /// Validates combinations with pods in user namespaces.

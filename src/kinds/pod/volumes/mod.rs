@@ -6,12 +6,14 @@ use super::defaults::{pull_policy, text};
 use super::mounts::Volumes;
 use super::{env, paths};
 use crate::kinds::omit::empty;
-use crate::kinds::{Errors, Path, names, persistent_volume_claim};
+use crate::kinds::{Errors, Path, csi_driver, names, persistent_volume_claim, volume_source};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{
     DownwardAPIVolumeFile, EmptyDirVolumeSource, HostPathVolumeSource, KeyToPath, PersistentVolumeClaimTemplate,
     ProjectedVolumeSource, Volume,
 };
+use serde::Serialize;
+use serde_json::{Value, json};
 
 /// The mode of files in volumes whose files the kubelet writes: 0644.
 const FILE_MODE: i32 = 0o644;
@@ -185,7 +187,15 @@ fn check_source(volume: &Volume, path: &Path, errors: &mut Errors) {
         add("projected", &|path, errors| projected::check(all, path, errors));
     }
     if let Some(csi) = &volume.csi {
-        add("csi", &|path, errors| check_named("driver", Some(&csi.driver), path, errors));
+        add("csi", &|path, errors| {
+            csi_driver::check_name(&csi.driver, &path.child("driver"), errors);
+            if let Some(secret) = &csi.node_publish_secret_ref {
+                match secret.name.as_str() {
+                    "" => errors.required(&path.child("nodePublishSecretRef").child("name"), ""),
+                    name => errors.each_invalid(&path.child("name"), name, names::subdomain(name)),
+                }
+            }
+        });
     }
     if let Some(ephemeral) = &volume.ephemeral {
         add("ephemeral", &|path, errors| {
@@ -197,13 +207,59 @@ fn check_source(volume: &Volume, path: &Path, errors: &mut Errors) {
         });
     }
     if let Some(image) = &volume.image {
-        add("image", &|path, errors| check_named("reference", image.reference.as_deref(), path, errors));
+        add("image", &|path, errors| {
+            let policies = ["Always", "IfNotPresent", "Never"];
+            if let Some(other) = image.pull_policy.as_deref().filter(|text| !policies.contains(text)) {
+                errors.unsupported(&path.child("pullPolicy"), other, &policies);
+            }
+        });
+    }
+    for (field, fields) in network_sources(volume) {
+        add(field, &|path, errors| volume_source::check(field, &fields, path, errors));
     }
     let mut sources = sources.into_iter();
     if let Some(mut only) = sources.next() {
         errors.0.append(&mut only.wrong.0);
     }
     sources.for_each(|more| errors.forbidden(&path.child(more.field), "may not specify more than 1 volume type"));
+}
+
+/// The sources that are checked alike in PersistentVolumes, with their fields.
+fn network_sources(volume: &Volume) -> impl Iterator<Item = (&'static str, Value)> {
+    fn fields(source: &Option<impl Serialize>) -> Option<Value> {
+        source.as_ref().map(|source| json!(source))
+    }
+    let all = [
+        ("gitRepo", fields(&volume.git_repo)),
+        ("gcePersistentDisk", fields(&volume.gce_persistent_disk)),
+        ("awsElasticBlockStore", fields(&volume.aws_elastic_block_store)),
+        ("iscsi", fields(&volume.iscsi)),
+        ("glusterfs", fields(&volume.glusterfs)),
+        ("rbd", fields(&volume.rbd)),
+        ("cinder", fields(&volume.cinder)),
+        ("cephfs", fields(&volume.cephfs)),
+        ("flocker", fields(&volume.flocker)),
+        ("fc", fields(&volume.fc)),
+        ("flexVolume", fields(&volume.flex_volume)),
+        ("azureFile", fields(&volume.azure_file)),
+        ("vsphereVolume", fields(&volume.vsphere_volume)),
+        ("photonPersistentDisk", fields(&volume.photon_persistent_disk)),
+        ("portworxVolume", fields(&volume.portworx_volume)),
+        ("quobyte", fields(&volume.quobyte)),
+        ("azureDisk", fields(&volume.azure_disk)),
+        ("storageos", fields(&volume.storageos)),
+        ("scaleIO", fields(&volume.scale_io)),
+    ];
+    all.into_iter().filter_map(|(field, fields)| Some((field, fields?)))
+}
+
+/// Checks what only a pod needs, not yet a template: the reference of a volume from an image.
+pub fn check_images(volumes: &[Volume], path: &Path, errors: &mut Errors) {
+    for (index, volume) in volumes.iter().enumerate() {
+        if let Some(image) = &volume.image {
+            check_named("reference", image.reference.as_deref(), &path.index(index).child("image"), errors);
+        }
+    }
 }
 
 fn check_named(field: &str, text: Option<&str>, path: &Path, errors: &mut Errors) {
