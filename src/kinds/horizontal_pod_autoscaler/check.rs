@@ -1,9 +1,10 @@
 //! Validation of autoscalers (`ValidateHorizontalPodAutoscaler`), in Kubernetes' order.
 
 use crate::kinds::amount::quantity;
-use crate::kinds::{Errors, Path, names};
+use crate::kinds::{Errors, Path, names, resource_names};
 use k8s_openapi::api::autoscaling::v2::{
-    CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscalerSpec, MetricSpec, MetricTarget,
+    CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscalerSpec, MetricIdentifier, MetricSpec,
+    MetricTarget,
 };
 use serde_json::json;
 
@@ -82,8 +83,8 @@ fn check_metric(metric: &MetricSpec, path: &Path, errors: &mut Errors) {
     match target {
         None => errors.required(&path.child(own), "must populate information for the given metric source"),
         Some(target) => {
-            let resource = matches!(metric.type_.as_str(), "Resource" | "ContainerResource");
-            check_amounts(target, resource, &path.child(own).child("target"), errors);
+            check_names(metric, &path.child(own), errors);
+            check_target_value(target, &metric.type_, &path.child(own).child("target"), errors);
         }
     }
     for (_, field, _) in sources.iter().filter(|(_, field, target)| field != own && target.is_some()) {
@@ -91,7 +92,49 @@ fn check_metric(metric: &MetricSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn check_amounts(target: &MetricTarget, resource: bool, path: &Path, errors: &mut Errors) {
+/// Checks the names that the source of a metric has.
+fn check_names(metric: &MetricSpec, path: &Path, errors: &mut Errors) {
+    let resource = |name: &str, errors: &mut Errors| {
+        if name.is_empty() {
+            errors.required(&path.child("name"), "must specify a resource name");
+        }
+    };
+    let identifier = |metric: &MetricIdentifier, errors: &mut Errors| {
+        let path = path.child("metric").child("name");
+        match metric.name.as_str() {
+            "" => errors.required(&path, "must specify a metric name"),
+            name => errors.each_invalid(&path, name, names::path_segment(name)),
+        }
+    };
+    match metric.type_.as_str() {
+        "Resource" => {
+            let source = metric.resource.as_ref();
+            source.into_iter().for_each(|source| resource(&source.name, errors));
+        }
+        "ContainerResource" => {
+            let Some(source) = &metric.container_resource else { return };
+            resource(&source.name, errors);
+            if !source.name.is_empty() {
+                resource_names::check_container(&source.name, &path.child("name"), errors);
+            }
+            match source.container.as_str() {
+                "" => errors.required(&path.child("container"), "must specify a container"),
+                name => errors.each_invalid(&path.child("container"), name, names::label(name)),
+            }
+        }
+        "Object" => {
+            let Some(source) = &metric.object else { return };
+            check_target(&source.described_object, false, &path.child("describedObject"), errors);
+            identifier(&source.metric, errors);
+        }
+        "Pods" => metric.pods.iter().for_each(|source| identifier(&source.metric, errors)),
+        "External" => metric.external.iter().for_each(|source| identifier(&source.metric, errors)),
+        _ => {}
+    }
+}
+
+/// Checks the value that a metric of this type is to have.
+fn check_target_value(target: &MetricTarget, metric: &str, path: &Path, errors: &mut Errors) {
     if target.type_.is_empty() {
         errors.required(&path.child("type"), "must specify a metric target type");
     }
@@ -107,13 +150,32 @@ fn check_amounts(target: &MetricTarget, resource: bool, path: &Path, errors: &mu
     if let Some(percent) = target.average_utilization.filter(|percent| *percent < 1) {
         errors.invalid(&path.child("averageUtilization"), percent, "must be greater than 0");
     }
-    if resource && target.average_utilization.is_none() && target.average_value.is_none() {
-        let detail = "must set either a target raw value or a target utilization";
-        errors.required(&path.child("averageUtilization"), detail);
-    }
-    if resource && target.average_utilization.is_some() && target.average_value.is_some() {
-        let detail = "may not set both a target raw value and a target utilization";
-        errors.forbidden(&path.child("averageValue"), detail);
+    let (utilization, average, total) =
+        (target.average_utilization.is_some(), target.average_value.is_some(), target.value.is_some());
+    match metric {
+        "Resource" | "ContainerResource" if !utilization && !average => {
+            let detail = "must set either a target raw value or a target utilization";
+            errors.required(&path.child("averageUtilization"), detail);
+        }
+        "Resource" | "ContainerResource" if utilization && average => {
+            let detail = "may not set both a target raw value and a target utilization";
+            errors.forbidden(&path.child("averageValue"), detail);
+        }
+        "Object" if !total && !average => {
+            errors.required(&path.child("averageValue"), "must set either a target value or averageValue");
+        }
+        "External" if !total && !average => {
+            let detail = "must set either a target value for metric or a per-pod target";
+            errors.required(&path.child("averageValue"), detail);
+        }
+        "External" if total && average => {
+            let detail = "may not set both a target value for metric and a per-pod target";
+            errors.forbidden(&path.child("value"), detail);
+        }
+        "Pods" if !average => {
+            errors.required(&path.child("averageValue"), "must specify a positive target averageValue");
+        }
+        _ => {}
     }
 }
 
