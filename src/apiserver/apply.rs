@@ -102,10 +102,13 @@ pub fn three_way(
 }
 
 /// The manifest with the annotation that remembers it: compact JSON of the manifest without that annotation, ended by a newline.
+/// Annotations that are no map stay, so that they are refused.
 pub fn with_last_applied(manifest: &Object) -> Object {
     let mut modified = manifest.clone();
-    if !modified.at(&["metadata", "annotations"]).is_some_and(Value::is_object) {
-        modified.set(&["metadata", "annotations"], json!({}));
+    match modified.at(&["metadata", "annotations"]) {
+        Some(Value::Object(_)) => {}
+        None | Some(Value::Null) => modified.set(&["metadata", "annotations"], json!({})),
+        Some(_) => return modified,
     }
     modified.unset(&["metadata", "annotations", LAST_APPLIED]);
     let remembered = last_applied(&modified);

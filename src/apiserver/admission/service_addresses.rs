@@ -91,23 +91,23 @@ fn give_node_ports(ledger: &mut dyn Ledger, request: &mut Request<'_>, own: &Key
     let spec = request.object.at(&["spec"]).cloned().unwrap_or_default();
     // A load balancer that does without gets those only that it names.
     let gets_more = spec["type"] != "LoadBalancer" || spec["allocateLoadBalancerNodePorts"] != false;
+    let refused = |number: i64| u16::try_from(number).ok().is_none_or(|port| !addresses::NODE_PORTS.contains(&port));
     for (index, port) in ports.iter_mut().enumerate() {
-        let wanted = port["nodePort"].as_u64().filter(|wanted| *wanted > 0).map(|wanted| wanted as u16);
+        let asked = port["nodePort"].as_i64().filter(|asked| *asked != 0);
         let is_taken = |port: u16| given.contains(&port) || others.has_port(port, own);
         let kept = kept.get(index).copied().filter(|kept| !is_taken(*kept));
         let path = Path::root("spec").child("ports").index(index).child("nodePort");
+        if let Some(number) = asked.filter(|number| refused(*number)) {
+            let range = format!("{}-{}", addresses::NODE_PORTS.start(), addresses::NODE_PORTS.end());
+            let detail = "provided port is not in the valid range. The range of valid ports is";
+            errors.invalid(&path, number, &format!("{detail} {range}"));
+            continue;
+        }
+        let wanted = asked.and_then(|asked| u16::try_from(asked).ok());
         if wanted.or(kept).is_none() && !gets_more {
             continue;
         }
         match wanted.or(kept).or_else(|| addresses::free_node_port(ledger.random(), is_taken)) {
-            Some(number) if wanted.is_some() && !addresses::NODE_PORTS.contains(&number) => {
-                let range = format!("{}-{}", addresses::NODE_PORTS.start(), addresses::NODE_PORTS.end());
-                errors.invalid(
-                    &path,
-                    number,
-                    &format!("provided port is not in the valid range. The range of valid ports is {range}"),
-                );
-            }
             Some(number) if is_taken(number) => errors.invalid(&path, number, "provided port is already allocated"),
             Some(number) => {
                 given.insert(number);
