@@ -22,6 +22,12 @@ impl Typed for ClusterRole {
 
     fn validate(&self, _old: Option<&Self>, errors: &mut Errors) {
         rbac::check_rules(self.rules.as_deref().unwrap_or_default(), false, errors);
+        if let Some(rule) = &self.aggregation_rule
+            && rule.cluster_role_selectors.as_ref().is_none_or(Vec::is_empty)
+        {
+            let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+            errors.required(&Path::root("aggregationRule").child("clusterRoleSelectors"), detail);
+        }
         let selectors = self.aggregation_rule.iter().flat_map(|rule| rule.cluster_role_selectors.iter().flatten());
         for (index, selector) in selectors.enumerate() {
             let path = Path::root("aggregationRule").child("clusterRoleSelectors").index(index);

@@ -3,6 +3,8 @@
 use super::{Errors, Kind, Path, Typed, names, omit};
 use k8s_openapi::api::networking::v1::IngressClass;
 
+const MOST_CONTROLLER_BYTES: usize = 250;
+
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     namespaced: false,
@@ -26,11 +28,16 @@ impl Typed for IngressClass {
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
             errors.immutable(&path.child("controller"), &spec.controller, &old.controller);
         }
-        if let Some(controller) = &spec.controller {
-            check_domain_path(controller, &path.child("controller"), errors);
+        let controller = spec.controller.as_deref().unwrap_or_default();
+        if controller.len() > MOST_CONTROLLER_BYTES {
+            errors.too_long(&path.child("controller"), MOST_CONTROLLER_BYTES);
         }
+        check_domain_path(controller, &path.child("controller"), errors);
         if let Some(parameters) = &spec.parameters {
             let path = path.child("parameters");
+            if let Some(group) = &parameters.api_group {
+                errors.each_invalid(&path.child("apiGroup"), group.as_str(), names::subdomain(group));
+            }
             for (field, value) in [("kind", &parameters.kind), ("name", &parameters.name)] {
                 if value.is_empty() {
                     errors.required(&path.child(field), "");
@@ -46,7 +53,11 @@ impl Typed for IngressClass {
                 Some("Cluster") if parameters.namespace.is_some() => {
                     errors.forbidden(&path.child("namespace"), "`parameters.scope` is set to 'Cluster'");
                 }
-                None | Some("Cluster" | "Namespace") => {}
+                Some("Namespace") => {
+                    let name = parameters.namespace.as_deref().unwrap_or_default();
+                    errors.each_invalid(&path.child("namespace"), name, names::label(name));
+                }
+                None | Some("Cluster") => {}
                 Some(other) => errors.unsupported(&path.child("scope"), other, &["Cluster", "Namespace"]),
             }
         }
@@ -56,6 +67,7 @@ impl Typed for IngressClass {
 /// `example.com/name`.
 fn check_domain_path(text: &str, path: &Path, errors: &mut Errors) {
     match text.split_once('/') {
+        None if text.is_empty() => errors.required(path, ""),
         Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
             errors.each_invalid(path, host, names::subdomain(host));
         }

@@ -130,15 +130,25 @@ fn owner_text(owner: &Value) -> String {
     format!("{{{}}}", pairs.join(","))
 }
 
+/// Checks a finalizer outside the metadata.
+pub fn check_finalizer(name: &str, path: &Path, errors: &mut Errors) {
+    errors.each_invalid(path, name, names::qualified(name));
+    check_finalizer_domain(name, path, errors);
+}
+
+/// Only finalizers of Kubernetes do without a domain.
+fn check_finalizer_domain(name: &str, path: &Path, errors: &mut Errors) {
+    if !name.contains('/') && !PLAIN_FINALIZERS.contains(&name) {
+        errors.invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified");
+    }
+}
+
 fn check_finalizers(finalizers: &[&str], path: &Path, errors: &mut Errors) {
     for name in finalizers {
         errors.each_invalid(path, *name, names::qualified(name));
     }
     for (index, name) in finalizers.iter().enumerate() {
-        if !name.contains('/') && !PLAIN_FINALIZERS.contains(name) {
-            let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.invalid(&path.index(index), *name, detail);
-        }
+        check_finalizer_domain(name, &path.index(index), errors);
     }
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";

@@ -1,6 +1,6 @@
 //! Namespace (core/v1).
 
-use super::{Errors, Kind, NameRule, Path, Typed, names, omit};
+use super::{Errors, Kind, NameRule, Path, Typed, metadata, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus};
 use serde_json::{Value, json};
@@ -45,10 +45,8 @@ impl Typed for Namespace {
 
     fn validate(&self, old: Option<&Self>, errors: &mut Errors) {
         let finalizers = self.spec.as_ref().and_then(|spec| spec.finalizers.as_deref()).unwrap_or_default();
-        for (index, name) in finalizers.iter().enumerate() {
-            let path = Path::root("spec").child("finalizers").index(index);
-            errors.each_invalid(&path, name.as_str(), names::qualified(name));
-        }
+        let path = Path::root("spec").child("finalizers");
+        finalizers.iter().for_each(|name| metadata::check_finalizer(name, &path, errors));
         let mut wrong = pod_security(self);
         // One that was wrong before may be changed in other ways.
         if old.is_none_or(|old| pod_security(old).0.is_empty()) {
@@ -80,4 +78,44 @@ fn pod_security(namespace: &Namespace) -> Errors {
         }
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::typed;
+
+    fn wrong(patch: Value) -> Vec<String> {
+        let mut body = json!({"metadata": {"name": "a"}});
+        json_patch::merge(&mut body, &patch);
+        let body = typed::normalize::<Namespace>(&body, &mut |_| {}).unwrap();
+        typed::validate::<Namespace>(&Object(body), None).into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn pod_security_labels_are_checked() {
+        let label = |name: &str, value: &str| json!({"metadata": {"labels": {format!("pod-security.kubernetes.io/{name}"): value}}});
+        let good = [
+            ("enforce", "baseline"),
+            ("audit-version", "latest"),
+            ("warn-version", "v1.30"),
+            ("enforce-version", "v1.0"),
+            ("other", "odd"),
+        ];
+        for (name, value) in good {
+            assert_eq!(wrong(label(name, value)), Vec::<String>::new(), "{name} {value}");
+        }
+        let bad = [
+            ("enforce", "odd"),
+            ("audit", ""),
+            ("warn", "Baseline"),
+            ("warn-version", "v2"),
+            ("audit-version", "v1.030"),
+            ("enforce-version", "1.30"),
+        ];
+        for (name, value) in bad {
+            let field = format!("metadata.labels[pod-security.kubernetes.io/{name}]");
+            assert_eq!(wrong(label(name, value)), [field], "{name} {value}");
+        }
+    }
 }

@@ -198,3 +198,54 @@ fn check_change(
     }
     errors.immutable(&path.child("volumeMode"), &json!(spec.volume_mode), &json!(kept.volume_mode));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::typed;
+    use serde_json::Value;
+
+    fn wrong(patch: Value) -> Vec<String> {
+        let mut body = json!({
+            "metadata": {"name": "a", "namespace": "b"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        json_patch::merge(&mut body, &patch);
+        let body = typed::normalize::<PersistentVolumeClaim>(&body, &mut |_| {}).unwrap();
+        typed::validate::<PersistentVolumeClaim>(&Object(body), None).into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn sources_of_data_are_checked() {
+        let source = json!({"apiGroup": "a.b", "kind": "K", "name": "n"});
+        let good = [
+            json!({"dataSource": source}),
+            json!({"dataSourceRef": source}),
+            json!({"dataSource": source, "dataSourceRef": source}),
+            json!({"dataSource": {"kind": "PersistentVolumeClaim", "name": "n"}}),
+            json!({"dataSourceRef": {"apiGroup": "a.b", "kind": "K", "name": "n", "namespace": "x"}}),
+        ];
+        for spec in good {
+            assert_eq!(wrong(json!({"spec": spec})), Vec::<String>::new(), "{spec}");
+        }
+        let cases = [
+            (json!({"dataSource": {"kind": "K", "name": "n"}}), "spec.dataSource"),
+            (json!({"dataSource": {"apiGroup": "A", "kind": "K", "name": "n"}}), "spec.dataSource.apiGroup"),
+            (json!({"dataSource": {"apiGroup": "a.b", "kind": "K", "name": ""}}), "spec.dataSource.name"),
+            (json!({"dataSourceRef": {"apiGroup": "a.b", "kind": "", "name": "n"}}), "spec.dataSourceRef.kind"),
+            (json!({"dataSourceRef": {"kind": "K", "name": "n"}}), "spec.dataSourceRef"),
+            (
+                json!({"dataSourceRef": {"apiGroup": "a.b", "kind": "K", "name": "n", "namespace": "X"}}),
+                "spec.dataSourceRef.namespace",
+            ),
+            (json!({"dataSource": source, "dataSourceRef": {"apiGroup": "a.b", "kind": "K", "name": "m"}}), "spec"),
+            (
+                json!({"dataSource": source, "dataSourceRef": {"apiGroup": "a.b", "kind": "K", "name": "n", "namespace": "x"}}),
+                "spec",
+            ),
+        ];
+        for (spec, field) in cases {
+            assert_eq!(wrong(json!({"spec": spec})), [field], "{spec}");
+        }
+    }
+}

@@ -103,8 +103,9 @@ fn check_selector(spec: &ResourceQuotaSpec, path: &Path, errors: &mut Errors) {
     }
 }
 
-const EXISTS: &str = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, \
-                      ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort and ResourceQuotaScopeNotBestEffort";
+const EXISTS: &str = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
+                      ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort \
+                      or ResourceQuotaScopeCrossNamespacePodAffinity";
 
 /// The resources that may be limited in a scope; none for a scope that is not known.
 fn fitting(scope: &str) -> Option<fn(&str) -> bool> {
@@ -131,4 +132,51 @@ fn conflict(has: impl Fn(&str) -> bool) -> bool {
 fn is_of_pods(name: &str) -> bool {
     let (kind, measured) = name.split_once('.').unwrap_or(("requests", name));
     name == "pods" || matches!(kind, "requests" | "limits") && matches!(measured, "cpu" | "memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::typed;
+    use serde_json::Value;
+
+    fn wrong(patch: Value) -> Vec<String> {
+        let mut body = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": {"hard": {"pods": "1"}}});
+        json_patch::merge(&mut body, &patch);
+        let body = typed::normalize::<ResourceQuota>(&body, &mut |_| {}).unwrap();
+        typed::validate::<ResourceQuota>(&Object(body), None).into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn scopes_and_their_selectors_are_checked() {
+        let spec = |scope: &str, operator: &str, values: Value| {
+            let expression = json!({"scopeName": scope, "operator": operator, "values": values});
+            json!({"spec": {"scopeSelector": {"matchExpressions": [expression]}}})
+        };
+        let good = [
+            spec("PriorityClass", "In", json!(["a"])),
+            spec("PriorityClass", "Exists", json!(null)),
+            spec("CrossNamespacePodAffinity", "Exists", json!(null)),
+            json!({"spec": {"scopes": ["Terminating", "BestEffort"]}}),
+        ];
+        for patch in good {
+            assert_eq!(wrong(patch.clone()), Vec::<String>::new(), "{patch}");
+        }
+        let all = "spec.scopeSelector.matchExpressions";
+        let cases = [
+            (spec("Odd", "Exists", json!(null)), format!("{all}.scopeName")),
+            (spec("PriorityClass", "In", json!([])), format!("{all}.values")),
+            (spec("PriorityClass", "Exists", json!(["a"])), format!("{all}.values")),
+            (spec("PriorityClass", "Odd", json!(["a"])), format!("{all}.operator")),
+            (spec("BestEffort", "In", json!(["a"])), format!("{all}.operator")),
+            (spec("CrossNamespacePodAffinity", "In", json!(["a"])), format!("{all}.operator")),
+            (spec("VolumeAttributesClass", "Exists", json!(null)), all.to_owned()),
+            (json!({"spec": {"scopes": ["Terminating", "NotTerminating"]}}), "spec.scopes".to_owned()),
+            (json!({"spec": {"scopes": ["Odd"]}}), "spec.scopes".to_owned()),
+            (json!({"spec": {"scopes": ["BestEffort"], "hard": {"cpu": "1"}}}), "spec.scopes".to_owned()),
+        ];
+        for (patch, field) in cases {
+            assert_eq!(wrong(patch.clone()), [field], "{patch}");
+        }
+    }
 }

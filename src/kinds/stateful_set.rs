@@ -99,7 +99,8 @@ fn check_template(spec: &StatefulSetSpec, old: Option<&StatefulSetSpec>, path: &
 /// The template with a volume for each claim, which takes the place of one of the same name.
 fn with_claims(spec: &StatefulSetSpec) -> PodTemplateSpec {
     let mut template = spec.template.clone();
-    let names = spec.volume_claim_templates.iter().flatten().filter_map(|claim| claim.metadata.name.clone());
+    let names =
+        spec.volume_claim_templates.iter().flatten().map(|claim| claim.metadata.name.clone().unwrap_or_default());
     let claims: Vec<Volume> = names.map(claimed_volume).collect();
     if let (Some(pod), false) = (&mut template.spec, claims.is_empty()) {
         let volumes = pod.volumes.get_or_insert_default();

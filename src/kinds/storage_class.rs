@@ -105,8 +105,16 @@ fn warnings(class: &Object) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::object::Object;
-    use serde_json::json;
+    use super::*;
+    use crate::kinds::typed;
+    use serde_json::{Value, json};
+
+    fn wrong(patch: Value) -> Vec<String> {
+        let mut body = json!({"metadata": {"name": "a"}, "provisioner": "a.b/c"});
+        json_patch::merge(&mut body, &patch);
+        let body = typed::normalize::<StorageClass>(&body, &mut |_| {}).unwrap();
+        typed::validate::<StorageClass>(&Object(body), None).into_iter().map(|error| error.field).collect()
+    }
 
     #[test]
     fn topologies_with_old_labels_are_warned_of() {
@@ -117,5 +125,28 @@ mod tests {
         let newer = "allowedTopologies[0].matchLabelExpressions[1].key: deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead";
         assert_eq!(super::warnings(&class("failure-domain.beta.kubernetes.io/zone")), [newer]);
         assert!(super::warnings(&class("topology.kubernetes.io/zone")).is_empty());
+    }
+
+    #[test]
+    fn topologies_are_checked() {
+        let term = |key: &str, values: Value| json!({"matchLabelExpressions": [{"key": key, "values": values}]});
+        let good = json!([term("zone", json!(["a"])), term("zone", json!(["b"]))]);
+        assert_eq!(wrong(json!({"allowedTopologies": good})), Vec::<String>::new());
+        let first = "allowedTopologies[0].matchLabelExpressions[0]";
+        let twice = json!({"matchLabelExpressions": [{"key": "a", "values": ["b"]}, {"key": "a", "values": ["c"]}]});
+        let cases = [
+            (json!([term("", json!(["a"]))]), format!("{first}.key")),
+            (json!([term("zone", json!([]))]), format!("{first}.values")),
+            (json!([term("zone", json!(["a", "a"]))]), format!("{first}.values[1]")),
+            (json!([twice]), "allowedTopologies[0].matchLabelExpressions[1].key".to_owned()),
+            (
+                json!([term("zone", json!(["a"])), term("zone", json!(["a"]))]),
+                "allowedTopologies[1].matchLabelExpressions".to_owned(),
+            ),
+        ];
+        for (topologies, field) in cases {
+            let found = wrong(json!({"allowedTopologies": topologies}));
+            assert_eq!(found.first(), Some(&field), "{topologies}");
+        }
     }
 }

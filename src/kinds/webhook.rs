@@ -263,3 +263,68 @@ fn check_path(target: &str, path: &Path, errors: &mut Errors) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::typed;
+    use crate::object::Object;
+    use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+    use serde_json::{Value, json};
+
+    fn wrong(patch: Value) -> Vec<String> {
+        let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});
+        let mut hook = json!({
+            "name": "a.example.com", "clientConfig": {"url": "https://a/b"}, "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "rules": [rule],
+        });
+        json_patch::merge(&mut hook, &patch);
+        let body = json!({"metadata": {"name": "a"}, "webhooks": [hook]});
+        let body = typed::normalize::<ValidatingWebhookConfiguration>(&body, &mut |_| {}).unwrap();
+        let errors = typed::validate::<ValidatingWebhookConfiguration>(&Object(body), None);
+        errors.into_iter().map(|error| error.field.replacen("webhooks[0].", "", 1)).collect()
+    }
+
+    #[test]
+    fn webhooks_are_checked_field_by_field() {
+        assert_eq!(wrong(json!({})), Vec::<String>::new());
+        let service = |path: &str| json!({"clientConfig": {"url": null, "service": {"name": "s", "namespace": "n", "path": path}}});
+        assert_eq!(wrong(service("/a/b")), Vec::<String>::new());
+        let rule = |field: &str, value: Value| {
+            let mut rule =
+                json!({"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});
+            rule[field] = value;
+            json!({"rules": [rule]})
+        };
+        let cases = [
+            (json!({"name": "a.b"}), "name"),
+            (json!({"name": ""}), "name"),
+            (json!({"clientConfig": {"url": "http://a"}}), "clientConfig.url"),
+            (json!({"clientConfig": {"url": "https://a?b"}}), "clientConfig.url"),
+            (json!({"clientConfig": {"url": "https://u@a"}}), "clientConfig.url"),
+            (json!({"clientConfig": {"url": null}}), "clientConfig"),
+            (json!({"clientConfig": {"service": {"name": "s", "namespace": "n"}}}), "clientConfig"),
+            (service("a"), "clientConfig.service.path"),
+            (service("/a//b"), "clientConfig.service.path"),
+            (json!({"sideEffects": "Some"}), "sideEffects"),
+            (json!({"sideEffects": null}), "sideEffects"),
+            (json!({"admissionReviewVersions": []}), "admissionReviewVersions"),
+            (json!({"admissionReviewVersions": ["v7"]}), "admissionReviewVersions"),
+            (json!({"admissionReviewVersions": ["v1", "v1"]}), "admissionReviewVersions[1]"),
+            (json!({"timeoutSeconds": 31}), "timeoutSeconds"),
+            (json!({"timeoutSeconds": 0}), "timeoutSeconds"),
+            (json!({"failurePolicy": "Odd"}), "failurePolicy"),
+            (json!({"matchPolicy": "Odd"}), "matchPolicy"),
+            (json!({"matchConditions": [{"name": "a", "expression": ""}]}), "matchConditions[0].expression"),
+            (rule("operations", json!(["*", "CREATE"])), "rules[0].operations"),
+            (rule("operations", json!(["FLY"])), "rules[0].operations[0]"),
+            (rule("apiGroups", json!([])), "rules[0].apiGroups"),
+            (rule("apiVersions", json!([""])), "rules[0].apiVersions[0]"),
+            (rule("resources", json!(["*", "pods"])), "rules[0].resources"),
+            (rule("resources", json!(["pods/*", "pods/status"])), "rules[0].resources[1]"),
+            (rule("scope", json!("Odd")), "rules[0].scope"),
+        ];
+        for (patch, field) in cases {
+            assert_eq!(wrong(patch.clone()), [field], "{patch}");
+        }
+    }
+}
