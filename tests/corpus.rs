@@ -56,7 +56,7 @@ fn objects(path: &Path) -> Result<Vec<Value>, String> {
 
 /// Makes what a body refers to and somebody else would have made before: namespace, priority class, service account.
 fn make_way(ledger: &mut dyn Ledger, body: &Value) {
-    let namespace = body["metadata"]["namespace"].as_str().unwrap_or("default");
+    let namespace = body["metadata"]["namespace"].as_str().filter(|name| !name.is_empty()).unwrap_or("default");
     let mut before = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
     for spec in [&body["spec"], &body["spec"]["template"]["spec"]] {
         if let Some(name) = spec["priorityClassName"].as_str() {
@@ -81,7 +81,10 @@ fn make_way(ledger: &mut dyn Ledger, body: &Value) {
 fn admit(ledger: &mut dyn Ledger, kind: &Kind, body: &Value) -> Result<(), Status> {
     make_way(ledger, body);
     let mut object = Object(body.clone());
-    if kind.namespaced && object.namespace().is_empty() {
+    if kind.namespaced
+        && matches!(&body["metadata"]["namespace"], Value::Null | Value::String(_))
+        && object.namespace().is_empty()
+    {
         object.set(&["metadata", "namespace"], "default");
     }
     let options = Options { dry_run: true, ..Options::default() };
