@@ -38,8 +38,11 @@ impl Typed for Node {
         omit::empty(&mut spec.taints);
         omit::empty(&mut spec.pod_cidr);
         omit::empty(&mut spec.pod_cidrs);
-        if let Some(first) = &spec.pod_cidr {
-            spec.pod_cidrs.get_or_insert_with(|| vec![first.clone()]);
+        // The older field counts where the two differ.
+        if let Some(first) = &spec.pod_cidr
+            && spec.pod_cidrs.as_ref().and_then(|all| all.first()) != Some(first)
+        {
+            spec.pod_cidrs = Some(vec![first.clone()]);
         }
         omit::empty(&mut spec.provider_id);
         for taint in spec.taints.iter_mut().flatten() {

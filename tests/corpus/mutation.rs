@@ -54,7 +54,7 @@ fn verdicts(form: &str) -> &'static str {
         "known" | "fieldpath" | "ip" | "cidr" | "schedule" | "limittype" | "sysctl" => "rrrrrrrr",
         "oddenum" => ".rrrrrrr",
         "label" | "label1035" | "subdomain" | "domain" => "rrrrrrrr",
-        "label0" | "subdomain0" | "portname0" | "enum0" => "arrrrrrr",
+        "cidr0" | "label0" | "subdomain0" | "portname0" | "enum0" => "arrrrrrr",
         "httpheader" => "rararrrr",
         "needed" => "r...rrrr",
         "positive64" => "rrrrrraa",
