@@ -53,7 +53,9 @@ fn hosts(lines: &BTreeMap<String, Vec<String>>) -> String {
     for (address, names) in lines {
         table.add_row([address.clone(), names.join(" ")]);
     }
-    table.column_iter_mut().for_each(|column| drop(column.set_padding((0, 2))));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
