@@ -184,8 +184,41 @@ impl Shim {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
                     std::thread::sleep(LONGEST_PAUSE);
                 }
-                shim => return shim.map(Some),
+                shim => {
+                    let mut shim = shim?;
+                    shim.check_alive()?;
+                    return Ok(Some(shim));
+                }
             }
+        }
+    }
+
+    /// Waits for a sign of life: a stopped shim would hold descriptors that were sent to it open, and whoever reads their other sides
+    /// would wait for it. A shim of an older program refuses the request, which is a sign as well.
+    fn check_alive(&mut self) -> io::Result<()> {
+        send(&self.socket, Request::Ping, &[])?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.hear()? {
+                Some(Answer::Refused { why, .. }) if why == GONE => {
+                    return Err(io::Error::new(io::ErrorKind::ConnectionReset, GONE));
+                }
+                Some(_) => return Ok(()),
+                None if Instant::now() >= until => {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, self.silence()));
+                }
+                None => self.wait_readable(until)?,
+            }
+        }
+    }
+
+    /// Waits until there is something to read, or this moment has come.
+    fn wait_readable(&self, until: Instant) -> io::Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
+            Err(Errno::INTR) => Ok(()),
+            found => Ok(found.map(drop)?),
         }
     }
 
@@ -282,7 +315,7 @@ impl Shim {
                 return Ok(Some(serde_json::from_slice(&line).unwrap_or_else(|_| refused(FOREIGN))));
             }
             match rustix::net::recv(&self.socket, &mut block[..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(Some(refused("the pod's shim has gone"))),
+                Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(Some(refused(GONE))),
                 Ok((read, _)) => self.inbox.extend_from_slice(&block[..read]),
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
                 Err(error) => return Err(error.into()),
@@ -314,6 +347,7 @@ fn send(socket: &OwnedFd, request: Request, descriptors: &[BorrowedFd]) -> io::R
     Ok(())
 }
 
+const GONE: &str = "the pod's shim has gone";
 const FOREIGN: &str = "its shim speaks another language: delete the pod, a new one gets a new shim";
 
 fn unheard() -> Ended {

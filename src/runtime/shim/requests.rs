@@ -49,7 +49,8 @@ pub struct Running {
 impl Shim {
     pub(super) fn request(&mut self, client: u64, envelope: Envelope) {
         // A session is no leader's, and no attachment is: it neither needs an epoch nor brings one.
-        let is_led = !matches!(envelope.request, Request::Session(_) | Request::Attach(_) | Request::Resize(_));
+        let is_led =
+            !matches!(envelope.request, Request::Session(_) | Request::Attach(_) | Request::Resize(_) | Request::Ping);
         if is_led && envelope.epoch < self.record.epoch {
             let why = format!("epoch {} is over, {} leads", envelope.epoch, self.record.epoch);
             return self.tell(client, &Answer::Refused { why, start: None });
@@ -85,6 +86,7 @@ impl Shim {
             Request::Session(session) => self.session(client, &session),
             Request::Attach(attach) => self.attach(client, &attach),
             Request::Resize(size) => self.resize(client, size),
+            Request::Ping => self.tell(client, &Answer::Pong),
             Request::Remove => {
                 self.removing = true;
                 tree::kill_all();

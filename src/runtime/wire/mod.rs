@@ -70,6 +70,8 @@ pub enum Request {
     Attach(Attach),
     /// The size of a container's terminal, from one who is attached to it.
     Resize(Size),
+    /// Asks for a sign of life before descriptors are sent, for whoever asks. Answered by [`Answer::Pong`].
+    Ping,
     /// Brings the content of volumes up to date.
     Refresh(Vec<Volume>),
     /// Kills everything, deletes the pod's folder and ends the shim.
@@ -318,6 +320,8 @@ pub enum Answer {
         /// Its output, at most 10 KiB.
         output: String,
     },
+    /// Answers [`Request::Ping`].
+    Pong,
     /// From now on whatever the container writes is passed on.
     Attached,
     /// The container has ended, or nothing more is passed on for another reason. Everything until then was.

@@ -66,7 +66,7 @@ impl Shard {
             // Another leader has taken over: it is for that one to act.
             Answer::Refused { .. } => {}
             // Those are for who attaches, which this is not.
-            Answer::Attached | Answer::Detached => {}
+            Answer::Pong | Answer::Attached | Answer::Detached => {}
             Answer::Leaving => pod_mut(&mut self.pods, uid).leaving = true,
             Answer::Removed => self.removed(uid),
         }
