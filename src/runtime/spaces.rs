@@ -4,6 +4,7 @@
 //! back, so there a process that is forked for just this goes, and what it starts is a child of its parent's all the same.
 //! Only for processes of one thread.
 
+use crate::object::cause;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -24,12 +25,19 @@ fn of_processes(whose: &str) -> rustix::io::Result<OwnedFd> {
     openat(CWD, format!("/proc/{whose}/ns/pid"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// Has what this process forks from now on begin in a process namespace.
+fn enter_processes(space: &OwnedFd) -> rustix::io::Result<()> {
+    move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::ProcessID))
+}
+
 impl Space {
     /// Another one's; none when it is in ours.
-    pub fn of(process: i32) -> Option<Space> {
-        let theirs = of_processes(&process.to_string()).ok()?;
-        let number = |space: &OwnedFd| fstat(space).ok().map(|found| found.st_ino);
-        (number(&theirs) != number(&of_processes("self").ok()?)).then_some(Space::Known(theirs))
+    pub fn of(process: i32) -> Result<Option<Space>, String> {
+        let open = || {
+            let (theirs, ours) = (of_processes(&process.to_string())?, of_processes("self")?);
+            Ok((fstat(&theirs)?.st_ino != fstat(&ours)?.st_ino).then_some(Space::Known(theirs)))
+        };
+        open().map_err(|error: Errno| format!("cannot open its process namespace: {error}", error = cause(error)))
     }
 
     /// Whether what begins there is its first process.
@@ -39,24 +47,26 @@ impl Space {
 
     /// Forks this process into the namespace: gives 0 in the child, its number in the parent.
     pub fn fork(&self) -> rustix::io::Result<i32> {
-        if geteuid().is_root() { self.by_ourselves() } else { self.by_another() }
+        let own = of_processes("self")?;
+        // Also root may not go back to a namespace that belongs to users above its own.
+        let may_return = geteuid().is_root() && enter_processes(&own).is_ok();
+        if may_return { self.by_ourselves(&own) } else { self.by_another() }
     }
 
     /// Has what this process forks from now on begin there.
     fn choose(&self) -> rustix::io::Result<()> {
         match self {
-            Space::Known(space) => move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::ProcessID)),
+            Space::Known(space) => enter_processes(space),
             // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
             Space::New => unsafe { unshare_unsafe(UnshareFlags::NEWPID) },
         }
     }
 
-    fn by_ourselves(&self) -> rustix::io::Result<i32> {
-        let own = of_processes("self")?;
+    fn by_ourselves(&self, own: &OwnedFd) -> rustix::io::Result<i32> {
         self.choose()?;
         let forked = fork(0);
         if forked != Ok(0) {
-            move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::ProcessID))?;
+            enter_processes(own)?;
         }
         forked
     }

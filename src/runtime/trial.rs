@@ -42,13 +42,18 @@ pub fn exit_code(tried: io::Result<()>) -> ExitCode {
     match tried {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let refused = Errno::from_io_error(&error).is_some_and(|errno| is_refusal(errno, most_namespaces()));
-            ExitCode::from(if refused { REFUSED } else { UNCLEAR })
+            let is_refused = Errno::from_io_error(&error).is_some_and(|errno| is_definite(errno, &["user", "mnt"]));
+            ExitCode::from(if is_refused { REFUSED } else { UNCLEAR })
         }
     }
 }
 
-/// Whether an error of the kernel says that this can never be had here. `most_namespaces`: the fewest that the machine allows of a kind.
+/// Whether an error of the kernel says that namespaces of these kinds can never be had here.
+pub fn is_definite(error: Errno, kinds: &[&str]) -> bool {
+    is_refusal(error, most_namespaces(kinds))
+}
+
+/// The same on a machine that is described. `most_namespaces`: the fewest that the machine allows of a kind.
 fn is_refusal(error: Errno, most_namespaces: u64) -> bool {
     match error {
         // Too many: for good when none are allowed, else until others have ended (namespaces(7)).
@@ -59,11 +64,11 @@ fn is_refusal(error: Errno, most_namespaces: u64) -> bool {
     }
 }
 
-/// The fewest namespaces that a user may have of the kinds that pods need.
-fn most_namespaces() -> u64 {
+/// The fewest namespaces that a user may have of these kinds.
+fn most_namespaces(kinds: &[&str]) -> u64 {
     let limit =
         |kind: &str| fs::read_to_string(format!("/proc/sys/user/max_{kind}_namespaces")).ok()?.trim().parse().ok();
-    ["user", "mnt"].into_iter().filter_map(limit).min().unwrap_or(u64::MAX)
+    kinds.iter().copied().filter_map(limit).min().unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -209,6 +209,46 @@ os.kill(-1, signal.SIGKILL)
 }
 
 #[test]
+fn a_pod_waits_for_a_process_namespace_while_others_have_them_all() {
+    let cluster = Cluster::new();
+    fs::write(cluster.home().join("pod.yaml"), pod("web", "Always", 0, "exec sleep 1000")).expect("written");
+    let script = r#"
+import os, signal, subprocess, sys, time
+kloop, home = sys.argv[1], os.environ["HOME"]
+open("/proc/sys/user/max_pid_namespaces", "w").write("1")
+holder = subprocess.Popen(["unshare", "-p", "-f", "--kill-child", "sleep", "1000"])
+def run(*words):
+    return subprocess.run([kloop, *words], capture_output=True, text=True).stdout
+def until(holds):
+    end = time.time() + 60
+    while not holds():
+        assert time.time() < end, run("get", "pods", "-o", "yaml") + run("get", "events")
+        time.sleep(0.02)
+def space(pid):
+    return os.readlink(f"/proc/{pid}/ns/pid")
+def read(path):
+    return run("get", "pod", "web", "-o", "jsonpath=" + path)
+children = f"/proc/{holder.pid}/task/{holder.pid}/children"
+until(lambda: open(children).read().split() and space(open(children).read().split()[0]) != space("self"))
+plane = subprocess.Popen([kloop, "reconcile", "--watch"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+run("apply", "-f", home + "/pod.yaml")
+state = "{.status.containerStatuses[0].state}"
+until(lambda: any(word in read(state) for word in ["process namespace", "running"]))
+print("waits" if "process namespace" in read(state) else "runs among the machine's processes")
+holder.kill()
+holder.wait()
+until(lambda: "running" in read(state))
+inside = run("exec", "web", "--", "readlink", "/proc/self/ns/pid").strip()
+print("apart" if inside and inside != space("self") else "not apart")
+run("delete", "pod", "web")
+plane.terminate()
+plane.wait()
+"#;
+    let Some(said) = in_namespaces(&cluster, &["-Urm"], script) else { return };
+    assert_eq!(said.out, "waits\napart\n", "{}", said.err);
+}
+
+#[test]
 fn after_a_reboot_nothing_is_signalled_and_everything_goes_on() {
     let cluster = Cluster::new();
     let plane = cluster.watch();

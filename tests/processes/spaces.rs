@@ -172,7 +172,8 @@ fn where_proc_cannot_be_mounted_anew_containers_see_the_machines_processes() {
         return eprintln!("SKIPPED: no namespaces can be had here");
     }
     let mut plane = cluster.program("unshare");
-    let begin = format!("{hide} && exec \"$0\" reconcile --watch");
+    // In a user namespace below, from which nobody can unmount it.
+    let begin = format!("{hide} && exec unshare -r -m \"$0\" reconcile --watch");
     plane.args(["-r", "-m", "sh", "-c", &begin, env!("CARGO_BIN_EXE_kloop")]);
     cluster.apply(&pod("own", ""));
     let _plane = cluster.background_program(plane);

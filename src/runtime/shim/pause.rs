@@ -7,7 +7,8 @@ use super::super::process::{self, Identity};
 use super::super::spaces::Space;
 use super::super::spawn::hold_only;
 use super::super::view;
-use super::Shim;
+use super::{Live, Shim};
+use crate::object::cause;
 use crate::world::Processes;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, wait, waitpid};
@@ -29,13 +30,14 @@ pub fn below(shim: i32) -> Vec<i32> {
 }
 
 impl Pause {
-    /// None where no process namespace can be had, or what it adopts could not be ended: that is no child of its shim's.
-    fn begin() -> Option<Pause> {
+    /// None where what it adopts could not be ended: that is no child of its shim's.
+    fn begin() -> Result<Option<Pause>, String> {
         if !process::can_be_held() {
-            return None;
+            return Ok(None);
         }
-        let (said, say) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
-        let pid = match Space::New.fork().ok()? {
+        let failed = |error| format!("cannot start the pod's pause process: {error}", error = cause(error));
+        let (said, say) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(failed)?;
+        let pid = match Space::New.fork().map_err(failed)? {
             0 => {
                 drop(said);
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serve(&say)));
@@ -44,7 +46,8 @@ impl Pause {
             }
             pid => pid,
         };
-        Some(Pause { process: Identity::of(pid)?, said })
+        let process = Identity::of(pid).ok_or("the pod's pause process cannot be seen in /proc")?;
+        Ok(Some(Pause { process, said }))
     }
 
     /// Its process.
@@ -93,20 +96,21 @@ fn serve(say: &OwnedFd) {
 }
 
 impl Shim {
-    /// The process namespace that a container is to begin in; none for the machine's, and where none can be had.
-    pub(super) fn space(&mut self, processes: &Processes) -> Option<Space> {
+    /// The process namespace that a container is to begin in; none for the machine's, and where none can ever be had.
+    pub(super) fn space(&mut self, processes: &Processes) -> Result<Option<Space>, String> {
         match processes {
-            Processes::Machine => None,
-            Processes::Own => self.ground.enter_users().then_some(Space::New),
+            Processes::Machine => Ok(None),
+            Processes::Own => Ok(self.ground.enter_users()?.then_some(Space::New)),
             Processes::Shared => {
-                if self.pause.is_none() && self.ground.enter_users() {
-                    self.pause = Pause::begin();
+                if self.pause.is_none() && self.ground.enter_users()? {
+                    self.pause = Pause::begin()?;
                 }
-                Space::of(self.pause.as_ref()?.pid())
+                self.pause.as_ref().map_or(Ok(None), |pause| Space::of(pause.pid()))
             }
             Processes::Of(other) => {
-                let other = self.live.iter().find(|live| live.end.is_none() && *live.name == **other)?;
-                Space::of(other.process.pid)
+                let other_runs = |live: &&Live| live.end.is_none() && *live.name == **other;
+                let missing = || format!("target container {other:?} does not run");
+                Space::of(self.live.iter().find(other_runs).ok_or_else(missing)?.process.pid)
             }
         }
     }

@@ -177,7 +177,7 @@ impl Shim {
 
     /// Prepares an attempt, in the process namespace that it belongs to.
     pub(super) fn prepare(&mut self, launch: Launch, gate: Option<Gate>) -> Result<Prepared, Refused> {
-        let space = self.space(&launch.processes);
+        let space = self.space(&launch.processes)?;
         launch::prepare(&self.pod, launch, &mut self.ground, &mut self.shm, gate, space.as_ref())
     }
 
@@ -324,7 +324,7 @@ impl Shim {
         }
         let groups = &group::make(&launch.groups)?;
         let surroundings = Surroundings { launch, env: &env, cwd, stdio, terminal, groups };
-        let space = Space::of(process.pid);
+        let space = Space::of(process.pid)?;
         let pid = launch::run(argv, &surroundings, process.pid, gate.as_ref(), space.as_ref())?;
         let names = launch.names.clone();
         self.keep_guard(gate, names);

@@ -8,8 +8,10 @@ use super::super::spaces::Space;
 use super::mounted::{self, Mounted};
 use super::shm::Shm;
 use super::{among_own_users, devices, said, separate, services, show_processes};
+use crate::runtime::trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, geteuid, waitpid};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
@@ -17,8 +19,13 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Exit code of a fork that failed.
+/// First byte from a fork that failed; the reason follows.
 const FAILED: u8 = 2;
+/// Longest reason, which a pipe takes at once.
+const REASON: usize = 1024;
+/// Exit codes of the trial of a process namespace.
+const SHOWN: i32 = 0;
+const REFUSED: i32 = 1;
 
 /// Namespaces to begin a view with.
 pub struct Ground {
@@ -41,6 +48,8 @@ pub struct Place {
     ground: Option<Ground>,
     /// Number of times that they were prepared.
     laid: u64,
+    /// Why that failed the last time, if it did.
+    failure: Option<String>,
 }
 
 impl Place {
@@ -48,7 +57,10 @@ impl Place {
     pub fn now(&mut self) -> Option<&Ground> {
         if self.ground.as_ref().is_none_or(|ground| ground.machine.has_changed()) {
             // A start that has none makes its view from nothing, and tells what fails.
-            self.ground = Ground::lay().ok();
+            (self.ground, self.failure) = match Ground::lay() {
+                Ok(ground) => (ground, None),
+                Err(why) => (None, Some(why)),
+            };
             self.laid += 1;
         }
         self.ground.as_ref()
@@ -60,13 +72,19 @@ impl Place {
         self.laid
     }
 
-    /// Takes this process where it has the rights that process namespaces need. False where they cannot be had.
-    pub fn enter_users(&mut self) -> bool {
-        if !self.now().is_some_and(|ground| ground.has_spaces) {
-            return false;
+    /// Takes this process where it has the rights that process namespaces need. False where they can never be had; an error where that
+    /// is not known now.
+    pub fn enter_users(&mut self) -> Result<bool, String> {
+        let has_spaces = self.now().is_some_and(|ground| ground.has_spaces);
+        if let Some(why) = &self.failure {
+            return Err(format!("cannot prepare its namespaces: {why}"));
         }
-        let users = self.ground.as_mut().and_then(|ground| ground.users.take());
-        users.is_none_or(|users| move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User)).is_ok())
+        let users = self.ground.as_mut().filter(|_| has_spaces).and_then(|ground| ground.users.take());
+        if let Some(users) = users {
+            move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))
+                .map_err(said("enter the user namespace"))?;
+        }
+        Ok(has_spaces)
     }
 
     /// As [`Place::now`], for whoever others are forked from: what they will ask of the machine is found out once.
@@ -87,14 +105,15 @@ impl Place {
 }
 
 impl Ground {
-    fn lay() -> Result<Ground, String> {
+    /// None where the root of this process is no mount: namespaces would have another one.
+    fn lay() -> Result<Option<Ground>, String> {
         let table = table()?;
         let machine = Machine { all: mounted::all(), table };
         if machine.all.iter().all(|one| one.at != Path::new("/")) {
-            return Err("the root of this process is no mount: namespaces would have another one".into());
+            return Ok(None);
         }
-        let lay = || prepare().map(|()| has_spaces());
-        beside(lay, |child, has_spaces| Ground::of(child, machine, has_spaces))
+        let lay = || prepare().and_then(|()| has_spaces());
+        beside(lay, |child, has_spaces| Ground::of(child, machine, has_spaces)).map(Some)
     }
 
     fn of(process: Pid, machine: Machine, has_spaces: bool) -> Result<Ground, String> {
@@ -140,8 +159,8 @@ impl Ground {
 }
 
 /// Has a fork of this process, which has one thread, lay something out, and opens what there is to see of it while it is still there.
-pub fn beside<L, T>(
-    lay: impl FnOnce() -> Result<bool, L>,
+pub fn beside<T>(
+    lay: impl FnOnce() -> Result<bool, String>,
     open: impl FnOnce(Pid, bool) -> Result<T, String>,
 ) -> Result<T, String> {
     let (ready, done) = pipe_with(PipeFlags::CLOEXEC).map_err(said("make a pipe"))?;
@@ -154,10 +173,11 @@ pub fn beside<L, T>(
             unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
             rustix::process::umask(Mode::from_raw_mode(0o022));
             let word = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(lay)) {
-                Ok(Ok(more)) => [u8::from(more)],
-                _ => [FAILED],
+                Ok(Ok(more)) => vec![u8::from(more)],
+                Ok(Err(why)) => [&[FAILED], why.as_bytes()].concat(),
+                Err(_) => [&[FAILED], &b"internal error"[..]].concat(),
             };
-            let _ = rustix::io::write(&done, &word);
+            let _ = rustix::io::write(&done, &word[..word.len().min(REASON)]);
             let _ = rustix::io::read(&hold, &mut [0; 1]);
             // SAFETY: ends the child without running anything that belongs to the parent.
             unsafe { libc::_exit(0) }
@@ -165,9 +185,13 @@ pub fn beside<L, T>(
         child => {
             drop((done, hold));
             let child = Pid::from_raw(child).filter(|_| child > 0).ok_or("cannot fork")?;
-            let mut word = [FAILED];
-            let laid = matches!(rustix::io::read(&ready, &mut word), Ok(1)) && word != [FAILED];
-            let opened = if laid { open(child, word == [1]) } else { Err("no namespace can be had".into()) };
+            let mut word = [FAILED; REASON];
+            let read = rustix::io::read(&ready, &mut word).unwrap_or(0);
+            let opened = match &word[..read] {
+                [] => Err("the process that prepares them ended early".into()),
+                [FAILED, why @ ..] => Err(String::from_utf8_lossy(why).into_owned()),
+                [more, ..] => open(child, *more == 1),
+            };
             drop(release);
             // Where children are reaped automatically, as in a zygote, this only waits for the end.
             let _ = waitpid(Some(child), WaitOptions::empty());
@@ -189,16 +213,34 @@ fn table() -> Result<OwnedFd, String> {
 }
 
 /// Whether a process namespace can be had among the mounts of this process. A sandbox may hide parts of `/proc`, and then it cannot be
-/// mounted anew.
-fn has_spaces() -> bool {
-    let Ok(child) = Space::New.fork() else { return false };
+/// mounted anew. Only a refusal that will not change is a no; any other failure is an error.
+fn has_spaces() -> Result<bool, String> {
+    let child = match Space::New.fork() {
+        Err(error) if trial::is_definite(error, &["pid"]) => return Ok(false),
+        forked => forked.map_err(said("make a process namespace"))?,
+    };
     if child == 0 {
-        let shows = separate().is_ok() && show_processes().is_ok();
         // SAFETY: ends the child without running anything that belongs to the parent.
-        unsafe { libc::_exit(if shows { 0 } else { 1 }) }
+        unsafe { libc::_exit(try_proc()) }
     }
-    let ended = waitpid(Pid::from_raw(child), WaitOptions::empty()).ok().flatten();
-    ended.is_some_and(|(_, status)| status.exit_status() == Some(0))
+    let ended = waitpid(Pid::from_raw(child), WaitOptions::empty()).map_err(said("wait for a process"))?;
+    match ended.and_then(|(_, status)| status.exit_status()) {
+        Some(SHOWN) => Ok(true),
+        Some(REFUSED) => Ok(false),
+        code => {
+            let error = code.map_or(Errno::CHILD, Errno::from_raw_os_error);
+            Err(said("mount /proc in a process namespace")(error))
+        }
+    }
+}
+
+/// Mounts `/proc` in mounts of its own. The exit code that tells of it: other than two are numbers of errors that may pass.
+fn try_proc() -> i32 {
+    let Err(failure) = separate().and_then(|()| show_processes()) else { return SHOWN };
+    match Errno::from_io_error(&failure.error) {
+        Some(error) if !trial::is_definite(error, &["user", "mnt"]) => error.raw_os_error(),
+        _ => REFUSED,
+    }
 }
 
 /// Gives this process what a ground has: namespaces of its own, and containers' devices.

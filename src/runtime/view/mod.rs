@@ -86,9 +86,9 @@ fn take_from_here(shm: &Shm) -> Result<OwnedFd, String> {
 }
 
 /// Has `/proc` tell of the processes in this process's own namespace.
-fn show_processes() -> Result<(), String> {
+fn show_processes() -> Result<(), Failure> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "/proc", "proc", flags, None).map_err(said("mount /proc"))
+    mount("proc", "/proc", "proc", flags, None).map_err(failed("mount /proc"))
 }
 
 /// Gives this process, which has begun, its view. `message` is the file in its pod's folder that it also finds where it is to leave its
