@@ -131,6 +131,35 @@ fn who_shows_the_token_is_let_in_and_it_ends_when_it_is_told_to() {
 }
 
 #[test]
+fn a_connection_that_shows_no_token_is_ended() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    // One that says nothing, one that stops in the middle of its head, one that asks again and again without the token.
+    let mut streams =
+        ["", "GET / HTTP/1.1\r\nHost: localhost\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"].map(|words| {
+            let mut stream = TcpStream::connect(&server.address).expect("connected");
+            stream.write_all(words.as_bytes()).expect("sent");
+            stream
+        });
+    let mut known = TcpStream::connect(&server.address).expect("connected");
+    let request = format!("GET {MAPS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", server.token);
+    known.write_all(request.as_bytes()).expect("sent");
+    let mut begin = [0; 15];
+    known.read_exact(&mut begin).expect("an answer");
+    for stream in &mut streams {
+        let mut all = Vec::new();
+        drop(stream.read_to_end(&mut all));
+    }
+    // The others were ended before it, which is idle as well.
+    known.write_all(request.as_bytes()).expect("sent");
+    let mut rest = String::new();
+    let mut answers = BufReader::new(known);
+    while !rest.contains("HTTP/1.1 200") {
+        assert_ne!(answers.read_line(&mut rest).expect("more"), 0, "a second answer: {rest}");
+    }
+}
+
+#[test]
 fn without_a_token_only_this_machines_own_names_are_answered() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &["--no-token"]);
@@ -280,6 +309,8 @@ fn a_watch_tells_of_changes_and_goes_on_from_a_revision() {
         first.by_ref().take(2).map(|event| told(&event)).collect::<Vec<_>>(),
         ["MODIFIED here", "DELETED there"]
     );
+    let mut endless = server.watch(&format!("{MAPS}?watch=1&timeoutSeconds={}", i64::MAX));
+    assert_eq!(endless.next().map(|event| told(&event)).as_deref(), Some("ADDED before"));
     // One without a revision begins with what is there, and ends when its time is over.
     let whole = server.watch(&format!("{MAPS}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true"));
     assert_eq!(whole.map(|event| told(&event)).collect::<Vec<_>>(), ["ADDED before", "ADDED here", "BOOKMARK "]);

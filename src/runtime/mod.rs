@@ -27,6 +27,7 @@ mod low_ports;
 pub mod machine;
 pub mod manifests;
 mod network;
+pub mod peer;
 pub mod ports;
 mod probe;
 pub mod process;

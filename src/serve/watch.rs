@@ -22,6 +22,9 @@ use std::time::Duration;
 /// Interval of bookmarks for clients that ask for them, when nothing else is sent.
 pub const BOOKMARK: Duration = Duration::from_secs(60);
 
+/// Longest duration of a watch that names one, in seconds: a year.
+const LONGEST: u64 = 365 * 24 * 3600;
+
 /// Most entries of the log that are read at once.
 pub const BATCH: usize = 1000;
 
@@ -69,7 +72,7 @@ pub fn open(api: &mut Api, request: &Request, asked: &Asked<'_>) -> Result {
         wanted,
         show,
         revision: 0,
-        timeout: timeout.map(Duration::from_secs),
+        timeout: timeout.map(|seconds| Duration::from_secs(seconds.min(LONGEST))),
         bookmarks: request.flag("allowWatchBookmarks"),
         is_headed: false,
         first: Vec::new(),

@@ -1,9 +1,11 @@
 //! Connections: how many there may be, and which one goes when there are too many.
 //!
 //! Every user of the machine can connect, so a connection that has not shown yet who it is counts as nobody's: of these there are few, and
-//! the oldest goes for a new one. So nobody can take all descriptors, and a client that says at once who it is gets in.
+//! one goes for a new one: the oldest of the peer that has most of them. So nobody can take all descriptors, a client that says at once
+//! who it is gets in, and a peer that opens many pushes out its own.
 
-use std::collections::VecDeque;
+use crate::runtime::peer::Peer;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::AbortHandle;
 
@@ -21,7 +23,13 @@ struct State {
     next: u64,
     open: usize,
     /// Those that are nobody's yet, the oldest first.
-    unknown: VecDeque<(u64, Option<AbortHandle>)>,
+    unknown: VecDeque<Unknown>,
+}
+
+struct Unknown {
+    id: u64,
+    peer: Peer,
+    end: Option<AbortHandle>,
 }
 
 /// One open connection.
@@ -36,26 +44,37 @@ impl Connections {
         Arc::new(Connections { most, state: Mutex::default() })
     }
 
-    /// Takes in a connection; none when there are too many of known clients.
-    pub fn open(self: &Arc<Connections>) -> Option<Connection> {
+    /// Takes in a connection of a peer; none when there are too many of known clients.
+    pub fn open(self: &Arc<Connections>, peer: Peer) -> Option<Connection> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.unknown.len() >= MOST_UNKNOWN || state.open >= self.most {
-            let (_, oldest) = state.unknown.pop_front()?;
-            oldest.inspect(AbortHandle::abort);
+            state.dismiss(peer)?.end.inspect(AbortHandle::abort);
         }
         state.open += 1;
         state.next += 1;
         let id = state.next;
-        state.unknown.push_back((id, None));
+        state.unknown.push_back(Unknown { id, peer, end: None });
         Some(Connection { all: self.clone(), id })
     }
 
     /// Records the handle that ends a connection whose client is not known yet.
     pub fn can_end(&self, id: u64, handle: AbortHandle) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = state.unknown.iter_mut().find(|(known, _)| *known == id) {
-            entry.1 = Some(handle);
+        if let Some(entry) = state.unknown.iter_mut().find(|known| known.id == id) {
+            entry.end = Some(handle);
         }
+    }
+}
+
+impl State {
+    /// Removes the oldest connection of the peer that has most of those that are nobody's yet, with one more of this peer's. None when
+    /// there are none.
+    fn dismiss(&mut self, newest: Peer) -> Option<Unknown> {
+        let mut counts = HashMap::from([(newest, 1_usize)]);
+        self.unknown.iter().for_each(|known| *counts.entry(known.peer).or_default() += 1);
+        let most = self.unknown.iter().map(|known| counts[&known.peer]).max()?;
+        let oldest = self.unknown.iter().position(|known| counts[&known.peer] == most)?;
+        self.unknown.remove(oldest)
     }
 }
 
@@ -68,7 +87,13 @@ impl Connection {
     /// Its client has shown that it may be here.
     pub fn is_known(&self) {
         let mut state = self.all.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.unknown.retain(|(id, _)| *id != self.id);
+        state.unknown.retain(|known| known.id != self.id);
+    }
+
+    /// Whether it is still nobody's.
+    pub fn is_unknown(&self) -> bool {
+        let state = self.all.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.unknown.iter().any(|known| known.id == self.id)
     }
 }
 
@@ -83,10 +108,12 @@ impl Drop for Connection {
 mod tests {
     use super::*;
 
+    const NEIGHBOUR: Peer = Peer::User(1001);
+
     #[test]
     fn of_too_many_connections_the_oldest_that_is_nobodys_goes() {
         let all = Connections::new(1000);
-        let mut kept: Vec<Connection> = (0..MOST_UNKNOWN).filter_map(|_| all.open()).collect();
+        let mut kept: Vec<Connection> = (0..MOST_UNKNOWN).filter_map(|_| all.open(NEIGHBOUR)).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let waiting = |id: u64| {
             let task = runtime.spawn(std::future::pending::<()>());
@@ -95,21 +122,33 @@ mod tests {
         };
         kept[0].is_known();
         let (known, first, second) = (waiting(kept[0].id()), waiting(kept[1].id()), waiting(kept[2].id()));
-        kept.extend(all.open());
-        kept.extend(all.open());
+        kept.extend(all.open(NEIGHBOUR));
+        kept.extend(all.open(NEIGHBOUR));
         assert!(runtime.block_on(first).is_err_and(|error| error.is_cancelled()));
         assert!(!known.is_finished() && !second.is_finished());
         assert_eq!(kept.len(), MOST_UNKNOWN + 2);
     }
 
     #[test]
+    fn a_peer_with_many_connections_pushes_out_its_own() {
+        let all = Connections::new(1000);
+        let first = all.open(Peer::User(1002)).unwrap();
+        let mut many: Vec<Connection> = (0..2 * MOST_UNKNOWN).filter_map(|_| all.open(NEIGHBOUR)).collect();
+        assert!(first.is_unknown(), "the oldest of all is another one's");
+        assert!(!many[0].is_unknown() && many.pop().unwrap().is_unknown());
+        let second = all.open(Peer::User(1002)).unwrap();
+        many.extend(all.open(NEIGHBOUR));
+        assert!(first.is_unknown() && second.is_unknown());
+    }
+
+    #[test]
     fn known_clients_are_not_pushed_out() {
         let all = Connections::new(2);
-        let (one, two) = (all.open().unwrap(), all.open().unwrap());
+        let (one, two) = (all.open(NEIGHBOUR).unwrap(), all.open(NEIGHBOUR).unwrap());
         one.is_known();
         two.is_known();
-        assert!(all.open().is_none());
+        assert!(all.open(NEIGHBOUR).is_none());
         drop(one);
-        assert!(all.open().is_some());
+        assert!(all.open(NEIGHBOUR).is_some());
     }
 }

@@ -14,6 +14,7 @@ use crate::apiserver::Api;
 use crate::object::{Reason, Status, Time, yaml};
 use crate::reconcile::watch::identity;
 use crate::runtime::descriptors;
+use crate::runtime::peer::{Peer, Peers};
 use crate::runtime::relay::accept;
 use crate::store::{Access, Retention};
 use bytes::Bytes;
@@ -29,18 +30,20 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use stream::Stream;
 use tail::Tail;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-/// Time limit for the head of a request, or a body.
+/// Time limit for the head of a request, also for the next one on a connection, and for a body.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time limit for a client's first byte, and for a handshake.
-const GREETING: Duration = Duration::from_secs(10);
+/// Time limit for a client to show who it is, from its connection on.
+const GREETING: Duration = Duration::from_secs(5);
 /// Connections are at most so many, and at most one for every four descriptors of this process: pods need some, too.
 const MOST_CONNECTIONS: usize = 4096;
 /// Interval between compactions of a part of the store's log.
@@ -100,9 +103,11 @@ impl Server {
             let listener = TcpListener::from_std(listener)?;
             let compaction = tokio::spawn(compact(shared.clone()));
             let connections = Connections::new(MOST_CONNECTIONS.min(descriptors::most() / 4));
-            let clients = tokio::spawn(accept(listener, move |client, _| {
+            let peers = Peers::open();
+            let clients = tokio::spawn(accept(listener, move |client, from| {
                 let _ = client.set_nodelay(true);
-                let Some(connection) = connections.open() else { return };
+                let peer = client.local_addr().map_or(Peer::Address(from.ip()), |own| peers.find(from, own));
+                let Some(connection) = connections.open(peer) else { return };
                 let id = connection.id();
                 let talk = tokio::spawn(meet(client, shared.clone(), connection));
                 connections.can_end(id, talk.abort_handle());
@@ -130,26 +135,29 @@ async fn compact(shared: Arc<Shared>) {
 }
 
 async fn meet(client: TcpStream, shared: Arc<Shared>, connection: Connection) {
-    let Some(acceptor) = shared.acceptor.clone() else { return talk(client, shared, connection).await };
+    let until = Instant::now() + GREETING;
+    let Some(acceptor) = shared.acceptor.clone() else { return talk(client, shared, connection, until).await };
     let mut first = [0];
-    match tokio::time::timeout(GREETING, client.peek(&mut first)).await {
+    match timeout_at(until, client.peek(&mut first)).await {
         Ok(Ok(1)) if first[0] == HANDSHAKE => {
-            if let Ok(Ok(client)) = tokio::time::timeout(GREETING, acceptor.accept(client)).await {
-                talk(client, shared, connection).await;
+            if let Ok(Ok(client)) = timeout_at(until, acceptor.accept(client)).await {
+                talk(client, shared, connection, until).await;
             }
         }
-        Ok(Ok(1)) => talk(client, shared, connection).await,
+        Ok(Ok(1)) => talk(client, shared, connection, until).await,
         _ => {}
     }
 }
 
-/// Answers one client until it goes.
+/// Answers one client until it goes, or until this moment when it has not shown by then who it is.
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     shared: Arc<Shared>,
     connection: Connection,
+    until: Instant,
 ) {
     let connection = Arc::new(connection);
+    let own = connection.clone();
     let service = service_fn(move |request| {
         let (shared, connection) = (shared.clone(), connection.clone());
         async move { Ok::<_, Infallible>(respond(request, shared, &connection).await) }
@@ -157,7 +165,10 @@ async fn talk(
     let mut server = hyper::server::conn::http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     // Clients that break off are nobody's business.
-    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+    let mut conversation = pin!(server.serve_connection(TokioIo::new(stream), service));
+    if timeout_at(until, conversation.as_mut()).await.is_err() && !own.is_unknown() {
+        let _ = conversation.await;
+    }
 }
 
 type Reply = Response<Stream>;
