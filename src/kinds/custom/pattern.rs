@@ -9,10 +9,11 @@ use regex::{Regex, RegexBuilder};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// The largest estimated size of one pattern's program, in states: about 10 MB and a few hundredths of a second to compile.
-pub const MOST_STATES: usize = 100_000;
-/// The largest estimated size of all patterns of one schema.
-pub const MOST_STATES_OF_A_SCHEMA: usize = 500_000;
+/// The largest estimated size of one pattern's program, in states: about 5 MB and some hundredths of a second to compile.
+pub const MOST_STATES: usize = 50_000;
+/// The largest estimated size of all patterns of one schema. They are compiled by the first write of an object, under the write lock:
+/// this takes about a tenth of a second.
+pub const MOST_STATES_OF_A_SCHEMA: usize = 200_000;
 /// Go's bound of a repetition, and of repetitions in each other.
 const MOST_REPEATS: usize = 1000;
 /// Go allows 1000 groups in each other, the `regex` crate a quarter of that.
