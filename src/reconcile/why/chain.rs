@@ -1,9 +1,10 @@
 //! From an object to its owners, and to what it leads to.
 
+use super::super::beat::INTERNAL_ERROR;
 use super::super::convergence;
 use super::{
-    Answer, Link, Plane, Standing, autoscaler, container, deed, disruption, image, ingress, name, needs, node, plane,
-    pod, rehearsal, service, workload,
+    Answer, Deed, Link, Plane, Standing, autoscaler, container, deed, disruption, image, ingress, name, needs, node,
+    plane, pod, rehearsal, service, workload,
 };
 use crate::object::{Key, Resource};
 use crate::world::{Row, World};
@@ -21,9 +22,23 @@ pub fn explain(world: &mut World, key: &Key, of: &Plane) -> Option<Answer> {
     let missing = links[above..].iter().any(|link| link.standing != Standing::Converged);
     for link in links.iter_mut().filter(|link| link.standing != Standing::Converged) {
         link.last = link.about.as_ref().and_then(|subject| deed::last(world, subject));
+        show_panic(world, link);
     }
     links.insert(0, plane(of, world.now, missing));
     Some(Answer { about: name(key), links, place: above + 1 })
+}
+
+/// Shows that a loop panicked when it was last asked about an object, as its events tell. Loops that go by what machines report, as the
+/// kubelet, cannot be asked here.
+fn show_panic(world: &World, link: &mut Link) {
+    let told = link.about.as_ref().and_then(|subject| deed::told_of(world, subject, INTERNAL_ERROR));
+    // Whatever was done after it says that the loop goes on.
+    let is_newest = |told: &Deed| link.last.as_ref().is_none_or(|last| last.at <= told.at);
+    let Some(told) = told.filter(is_newest) else { return };
+    link.standing = Standing::Stuck;
+    link.next = Some("this is a bug in kloop, please report it; it is tried again, less and less often".into());
+    link.error.get_or_insert_with(|| told.message.clone());
+    link.last = Some(told);
 }
 
 /// The controllers above, the highest first.

@@ -545,3 +545,32 @@ fn a_link_that_is_not_as_it_should_be_tells_what_was_done_last() {
         answer.links.iter().map(|link| (&*link.what, link.last.as_ref().map(|last| &*last.reason))).collect();
     assert_eq!(told, [("control plane", None), ("pod/p", Some("Scheduled")), ("container c", Some("BackOff"))]);
 }
+
+#[test]
+fn a_panic_of_the_loop_of_a_pod_a_node_or_an_autoscaler_is_its_cause() {
+    let event = |name: &str, uid: &str, reason: &str, second: u8| {
+        let namespace = "default";
+        json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace}, "reason": reason,
+            "message": format!("{reason} it"), "involvedObject": {"uid": uid}, "lastTimestamp": format!("2026-01-01T00:05:0{second}Z"),
+        })
+    };
+    let waiting = json!({"waiting": {"reason": "ContainerCreating"}});
+    let scaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"}, "maxReplicas": 2},
+    });
+    let objects = [node("False"), pod(json!({}), waiting), scaler];
+    for (about, uid) in [("pod/p", "Pod-p"), ("node/n", "Node-n"), ("hpa/a", "HorizontalPodAutoscaler-a")] {
+        // The events of one second are not in order.
+        for (second, is_shown) in [(1, true), (0, true), (2, false)] {
+            let panic = event("x.1", uid, "InternalError", 1);
+            let answer = ask(&[&objects[..], &[panic, event("x.2", uid, "Scheduled", second)]].concat(), about, true);
+            let link = &answer.links[answer.place];
+            let is_told = link.error.as_deref() == Some("InternalError it") && link.standing == Standing::Stuck;
+            assert_eq!(is_told, is_shown, "{about} {second}: {answer:#?}");
+            let next = link.next.as_deref().unwrap_or_default();
+            assert_eq!(next.contains("bug in kloop"), is_shown, "{about}: {next}");
+        }
+    }
+}
