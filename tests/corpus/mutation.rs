@@ -215,7 +215,7 @@ fn refusal(api: &mut Api, body: &Value) -> Option<String> {
     refused
 }
 
-fn at<'v>(value: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {
+fn value_at<'v>(value: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {
     path.iter().try_fold(value, |value, step| match value {
         Value::Array(items) => items.get_mut(step.parse::<usize>().ok()?),
         Value::Object(map) => map.get_mut(step),
@@ -233,7 +233,7 @@ fn mutations(rule: &Rule, body: &Value) -> Vec<(String, Value, bool)> {
     };
     let set = |value: Value| {
         move |body: &mut Value| {
-            if let Some(field) = at(body, &rule.path) {
+            if let Some(field) = value_at(body, &rule.path) {
                 *field = value.clone();
             }
         }
@@ -249,14 +249,14 @@ fn mutations(rule: &Rule, body: &Value) -> Vec<(String, Value, bool)> {
         let (last, parent) = rule.path.split_last().expect("a path");
         add("null", rule.need == "optional", &set(Value::Null));
         add("removed", rule.need == "optional", &|body| {
-            if let Some(Value::Object(map)) = at(body, parent) {
+            if let Some(Value::Object(map)) = value_at(body, parent) {
                 map.remove(last);
             }
         });
     }
     if rule.unique {
         add("first item twice", false, &|body| {
-            if let Some(Value::Array(items)) = at(body, &rule.path) {
+            if let Some(Value::Array(items)) = value_at(body, &rule.path) {
                 items.extend(items.first().cloned());
             }
         });
@@ -291,7 +291,7 @@ fn mutated_objects_are_judged_as_kubernetes_does() {
     for rule in rules() {
         let of_kind = objects.get(&rule.kind).map_or(&[][..], Vec::as_slice);
         let most = if rule.path.iter().any(|step| step == "template") { 1 } else { OBJECTS_FOR_A_RULE };
-        let has_field = |body: &&Value| at(&mut (*body).clone(), &rule.path).is_some_and(|value| !value.is_null());
+        let has_field = |body: &&Value| value_at(&mut (*body).clone(), &rule.path).is_some_and(|value| !value.is_null());
         let chosen: Vec<&Value> = of_kind.iter().filter(has_field).take(most).collect();
         if chosen.is_empty() {
             untried.push(format!("{} {}", rule.kind, rule.path.join(".")));

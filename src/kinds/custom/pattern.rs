@@ -121,7 +121,7 @@ impl<'p> Parser<'p> {
             '(' => self.open(),
             ')' => self.close(whole),
             '|' => {
-                self.take(1);
+                self.advance(1);
                 self.out.push('|');
                 self.last = Last::Nothing;
                 Ok(())
@@ -133,8 +133,8 @@ impl<'p> Parser<'p> {
             },
             '[' => {
                 let (length, class, states) = class(self.rest)?;
-                self.take(length);
-                self.one(&class, states);
+                self.advance(length);
+                self.push_repeatable(&class, states);
                 Ok(())
             }
             '\\' => self.escape(),
@@ -144,14 +144,14 @@ impl<'p> Parser<'p> {
         }
     }
 
-    fn take(&mut self, length: usize) -> &'p str {
+    fn advance(&mut self, length: usize) -> &'p str {
         let (taken, rest) = self.rest.split_at(length);
         self.rest = rest;
         taken
     }
 
     /// Puts out what can be repeated.
-    fn one(&mut self, text: &str, states: usize) {
+    fn push_repeatable(&mut self, text: &str, states: usize) {
         self.out.push_str(text);
         self.last = Last::One(Size { states, repeats: 1 });
         self.add(states);
@@ -164,14 +164,14 @@ impl<'p> Parser<'p> {
     }
 
     fn plain(&mut self, states: usize) -> Result<(), String> {
-        let text = self.take(1).to_owned();
-        self.one(&text, states);
+        let text = self.advance(1).to_owned();
+        self.push_repeatable(&text, states);
         Ok(())
     }
 
     fn literal(&mut self, letter: char, length: usize) -> Result<(), String> {
-        self.take(length);
-        self.one(&quoted(letter), length.max(1));
+        self.advance(length);
+        self.push_repeatable(&quoted(letter), length.max(1));
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl<'p> Parser<'p> {
                 None => flags(start)?,
             };
         }
-        let text = self.take(length);
+        let text = self.advance(length);
         // Go has no use for names here, and the other engine is stricter about them.
         self.out.push_str(if text.ends_with('>') { "(" } else { text });
         self.last = Last::Nothing;
@@ -206,7 +206,7 @@ impl<'p> Parser<'p> {
     }
 
     fn close(&mut self, whole: &str) -> Result<(), String> {
-        self.take(1);
+        self.advance(1);
         let inside = match self.groups.pop() {
             Some(group) if !self.groups.is_empty() => group.size,
             _ => return wrong("unexpected )", whole),
@@ -236,10 +236,10 @@ impl<'p> Parser<'p> {
     /// Repeats what came last, `times` at most as far as its program is copied.
     fn repeat(&mut self, length: usize, times: usize, text: String) -> Result<(), String> {
         let start = self.rest;
-        let mut operator = self.take(length);
+        let mut operator = self.advance(length);
         if self.rest.starts_with('?') {
             operator = &start[..length + 1];
-            self.take(1);
+            self.advance(1);
         }
         let size = match self.last {
             Last::Nothing => return wrong("missing argument to repetition operator", operator),
@@ -268,8 +268,8 @@ impl<'p> Parser<'p> {
                 Some(end) => (&quote[..end], end + 4),
                 None => (quote, quote.len() + 2),
             };
-            self.take(length);
-            text.chars().for_each(|letter| self.one(&quoted(letter), letter.len_utf8()));
+            self.advance(length);
+            text.chars().for_each(|letter| self.push_repeatable(&quoted(letter), letter.len_utf8()));
             return Ok(());
         }
         let (length, text, states) = match self.rest.as_bytes().get(1) {
@@ -285,8 +285,8 @@ impl<'p> Parser<'p> {
                 }
             },
         };
-        self.take(length);
-        self.one(&text, states);
+        self.advance(length);
+        self.push_repeatable(&text, states);
         Ok(())
     }
 }
