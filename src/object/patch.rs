@@ -4,7 +4,7 @@
 //! [`super::merge`]. Start reading at [`json_patch()`].
 
 use super::yaml::MAX_DEPTH;
-use json_patch::{Patch, PatchOperation};
+use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -54,12 +54,27 @@ pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError
                 return Err(PatchError::TooLarge(text));
             }
         }
+        let operation = with_missing_key(operation, &patched);
         json_patch::patch(&mut patched, &[operation]).map_err(|error| PatchError::Apply(error.to_string()))?;
     }
     if is_deeper_than(&patched, MAX_DEPTH) {
         return Err(PatchError::TooLarge(format!("the patched object exceeds the max depth of {MAX_DEPTH}")));
     }
     Ok(patched)
+}
+
+/// Lets `replace` add a key that a map does not have, as the library of the API server and of kustomize does.
+fn with_missing_key(operation: PatchOperation, value: &Value) -> PatchOperation {
+    match operation {
+        PatchOperation::Replace(replace) if is_in_map(value, replace.path.as_str()) => {
+            PatchOperation::Add(AddOperation { path: replace.path, value: replace.value })
+        }
+        operation => operation,
+    }
+}
+
+fn is_in_map(value: &Value, path: &str) -> bool {
+    path.rsplit_once('/').and_then(|(parent, _)| value.pointer(parent)).is_some_and(Value::is_object)
 }
 
 /// Whether lists and maps are nested deeper than `limit` levels.
@@ -119,6 +134,7 @@ mod tests {
             (json!([{"op": "add", "path": "/a/b/-", "value": 3}]), json!({"a": {"b": [1, 2, 3]}, "x/y": 0})),
             (json!([{"op": "add", "path": "/a/b/0", "value": 0}]), json!({"a": {"b": [0, 1, 2]}, "x/y": 0})),
             (json!([{"op": "replace", "path": "/x~1y", "value": 1}]), json!({"a": {"b": [1, 2]}, "x/y": 1})),
+            (json!([{"op": "replace", "path": "/a/c", "value": 1}]), json!({"a": {"b": [1, 2], "c": 1}, "x/y": 0})),
             (json!([{"op": "test", "path": "/x~1y", "value": 0}, {"op": "remove", "path": "/a"}]), json!({"x/y": 0})),
             (json!([{"op": "move", "from": "/a/b", "path": "/c"}]), json!({"a": {}, "c": [1, 2], "x/y": 0})),
             (json!([{"op": "copy", "from": "/a/b/1", "path": "/a/c"}]), json!({"a": {"b": [1, 2], "c": 2}, "x/y": 0})),
@@ -129,11 +145,12 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let value = json!({"a": {"b": 1}});
+        let value = json!({"a": {"b": 1}, "l": [0]});
         for operations in [
             json!([{"op": "test", "path": "/a/b", "value": 2}]),
             json!([{"op": "remove", "path": "/a/none"}]),
             json!([{"op": "replace", "path": "/none/x", "value": 1}]),
+            json!([{"op": "replace", "path": "/l/1", "value": 1}]),
             json!([{"op": "move", "from": "/a", "path": "/a/b"}]),
         ] {
             assert!(matches!(json_patch(&value, &operations), Err(PatchError::Apply(_))), "{operations}");

@@ -4,7 +4,7 @@
 //! budget, so that a small text cannot become a huge value (CVE-2019-11253).
 
 use super::repair;
-use super::scalar::{Plain, resolve};
+use super::scalar::{Plain, resolve, without_added_break};
 use super::{Words, YamlError};
 use base64::Engine;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StructureStyle, Tag};
@@ -239,6 +239,7 @@ impl<'a> Reader<'a> {
         let line = span.start.line();
         match event {
             Event::Scalar(text, style, anchor, tag) => {
+                let text = without_added_break(self.text, &text, style, span);
                 let merge = text == "<<" && style == ScalarStyle::Plain && tag.is_none();
                 if merge && self.wants_key() {
                     self.set_key(Key::Merge);
@@ -247,7 +248,7 @@ impl<'a> Reader<'a> {
                 let weight = NODE + text.len();
                 self.pay(weight, line)?;
                 let value =
-                    scalar(&text, style, tag.as_deref(), self.words).map_err(|message| YamlError { line, message })?;
+                    scalar(text, style, tag.as_deref(), self.words).map_err(|message| YamlError { line, message })?;
                 self.finish(value, anchor, weight, line)
             }
             Event::SequenceStart(style, anchor, _) => self.open(Items::List(Vec::new()), style, anchor, line),

@@ -1,6 +1,7 @@
 //! Meaning of a plain scalar in YAML 1.1, by the rules of go-yaml v2, or in 1.2, by those of v3.
 
 use super::Words;
+use granit_parser::{ScalarStyle, Span};
 use serde_json::{Number, Value};
 
 /// The value of an unquoted scalar.
@@ -134,3 +135,15 @@ fn small(text: &str, limit: i8) -> Option<i8> {
     let number: i8 = good.then(|| text.parse().ok())??;
     (1..=limit).contains(&number).then_some(number)
 }
+/// Removes the line break that the parser adds to a block scalar whose last line ends with the source, without a break.
+/// go-yaml adds none.
+pub(super) fn without_added_break<'t>(source: &str, text: &'t str, style: ScalarStyle, span: Span) -> &'t str {
+    let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+    if !is_block || source.ends_with(['\n', '\r']) || span.end.byte_offset().is_none_or(|end| end < source.len()) {
+        return text;
+    }
+    let last = source.rsplit(['\n', '\r']).next().unwrap_or_default().trim_start();
+    let Some(shorter) = text.strip_suffix('\n') else { return text };
+    if !last.is_empty() && shorter.ends_with(last) { shorter } else { text }
+}
+

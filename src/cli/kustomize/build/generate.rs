@@ -39,8 +39,6 @@ pub fn add(
     let id = made.id();
     let matches = resources.all_of(&id);
     match (generator.behavior.as_str(), &matches[..]) {
-        ("" | "create", []) => resources.add(made),
-        ("" | "create", _) => Err(format!("id {id} exists; behavior must be merge or replace")),
         ("merge" | "replace", []) => Err(format!("id {id} does not exist; cannot merge or replace")),
         (behavior @ ("merge" | "replace"), [at]) => {
             take_over(&mut made, &resources.0[*at], behavior == "merge");
@@ -48,7 +46,9 @@ pub fn add(
             Ok(())
         }
         ("merge" | "replace", _) => Err(format!("found multiple objects that could accept merge of {id}")),
-        (behavior, _) => Err(format!("the behavior of {id} has to be create, merge or replace, not {behavior:?}")),
+        // As in kustomize, any other word means `create`.
+        (_, []) => resources.add(made),
+        _ => Err(format!("id {id} exists; behavior must be merge or replace")),
     }
 }
 
@@ -91,7 +91,8 @@ fn object(
     }
     let mut body = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
     for (field, map) in [("data", data), ("binaryData", binary)] {
-        if !map.is_empty() {
+        // A Secret has `data` even if it is empty.
+        if !map.is_empty() || (make == Make::Secret && field == "data") {
             body[field] = map.into();
         }
     }

@@ -1,8 +1,27 @@
 //! Identity of objects in a build: group, version, kind, name and namespace.
 
-use crate::kinds;
 use crate::object::Object;
 use std::fmt;
+
+const STABLE: &[&str] = &["v1"];
+const BETA: &[&str] = &["v1beta1"];
+const BOTH: &[&str] = &["v1", "v1beta1"];
+
+/// Cluster-scoped kinds by group and versions, as the OpenAPI document in kustomize has them (Kubernetes 1.21).
+const CLUSTER_SCOPED: [(&str, &[&str], &[&str]); 12] = [
+    ("", STABLE, &["ComponentStatus", "Namespace", "Node", "NodeProxyOptions", "PersistentVolume"]),
+    ("admissionregistration.k8s.io", BOTH, &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]),
+    ("apiextensions.k8s.io", BOTH, &["CustomResourceDefinition"]),
+    ("apiregistration.k8s.io", BOTH, &["APIService"]),
+    ("certificates.k8s.io", BOTH, &["CertificateSigningRequest"]),
+    ("flowcontrol.apiserver.k8s.io", BETA, &["FlowSchema", "PriorityLevelConfiguration"]),
+    ("networking.k8s.io", BOTH, &["IngressClass"]),
+    ("node.k8s.io", BOTH, &["RuntimeClass"]),
+    ("policy", BETA, &["PodSecurityPolicy"]),
+    ("rbac.authorization.k8s.io", BOTH, &["ClusterRole", "ClusterRoleBinding"]),
+    ("scheduling.k8s.io", BOTH, &["PriorityClass"]),
+    ("storage.k8s.io", BOTH, &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"]),
+];
 
 /// Identity of an object, now or before a layer changed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,14 +42,12 @@ impl Id {
         Id { group, version, kind, name, namespace }
     }
 
-    /// Whether it is of a kind that is in no namespace. Unknown kinds are taken to be in one, as kustomize does.
+    /// Whether kustomize knows that the kind is in no namespace. It takes all other kinds to be in one, newer cluster-scoped
+    /// kinds of Kubernetes, too.
     pub fn is_cluster_scoped(&self) -> bool {
-        let slash = if self.group.is_empty() { "" } else { "/" };
-        // An older version is of the same scope.
-        let known = [&self.version, "v1"]
-            .into_iter()
-            .find_map(|version| kinds::by_kind(&format!("{}{slash}{version}", self.group), &self.kind));
-        known.is_some_and(|kind| !kind.namespaced)
+        CLUSTER_SCOPED.iter().any(|(group, versions, kinds)| {
+            *group == self.group && versions.contains(&self.version.as_str()) && kinds.contains(&self.kind.as_str())
+        })
     }
 
     /// The namespace that counts; nothing for what is in none.
@@ -72,6 +89,9 @@ mod tests {
         assert!(id("v1", "Pod", "").same(&id("v1", "Pod", "default")));
         assert!(!id("v1", "Pod", "").same(&id("v1", "Pod", "other")));
         assert!(id("v1", "Namespace", "").same(&id("v1", "Namespace", "other")));
+        assert!(id("rbac.authorization.k8s.io/v1beta1", "ClusterRole", "a").is_cluster_scoped());
+        assert!(!id("rbac.authorization.k8s.io/v1", "Role", "a").is_cluster_scoped());
+        assert!(!id("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "a").is_cluster_scoped());
         assert!(!id("apps/v1", "Deployment", "").same(&id("apps/v2", "Deployment", "")));
         assert_eq!(id("apps/v1", "Deployment", "").to_string(), "Deployment.v1.apps/n.[noNs]");
         assert_eq!(id("v1", "Pod", "a").to_string(), "Pod.v1.[noGrp]/n.a");

@@ -191,6 +191,7 @@ impl<'f> Layer<'f> {
             let what = format!("missing metadata.name in object {} {}", object.api_version(), object.kind());
             return Err(refuse(&what, "names are what kustomize knows objects by"));
         }
+        patch::without_empty_annotations(&mut object);
         if self.tells_origin() {
             object.set(
                 &["metadata", "annotations", "config.kubernetes.io/origin"],
@@ -238,9 +239,7 @@ impl<'f> Layer<'f> {
             let field = format!("patches[{at}]");
             let found = patch::apply(resources, files, root, entry).map_err(|why| self.hinted(why, &field))?;
             if !found && !entry.options.allow_no_target_match {
-                let target = entry.target.as_ref().map(described).unwrap_or_default();
-                warnings
-                    .push(format!("Warning: {}: the patch changes nothing: no object is {target}", self.place(&field)));
+                warnings.push(self.unmatched(&field, entry.target.as_ref()));
             }
         }
         if !file.namespace.is_empty() {
@@ -254,8 +253,11 @@ impl<'f> Layer<'f> {
         labels::add_common(&mut resources.0, &file.common_labels, &rules);
         labels::annotate(&mut resources.0, &file.common_annotations, &rules);
         for (at, entry) in file.patches_json.iter().enumerate() {
-            patch::apply_json(resources, files, root, entry)
-                .map_err(|why| self.hinted(why, &format!("patchesJson6902[{at}]")))?;
+            let field = format!("patchesJson6902[{at}]");
+            let found = patch::apply_json(resources, files, root, entry).map_err(|why| self.hinted(why, &field))?;
+            if !found {
+                warnings.push(self.unmatched(&field, entry.target.as_ref()));
+            }
         }
         for (at, wanted) in file.replicas.iter().enumerate() {
             replicas::set(&mut resources.0, wanted, &rules.replicas)
@@ -286,6 +288,12 @@ impl<'f> Layer<'f> {
             }
         }
         Ok(())
+    }
+
+    /// The warning about a patch whose target finds no object.
+    fn unmatched(&self, field: &str, target: Option<&Target>) -> String {
+        let target = target.map(described).unwrap_or_default();
+        format!("Warning: {}: the patch changes nothing: no object is {target}", self.place(field))
     }
 
     /// Returns file and line of a field of the kustomization.

@@ -51,23 +51,18 @@ pub fn apply_strategic(resources: &mut Resources, files: &dyn Files, root: &Root
     apply(resources, files, root, &entry).map(drop)
 }
 
-/// Carries out one entry of `patchesJson6902`, whose target is one object.
-pub fn apply_json(resources: &mut Resources, files: &dyn Files, root: &Root, entry: &Patch) -> Built {
+/// Carries out one entry of `patchesJson6902`. False when its target finds nothing.
+pub fn apply_json(resources: &mut Resources, files: &dyn Files, root: &Root, entry: &Patch) -> Built<bool> {
     let Some(target) = &entry.target else {
         return Err("must specify the target for a patch of patchesJson6902".into());
     };
-    for (name, value) in [("name", &target.name), ("kind", &target.kind), ("version", &target.version)] {
-        if value.is_empty() {
-            return Err(format!("must specify the target {name} of a patch of patchesJson6902"));
-        }
+    if target.name.is_empty() {
+        return Err("must specify the target name of a patch of patchesJson6902".into());
     }
-    let Target { group, version, kind, name, namespace, .. } = target.clone();
-    let at = resources.only(&Id { group, version, kind, name, namespace })?;
-    match read(files, root, entry)? {
-        Change::Operations(operations) => operate(&mut resources.0[at], &operations)?,
-        Change::Merge(_) => return Err("a patch of patchesJson6902 has to be a list of operations".into()),
+    if let Change::Merge(_) = read(files, root, entry)? {
+        return Err("a patch of patchesJson6902 has to be a list of operations".into());
     }
-    finish(resources)
+    apply(resources, files, root, entry)
 }
 
 /// Reads what a patch says, from its file or from itself.
@@ -157,9 +152,10 @@ fn finish(resources: &mut Resources) -> Built {
     patched.into_iter().filter(is_there).try_for_each(|resource| resources.add(resource))
 }
 
-/// Annotations that a patch took away one by one leave nothing; labels leave `{}`. So it is in kustomize.
-fn without_empty_annotations(object: &mut Object) {
-    if object.at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) {
+/// Removes annotations that are empty or null; labels stay so. kustomize does the same.
+pub fn without_empty_annotations(object: &mut Object) {
+    let is_empty = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+    if object.at(&["metadata", "annotations"]).is_some_and(is_empty) {
         object.unset(&["metadata", "annotations"]);
     }
 }
