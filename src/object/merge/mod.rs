@@ -9,10 +9,12 @@ mod apply;
 mod conflict;
 mod diff;
 mod list;
+mod nulls;
 mod schema;
 mod three_way;
 
 pub use apply::{overlay, strategic_merge};
+pub use nulls::{null_fields, remove_fields};
 pub use schema::{Schema, SchemaRef, schema_for};
 pub use three_way::{three_way_json_merge, three_way_strategic, two_way_strategic};
 

@@ -70,6 +70,28 @@ impl Document {
         let lines = read::lines_of(&self.source.text, paths, self.words).into_iter();
         lines.map(|line| line.map(|line| line + self.source.lines_before)).collect()
     }
+
+    /// Keeps those of these fields whose value the text leaves out: `image:`, but not `image: null`.
+    pub fn without_value(&self, paths: Vec<String>) -> Vec<String> {
+        if paths.is_empty() {
+            return paths;
+        }
+        let asked: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let numbers = read::lines_of(&self.source.text, &asked, self.words);
+        let lines: Vec<&str> = self.source.text.lines().collect();
+        let ends_after_key = |path: &str, number: usize| {
+            let line = lines.get(number.saturating_sub(1)).copied().unwrap_or_default();
+            let line = line.split(" #").next().unwrap_or_default().trim_end();
+            let key = path.rsplit('.').next().unwrap_or_default();
+            line.strip_suffix(':').is_some_and(|line| line.ends_with(key))
+        };
+        let left_out: Vec<bool> = paths
+            .iter()
+            .zip(numbers)
+            .map(|(path, number)| number.is_some_and(|number| ends_after_key(path, number)))
+            .collect();
+        paths.into_iter().zip(left_out).filter_map(|(path, left_out)| left_out.then_some(path)).collect()
+    }
 }
 
 /// Reads every document of a text, YAML or JSON, several of each. Documents that say nothing are left out.

@@ -146,4 +146,3 @@ pub(super) fn without_added_break<'t>(source: &str, text: &'t str, style: Scalar
     let Some(shorter) = text.strip_suffix('\n') else { return text };
     if !last.is_empty() && shorter.ends_with(last) { shorter } else { text }
 }
-

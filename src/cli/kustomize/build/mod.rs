@@ -55,4 +55,6 @@ pub fn build(files: &dyn Files, folder: &str, warnings: &mut Vec<String>) -> Bui
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_of_details;
+#[cfg(test)]
 mod tests_of_plugins;

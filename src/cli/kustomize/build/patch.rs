@@ -113,6 +113,7 @@ fn merge_into(resource: &mut Resource, patch: &Object, options: &PatchOptions) -
         resource.remember();
     }
     let schema = merge::schema_for(&api_version, &id.kind);
+    without_left_out_values(resource, schema);
     let merged = merge::overlay(&resource.object.0, &patch.0, schema).map_err(|error| error.to_string())?;
     resource.object = Object(merged);
     without_empty_annotations(&mut resource.object);
@@ -131,6 +132,18 @@ fn merge_into(resource: &mut Resource, patch: &Object, options: &PatchOptions) -
         namespace => resource.object.set(&["metadata", "namespace"], namespace),
     }
     Ok(())
+}
+
+/// Removes fields such as `image:` without a value. kustomize's merge does the same, but keeps `image: null`.
+fn without_left_out_values(resource: &mut Resource, schema: Option<merge::SchemaRef>) {
+    let (object, origin) = (&mut resource.object.0, &resource.origin);
+    let inside = if origin.inside.is_empty() { String::new() } else { format!("{}.", origin.inside) };
+    let nulls = merge::null_fields(object, schema).into_iter().map(|path| format!("{inside}{path}")).collect();
+    let left_out = origin.document.without_value(nulls);
+    if !left_out.is_empty() {
+        let paths = left_out.iter().map(|path| path[inside.len()..].to_owned()).collect();
+        merge::remove_fields(object, &paths, "");
+    }
 }
 
 fn operate(resource: &mut Resource, operations: &Value) -> Built {

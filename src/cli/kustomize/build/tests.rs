@@ -213,7 +213,6 @@ fn generated_objects_meet_those_that_are_there() {
     for (generator, expected) in [
         ("{name: conf}", "exists; behavior must be merge or replace"),
         ("{name: other, behavior: merge}", "does not exist; cannot merge or replace"),
-        ("{name: other, behavior: mix}", "has to be create, merge or replace"),
         ("{literals: [a=1]}", "needs a name"),
         ("{name: other, type: a}", "a ConfigMap has no type"),
         ("{name: other, literals: [a]}", "invalid literal source a, expected key=value"),

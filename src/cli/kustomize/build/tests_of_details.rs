@@ -1,0 +1,92 @@
+//! Details in which kustomizations of real projects showed differences from kubectl.
+
+use super::tests::built;
+
+fn check(over: &str, expected: &str) {
+    assert_eq!(built(&format!("== over/kustomization.yaml\n{over}")).unwrap(), expected, "{over}");
+}
+
+#[test]
+fn generated_secret_without_entries_has_empty_data() {
+    check(
+        "generatorOptions: {disableNameSuffixHash: true}\nsecretGenerator: [{name: a}]\nconfigMapGenerator: [{name: b}]\n",
+        "\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: b
+---
+apiVersion: v1
+data: {}
+kind: Secret
+metadata:
+  name: a
+type: Opaque
+",
+    );
+}
+
+#[test]
+fn generator_with_an_unknown_behavior_creates() {
+    let over =
+        "configMapGenerator: [{name: b, behavior: add, literals: [a=1], options: {disableNameSuffixHash: true}}]\n";
+    check(over, "apiVersion: v1\ndata:\n  a: \"1\"\nkind: ConfigMap\nmetadata:\n  name: b\n");
+}
+
+#[test]
+fn annotations_without_entries_are_left_out() {
+    for annotations in ["{}", "null", ""] {
+        let object =
+            format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations: {annotations}\n  labels: {{}}\n");
+        check(
+            &format!("resources: [a.yaml]\n== over/a.yaml\n{object}"),
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {}\n  name: a\n",
+        );
+    }
+}
+
+#[test]
+fn newer_cluster_scoped_kinds_are_put_into_the_namespace() {
+    for (api_version, kind, is_put) in [
+        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", true),
+        ("flowcontrol.apiserver.k8s.io/v1beta1", "FlowSchema", false),
+        ("rbac.authorization.k8s.io/v1", "ClusterRole", false),
+        ("example.com/v1", "ClusterRole", true),
+    ] {
+        let object = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata:\n  name: a\n");
+        let expected = if is_put { format!("{object}  namespace: n\n") } else { object.clone() };
+        check(&format!("namespace: n\nresources: [a.yaml]\n== over/a.yaml\n{object}"), &expected);
+    }
+}
+
+#[test]
+fn json_patch_selects_as_patches_do() {
+    let over = "resources: [a.yaml]\npatchesJson6902:\n- target: {name: '.*', namespace: none}\n  patch: '[{op: remove, path: /x}]'\n\
+        - target: {name: 'a|b'}\n  patch: '[{op: replace, path: /spec/new, value: 1}]'\n\
+        == over/a.yaml\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {}\n";
+    check(over, "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  new: 1\n");
+}
+
+#[test]
+fn block_scalar_at_the_end_of_a_file_ends_as_the_file_does() {
+    for (end, expected) in [("x", "x\n"), ("x\n", "|\n    x\n"), ("x\n    # y", "|-\n    x\n    # y\n")] {
+        let object = format!("apiVersion: v1\ndata:\n  k: |\n    {end}");
+        let text = built(&format!(
+            "== over/kustomization.yaml\nresources: [a.yaml]\n== over/a.yaml\nkind: ConfigMap\nmetadata: {{name: a}}\n{object}"
+        ));
+        assert_eq!(
+            text.unwrap(),
+            format!("apiVersion: v1\ndata:\n  k: {expected}kind: ConfigMap\nmetadata:\n  name: a\n")
+        );
+    }
+}
+
+#[test]
+fn strategic_merge_drops_fields_that_have_no_value() {
+    check(
+        "resources: [a.yaml]\npatches: [{patch: 'kind: Pod\n\n    apiVersion: v1\n\n    metadata: {name: a, labels: {a: b}}'}]\n\
+        == over/a.yaml\napiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  creationTimestamp: null\nspec:\n  nodeName:\n\
+        \x20 containers:\n  - name: c\n    image: # none\n",
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  creationTimestamp: null\n  labels:\n    a: b\n  name: a\nspec:\n  containers:\n  - name: c\n",
+    );
+}
