@@ -115,7 +115,7 @@ pub struct Replicas {
 }
 
 /// One entry of `configMapGenerator` or `secretGenerator`.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, Clone)]
 #[serde(default)]
 pub struct Generator {
     pub name: String,

@@ -2,6 +2,7 @@
 
 use super::Built;
 use super::file::{Generator, GeneratorOptions};
+use super::layer::ORIGIN;
 use super::place::{Files, Root};
 use super::resource::{Origin, Resource, Resources};
 use crate::cli::create::sources::check_keys;
@@ -60,6 +61,11 @@ fn take_over(made: &mut Resource, old: &Resource, merge: bool) {
         let Some(Value::Object(mut both)) = old.object.at(path).cloned() else { continue };
         both.extend(made.object.at(path).and_then(Value::as_object).cloned().unwrap_or_default());
         made.object.set(path, both);
+    }
+    // What is merged stays of the origin that it had.
+    let origin = &["metadata", "annotations", ORIGIN];
+    if let Some(own) = old.object.text(origin).filter(|_| merge) {
+        made.object.set(origin, own);
     }
     for name in ["name", "namespace"] {
         if let Some(own) = old.object.text(&["metadata", name]) {

@@ -2,8 +2,10 @@
 
 use super::field::{Field, put};
 use super::file::{FieldSpec, Label};
-use super::resource::Resource;
+use super::resource::{Origin, Resource};
 use super::rules::Rules;
+use crate::object::Object;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 const OWN: Field = Field::made("", "metadata/labels");
@@ -86,6 +88,28 @@ pub fn add(resources: &mut [Resource], label: &Label, rules: &Rules) {
             NEARBY.iter().for_each(|path| on(&Field::there(kind, path), selectors));
         }
     }
+}
+
+/// Turns values of an object's own annotations that are no text into text, as kustomize does with what it reads.
+pub fn annotations_to_text(object: &mut Object, origin: &Origin) {
+    let is_text = |value: &Value| value.is_string();
+    let Some(Value::Object(values)) = object.at(&["metadata", "annotations"]) else { return };
+    if values.values().all(is_text) {
+        return;
+    }
+    let text = |(key, value): (&String, &Value)| {
+        let path = [&origin.inside, "metadata", "annotations", key].into_iter().filter(|part| !part.is_empty());
+        let path = path.map(|part| part.to_owned()).collect::<Vec<_>>().join(".");
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Array(_) | Value::Object(_) => String::new(),
+            Value::Null if !origin.document.without_value(vec![path]).is_empty() => String::new(),
+            value => value.to_string(),
+        };
+        (key.clone(), Value::String(text))
+    };
+    let texts: Map<String, Value> = values.iter().map(text).collect();
+    object.set(&["metadata", "annotations"], texts);
 }
 
 /// Adds labels or annotations at these fields.

@@ -1,6 +1,6 @@
 //! One kustomization: gathers what it names, and does to that what it says, in kustomize's order.
 
-use super::file::{self, FieldSpec, GeneratorOptions, Kustomization, Target};
+use super::file::{self, FieldSpec, Generator, GeneratorOptions, Kustomization, Target};
 use super::generate::{self, Make};
 use super::namespace::How;
 use super::place::{Files, Found, Root, Text};
@@ -18,6 +18,10 @@ const DEEPEST: usize = 64;
 
 /// The version that kubectl 1.36 carries.
 const MANAGED_BY: &str = "kustomize-v5.8.1";
+
+/// The annotation that `originAnnotations` adds, and how its text begins for an object that was read from a file.
+pub const ORIGIN: &str = "config.kubernetes.io/origin";
+const ORIGIN_PATH: &str = "path: ";
 
 /// A kustomization that was read.
 pub struct Layer<'f> {
@@ -75,6 +79,8 @@ impl<'f> Layer<'f> {
         for (field, config) in self.plugins("generators", &self.file.generators, warnings)? {
             let (kind, generator) = plugins::generator(&config).map_err(|why| self.hinted(why, &field))?;
             let make = if kind == "SecretGenerator" { Make::Secret } else { Make::ConfigMap };
+            let file = config.object.annotation(ORIGIN).and_then(|text| text.strip_prefix(ORIGIN_PATH));
+            let generator = self.with_origin(&generator, make, file.map(str::trim_end), config.object.name());
             let how = (&generator, &GeneratorOptions::default());
             generate::add(resources, (self.files, &self.root), make, how, config.origin.clone())
                 .map_err(|why| self.hinted(format!("merging from generator: {why}"), &field))?;
@@ -92,7 +98,7 @@ impl<'f> Layer<'f> {
                 true => {
                     let text =
                         Text { shown: self.shown.clone(), at: self.at.clone(), bytes: entry.clone().into_bytes() };
-                    self.objects_of(&mut configs, text, entry)
+                    self.objects_of(&mut configs, text, &self.file_name())
                 }
                 false => self.resource(&mut configs, entry, warnings),
             }
@@ -192,13 +198,34 @@ impl<'f> Layer<'f> {
             return Err(refuse(&what, "names are what kustomize knows objects by"));
         }
         patch::without_empty_annotations(&mut object);
+        labels::annotations_to_text(&mut object, &origin);
         if self.tells_origin() {
             object.set(
-                &["metadata", "annotations", "config.kubernetes.io/origin"],
-                format!("path: {}\n", self.root.way_to(path).display()),
+                &["metadata", "annotations", ORIGIN],
+                format!("{ORIGIN_PATH}{}\n", self.root.way_to(path).display()),
             );
         }
         resources.add(Resource::new(object, origin))
+    }
+
+    /// A generator that says, if it is asked to, which file configures it: this kustomization unless it is another.
+    fn with_origin(&self, generator: &Generator, make: Make, file: Option<&str>, name: &str) -> Generator {
+        let mut generator = generator.clone();
+        if self.tells_origin() {
+            let own = self.root.way_to(&self.file_name()).display().to_string();
+            let kind = if make == Make::Secret { "SecretGenerator" } else { "ConfigMapGenerator" };
+            let name = if name.is_empty() { String::new() } else { format!("  name: {name}\n") };
+            let text = format!(
+                "configuredIn: {}\nconfiguredBy:\n  apiVersion: builtin\n  kind: {kind}\n{name}",
+                file.unwrap_or(&own)
+            );
+            generator.options.annotations.insert(ORIGIN.to_owned(), text);
+        }
+        generator
+    }
+
+    fn file_name(&self) -> String {
+        self.at.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     fn tells_origin(&self) -> bool {
@@ -220,7 +247,8 @@ impl<'f> Layer<'f> {
                     line: self.document.line_of(&inside).unwrap_or(self.document.line),
                     inside: inside.clone(),
                 };
-                let how = (generator, &self.file.generator_options);
+                let generator = self.with_origin(generator, make, None, "");
+                let how = (&generator, &self.file.generator_options);
                 generate::add(resources, (self.files, &self.root), make, how, origin)
                     .map_err(|why| self.hinted(format!("merging from generator: {why}"), &inside))?;
             }

@@ -81,7 +81,8 @@ fn read(files: &dyn Files, root: &Root, entry: &Patch) -> Built<Change> {
     let values: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
     match &values[..] {
         [operations @ Value::Array(_)] => Ok(Change::Operations(operations.clone())),
-        [_, ..] if values.iter().all(Value::is_object) => Ok(Change::Merge(values.into_iter().map(Object).collect())),
+        // A file without documents changes nothing.
+        [..] if values.iter().all(Value::is_object) => Ok(Change::Merge(values.into_iter().map(Object).collect())),
         _ => Err(format!("unable to parse SM or JSON patch from [{}]", what())),
     }
     .and_then(|change| named(change, entry))

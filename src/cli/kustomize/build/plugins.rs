@@ -6,8 +6,8 @@ use super::namespace::{self, How};
 use super::place::{Files, Root};
 use super::resource::{Resource, Resources};
 use super::{Built, hash, images, labels, order, patch, replacements, replicas};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -21,7 +21,9 @@ struct Plugin {
     prefix: String,
     suffix: String,
     field_specs: Vec<FieldSpec>,
+    #[serde(deserialize_with = "texts")]
     labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "texts")]
     annotations: BTreeMap<String, String>,
     image_tag: Image,
     replica: Replicas,
@@ -45,7 +47,10 @@ pub fn generator(config: &Resource) -> Built<(String, Generator)> {
         return Err(unknown(config));
     }
     let read: Generator = read(config)?;
-    let (name, namespace) = (config.object.name().to_owned(), config.object.namespace().to_owned());
+    // The name of the configuration stands in for one that the generator does not have.
+    let or = |own: &str, other: &str| if own.is_empty() { other.to_owned() } else { own.to_owned() };
+    let name = or(&read.name, config.object.name());
+    let namespace = or(&read.namespace, config.object.namespace());
     Ok((kind.to_owned(), Generator { name, namespace, ..read }))
 }
 
@@ -112,6 +117,17 @@ fn unknown(config: &Resource) -> String {
         config.origin.shown.display(),
         config.origin.line
     )
+}
+
+/// Reads a map of texts; `true` and `1` are as good as text there.
+fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let values = BTreeMap::<String, Value>::deserialize(deserializer)?;
+    let read = |(key, value)| match value {
+        Value::String(text) => Ok((key, text)),
+        Value::Bool(_) | Value::Number(_) => Ok((key, value.to_string())),
+        value => Err(D::Error::custom(format!("{key}: expected a text, not {value}"))),
+    };
+    values.into_iter().map(read).collect()
 }
 
 /// A configuration's fields; what is not known is passed over, as by kustomize.

@@ -90,3 +90,47 @@ fn strategic_merge_drops_fields_that_have_no_value() {
         "apiVersion: v1\nkind: Pod\nmetadata:\n  creationTimestamp: null\n  labels:\n    a: b\n  name: a\nspec:\n  containers:\n  - name: c\n",
     );
 }
+
+#[test]
+fn annotations_are_text() {
+    check(
+        "resources: [a.yaml]\n== over/a.yaml\napiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations:\n    a: true\n    b: 1\n    c: null\n    d:\n",
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    a: \"true\"\n    b: \"1\"\n    c: \"null\"\n    d: \"\"\n  name: a\n",
+    );
+}
+
+#[test]
+fn origins_of_generated_objects_are_the_generators() {
+    let origin = |file: &str| {
+        format!(
+            "metadata:\n  annotations:\n    config.kubernetes.io/origin: |\n      configuredIn: {file}kustomization.yaml\n      \
+             configuredBy:\n        apiVersion: builtin\n        kind: ConfigMapGenerator\n  name: a\n"
+        )
+    };
+    let base = "== base/kustomization.yaml\nconfigMapGenerator: [{name: a, literals: [a=b], options: {disableNameSuffixHash: true}}]\n";
+    for (behavior, file) in [("merge", "../base/"), ("replace", "")] {
+        let over = format!(
+            "buildMetadata: [originAnnotations]\nresources: [../base]\nconfigMapGenerator: [{{name: a, behavior: {behavior}, literals: [a=c]}}]\n{base}"
+        );
+        check(&over, &format!("apiVersion: v1\ndata:\n  a: c\nkind: ConfigMap\n{}", origin(file)));
+    }
+}
+
+#[test]
+fn patch_file_without_documents_changes_nothing() {
+    let object = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n";
+    let over = "resources: [a.yaml]\npatches: [{path: p.yaml}, {path: p.yaml, target: {kind: Pod}}]\n== over/p.yaml\n# nothing\n";
+    check(&format!("{over}== over/a.yaml\n{object}"), object);
+}
+
+#[test]
+fn generator_file_names_its_object_apart_from_itself() {
+    let generator = "apiVersion: builtin\nkind: ConfigMapGenerator\nmetadata: {name: config}\nname: a\nliterals: [a=b]\n\
+        options: {disableNameSuffixHash: true}\n";
+    let origin = "    config.kubernetes.io/origin: |\n      configuredIn: g.yaml\n      configuredBy:\n        apiVersion: builtin\n        \
+        kind: ConfigMapGenerator\n        name: config\n";
+    check(
+        &format!("buildMetadata: [originAnnotations]\ngenerators: [g.yaml]\n== over/g.yaml\n{generator}"),
+        &format!("apiVersion: v1\ndata:\n  a: b\nkind: ConfigMap\nmetadata:\n  annotations:\n{origin}  name: a\n"),
+    );
+}
