@@ -54,8 +54,8 @@ fn newer_cluster_scoped_kinds_are_put_into_the_namespace() {
         ("example.com/v1", "ClusterRole", true),
     ] {
         let object = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata:\n  name: a\n");
-        let expected = if is_put { format!("{object}  namespace: n\n") } else { object.clone() };
-        check(&format!("namespace: n\nresources: [a.yaml]\n== over/a.yaml\n{object}"), &expected);
+        let expected = if is_put { format!("{object}  namespace: ns\n") } else { object.clone() };
+        check(&format!("namespace: ns\nresources: [a.yaml]\n== over/a.yaml\n{object}"), &expected);
     }
 }
 
